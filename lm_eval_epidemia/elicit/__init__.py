@@ -1,0 +1,1 @@
+"""How it is asked: questions, answer orderings, and the datasets made of both."""

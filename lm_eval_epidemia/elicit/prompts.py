@@ -1,0 +1,73 @@
+"""The wording: from a cell of a task to the text a model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.surveys.record import Record, Task, Variable
+
+__all__ = ["likelihood_question", "prompt", "question"]
+
+
+def _listed(phrases: Sequence[str]) -> str:
+    """Join predicates as a sentence does: a / a and b / a, b, and c."""
+    if len(phrases) <= 2:
+        return " and ".join(phrases)
+    return ", ".join(phrases[:-1]) + ", and " + phrases[-1]
+
+
+def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variable],
+               given: Sequence[str]) -> str:  # fmt: skip
+    """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
+    phrases = [
+        next(level.phrase for level in ways[name].levels if level.label == label)
+        for name, label in zip(task.given, given, strict=True)
+    ]
+    subject = record.subject.format(year=record.vintages[vintage].year)
+    return f"{subject} who {_listed(phrases)}"
+
+
+def question(
+    record: Record, vintage: str, task: Task, ways: dict[str, Variable], given: Sequence[str]
+) -> str:
+    """Word the question of one cell, without its answers.
+
+    Parameters
+    ----------
+    record : Record
+    vintage : str
+    task : Task
+    ways : dict of str to Variable
+        How the outcome and each condition were recorded.
+    given : sequence of str
+        Labels of the conditions.
+
+    Returns
+    -------
+    str
+        For example "Consider a person ... who is 30 to 34 years old. Has this person ever ...?"
+    """
+    who = _described(record, vintage, task, ways, given)
+    return f"Consider {who}. {ways[task.outcome].question}"
+
+
+def likelihood_question(
+    record: Record, vintage: str, task: Task, ways: dict[str, Variable], given: Sequence[str],
+    level: int,
+) -> str:  # fmt: skip
+    """Word the question for the probability of one level in one cell."""
+    who = _described(record, vintage, task, ways, given)
+    return f"What is the probability that {who} {ways[task.outcome].levels[level].phrase}?"
+
+
+def prompt(question: str, answers: Sequence[str]) -> str:
+    """Put a question and its answers, in displayed order, into the text the model continues.
+
+    It ends with "Answer:", without a space: lm-eval moves trailing spaces of a context into the
+    continuation.
+    """
+    options = "\n".join(
+        f"{letter}. {answer}" for letter, answer in zip(LETTERS, answers, strict=False)
+    )
+    return f"{question}\n{options}\nAnswer:"

@@ -1,0 +1,382 @@
+"""Build the ground truth of a survey: every task its file allows, with its sampling error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia import __version__, paths
+from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import bins, boosted
+from lm_eval_epidemia.estimate.sampling import (
+    Codes,
+    Sample,
+    Scheme,
+    bootstrap_weights,
+    design_effective_size,
+    design_variance,
+    kish_size,
+)
+from lm_eval_epidemia.estimate.store import built_groundtruth, write_truth
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
+from lm_eval_epidemia.surveys.record import Task, record
+
+__all__ = ["SEED", "Built", "Prepared", "build", "estimate_task", "prepare"]
+
+#: Every random choice of a build derives from this number, the task's name and the replicate.
+SEED = 2022
+SCHEMES: tuple[Scheme, ...] = ("iid", "design")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The records one task is estimated from.
+
+    Attributes
+    ----------
+    task : Task
+    levels : tuple of str, length K
+    given : list of tuple of str, length C
+        Labels of the conditions of each cell, cells in the order of the levels.
+    features : ndarray of int, shape (C, d)
+        Level numbers of the conditions of each cell.
+    columns : dict of str to str
+    sample : Sample
+        With n records.
+    cell, outcome : ndarray of int, shape (n,)
+    weights : ndarray, shape (C,)
+        P(X = x).
+    dropped : dict of str to int
+        Records left out, by reason.
+    """
+
+    task: Task
+    levels: tuple[str, ...]
+    given: list[tuple[str, ...]]
+    features: NDArray[Any]
+    columns: dict[str, str]
+    sample: Sample
+    cell: Codes
+    outcome: Codes
+    weights: Array
+    dropped: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build made: the key in the registry, the folder, its tasks, and those left out."""
+
+    key: str
+    folder: Path
+    tasks: list[str]
+    left_out: list[str]
+
+
+def prepare(data: Microdata, task: Task) -> Prepared:
+    """Select the records of a task and number their cells.
+
+    Records outside the universe, without an answer to the outcome or a condition, or with zero
+    weight are dropped and counted. Cells are the combinations that occur.
+    """
+    keep = np.ones(len(data), dtype=bool)
+    dropped: dict[str, int] = {}
+
+    def drop(reason: str, without: NDArray[np.bool_]) -> None:
+        nonlocal keep
+        if lost := int((keep & without).sum()):
+            dropped[reason] = lost
+        keep = keep & ~without
+
+    for universe in (*data.record.universe, *task.universe):
+        drop(f"outside the universe ({universe.column})", ~data.asked[universe])
+    for name in (task.outcome, *task.given):
+        drop(f"{name} missing", data.levels[name] == MISSING)
+    drop("weight zero", data.weight == 0)
+    if not keep.any():
+        raise EpidemiaError(f"{data.file}: no record is left for {task.name} (dropped: {dropped})")
+
+    conditions = np.column_stack([data.levels[name][keep] for name in task.given])
+    features, cell = np.unique(conditions, axis=0, return_inverse=True)
+    ways = [data.variables[name] for name in task.given]
+    weight = data.weight[keep]
+    totals = np.bincount(cell.ravel(), weights=weight)
+    stratum_of_psu = None
+    if data.has_design:
+        assert data.psu is not None and data.strata is not None
+        stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
+        stratum_of_psu[data.psu] = data.strata
+    return Prepared(
+        task=task,
+        levels=tuple(level.label for level in data.variables[task.outcome].levels),
+        given=[
+            tuple(way.levels[int(number)].label for way, number in zip(ways, row, strict=True))
+            for row in features
+        ],
+        features=features,
+        columns={name: data.variables[name].column for name in (task.outcome, *task.given)},
+        sample=Sample(
+            weight=weight,
+            unit=None if data.unit is None else np.unique(data.unit[keep], return_inverse=True)[1],
+            psu=None if data.psu is None else data.psu[keep],
+            stratum_of_psu=stratum_of_psu,
+        ),
+        cell=cell.ravel(),
+        outcome=data.levels[task.outcome][keep].astype(np.int64),
+        weights=totals / totals.sum(),
+        dropped=dropped,
+    )
+
+
+def _rng(task: Task, *key: int) -> np.random.Generator:
+    return np.random.default_rng([SEED, zlib.crc32(task.name.encode()), *key])
+
+
+def _estimate(ready: Prepared, weight: Array, rng: np.random.Generator) -> Array:
+    """P(Y | X) from given weights: counts for one condition, boosting for several."""
+    cells, levels = len(ready.weights), len(ready.levels)
+    if len(ready.task.given) == 1:
+        return bins.count(weight, ready.cell, ready.outcome, cells, levels)
+    if levels != 2:
+        raise EpidemiaError(
+            f"{ready.task.name} has {len(ready.task.given)} conditions and {levels} levels: "
+            "with several conditions the outcome must be binary"
+        )
+    fold = boosted.assign_folds(ready.sample.units, rng)
+    return boosted.fit_aggregated(weight, ready.cell, ready.outcome, fold, ready.features)
+
+
+def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -> dict[str, Any]:
+    """Estimate the truth of a task and its sampling error.
+
+    Parameters
+    ----------
+    ready : Prepared
+    schemes : iterable of {"iid", "design"}
+    replicates : int
+        Bootstrap replicates per scheme. Each one draws weights anew and, with several conditions,
+        folds anew, so that the spread includes that of the estimator.
+
+    Returns
+    -------
+    dict
+        ``cells`` (rows of the cells file), ``distances`` (by scheme) and ``entry`` (for the
+        registry), all plain JSON values.
+    """
+    boosting = len(ready.task.given) > 1
+    cells, levels = len(ready.weights), len(ready.levels)
+    p = _estimate(ready, ready.sample.weight, _rng(ready.task, 0))
+    n = np.bincount(ready.cell, minlength=cells)
+    kish = kish_size(ready.sample.weight, ready.cell, cells)
+    n_eff: dict[Scheme, Array] = {}
+    distances: dict[str, list[float]] = {}
+    for scheme in schemes:
+        draws = np.empty((replicates, cells, levels))
+        for b in range(replicates):
+            rng = _rng(ready.task, 1 + SCHEMES.index(scheme), b)
+            draws[b] = _estimate(ready, bootstrap_weights(ready.sample, scheme, rng), rng)
+        distances[scheme] = distance(ready.weights, draws, p).tolist()
+        if boosting:
+            # A boosted cell borrows strength from its neighbours, so its size comes from the
+            # spread of the whole estimator; the records of the task are all there is to borrow.
+            everyone = np.full(cells, float(n.sum()))
+            n_eff[scheme] = design_effective_size(p, draws.var(axis=0, ddof=1), kish, everyone)
+        elif scheme == "iid":
+            n_eff[scheme] = kish
+        else:
+            variance = design_variance(ready.sample, ready.cell, ready.outcome, p, cells, levels)
+            n_eff[scheme] = design_effective_size(p, variance, kish, n.astype(float))
+    everyone = np.zeros_like(ready.cell)
+    marginal = bins.count(ready.sample.weight, everyone, ready.outcome, 1, levels)
+    entry: dict[str, Any] = {
+        "estimator": "lightgbm" if boosting else "bins",
+        "parameters": {
+            **boosted.PARAMETERS,
+            **boosted.AGGREGATED,
+            "folds": boosted.FOLDS,
+            "rounds": boosted.ROUNDS,
+            "patience": boosted.PATIENCE,
+            "min_records": boosted.MIN_RECORDS,
+        }
+        if boosting
+        else {},
+        "columns": ready.columns,
+        "levels": list(ready.levels),
+        "cells": cells,
+        "records": len(ready.cell),
+        "dropped": ready.dropped,
+        "marginal": marginal[0].tolist(),
+        "bootstrap": {scheme: {"replicates": replicates, "seed": SEED} for scheme in distances},
+    }
+    if ready.sample.stratum_of_psu is not None:
+        variance = design_variance(ready.sample, everyone, ready.outcome, marginal, 1, levels)
+        entry["marginal_se"] = np.sqrt(variance[0]).tolist()
+    rows = [
+        {
+            "cell": c,
+            "given": list(ready.given[c]),
+            "weight": float(ready.weights[c]),
+            "n": int(n[c]),
+            "n_eff_iid": float(n_eff["iid"][c]) if "iid" in n_eff else float(kish[c]),
+            "n_eff_design": float(n_eff["design"][c]) if "design" in n_eff else None,
+            "p": p[c].tolist(),
+        }
+        for c in range(cells)
+    ]
+    return {"cells": rows, "distances": distances, "entry": entry}
+
+
+def _estimate_to_file(
+    ready: Prepared, schemes: tuple[Scheme, ...], replicates: int, path: Path, key: str
+) -> str:
+    made = estimate_task(ready, schemes, replicates)
+    with paths.atomic_write(path) as temporary:
+        temporary.write_text(json.dumps({"key": key, "made": made}), encoding="utf-8")
+    return ready.task.name
+
+
+def _finished(path: Path, key: str) -> dict[str, Any] | None:
+    """Return a task estimated by an earlier, interrupted build of the same inputs."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        return None
+    return stored["made"] if stored.get("key") == key else None
+
+
+def _software() -> dict[str, str]:
+    names = ("numpy", "lightgbm", "pyarrow")
+    return {
+        "lm-eval-epidemia": __version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        **{name: version(name) for name in names},
+    }
+
+
+def build(
+    survey: str,
+    raw: Path,
+    *,
+    vintage: str | None = None,
+    bootstrap: Iterable[Scheme] | None = None,
+    replicates: int = 200,
+    jobs: int = 1,
+    out: Path | None = None,
+    progress: bool = True,
+) -> Built:
+    """Build the ground truth of every task that a survey file allows.
+
+    The work is kept task by task: an interrupted build, started again, goes on where it stopped.
+    The same inputs give the same bytes for any number of jobs.
+
+    Parameters
+    ----------
+    survey : str
+    raw : Path
+        The survey file.
+    vintage : str, optional
+        Needed where neither the row count nor the file name tells.
+    bootstrap : iterable of {"iid", "design"}, optional
+        Schemes; by default all that the survey's design columns allow.
+    replicates : int
+        Bootstrap replicates for tasks with one condition; tasks with several get half as many.
+    jobs : int
+        Processes.
+    out : Path, optional
+        Folder to write to; by default the user's own, which is preferred to the shipped one.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    Built
+
+    Raises
+    ------
+    EpidemiaError
+        If the file does not fit the survey's record.
+    """
+    if replicates < 4:
+        raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
+    try:
+        import joblib
+        import lightgbm  # noqa: F401
+    except ImportError as error:
+        raise EpidemiaError(
+            f"building ground truth needs {error.name}: pip install 'lm-eval-epidemia[build]'"
+        ) from None
+    from tqdm import tqdm
+
+    data = load_microdata(record(survey), Path(raw), vintage)
+    schemes = tuple(bootstrap or (SCHEMES if data.has_design else ("iid",)))
+    if "design" in schemes and not data.has_design:
+        raise EpidemiaError(f"{survey} has no strata and PSUs: only --bootstrap iid is possible")
+    tasks = [task for task in data.record.all_tasks if data.can_estimate(task)]
+    left_out = [task.name for task in data.record.all_tasks if not data.can_estimate(task)]
+    folder = Path(out) if out else built_groundtruth()
+    name = f"{survey}_{data.vintage}"
+    unfinished = folder / f".{name}.unfinished"
+
+    def key(task: Task) -> str:
+        ways = [data.variables[v].model_dump_json() for v in (task.outcome, *task.given)]
+        universe = [u.model_dump_json() for u in (*data.record.universe, *task.universe)]
+        settings = [__version__, _software(), SEED, boosted.PARAMETERS, boosted.AGGREGATED]
+        inputs = [data.sha256, task.name, ways, universe, schemes, replicates, settings]
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+
+    def path(task: Task) -> Path:
+        return unfinished / f"{task.name}.json"
+
+    todo = [task for task in tasks if _finished(path(task), key(task)) is None]
+    with tqdm(
+        total=len(tasks),
+        initial=len(tasks) - len(todo),
+        desc=name,
+        unit="task",
+        disable=not progress,
+    ) as bar:
+        # The longest first, so that no process is left alone with a long one at the end.
+        todo.sort(key=lambda task: -len(task.given))
+        calls = (
+            joblib.delayed(_estimate_to_file)(
+                prepare(data, task),
+                schemes,
+                replicates if len(task.given) == 1 else replicates // 2,
+                path(task),
+                key(task),
+            )
+            for task in todo
+        )
+        for _ in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+            bar.update()
+    made = {task.name: _finished(path(task), key(task)) for task in tasks}
+    entry = data.record.vintages[data.vintage]
+    truth = {
+        "survey": survey,
+        "vintage": data.vintage,
+        "raw": {"file": data.file, "sha256": data.sha256, "rows": len(data)},
+        "source": {
+            "publisher": data.record.publisher,
+            "official_file": entry.file,
+            "url": entry.url,
+            "licence": " ".join(data.record.licence.split()),
+            "citation": " ".join(data.record.citation.split()),
+            "note": " ".join(entry.note.split()),
+        },
+        "software": _software(),
+    }
+    write_truth(folder, name, truth, made)
+    for task in tasks:
+        path(task).unlink()
+    unfinished.rmdir()
+    return Built(name, folder, [task.name for task in tasks], left_out)

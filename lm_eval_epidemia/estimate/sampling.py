@@ -1,0 +1,146 @@
+"""Sampling error of a survey: bootstrap weights, design-based variance, effective sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.distance import Array
+
+__all__ = [
+    "Sample",
+    "Scheme",
+    "bootstrap_weights",
+    "design_effective_size",
+    "design_variance",
+    "kish_size",
+]
+
+#: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata.
+Scheme = Literal["iid", "design"]
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The records of one task and how they were drawn.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (n,)
+    unit : ndarray of int, shape (n,), or None
+        Sampled unit of each record; None if every record is one.
+    psu : ndarray of int, shape (n,), or None
+        Primary sampling unit, as an index into `stratum_of_psu`.
+    stratum_of_psu : ndarray of int, shape (M,), or None
+        Of every PSU of the survey, also those without a record in this task: a domain estimate
+        counts them.
+    """
+
+    weight: Array
+    unit: Codes | None = None
+    psu: Codes | None = None
+    stratum_of_psu: Codes | None = None
+
+    @property
+    def units(self) -> Codes:
+        return np.arange(len(self.weight)) if self.unit is None else self.unit
+
+
+def bootstrap_weights(sample: Sample, scheme: Scheme, rng: np.random.Generator) -> Array:
+    """Draw the weights of one bootstrap replicate.
+
+    Parameters
+    ----------
+    sample : Sample
+        With n records.
+    scheme : {"iid", "design"}
+        ``iid``: as many sampled units as there are, with replacement; all records of a unit go
+        together. ``design``: the rescaled bootstrap of Rao and Wu (JASA 1988) with n_h - 1 of a
+        stratum's n_h PSUs drawn with replacement and weights times n_h / (n_h - 1); a stratum with
+        a single PSU stays as it is and contributes no variance.
+    rng : Generator
+
+    Returns
+    -------
+    ndarray, shape (n,)
+    """
+    if scheme == "iid":
+        units = sample.units
+        count = int(units.max()) + 1
+        present = np.bincount(units, minlength=count) > 0
+        drawn = rng.choice(np.flatnonzero(present), size=int(present.sum()))
+        return sample.weight * np.bincount(drawn, minlength=count)[units]
+    if sample.psu is None or sample.stratum_of_psu is None:
+        raise ValueError("the design bootstrap needs strata and PSUs")
+    factor = np.ones(len(sample.stratum_of_psu))
+    for stratum in np.unique(sample.stratum_of_psu):
+        psus = np.flatnonzero(sample.stratum_of_psu == stratum)
+        if (size := len(psus)) > 1:
+            drawn = rng.integers(0, size, size - 1)
+            factor[psus] = np.bincount(drawn, minlength=size) * size / (size - 1)
+    return sample.weight * factor[sample.psu]
+
+
+def kish_size(weight: Array, cell: Codes, cells: int) -> Array:
+    """Kish's effective sample size of each cell, (sum w)^2 / sum w^2; shape (cells,)."""
+    total = np.bincount(cell, weights=weight, minlength=cells)
+    squares = np.bincount(cell, weights=weight**2, minlength=cells)
+    return total**2 / squares
+
+
+def design_variance(
+    sample: Sample, cell: Codes, outcome: Codes, p: Array, cells: int, levels: int
+) -> Array:
+    """Taylor-linearised variance of each cell's proportions under the survey design.
+
+    A proportion in a cell is a ratio of totals; its linearised value for record r is
+    ``z_r = w_r 1[r in cell] (1[y_r = y] - p) / W_cell``, and the variance is
+    ``sum_h n_h / (n_h - 1) sum_i (z_hi - mean_h z)^2`` over the PSU totals z_hi of stratum h
+    (Cochran, Sampling Techniques, 3rd ed., section 11.9). Strata with one PSU contribute 0.
+
+    Parameters
+    ----------
+    sample : Sample
+        With `psu` and `stratum_of_psu`.
+    cell, outcome : ndarray of int, shape (n,)
+    p : ndarray, shape (cells, levels)
+        Estimated proportions.
+    cells, levels : int
+
+    Returns
+    -------
+    ndarray, shape (cells, levels)
+    """
+    assert sample.psu is not None and sample.stratum_of_psu is not None
+    psus = len(sample.stratum_of_psu)
+    flat = (sample.psu * cells + cell) * levels + outcome
+    totals = np.bincount(flat, weights=sample.weight, minlength=psus * cells * levels)
+    totals = totals.reshape(psus, cells, levels)
+    in_cell = totals.sum(axis=2, keepdims=True)
+    z = (totals - p * in_cell) / in_cell.sum(axis=0)
+    variance = np.zeros((cells, levels))
+    for stratum in np.unique(sample.stratum_of_psu):
+        of_stratum = z[sample.stratum_of_psu == stratum]
+        if (size := len(of_stratum)) > 1:
+            variance += (
+                size / (size - 1) * ((of_stratum - of_stratum.mean(axis=0)) ** 2).sum(axis=0)
+            )
+    return variance
+
+
+def design_effective_size(p: Array, variance: Array, kish: Array, n: Array) -> Array:
+    """Sample size at which a simple random sample would have the given variance; shape (C,).
+
+    ``sum_y p (1 - p) / sum_y var``. Where the estimated variance is zero (every record of the cell
+    answers alike), Kish's size is used; a cell never counts for more than its `n` records, since a
+    variance from few PSUs is itself uncertain.
+    """
+    spread, error = (p * (1 - p)).sum(axis=1), variance.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.where(error > 0, spread / error, kish)
+    return np.minimum(np.where(size > 0, size, kish), n)

@@ -1,0 +1,1 @@
+"""The lm-eval side: hooks that task files name, discovery, models, and the commands that run it."""

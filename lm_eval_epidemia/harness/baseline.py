@@ -1,0 +1,147 @@
+"""``--model epidemia-baseline``: respondents without weights, whose answers are known exactly.
+
+The offline demonstration, the calibration of the scale from end to end, and the test double for
+everything that reads results.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+from lm_eval.api.model import LM
+
+from lm_eval_epidemia.distance import Array, mean, uniform, zero_one
+from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate import store
+
+__all__ = ["KINDS", "Baseline", "answers"]
+
+KINDS = ("truth", "uniform", "mean", "zero_one", "noisy")
+
+#: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
+LOG_ZERO = -1e4
+
+
+def answers(truth: store.GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+    """Return P(Y | X) as a respondent believes it to be.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    kind : {"truth", "uniform", "mean", "zero_one", "noisy"}
+        ``mean`` knows P(Y) only, ``zero_one`` gives everyone the commoner answer, ``noisy`` adds
+        normal noise to the log-probabilities of the truth.
+    noise : float
+        Standard deviation of the noise.
+    seed : int
+        Of the noise, which also depends on the task's name.
+
+    Returns
+    -------
+    ndarray, shape (C, K)
+    """
+    weights, p = truth.weights, truth.p
+    if kind == "truth":
+        return p
+    if kind == "uniform":
+        return uniform(p)
+    if kind == "mean":
+        return mean(weights, p)
+    if kind == "zero_one":
+        return zero_one(weights, p)
+    if kind == "noisy":
+        rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
+        perturbed = p * np.exp(noise * rng.standard_normal(p.shape))
+        return perturbed / perturbed.sum(axis=1, keepdims=True)
+    raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
+
+
+class Baseline(LM):
+    """Answers every prompt of our tasks with the log-probabilities its kind of respondent has.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    noise : float
+        For ``kind=noisy``, see `answers`.
+    seed : int
+        For ``kind=noisy``.
+    position_bias : float
+        Added to the log-odds of a letter for each place it stands nearer to the top, whatever is
+        displayed there: 0 is a fair reader, large values always answer A.
+    **_
+        lm-eval passes `batch_size`, `max_batch_size` and `device`, which have no meaning here.
+    """
+
+    tokenizer_name = "epidemia-baseline"
+
+    def __init__(
+        self,
+        kind: str = "truth",
+        noise: float = 1.0,
+        seed: int = 0,
+        position_bias: float = 0.0,
+        batch_size: Any = None,
+        max_batch_size: Any = None,
+        device: Any = None,
+    ) -> None:
+        super().__init__()
+        if kind not in KINDS:
+            raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
+        if float(noise) < 0:
+            raise EpidemiaError(f"epidemia-baseline: noise={noise} is negative")
+        self.kind, self.noise, self.seed = kind, float(noise), int(seed)
+        self.position_bias = float(position_bias)
+        self._believed: dict[str, Array] = {}
+
+    def _letters(self, doc: dict[str, Any]) -> list[float]:
+        """Log-probabilities of the displayed letters of one prompt."""
+        name = doc["task"]
+        if name not in self._believed:
+            self._believed[name] = answers(store.load(name), self.kind, self.noise, self.seed)
+        p = self._believed[name][doc["cell"]][list(doc["order"])]
+        with np.errstate(divide="ignore"):
+            logits = np.maximum(np.log(p), LOG_ZERO)
+        if self.position_bias:
+            logits = logits - self.position_bias * np.arange(len(p))
+            logits = np.maximum(logits - np.logaddexp.reduce(logits), LOG_ZERO)
+        return [float(value) for value in logits]
+
+    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+        responses = []
+        for request in requests:
+            if not isinstance(request.doc, dict) or not {"task", "cell", "order"} <= set(
+                request.doc
+            ):
+                raise EpidemiaError(
+                    f"epidemia-baseline answers the tasks of this package only, not "
+                    f"{request.task_name!r}: its answers come from the ground truth"
+                )
+            letters = self._letters(request.doc)
+            position = LETTERS.index(request.args[1].strip())
+            logprob = letters[position]
+            responses.append((logprob, logprob == max(letters)))
+        return responses
+
+    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+        raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
+
+    def generate_until(self, requests: list[Any]) -> list[str]:
+        raise EpidemiaError(
+            "epidemia-baseline gives log-probabilities and does not generate text: use the groups "
+            "epidemia_low, epidemia_high or epidemia_extra"
+        )
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """Join the messages: the answers do not depend on the text."""
+        return "\n".join(message["content"] for message in chat_history)
+
+
+assert math.exp(LOG_ZERO) == 0.0

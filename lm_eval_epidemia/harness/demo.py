@@ -1,0 +1,93 @@
+"""``epidemia demo``: baselines, and a tiny random transformer where torch is, through lm-eval."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import discovery
+from lm_eval_epidemia.harness.tiny import make_tiny_llama
+
+__all__ = ["DEMO_GROUPS", "Line", "demo"]
+
+DEMO_GROUPS = ("epidemia_low", "epidemia_high")
+
+#: Respondents of the demonstration, best first.
+RESPONDENTS: dict[str, dict[str, Any]] = {
+    "truth": {"kind": "truth"},
+    "noisy (0.3)": {"kind": "noisy", "noise": 0.3},
+    "noisy (1)": {"kind": "noisy", "noise": 1.0},
+    "mean": {"kind": "mean"},
+    "zero_one": {"kind": "zero_one"},
+    "uniform": {"kind": "uniform"},
+}
+
+
+class Line(NamedTuple):
+    """One line of the leaderboard: a respondent and its (score, standard error) by group."""
+
+    respondent: str
+    scores: dict[str, tuple[float, float]]
+
+
+def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line:
+    from lm_eval import simple_evaluate
+    from lm_eval.utils import handle_non_serializable
+
+    results = simple_evaluate(
+        tasks=groups,
+        task_manager=discovery.task_manager(),
+        log_samples=False,
+        **arguments,
+    )
+    slug = "".join(letter if letter.isalnum() else "_" for letter in name).strip("_")
+    path = out / slug / "results_demo.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=2, default=handle_non_serializable))
+    return Line(
+        name,
+        {
+            group: (results["results"][group]["score,none"],
+                    results["results"][group]["score_stderr,none"])
+            for group in groups
+        },
+    )  # fmt: skip
+
+
+def demo(out: Path, limit: int | None = None) -> list[Line]:
+    """Evaluate the demonstration's respondents on the available tasks of both groups.
+
+    Parameters
+    ----------
+    out : Path
+        Folder for lm-eval's results, one file per respondent.
+    limit : int, optional
+        Prompts per task for the tiny transformer; all of them by default.
+
+    Returns
+    -------
+    list of Line
+        The transformer is there only where torch and transformers are installed.
+    """
+    available = store.available()
+    groups = [g for g in DEMO_GROUPS if any(name.startswith(f"{g}_") for name in available)]
+    lines = [
+        _evaluate(name, out, groups, model="epidemia-baseline", model_args=dict(arguments))
+        for name, arguments in RESPONDENTS.items()
+    ]
+    if find_spec("torch") and find_spec("transformers"):
+        task = next(name for name in available if name.startswith(groups[-1]))
+        with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
+            make_tiny_llama(Path(folder), split(task)["prompt"])
+            model = {"pretrained": folder, "dtype": "float32"}
+            name = "tiny random Llama (hf)"
+            lines.append(
+                _evaluate(name, out, groups, model="hf", model_args=model, device="cpu",
+                          batch_size=64, limit=limit)
+            )  # fmt: skip
+    return lines

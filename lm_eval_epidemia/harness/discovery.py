@@ -1,0 +1,95 @@
+"""How lm-eval comes to know our tasks and models.
+
+Called by the start-up hook when lm-eval's modules are imported, by ``epidemia run``, and by
+``lm_eval_epidemia.task_manager()``. Where lm-eval scans entry points itself, the hook does nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lm_eval_epidemia.harness.yamls import task_path
+
+__all__ = ["MODELS", "extend_models", "extend_tasks", "task_manager"]
+
+#: Our models, as lm-eval's registry takes them: loaded when first used.
+MODELS = {"epidemia-baseline": "lm_eval_epidemia.harness.baseline:Baseline"}
+
+
+def _scans_entry_points(module: ModuleType) -> bool:
+    """Tell whether this lm-eval looks for plugins itself (0.4.13 does not)."""
+    source = Path(module.__file__ or "").read_text(encoding="utf-8")
+    return re.search(r"entry_points|plugin", source, re.IGNORECASE) is not None
+
+
+def extend_tasks(manager: ModuleType) -> None:
+    """Make every ``TaskManager`` that indexes lm-eval's own tasks index ours too.
+
+    Our folder comes after lm-eval's and before the user's ``include_path``, so that a user's task
+    of the same name wins. ``TaskManager(include_defaults=False)`` stays without ours.
+
+    Parameters
+    ----------
+    manager : module
+        ``lm_eval.tasks.manager``.
+    """
+    if _scans_entry_points(manager) or hasattr(manager.TaskManager, "_epidemia"):
+        return
+    original = manager.TaskManager.__init__
+
+    @functools.wraps(original)
+    def __init__(
+        self: Any,
+        verbosity: Any = None,
+        include_path: Any = None,
+        include_defaults: bool = True,
+        metadata: Any = None,
+    ) -> None:
+        paths = include_path
+        if include_defaults:
+            theirs = include_path if isinstance(include_path, (list, tuple)) else [include_path]
+            paths = [task_path(), *(path for path in theirs if path)]
+        original(self, verbosity, paths, include_defaults, metadata)
+        self.include_path = include_path
+
+    manager.TaskManager.__init__ = __init__
+    manager.TaskManager._epidemia = True
+
+
+def extend_models(_models: ModuleType | None = None) -> None:
+    """Enter our models in lm-eval's registry.
+
+    Parameters
+    ----------
+    _models : module, optional
+        ``lm_eval.models``, whose import fills the registry first.
+    """
+    from lm_eval.api.registry import model_registry
+
+    if _models is not None and _scans_entry_points(_models):
+        return
+    for name, target in MODELS.items():
+        if name not in model_registry:
+            model_registry.register(name, target=target)
+
+
+def task_manager(**kwargs: Any) -> Any:
+    """Return a ``TaskManager`` with our tasks only, plus the user's ``include_path``.
+
+    Parameters
+    ----------
+    **kwargs
+        As ``lm_eval.tasks.TaskManager`` takes them.
+    """
+    import lm_eval.models
+    from lm_eval.tasks.manager import TaskManager
+
+    extend_models(lm_eval.models)
+    theirs = kwargs.pop("include_path", None) or []
+    theirs = theirs if isinstance(theirs, (list, tuple)) else [theirs]
+    kwargs.setdefault("include_defaults", False)
+    return TaskManager(include_path=[task_path(), *theirs], **kwargs)

@@ -1,0 +1,109 @@
+"""The questions as a Hugging Face dataset repository, with task files that read from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from lm_eval_epidemia import __version__
+from lm_eval_epidemia.elicit.splits import split, split_name
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import yamls
+from lm_eval_epidemia.surveys.record import all_tasks, record
+
+__all__ = ["export"]
+
+_COLUMNS = """
+| column | meaning |
+|---|---|
+| `task` | name of the task in lm-eval |
+| `truth` | fingerprint of the ground truth the question was made from |
+| `cell` | number of the combination of condition values |
+| `given` | the conditions, as `variable: level` |
+| `order` | level number shown at each letter |
+| `choices` | the letters |
+| `prompt` | the text a model continues with one letter |
+"""
+
+
+def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
+    """Write the dataset card: YAML header, contents, vintages, licences and citations."""
+    header = {
+        "pretty_name": "lm-eval-epidemia",
+        "language": ["en"],
+        "license": "other",
+        "license_name": "us-public-use-files",
+        "tags": ["evaluation", "surveys", "probability", "lm-eval"],
+        "configs": [
+            {
+                "config_name": config,
+                "data_files": [
+                    {"split": split_name(name), "path": f"data/{config}/{name}.parquet"}
+                    for name in names
+                ],
+            }
+            for config, names in configs.items()
+        ],
+    }
+    keys = {(places[name].folder, places[name].key) for names in configs.values() for name in names}
+    sources = []
+    for folder, key in sorted(keys):
+        truth = store.read_registry(folder)[key]
+        survey = record(truth["survey"])
+        sources.append(
+            f"- **{survey.title}**, vintage {truth['vintage']}. {truth['source']['citation']} "
+            f"{truth['source']['licence']} {truth['source']['note']} <{truth['source']['url']}>"
+        )
+    counts = "\n".join(f"- `{config}`: {len(names)} tasks" for config, names in configs.items())
+    return (
+        f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n\n"
+        "# Questions of lm-eval-epidemia\n\n"
+        "Does a language model know how often things happen? Each row asks how one group of people "
+        "answers one survey question, with the answers lettered in one order. Scores come from "
+        f"lm-eval-epidemia {__version__}, which holds the true distributions; this dataset holds "
+        "questions and no answers.\n\n"
+        f"{counts}\n{_COLUMNS}\n## Sources\n\n" + "\n".join(sources) + "\n"
+    )
+
+
+def export(out: Path, push_to_hub: str | None = None) -> Path:
+    """Write every available task as a dataset repository.
+
+    Parameters
+    ----------
+    out : Path
+        An empty or new folder. It gets ``README.md`` (the card), ``data/<group>/<task>.parquet``
+        and ``task_yamls/`` for ``lm_eval --include_path``, which read the questions from the
+        repository instead of the package.
+    push_to_hub : str, optional
+        Upload to this dataset repository too; the task files then name it.
+
+    Returns
+    -------
+    Path
+        `out`, absolute.
+    """
+    out = out.resolve()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise EpidemiaError(f"{out} exists and is not an empty folder: give a new one")
+    places = store.available()
+    configs: dict[str, list[str]] = {}
+    for task in all_tasks().values():
+        if task.name in places:
+            configs.setdefault(task.group, []).append(task.name)
+    for config, names in configs.items():
+        folder = out / "data" / config
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            split(name).to_parquet(folder / f"{name}.parquet")
+    (out / "README.md").write_text(_card(configs, places), encoding="utf-8")
+    yamls.write(out / "task_yamls", yamls.render(places, dataset=push_to_hub or str(out)))
+    if push_to_hub:
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+        api.create_repo(push_to_hub, repo_type="dataset", exist_ok=True)
+        api.upload_folder(folder_path=out, repo_id=push_to_hub, repo_type="dataset")
+    return out

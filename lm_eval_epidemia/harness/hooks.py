@@ -1,0 +1,83 @@
+"""What lm-eval calls: the questions of a task, and the reading of one prompt's answer."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lm_eval_epidemia.elicit.answers import Answer
+from lm_eval_epidemia.elicit.splits import split, split_name
+
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["load", "process_results"]
+
+
+class _NoMetadataHint(logging.Filter):
+    """Drop the hint that lm-eval logs for every task with a `custom_dataset`.
+
+    It tells of an option that these tasks do not need, once per task; lm-eval's own tasks keep it.
+    """
+
+    def filter(self, entry: logging.LogRecord) -> bool:
+        text = str(entry.msg)
+        return not (text.startswith("epidemia_") and "Custom kwargs can be passed" in text)
+
+
+# This module is imported while lm-eval reads a task file of ours, just before the hint is logged.
+logging.getLogger("lm_eval.api.task").addFilter(_NoMetadataHint())
+
+
+def load(epidemia_task: str, **_: Any) -> dict[str, datasets.Dataset]:
+    """Give lm-eval the questions of a task (`custom_dataset`).
+
+    Parameters
+    ----------
+    epidemia_task : str
+        From `dataset_kwargs` of the task file.
+    **_
+        lm-eval passes the task's metadata and the model's arguments along; they do not matter.
+    """
+    return {split_name(epidemia_task): split(epidemia_task)}
+
+
+def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+    """Read the answer to one prompt; the metrics put a task's answers together.
+
+    Parameters
+    ----------
+    doc : dict
+        A row of the split.
+    results : sequence of (float, bool)
+        Log-probability of each letter, and whether it is the likeliest token.
+
+    Returns
+    -------
+    dict
+        By metric name what its aggregation needs.
+    """
+    logprobs = tuple(float(logprob) for logprob, _ in results)
+    answer = Answer(
+        task=doc["task"],
+        truth=doc["truth"],
+        cell=int(doc["cell"]),
+        order=tuple(doc["order"]),
+        logprobs=logprobs,
+    )
+    masses = [math.exp(logprob) for logprob in logprobs]
+    mass = math.fsum(masses)
+    best = max(logprobs)
+    shifted = [math.exp(logprob - best) for logprob in logprobs] if best > -math.inf else masses
+    total = math.fsum(shifted)
+    return {
+        # lm-eval fills the Stderr column of `score` from the metric that follows it.
+        "score": answer,
+        "score_stderr": answer,
+        "l1": answer,
+        "seen": answer,
+        "choice_mass": mass,
+        "order_bias": [value / total if total > 0 else math.nan for value in shifted],
+    }

@@ -1,0 +1,160 @@
+"""Task files for lm-eval, generated from the survey records and the ground truth at hand.
+
+``task_yamls/`` is what these functions write for the shipped ground truth; it is checked in. Where
+a user has built ground truth, the files for all that is available lie in the user's own folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from lm_eval_epidemia import __version__, paths
+from lm_eval_epidemia.elicit.splits import split_name
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.record import all_tasks
+
+__all__ = ["GROUPS", "TASK_VERSION", "render", "task_path", "write"]
+
+#: Changes when scores stop being comparable; CHANGELOG.md says why.
+TASK_VERSION = 1
+
+#: The top-level groups: names and descriptions.
+GROUPS = {
+    "epidemia_low": "P(Y | X) with one condition",
+    "epidemia_high": "P(Y | X) with two to five conditions, binary outcome",
+    "epidemia_extra": "tasks beside the published lists",
+}
+
+_NOTE = (
+    "# Generated from the survey records; edit those, then run: epidemia tasks write task_yamls\n"
+)
+
+BASE = "_epidemia"
+_CUSTOM = _NOTE + "custom_dataset: !function lm_eval_epidemia.harness.hooks.load\n"
+_BASE = """output_type: multiple_choice
+# Columns, not templates: lm-eval builds requests from them 17 times faster.
+doc_to_text: prompt
+doc_to_choice: choices
+# No answer is the right one; lm-eval wants a target.
+doc_to_target: 0
+num_fewshot: 0
+fewshot_config:
+  samples: []
+process_results: !function lm_eval_epidemia.harness.hooks.process_results
+metric_list:
+  - metric: score
+    aggregation: !function lm_eval_epidemia.score.metrics.score
+    higher_is_better: true
+  - metric: score_stderr
+    aggregation: !function lm_eval_epidemia.score.metrics.score_stderr
+    higher_is_better: false
+  - metric: l1
+    aggregation: !function lm_eval_epidemia.score.metrics.l1
+    higher_is_better: false
+  - metric: seen
+    aggregation: !function lm_eval_epidemia.score.metrics.seen
+    higher_is_better: true
+  - metric: choice_mass
+    aggregation: !function lm_eval_epidemia.score.metrics.choice_mass
+    higher_is_better: true
+  - metric: order_bias
+    aggregation: !function lm_eval_epidemia.score.metrics.order_bias
+    higher_is_better: false
+"""
+
+
+def _task(truth: store.GroundTruth, group: str, dataset: str | None) -> str:
+    if dataset is None:
+        source = f"dataset_kwargs:\n  epidemia_task: {truth.task}\n"
+    else:
+        source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
+    return (
+        f"{_NOTE}include: ../{BASE}\n"
+        f"task: {truth.task}\n"
+        f"test_split: {split_name(truth.task)}\n"
+        f"{source}"
+        "metadata:\n"
+        f"  version: {TASK_VERSION}\n"
+        f"  survey: {truth.survey}\n"
+        f'  vintage: "{truth.vintage}"\n'
+        f'  truth: "{truth.fingerprint}"\n'
+    )
+
+
+def _group(name: str, members: list[str]) -> str:
+    lines = [f"{_NOTE}group: {name}", "task:", *(f"  - {member}" for member in members)]
+    lines.append("aggregate_metric_list:")
+    for metric in ("score", "l1", "seen", "choice_mass", "order_bias"):
+        lines += [f"  - metric: {metric}", "    aggregation: mean", "    weight_by_size: false"]
+    lines += ["metadata:", f"  version: {TASK_VERSION}"]
+    return "\n".join(lines) + "\n"
+
+
+def render(places: dict[str, store.Place], dataset: str | None = None) -> dict[str, str]:
+    """Return the text of every task file, by its path relative to the folder.
+
+    Parameters
+    ----------
+    places : dict
+        The available tasks, as `store.available` returns them.
+    dataset : str, optional
+        Read the questions from this dataset repository (a folder or an id on the Hub) instead of
+        the package.
+    """
+    files = {BASE: (_CUSTOM if dataset is None else _NOTE) + _BASE}
+    for group in GROUPS:
+        surveys: dict[str, list[str]] = {}
+        for task in all_tasks().values():
+            if task.group == group and task.name in places:
+                surveys.setdefault(task.survey, []).append(task.name)
+        for survey, members in surveys.items():
+            files[f"{survey}/{group}_{survey}.yaml"] = _group(f"{group}_{survey}", members)
+            for name in members:
+                files[f"{survey}/{name}.yaml"] = _task(store.load(name), group, dataset)
+        if surveys:
+            files[f"{group}.yaml"] = _group(group, [f"{group}_{survey}" for survey in surveys])
+    return files
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """Write task files, replacing the folder in one step."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for name, text in files.items():
+            path = temporary / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)
+        if folder.exists():
+            # The package marker of the shipped folder is not generated.
+            if (marker := folder / "__init__.py").exists():
+                shutil.copy(marker, temporary / marker.name)
+            shutil.rmtree(folder)
+        temporary.replace(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def task_path() -> Path:
+    """Return the folder of task files for everything available here.
+
+    Where the user built ground truth it is a folder in ``paths.home()``, written anew when the
+    ground truth or the package has changed since.
+    """
+    registry = store.built_groundtruth() / store.REGISTRY
+    if not registry.is_file():
+        return paths.shipped_task_yamls()
+    folder = paths.home() / "task_yamls"
+    shipped = paths.shipped_groundtruth() / store.REGISTRY
+    state: Any = hashlib.sha256(__version__.encode() + registry.read_bytes())
+    state.update(shipped.read_bytes() if shipped.is_file() else b"")
+    stamp = folder / ".state"
+    if not stamp.is_file() or stamp.read_text() != state.hexdigest():
+        write(folder, {**render(store.available()), ".state": state.hexdigest()})
+    return folder

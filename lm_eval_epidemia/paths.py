@@ -1,0 +1,71 @@
+"""Where things are: what the package ships, and what a user built."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["atomic_write", "home", "sha256_of", "shipped_groundtruth", "shipped_task_yamls"]
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _shipped(name: str) -> Path:
+    # In a wheel the data folders lie inside the package, in a checkout beside it.
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def shipped_groundtruth() -> Path:
+    """Return the folder of the ground truth that comes with the package."""
+    return _shipped("groundtruth")
+
+
+def shipped_task_yamls() -> Path:
+    """Return the folder of the lm-eval task files that come with the package."""
+    return _shipped("task_yamls")
+
+
+def home() -> Path:
+    """Return the folder for what the user builds: ``$EPIDEMIA_HOME`` or the platform's data folder.
+
+    The folder need not exist.
+    """
+    if given := os.environ.get("EPIDEMIA_HOME"):
+        return Path(given).expanduser().resolve()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("lm-eval-epidemia", appauthor=False))
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path` and rename it to `path` when the block succeeds.
+
+    Nothing half-written remains: if the block raises, the temporary file is removed and an older
+    file at `path` is left as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes files private to their owner; published files are for everyone.
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

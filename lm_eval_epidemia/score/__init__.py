@@ -1,0 +1,1 @@
+"""How well: pure numpy on probabilities. Nothing here knows of lm-eval's classes or of prompts."""

@@ -1,0 +1,212 @@
+"""The score, its anchors, its standard error, and the diagnostics beside it.
+
+Shapes: C cells, K levels, M orderings. ``weights`` (C,) sums to 1; ``p``, ``q`` (C, K) have rows
+that sum to 1.
+"""
+
+from __future__ import annotations
+
+from math import factorial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.distance import Array, distance, mean, uniform, zero_one
+
+__all__ = [
+    "Anchors",
+    "anchors",
+    "draw_truths",
+    "elicited",
+    "order_bias",
+    "ordering_error",
+    "sampling_error",
+    "scale",
+    "softmax",
+]
+
+#: Draws of the truth behind a standard error, and the seed they come from.
+DRAWS = 200
+SEED = 77
+
+
+class Anchors(NamedTuple):
+    """Distances from the truth that fix the scale, each in [0, 2].
+
+    Attributes
+    ----------
+    uniform : float
+        Of the respondent that gives every level 1/K.
+    zero_one : float
+        Of the one that gives everyone the commoner answer; NaN unless the outcome is binary.
+    mean : float
+        Of the one that knows P(Y) only.
+    perfect : float
+        Below it a respondent cannot be told from the truth.
+    """
+
+    uniform: float
+    zero_one: float
+    mean: float
+    perfect: float
+
+    @property
+    def zero(self) -> float:
+        """The distance that scores 0: the better of the answers that know nothing."""
+        return float(np.fmin(self.uniform, self.zero_one))
+
+    @property
+    def informative(self) -> bool:
+        """Whether the survey can tell a good respondent from one that knows nothing."""
+        return self.zero > self.perfect
+
+
+def anchors(weights: Array, p: Array, perfect: float) -> Anchors:
+    """Return the anchors of a task.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (C,)
+    p : ndarray, shape (C, K)
+    perfect : float
+        The bootstrap quantile of D(P, P^(b)), 0 for a table without sampling error.
+    """
+    binary = p.shape[-1] == 2
+    return Anchors(
+        uniform=float(distance(weights, p, uniform(p))),
+        zero_one=float(distance(weights, p, zero_one(weights, p))) if binary else float("nan"),
+        mean=float(distance(weights, p, mean(weights, p))),
+        perfect=perfect,
+    )
+
+
+def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
+    """Put distances on the scale from 0 (knows nothing) to 100 (cannot be told from the truth).
+
+    ``100 * clip((D_zero - D) / (D_zero - D_perfect), 0, 1)``. Where D_zero <= D_perfect the survey
+    cannot tell the two ends apart: 100 if D <= D_perfect, else 0.
+
+    Parameters
+    ----------
+    d, zero : array_like
+        Distances, broadcast against each other.
+    perfect : float
+
+    Returns
+    -------
+    ndarray
+        In [0, 100]; NaN where `d` is NaN.
+    """
+    d, zero = np.asarray(d, dtype=float), np.asarray(zero, dtype=float)
+    width = zero - perfect
+    informative = width > 0
+    inside = np.clip((zero - d) / np.where(informative, width, 1.0), 0, 1)
+    known = np.where(informative, inside, np.where(d <= perfect, 1.0, 0.0))
+    return 100 * np.where(np.isnan(d), np.nan, known)
+
+
+def softmax(logprobs: Array) -> Array:
+    """Normalise log-probabilities along the last axis."""
+    shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def elicited(displayed: Array, orders: NDArray[np.int64]) -> Array:
+    """Bring probabilities from displayed positions back to levels.
+
+    Parameters
+    ----------
+    displayed : ndarray, shape (..., M, K)
+        Probability of each displayed position under each ordering.
+    orders : ndarray of int, shape (M, K)
+        Level number at each displayed position.
+
+    Returns
+    -------
+    ndarray, shape (..., M, K)
+        Probability of each level under each ordering; average over M to get P~.
+    """
+    position_of_level = np.argsort(orders, axis=-1)
+    target = np.broadcast_to(position_of_level, displayed.shape)
+    return np.take_along_axis(displayed, target, axis=-1)
+
+
+def draw_truths(p: Array, n_eff: Array, draws: int = DRAWS, seed: int = SEED) -> Array:
+    """Draw what the survey might have found: a Dirichlet around each cell's distribution.
+
+    Parameters
+    ----------
+    p : ndarray, shape (C, K)
+    n_eff : ndarray, shape (C,)
+        Effective sample sizes; infinite where there is no sampling error.
+
+    Returns
+    -------
+    ndarray, shape (draws, C, K)
+        Cells are drawn independently. A level with p = 0 stays 0.
+    """
+    rng = np.random.default_rng(seed)
+    exact = ~np.isfinite(n_eff)
+    size = np.where(exact, 1.0, n_eff)
+    gamma = rng.standard_gamma(p * size[:, None], size=(draws, *p.shape))
+    total = gamma.sum(axis=-1, keepdims=True)
+    # Of a cell with a tiny effective size every gamma draw can underflow to 0.
+    drawn = np.where(total > 0, gamma / np.where(total > 0, total, 1.0), p)
+    return np.where(exact[:, None], p, drawn)
+
+
+def sampling_error(weights: Array, p: Array, q: Array, n_eff: Array, perfect: float) -> float:
+    """Standard error of a score that comes from the survey's own sampling error.
+
+    The score is recomputed against draws of the truth (`draw_truths`), the zero of the scale
+    moving with them; the standard deviation is returned.
+    """
+    truths = draw_truths(p, n_eff)
+    zero = distance(weights, truths, uniform(p))
+    if p.shape[-1] == 2:
+        zero = np.minimum(zero, distance(weights, truths, zero_one(weights, truths)))
+    scores = scale(distance(weights, truths, q), zero, perfect)
+    return float(scores.std(ddof=1))
+
+
+def ordering_error(weights: Array, p: Array, by_order: Array, found: Anchors) -> float:
+    """Standard error of a score that comes from asking a sample of the K! orderings.
+
+    Jackknife over orderings, which all cells share, with the finite-population correction
+    ``1 - M / K!``: zero when all were asked.
+
+    Parameters
+    ----------
+    by_order : ndarray, shape (C, M, K)
+        Probability of each level under each ordering.
+    """
+    orders, levels = by_order.shape[1:]
+    if orders < 2 or orders >= factorial(levels):
+        return 0.0
+    total = by_order.sum(axis=1)
+    without = np.array(
+        [distance(weights, p, (total - by_order[:, m]) / (orders - 1)) for m in range(orders)]
+    )
+    scores = scale(without, found.zero, found.perfect)
+    variance = (orders - 1) / orders * ((scores - scores.mean()) ** 2).sum()
+    return float(np.sqrt(variance * (1 - orders / factorial(levels))))
+
+
+def order_bias(displayed: Array) -> float:
+    """Total variation distance between the mean probability by displayed position and uniform.
+
+    Parameters
+    ----------
+    displayed : ndarray, shape (..., K)
+        Probability of each displayed position.
+
+    Returns
+    -------
+    float
+        0 when no letter is preferred as such; 1 - 1/K when one always is. Meaningful when every
+        level was shown equally often in every position, as it is under all orderings.
+    """
+    levels = displayed.shape[-1]
+    by_position = displayed.reshape(-1, levels).mean(axis=0)
+    return float(np.abs(by_position - 1 / levels).sum() / 2)

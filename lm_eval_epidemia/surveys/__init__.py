@@ -1,0 +1,1 @@
+"""What the world recorded: one declarative record per survey, and the readers for raw files."""
