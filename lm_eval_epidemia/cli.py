@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -68,7 +68,7 @@ def demo(
         "epidemia-demo"
     ),
     limit: Annotated[
-        Optional[int], typer.Option(help="Prompts per task for the tiny transformer.")
+        int | None, typer.Option(help="Prompts per task for the tiny transformer.")
     ] = None,
 ) -> None:
     """Evaluate known respondents (and, with torch, a tiny random model), offline."""
@@ -102,7 +102,7 @@ def path() -> None:
 
 @app.command()
 def anchors(
-    names: Annotated[Optional[list[str]], typer.Argument(help="Tasks; all if none.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Tasks; all if none.")] = None,
     quantile: Annotated[float, typer.Option(help="Of the bootstrap distances.")] = 0.95,
     bootstrap: Annotated[str, typer.Option(help="iid or design.")] = "iid",
 ) -> None:
@@ -136,7 +136,7 @@ def _scheme(name: str) -> Any:
 
 @tasks_app.command("list")
 def tasks_list(
-    survey: Annotated[Optional[str], typer.Option(help="Only this survey.")] = None,
+    survey: Annotated[str | None, typer.Option(help="Only this survey.")] = None,
 ) -> None:
     """List every declared task with its state: shipped, built here, or the file it needs."""
     from lm_eval_epidemia.estimate import store
@@ -181,15 +181,15 @@ def tasks_write(
 def truth_build(
     survey: Annotated[str, typer.Argument(help="For example nsduh.")],
     raw: Annotated[Path, typer.Option(help="The survey file: parquet, dta, sav, xpt, csv, zip.")],
-    vintage: Annotated[Optional[str], typer.Option(help="Where the file does not tell.")] = None,
+    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
     bootstrap: Annotated[
-        Optional[list[str]], typer.Option(help="iid or design; both if the survey allows it.")
+        list[str] | None, typer.Option(help="iid or design; both if the survey allows it.")
     ] = None,
     replicates: Annotated[
         int, typer.Option(help="Bootstrap replicates (half as many with several conditions).")
     ] = 200,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
-    out: Annotated[Optional[Path], typer.Option(help="Folder; default: your own.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
 ) -> None:
     """Build the truth of every task that a survey file allows."""
     from lm_eval_epidemia.estimate.build import build
@@ -232,7 +232,7 @@ def truth_check() -> None:
 def export(
     out: Annotated[Path, typer.Option(help="A new folder.")],
     push_to_hub: Annotated[
-        Optional[str], typer.Option(help="Upload to this dataset repository.")
+        str | None, typer.Option(help="Upload to this dataset repository.")
     ] = None,
 ) -> None:
     """Write the questions as a Hugging Face dataset repository."""

@@ -76,7 +76,7 @@ def run(arguments: list[str]) -> None:
     if only_ours(tasks):
         check_tasks(tasks)
         # lm-eval looks the class up here for each run; it has no flag for leaving its index out.
-        lm_eval.tasks.TaskManager = discovery.task_manager  # type: ignore[misc,assignment]
+        lm_eval.tasks.TaskManager = discovery.task_manager
     else:
         discovery.extend_tasks(lm_eval.tasks.manager)
     sys.argv = ["lm_eval", "run", *arguments]

@@ -43,8 +43,8 @@ def make_tiny_llama(folder: Path, texts: Iterable[str], seed: int = 0) -> Path:
     )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=bpe._tokenizer,
-        bos_token="<s>",  # noqa: S106
-        eos_token="</s>",  # noqa: S106
+        bos_token="<s>",
+        eos_token="</s>",
         chat_template=CHAT_TEMPLATE,
     )
     torch.manual_seed(seed)

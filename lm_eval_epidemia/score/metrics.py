@@ -94,7 +94,7 @@ def _collect(answers: Sequence[Answer]) -> _Answered | None:
     else:
         notices.warn(
             "only part of the task was seen",
-            f"{truth.task}: {int(complete.sum())} of {len(complete)} cells are complete "
+            f"{truth.task}: {int(complete.sum())} of {complete.size} cells are complete "
             f"({share.sum():.0%} of the population); the score is theirs alone",
         )
         # The stored bootstrap is of the whole task; for a part of it, draw from the cells.
@@ -113,7 +113,7 @@ def _collect(answers: Sequence[Answer]) -> _Answered | None:
 
 
 def l1(answers: Sequence[Answer]) -> float:
-    """Weighted L1 distance between elicited and true distributions, in [0, 2]; NaN without score."""
+    """Weighted L1 distance of elicited from true distributions, in [0, 2]; NaN without score."""
     if (found := _collect(answers)) is None:
         return float("nan")
     return float(distance(found.weights, found.q, found.p))

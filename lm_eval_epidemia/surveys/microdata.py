@@ -125,7 +125,7 @@ def _check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
 
 
 def _vintage(record: Record, given: str | None, rows: int, file: str) -> str:
-    """Decide which vintage a file is: as given, else by its official row count, else by its name."""
+    """Decide which vintage a file is: as given, by its official row count, or by its name."""
     by_rows = [name for name, entry in record.vintages.items() if entry.rows == rows]
     if given is not None:
         record.vintage(given)
