@@ -1,0 +1,200 @@
+"""The scale: golden values with their derivation, and the properties that must hold."""
+
+from math import factorial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from lm_eval_epidemia.distance import distance, mean, uniform, zero_one
+from lm_eval_epidemia.elicit.orderings import orderings
+from lm_eval_epidemia.score import score as scoring
+
+
+def distributions(cells, levels):
+    """Rows that sum to 1, zeros included."""
+    positive = arrays(float, (cells, levels), elements=st.floats(0, 1))
+    return positive.map(lambda a: (a + 1e-6 * (a.sum(1, keepdims=True) == 0)) + 0).map(
+        lambda a: a / a.sum(1, keepdims=True)
+    )
+
+
+@st.composite
+def problems(draw, answers=1):
+    """(weights, p, q, ...) of one task with random numbers of cells and levels."""
+    cells, levels = draw(st.integers(1, 6)), draw(st.integers(2, 5))
+    raw = draw(arrays(float, cells, elements=st.floats(0.01, 1)))
+    return (raw / raw.sum(), *(draw(distributions(cells, levels)) for _ in range(answers + 1)))
+
+
+def test_golden_distance_and_score():
+    # Two cells of share 0.25 and 0.75; truth (0.2, 0.8) and (0.6, 0.4).
+    weights, p = np.array([0.25, 0.75]), np.array([[0.2, 0.8], [0.6, 0.4]])
+    # Uniform: 0.25 * (0.3 + 0.3) + 0.75 * (0.1 + 0.1) = 0.15 + 0.15 = 0.30
+    assert distance(weights, p, uniform(p)) == pytest.approx(0.30)
+    # P(Y = 0) = 0.05 + 0.45 = 0.5, a tie, so the first level: (1, 0) for everyone:
+    # 0.25 * (0.8 + 0.8) + 0.75 * (0.4 + 0.4) = 0.4 + 0.6 = 1.0
+    assert distance(weights, p, zero_one(weights, p)) == pytest.approx(1.0)
+    # Mean answers (0.5, 0.5): the same as uniform here.
+    assert distance(weights, p, mean(weights, p)) == pytest.approx(0.30)
+    found = scoring.anchors(weights, p, perfect=0.05)
+    assert found == pytest.approx((0.30, 1.0, 0.30, 0.05))
+    assert found.zero == pytest.approx(0.30)
+    # D = 0.1: 100 * (0.30 - 0.1) / (0.30 - 0.05) = 80
+    assert scoring.scale(0.1, found.zero, found.perfect) == pytest.approx(80.0)
+
+
+def test_the_zero_of_a_binary_task_is_the_better_ignorant_answer():
+    # Rare in every cell: "no" for everyone (D = 0.2) beats 1/2 (D = 0.8).
+    weights, p = np.array([1.0]), np.array([[0.1, 0.9]])
+    assert scoring.anchors(weights, p, 0.0).zero == pytest.approx(0.2)
+    # With three levels there is no 0/1 answer, and 1/3 is the zero.
+    p = np.array([[0.1, 0.1, 0.8]])
+    found = scoring.anchors(weights, p, 0.0)
+    assert np.isnan(found.zero_one)
+    assert found.zero == pytest.approx(2 * (1 / 3 - 0.1) + 0.8 - 1 / 3)
+
+
+def test_an_uninformative_task_scores_all_or_nothing():
+    # D_zero <= D_perfect: the survey cannot tell the ends of the scale apart.
+    assert scoring.scale(0.02, zero=0.03, perfect=0.04) == 100
+    assert scoring.scale(0.05, zero=0.03, perfect=0.04) == 0
+    assert not scoring.Anchors(0.03, 0.5, 0.1, 0.04).informative
+
+
+@given(problems())
+def test_distance_is_between_0_and_2_and_0_only_for_equals(problem):
+    weights, p, q = problem
+    d = float(distance(weights, p, q))
+    assert 0 <= d <= 2 + 1e-12
+    assert float(distance(weights, p, p)) == 0
+    assert (d == 0) == bool((p == q).all())
+
+
+@given(problems(), st.randoms(use_true_random=False))
+def test_distance_does_not_depend_on_the_order_of_levels_or_cells(problem, random):
+    weights, p, q = problem
+    levels, cells = list(range(p.shape[1])), list(range(p.shape[0]))
+    random.shuffle(levels)
+    random.shuffle(cells)
+    shuffled = distance(weights[cells], p[cells][:, levels], q[cells][:, levels])
+    assert shuffled == pytest.approx(distance(weights, p, q), abs=1e-12)
+
+
+@given(problems(), st.floats(0, 0.5))
+def test_splitting_a_cell_in_two_equal_halves_changes_nothing(problem, perfect):
+    weights, p, q = problem
+    halves = np.concatenate([weights[:1] / 2, weights[:1] / 2, weights[1:]])
+    twice = [np.concatenate([a[:1], a]) for a in (p, q)]
+    assert distance(halves, *twice) == pytest.approx(distance(weights, p, q), abs=1e-12)
+    split = scoring.anchors(halves, twice[0], perfect)
+    assert split == pytest.approx(scoring.anchors(weights, p, perfect), abs=1e-12, nan_ok=True)
+
+
+@given(problems(), st.floats(0, 0.5))
+def test_truth_scores_100_and_ignorance_0(problem, perfect):
+    weights, p, _ = problem
+    found = scoring.anchors(weights, p, perfect)
+
+    def score(q):
+        return float(scoring.scale(distance(weights, q, p), found.zero, found.perfect))
+
+    assert score(p) == 100
+    if found.informative:
+        assert score(uniform(p)) == pytest.approx(0, abs=1e-9)
+        if p.shape[1] == 2:
+            assert score(zero_one(weights, p)) == pytest.approx(0, abs=1e-9)
+
+
+@given(
+    st.lists(st.floats(0, 2), min_size=2, max_size=8),
+    st.floats(0.001, 2),
+    st.floats(0, 0.5),
+)
+def test_score_is_between_0_and_100_and_falls_with_distance(distances, zero, perfect):
+    scores = scoring.scale(np.sort(distances), zero, perfect)
+    assert ((scores >= 0) & (scores <= 100)).all()
+    assert (np.diff(scores) <= 1e-9).all()
+
+
+@given(st.integers(2, 6), st.randoms(use_true_random=False))
+def test_orderings_are_undone_whichever_comes_first(levels, random):
+    """A fair reader gives the same distribution under every ordering, in any sequence."""
+    rng = np.random.default_rng(levels)
+    p = rng.dirichlet(np.ones(levels))
+    orders = list(orderings(levels))
+    random.shuffle(orders)
+    orders = np.array(orders)
+    displayed = p[orders]
+    found = scoring.elicited(displayed[None], orders)
+    assert np.allclose(found, p)
+    # And a biased reader's average does not depend on the sequence.
+    biased = displayed * np.linspace(1, 2, levels)
+    average = scoring.elicited(biased, orders).mean(axis=0)
+    again = scoring.elicited(biased[::-1], orders[::-1]).mean(axis=0)
+    assert np.allclose(average, again)
+
+
+def test_softmax_does_not_overflow():
+    assert np.allclose(scoring.softmax(np.array([-1e4, -1e4])), 0.5)
+    assert np.allclose(scoring.softmax(np.array([0.0, -1e4])), [1, 0])
+
+
+def test_sampling_error_matches_the_closed_form():
+    """One binary cell far from every boundary: S = 100 (D0 - |2 dp|...) is linear in p.
+
+    Truth p = 0.7 with n = 4,000, answer q = 0.6, D_perfect = 0. D_uniform = 2 |p - 0.5| = 0.4,
+    D_zero_one = 2 (1 - p) = 0.6, so D_zero = 2 (p - 0.5) and D = 2 (p - 0.6):
+    S = 100 * 0.1 / (p - 0.5), dS/dp = -10 / (p - 0.5)^2 = -250 at p = 0.7.
+    se(p) = sqrt(0.7 * 0.3 / 4001) = 0.007245, so se(S) = 1.811 to first order.
+    """
+    weights, p, q = np.array([1.0]), np.array([[0.7, 0.3]]), np.array([[0.6, 0.4]])
+    error = scoring.sampling_error(weights, p, q, np.array([4000.0]), perfect=0.0)
+    assert error == pytest.approx(1.811, rel=0.15)  # 200 draws: 5 % standard error
+
+
+def test_no_sampling_error_without_a_sample():
+    weights, p, q = np.array([1.0]), np.array([[0.7, 0.3]]), np.array([[0.6, 0.4]])
+    assert scoring.sampling_error(weights, p, q, np.array([np.inf]), 0.0) == 0
+
+
+@settings(deadline=None)
+@given(st.integers(1, 4), st.integers(2, 4), st.floats(5, 1e5))
+def test_draws_of_the_truth_are_distributions_with_the_right_spread(cells, levels, size):
+    rng = np.random.default_rng(0)
+    p = 0.7 * rng.dirichlet(np.ones(levels), cells) + 0.3 / levels
+    p[0] = np.eye(levels)[0]  # a level nobody chose stays at 0
+    drawn = scoring.draw_truths(p, np.full(cells, size), draws=400)
+    assert np.allclose(drawn.sum(axis=-1), 1)
+    assert (drawn[:, 0] == p[0]).all()
+    # Dirichlet: Var = p (1 - p) / (n + 1); 400 draws know a variance to about 7 %.
+    expected = p * (1 - p) / (size + 1)
+    assert np.allclose(drawn.var(axis=0), expected, rtol=0.4, atol=1e-12)
+
+
+def test_ordering_error_is_zero_when_all_orderings_were_asked_and_right_when_sampled():
+    levels, rng = 6, np.random.default_rng(3)
+    weights, p = np.array([1.0]), rng.dirichlet(np.ones(levels), 1)
+    found = scoring.anchors(weights, p, 0.0)
+    four = rng.dirichlet(np.ones(4), (1, factorial(4)))
+    assert scoring.ordering_error(weights, p[:, :4], four, found) == 0
+    # Against simulation: the spread of the score over samples of 120 independent orderings.
+    population = rng.dirichlet(p[0] * 2 + 0.5, 720)[None]
+
+    def score(by_order):
+        d = distance(weights, p, by_order.mean(axis=1))
+        return float(scoring.scale(d, found.zero, found.perfect))
+
+    samples = [population[:, rng.permutation(720)[:120]] for _ in range(300)]
+    spread = np.std([score(sample) for sample in samples])
+    estimates = [scoring.ordering_error(weights, p, sample, found) for sample in samples[:40]]
+    assert np.mean(estimates) == pytest.approx(spread, rel=0.2)
+
+
+def test_order_bias():
+    fair = np.array([[0.2, 0.8], [0.8, 0.2]])
+    assert scoring.order_bias(fair) == pytest.approx(0)
+    always_first = np.array([[1.0, 0.0, 0.0]] * 6)
+    assert scoring.order_bias(always_first) == pytest.approx(1 - 1 / 3)

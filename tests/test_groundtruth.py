@@ -1,0 +1,311 @@
+"""Ground truth: official figures, independent routes, building, and files that vouch for themselves."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import nsduh_2023
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import boosted, store
+from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.surveys.microdata import load_microdata
+from lm_eval_epidemia.surveys.record import record
+
+#: NSDUH 2022, ages 12+, lifetime use: share and design-based standard error, in per cent.
+OFFICIAL = {
+    "marijuana": (46.9, 0.52),
+    "cocaine": (15.1, 0.35),
+    "heroin": (2.4, 0.13),
+    "alcohol": (78.36, 0.34),
+    "cigarettes": (51.60, 0.45),
+}
+
+
+def shipped_tasks():
+    return store.read_registry(paths.shipped_groundtruth())["nsduh_2022"]["tasks"]
+
+
+@pytest.mark.parametrize("drug", OFFICIAL)
+def test_shipped_truth_has_the_official_figures(drug):
+    share, error = OFFICIAL[drug]
+    kind = "low" if drug in {"marijuana", "cocaine", "heroin"} else "extra"
+    for condition in ("age", "race"):
+        name = f"epidemia_{kind}_nsduh_{drug}_ever_by_{condition}"
+        truth = store.load(name)
+        assert 100 * float(truth.weights @ truth.p[:, 0]) == pytest.approx(share, abs=0.05)
+        assert 100 * shipped_tasks()[name]["marginal_se"][0] == pytest.approx(error, rel=0.15)
+
+
+def test_every_high_truth_has_the_marginal_of_the_low_one():
+    """Boosting is calibrated in the large: its weighted mean is the weighted share."""
+    for name, entry in shipped_tasks().items():
+        if entry["estimator"] == "lightgbm":
+            truth = store.load(name)
+            assert float(truth.weights @ truth.p[:, 0]) == pytest.approx(
+                entry["marginal"][0], abs=0.003
+            )
+
+
+def test_shipped_truth_is_whole():
+    places = store.available()
+    assert len(places) == 6 + 22 + 15
+    assert {name: store.check(name) for name in places} == {name: [] for name in places}
+    for entry in shipped_tasks().values():
+        minimum = 200 if entry["estimator"] == "bins" else 100
+        assert {scheme: b["replicates"] for scheme, b in entry["bootstrap"].items()} == {
+            "iid": minimum,
+            "design": minimum,
+        }
+        assert entry["dropped"] == {}
+        assert entry["records"] == 59_069
+
+
+def test_d_perfect_is_the_asked_quantile():
+    truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
+    for scheme in ("iid", "design"):
+        assert truth.d_perfect(0.975, scheme) > truth.d_perfect(scheme=scheme) > 0
+        below = (truth.distances[scheme] <= truth.d_perfect(scheme=scheme)).mean()
+        assert below == pytest.approx(0.95, abs=0.01)
+
+
+def test_counts_agree_with_pandas_on_the_raw_file(raw_nsduh):
+    frame = pd.read_parquet(raw_nsduh)
+    frame["yes"] = frame["IRCOCAGE"] < 991
+    grouped = frame.groupby("NEWRACE2_4grp")
+    shares = grouped.apply(lambda g: np.average(g["yes"], weights=g["ANALWT2_C"]))
+    truth = store.load("epidemia_low_nsduh_cocaine_ever_by_race")
+    assert truth.p[:, 0] == pytest.approx(shares.to_numpy(), rel=1e-12)
+    weights = grouped["ANALWT2_C"].sum() / frame["ANALWT2_C"].sum()
+    assert truth.weights == pytest.approx(weights.to_numpy(), rel=1e-12)
+    assert truth.n.tolist() == grouped.size().tolist()
+
+
+def test_standard_errors_agree_with_samplics_on_the_raw_file(raw_nsduh):
+    samplics = pytest.importorskip("samplics")
+    frame = pd.read_parquet(raw_nsduh)
+    estimator = samplics.TaylorEstimator(samplics.PopParam.mean)
+    estimator.estimate(
+        y=(frame["IRMJAGE"] < 991).to_numpy(float),
+        samp_weight=frame["ANALWT2_C"].to_numpy(),
+        stratum=frame["VESTR_C"].to_numpy(),
+        psu=(frame["VESTR_C"] * 10 + frame["VEREP"]).to_numpy(),
+        domain=frame["AGE3"].to_numpy(),
+    )
+    truth = store.load("epidemia_low_nsduh_marijuana_ever_by_age")
+    p = truth.p[:, 0]
+    ours = np.sqrt(p * (1 - p) / truth.n_eff)
+    theirs = np.array([estimator.stderror[age] for age in range(1, 12)])
+    # A cell never counts for more than its records, so ours may be the larger.
+    capped = np.sqrt(p * (1 - p) / truth.n)
+    assert ours == pytest.approx(np.maximum(theirs, capped), rel=1e-6)
+
+
+def test_aggregated_fits_agree_with_fits_on_records(raw_nsduh):
+    """As closely as two record-level fits with other fold seeds agree with each other."""
+    import lightgbm as lgb
+
+    task = next(
+        t for t in record("nsduh").all_tasks if t.name.endswith("cocaine_ever_by_sex_race")
+    )
+    ready = building.prepare(load_microdata(record("nsduh"), raw_nsduh), task)
+
+    def on_records(fold):
+        rows, weight = ready.features[ready.cell].astype(float), ready.sample.weight
+        weight, predicted = weight / weight.mean(), np.empty(len(weight))
+        for k in range(boosted.FOLDS):
+            inside = fold != k
+            train = lgb.Dataset(
+                rows[inside], ready.outcome[inside], weight=weight[inside],
+                categorical_feature=[0, 1], params=boosted.PARAMETERS,
+            )  # fmt: skip
+            valid = lgb.Dataset(
+                rows[~inside], ready.outcome[~inside], weight=weight[~inside], reference=train
+            )
+            model = lgb.train(
+                boosted.PARAMETERS, train, boosted.ROUNDS, valid_sets=[valid],
+                callbacks=[lgb.early_stopping(boosted.PATIENCE, verbose=False)],
+            )  # fmt: skip
+            predicted[~inside] = model.predict(rows[~inside])
+        total = np.bincount(ready.cell, weights=weight)
+        return np.bincount(ready.cell, weights=weight * predicted) / total
+
+    folds = [
+        boosted.assign_folds(ready.sample.units, np.random.default_rng(seed)) for seed in (0, 1)
+    ]
+    fast = boosted.fit_aggregated(
+        ready.sample.weight, ready.cell, ready.outcome, folds[0], ready.features
+    )[:, 1]
+    first, second = on_records(folds[0]), on_records(folds[1])
+    between_seeds = ready.weights @ np.abs(first - second)
+    assert ready.weights @ np.abs(first - fast) <= between_seeds
+
+
+def test_folds_keep_units_together():
+    units = np.repeat(np.arange(103), 5)
+    fold = boosted.assign_folds(units, np.random.default_rng(0)).reshape(103, 5)
+    assert (fold == fold[:, :1]).all()
+    sizes = np.bincount(fold[:, 0])
+    assert sizes.max() - sizes.min() <= 1
+
+
+def build(path, out, **options):
+    options.setdefault("replicates", 8)
+    return building.build("nsduh", path, out=out, progress=False, **options)
+
+
+def contents(folder):
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def test_builds_are_byte_identical_on_any_number_of_processes(tmp_path, nsduh_parquet):
+    one, two = tmp_path / "one", tmp_path / "two"
+    build(nsduh_parquet, one, jobs=1)
+    build(nsduh_parquet, two, jobs=2)
+    assert contents(one) == contents(two)
+    assert set(contents(one)) == {
+        "nsduh_2023.cells.parquet",
+        "nsduh_2023.bootstrap.parquet",
+        "registry.json",
+    }
+
+
+def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path, nsduh_parquet, monkeypatch):
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    build(nsduh_parquet, whole)
+    estimate, done = building.estimate_task, []
+
+    def interrupted(ready, *arguments):
+        if len(done) == 12:
+            raise KeyboardInterrupt
+        done.append(ready.task.name)
+        return estimate(ready, *arguments)
+
+    monkeypatch.setattr(building, "estimate_task", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build(nsduh_parquet, resumed)
+    # Nothing half-written: no registry, no parquet, only finished tasks.
+    assert not (resumed / "registry.json").exists()
+    assert not list(resumed.glob("*.parquet"))
+
+    again = []
+    monkeypatch.setattr(
+        building, "estimate_task", lambda r, *a: again.append(r.task.name) or estimate(r, *a)
+    )
+    build(nsduh_parquet, resumed)
+    assert not set(done) & set(again)
+    assert contents(whole) == contents(resumed)
+
+
+def test_unfinished_tasks_of_other_inputs_are_not_reused(tmp_path, nsduh_parquet, monkeypatch):
+    def stop_after_one(ready, *arguments):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return estimate(ready, *arguments)
+
+    estimate, calls, out = building.estimate_task, [], tmp_path / "out"
+    monkeypatch.setattr(building, "estimate_task", stop_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        build(nsduh_parquet, out)
+    again = []
+    monkeypatch.setattr(
+        building, "estimate_task", lambda r, *a: again.append(r.task.name) or estimate(r, *a)
+    )
+    built = build(nsduh_parquet, out, replicates=10)
+    assert sorted(again) == sorted(built.tasks)
+
+
+def test_a_build_makes_every_task_of_the_official_vintage_available(home, nsduh_parquet):
+    built = building.build("nsduh", nsduh_parquet, replicates=8, progress=False)
+    assert built.left_out == []
+    assert len(built.tasks) == 10 + 33 + 15
+    places = store.available()
+    assert {place.state for place in places.values()} == {"built here"}
+    truth = store.load("epidemia_low_nsduh_alcohol_past_month_by_race")
+    assert truth.vintage == "2023"
+    assert len(truth.given) == 7
+    frame = nsduh_2023()
+    asked = frame[~frame["alcrec"].isin([85, 94, 97, 98])]
+    white = asked[asked["NEWRACE2"] == 1]
+    share = np.average(white["alcrec"] == 1, weights=white["ANALWT2_C"])
+    assert truth.p[0, 0] == pytest.approx(share)
+    registry = store.read_registry(store.built_groundtruth())["nsduh_2023"]
+    dropped = registry["tasks"]["epidemia_low_nsduh_alcohol_past_month_by_race"]["dropped"]
+    assert dropped == {"alcohol_past_month missing": len(frame) - len(asked)}
+    assert all(store.check(name) == [] for name in built.tasks)
+
+
+def test_only_one_scheme_can_be_asked_for(tmp_path, nsduh_parquet, home):
+    building.build("nsduh", nsduh_parquet, bootstrap=["design"], replicates=8, progress=False)
+    truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
+    assert set(truth.distances) == {"design"}
+    with pytest.raises(EpidemiaError, match="no 'iid' bootstrap"):
+        truth.d_perfect()
+
+
+def test_too_few_replicates(tmp_path, nsduh_parquet):
+    with pytest.raises(EpidemiaError, match="at least 4"):
+        build(nsduh_parquet, tmp_path / "out", replicates=2)
+
+
+def test_a_task_without_truth_names_the_file_it_needs():
+    with pytest.raises(EpidemiaError, match="NSDUH-2023-DS0001.*https://.*groundtruth build"):
+        store.load("epidemia_low_nsduh_alcohol_past_month_by_age")
+
+
+@pytest.fixture
+def copied(home):
+    """The shipped ground truth as the user's own, to be damaged."""
+    folder = store.built_groundtruth()
+    shutil.copytree(paths.shipped_groundtruth(), folder)
+    return folder
+
+
+def test_an_altered_file_is_refused(copied):
+    path = copied / "nsduh_2022.cells.parquet"
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(EpidemiaError, match="was altered.*rebuild"):
+        store.load("epidemia_low_nsduh_heroin_ever_by_age")
+
+
+def test_a_missing_file_or_damaged_registry_is_named(copied):
+    (copied / "nsduh_2022.bootstrap.parquet").unlink()
+    with pytest.raises(EpidemiaError, match="bootstrap.parquet is missing"):
+        store.load("epidemia_low_nsduh_heroin_ever_by_age")
+    (copied / "registry.json").write_text("{")
+    with pytest.raises(EpidemiaError, match=r"registry\.json is damaged"):
+        store.available()
+    (copied / "registry.json").write_text(json.dumps({"schema": 99}))
+    with pytest.raises(EpidemiaError, match="schema 99"):
+        store.available()
+
+
+def test_check_finds_levels_that_the_record_no_longer_has(copied):
+    registry = json.loads((copied / "registry.json").read_text())
+    entry = registry["truths"]["nsduh_2022"]["tasks"]["epidemia_low_nsduh_heroin_ever_by_age"]
+    entry["levels"] = ["Yes", "Nope"]
+    (copied / "registry.json").write_text(json.dumps(registry))
+    problems = store.check("epidemia_low_nsduh_heroin_ever_by_age")
+    assert problems == ["levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"]
+
+
+def test_bootstrap_distances_are_those_of_the_truth(nsduh_parquet):
+    """D(P, P^(b)) recomputed for one replicate from its seed."""
+    data = load_microdata(record("nsduh"), nsduh_parquet)
+    task = next(t for t in data.record.all_tasks if t.name.endswith("low_nsduh_heroin_ever_by_age"))
+    ready = building.prepare(data, task)
+    made = building.estimate_task(ready, ("iid",), 5)
+    rng = building._rng(task, 1, 3)
+    drawn = rng.choice(len(ready.cell), len(ready.cell))
+    p = np.array([row["p"] for row in made["cells"]])
+    again = np.zeros_like(p)
+    for cell in range(len(p)):
+        inside = drawn[ready.cell[drawn] == cell]
+        weight, yes = ready.sample.weight[inside], ready.outcome[inside] == 0
+        again[cell] = [weight[yes].sum() / weight.sum(), weight[~yes].sum() / weight.sum()]
+    assert made["distances"]["iid"][3] == pytest.approx(float(distance(ready.weights, again, p)))

@@ -1,0 +1,96 @@
+"""Survey records: the schema, its errors, and agreement with the published task lists."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.surveys import record as records
+
+DATA = Path(__file__).parent / "data"
+NSDUH = Path(records.__file__).parent / "nsduh.yaml"
+
+
+def listed(kind):
+    with (DATA / f"tasks_{kind}.csv").open() as file:
+        return {int(row["number"]): row for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize(("kind", "count"), [("low", 10), ("high", 33)])
+def test_nsduh_declares_exactly_its_tasks_of_the_published_list(kind, count):
+    declared = {
+        task.number: task.title for task in records.record("nsduh").tasks[kind]
+    }
+    published = {n: row["name"] for n, row in listed(kind).items() if row["survey"] == "nsduh"}
+    assert len(published) == count
+    assert declared == published
+
+
+def test_titles_and_variables_say_the_same():
+    for task in records.record("nsduh").all_tasks:
+        conditions = task.title.split(" by ")[1].lower().split(", ")
+        assert tuple(conditions) == task.given
+
+
+def test_names_and_groups():
+    task = records.task("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
+    assert task.group == "epidemia_high"
+    assert task.given == ("age", "sex", "race")
+    extra = [t for t in records.all_tasks().values() if t.kind == "extra"]
+    assert len(extra) == 4 + 11
+
+
+def test_every_level_has_words():
+    for name, ways in records.record("nsduh").variables.items():
+        for way in ways:
+            for level in way.levels:
+                assert level.label.strip() == level.label
+                assert level.phrase.split()[0] in {"is", "has"}, (name, level.phrase)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line_with", "said"),
+    [
+        ("strata: VESTR_C", "stratum: VESTR_C", "stratum: VESTR_C", "Extra inputs"),
+        ("codes: [11]}\n  sex", "codes: [11-x]}\n  sex", "65 or older", "range such as"),
+        ("phrase: is 16 or 17 years old, ", "", "label: 16-17", "Field required"),
+        ("given: [sex, race], title", "given: [sexx, race], title", "nsduh", "nearest: sex"),
+        ("rows: 56705", "rows: many", "rows: many", "valid integer"),
+        ("phrase: is 16 or 17 years old, codes: [3]", "phrase: is 16", "label: 16-17", "needs"),
+    ],
+)
+def test_mistakes_in_a_record_are_named_with_their_line(tmp_path, old, new, line_with, said):
+    text = NSDUH.read_text()
+    assert old in text
+    changed = text.replace(old, new, 1)
+    path = tmp_path / "nsduh.yaml"
+    path.write_text(changed)
+    with pytest.raises(EpidemiaError) as error:
+        records.load_record(path)
+    message = str(error.value)
+    line = next(n for n, row in enumerate(changed.splitlines(), 1) if line_with in row)
+    assert said in message
+    assert message.startswith(f"nsduh.yaml:{line}:") or said == "nearest: sex"
+
+
+def test_yaml_that_is_not_yaml(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("survey: [")
+    with pytest.raises(EpidemiaError, match=r"bad\.yaml is not valid YAML"):
+        records.load_record(path)
+
+
+def test_more_than_26_levels_is_an_error():
+    levels = [{"label": str(n), "phrase": f"is {n}", "codes": [n]} for n in range(27)]
+    with pytest.raises(ValueError, match="at most 26"):
+        records.Variable.model_validate({"column": "X", "levels": levels})
+
+
+def test_unknown_names_are_answered_with_the_nearest():
+    with pytest.raises(EpidemiaError, match="nearest: nsduh"):
+        records.record("nsudh")
+    with pytest.raises(EpidemiaError, match="nearest: epidemia_low_nsduh_heroin_ever_by_age"):
+        records.task("epidemia_low_nsduh_heroin_ever_by_ages")
+    with pytest.raises(EpidemiaError, match="2024.*known: 2022, 2023|nearest: 2023"):
+        records.record("nsduh").vintage("2024")

@@ -1,0 +1,114 @@
+"""Sampling error: golden values, and samplics as an independent route."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_eval_epidemia.estimate import bins
+from lm_eval_epidemia.estimate.sampling import (
+    Sample,
+    bootstrap_weights,
+    design_effective_size,
+    design_variance,
+    kish_size,
+)
+
+
+def test_kish_golden():
+    # (1 + 1 + 2)^2 / (1 + 1 + 4) = 16 / 6; equal weights give the count.
+    weight = np.array([1.0, 1.0, 2.0, 5.0, 5.0])
+    sizes = kish_size(weight, np.array([0, 0, 0, 1, 1]), 2)
+    assert sizes == pytest.approx([16 / 6, 2.0])
+
+
+def test_design_variance_golden():
+    """One stratum, two PSUs, two records each, weight 1; answers (1, 1) and (1, 0).
+
+    p = 3/4. z totals: PSU 1: (1/4 + 1/4) / 4 = 1/8; PSU 2: (1/4 - 3/4) / 4 = -1/8; mean 0.
+    Variance = 2 / (2 - 1) * (1/64 + 1/64) = 1/16.
+    """
+    sample = Sample(np.ones(4), psu=np.array([0, 0, 1, 1]), stratum_of_psu=np.array([0, 0]))
+    outcome, cell = np.array([1, 1, 1, 0]), np.zeros(4, int)
+    p = bins.count(sample.weight, cell, outcome, 1, 2)
+    assert p[0] == pytest.approx([0.25, 0.75])
+    variance = design_variance(sample, cell, outcome, p, 1, 2)
+    assert variance[0] == pytest.approx([1 / 16, 1 / 16])
+    # n_eff = (2 * 3/16) / (2 / 16) = 3
+    size = design_effective_size(p, variance, np.array([4.0]), np.array([4.0]))
+    assert size == pytest.approx([3.0])
+
+
+def complex_sample(seed, strata=6, psus=3, records=40):
+    rng = np.random.default_rng(seed)
+    psu = np.repeat(np.arange(strata * psus), records)
+    effect = rng.normal(0, 0.8, strata * psus)[psu]
+    outcome = (rng.normal(0, 1, len(psu)) + effect > 0).astype(int)
+    cell = rng.integers(0, 3, len(psu))
+    weight = rng.gamma(2.0, 50.0, len(psu))
+    return Sample(weight, psu=psu, stratum_of_psu=np.arange(strata * psus) // psus), cell, outcome
+
+
+def test_design_variance_agrees_with_samplics():
+    samplics = pytest.importorskip("samplics")
+    sample, cell, outcome = complex_sample(1)
+    p = bins.count(sample.weight, cell, outcome, 3, 2)
+    ours = np.sqrt(design_variance(sample, cell, outcome, p, 3, 2))[:, 1]
+    estimator = samplics.TaylorEstimator(samplics.PopParam.mean)
+    estimator.estimate(
+        y=outcome.astype(float),
+        samp_weight=sample.weight,
+        stratum=sample.stratum_of_psu[sample.psu],
+        psu=sample.psu,
+        domain=cell,
+    )
+    theirs = np.array([estimator.stderror[c] for c in range(3)])
+    assert ours == pytest.approx(theirs, rel=1e-9)
+    assert p[:, 1] == pytest.approx([estimator.point_est[c] for c in range(3)], rel=1e-12)
+
+
+def test_the_design_bootstrap_has_the_design_variance():
+    """Rao-Wu replicates reproduce the linearised variance; records alone would miss the PSUs."""
+    sample, _, outcome = complex_sample(2, strata=12, psus=4, records=60)
+    cell = np.zeros(len(outcome), int)
+    p = bins.count(sample.weight, cell, outcome, 1, 2)
+    target = design_variance(sample, cell, outcome, p, 1, 2)[0, 1]
+
+    def spread(scheme):
+        rng = np.random.default_rng(4)
+        draws = [
+            bins.count(bootstrap_weights(sample, scheme, rng), cell, outcome, 1, 2)[0, 1]
+            for _ in range(1500)
+        ]
+        return np.var(draws)
+
+    assert spread("design") == pytest.approx(target, rel=0.15)
+    # Clustered answers: i.i.d. resampling is far too sure of itself.
+    assert spread("iid") < 0.4 * target
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1000))
+def test_bootstrap_weights_keep_records_of_a_unit_together_and_the_total(seed):
+    rng = np.random.default_rng(seed)
+    unit = np.repeat(np.arange(30), 5)
+    weight = np.repeat(rng.gamma(2, 1, 30), 5)
+    drawn = bootstrap_weights(Sample(weight, unit=unit), "iid", rng) / weight
+    by_unit = drawn.reshape(30, 5)
+    assert (by_unit == by_unit[:, :1]).all()
+    assert by_unit[:, 0].sum() == 30
+
+
+def test_a_stratum_with_one_psu_stays_and_others_keep_their_expected_weight():
+    sample = Sample(np.ones(5), psu=np.arange(5), stratum_of_psu=np.array([0, 1, 1, 2, 2]))
+    rng = np.random.default_rng(0)
+    drawn = np.array([bootstrap_weights(sample, "design", rng) for _ in range(400)])
+    assert (drawn[:, 0] == 1).all()
+    # Two PSUs: one is drawn and counts twice.
+    assert set(np.unique(drawn[:, 1:])) == {0.0, 2.0}
+    assert (drawn[:, 1] + drawn[:, 2] == 2).all()
+
+
+def test_cells_without_weight_in_a_replicate_get_everyones_distribution():
+    p = bins.count(np.array([1.0, 3.0]), np.array([0, 0]), np.array([0, 1]), 2, 2)
+    assert p == pytest.approx(np.array([[0.25, 0.75], [0.25, 0.75]]))
