@@ -193,6 +193,7 @@ def truth_build(
 ) -> None:
     """Build the truth of every task that a survey file allows."""
     from lm_eval_epidemia.estimate.build import build
+    from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
@@ -210,6 +211,7 @@ def truth_build(
         for name in built.left_out:
             print(f"  {name}")
     if out is None:
+        forget_cached_requests(built.tasks)
         print(f"lm-eval finds them in {task_path()}")
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import defaultdict
 
-__all__ = ["warn"]
+__all__ = ["forget", "warn"]
 
 SHOWN = 2
 
 _logger = logging.getLogger("lm_eval_epidemia")
-_seen: Counter[str] = Counter()
+_seen: defaultdict[str, set[str]] = defaultdict(set)
 
 
 def warn(kind: str, message: str) -> None:
-    """Log a warning of a kind; of a kind already shown `SHOWN` times, say once that there are more.
+    """Log a warning, once; of a kind already shown `SHOWN` times, say once that there are more.
 
-    A run has up to 169 tasks, and what is wrong with one is often wrong with all.
+    A run has up to 169 tasks, each with several metrics, and what is wrong with one is often wrong
+    with all.
     """
-    _seen[kind] += 1
-    if _seen[kind] <= SHOWN:
+    if message in _seen[kind]:
+        return
+    _seen[kind].add(message)
+    if len(_seen[kind]) <= SHOWN:
         _logger.warning("epidemia: %s", message)
-    elif _seen[kind] == SHOWN + 1:
+    elif len(_seen[kind]) == SHOWN + 1:
         _logger.warning("epidemia: more tasks have this (%s); see the table of results", kind)
+
+
+def forget() -> None:
+    """Start over, as at the beginning of a run."""
+    _seen.clear()

@@ -31,7 +31,7 @@ def fresh_notices():
     """Warnings are counted per process; every test starts at zero."""
     from lm_eval_epidemia import notices
 
-    notices._seen.clear()
+    notices.forget()
 
 
 @pytest.fixture
@@ -94,11 +94,10 @@ def tiny_llama(tmp_path_factory) -> Path:
 
 def evaluate(tasks, **arguments):
     """Run lm-eval in this process with our tasks."""
-    import lm_eval_epidemia
     from lm_eval import simple_evaluate
+
+    import lm_eval_epidemia
 
     arguments.setdefault("model", "epidemia-baseline")
     arguments.setdefault("model_args", "kind=truth")
-    return simple_evaluate(
-        tasks=tasks, task_manager=lm_eval_epidemia.task_manager(), **arguments
-    )
+    return simple_evaluate(tasks=tasks, task_manager=lm_eval_epidemia.task_manager(), **arguments)

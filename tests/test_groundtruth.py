@@ -1,4 +1,4 @@
-"""Ground truth: official figures, independent routes, building, and files that vouch for themselves."""
+"""Ground truth: official figures, independent routes, building, and files with hashes."""
 
 import json
 import shutil
@@ -109,9 +109,7 @@ def test_aggregated_fits_agree_with_fits_on_records(raw_nsduh):
     """As closely as two record-level fits with other fold seeds agree with each other."""
     import lightgbm as lgb
 
-    task = next(
-        t for t in record("nsduh").all_tasks if t.name.endswith("cocaine_ever_by_sex_race")
-    )
+    task = next(t for t in record("nsduh").all_tasks if t.name.endswith("cocaine_ever_by_sex_race"))
     ready = building.prepare(load_microdata(record("nsduh"), raw_nsduh), task)
 
     def on_records(fold):
@@ -244,8 +242,9 @@ def test_only_one_scheme_can_be_asked_for(tmp_path, nsduh_parquet, home):
     building.build("nsduh", nsduh_parquet, bootstrap=["design"], replicates=8, progress=False)
     truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
     assert set(truth.distances) == {"design"}
+    assert truth.d_perfect() == truth.d_perfect(scheme="design") > 0
     with pytest.raises(EpidemiaError, match="no 'iid' bootstrap"):
-        truth.d_perfect()
+        truth.d_perfect(scheme="iid")
 
 
 def test_too_few_replicates(tmp_path, nsduh_parquet):
@@ -254,7 +253,7 @@ def test_too_few_replicates(tmp_path, nsduh_parquet):
 
 
 def test_a_task_without_truth_names_the_file_it_needs():
-    with pytest.raises(EpidemiaError, match="NSDUH-2023-DS0001.*https://.*groundtruth build"):
+    with pytest.raises(EpidemiaError, match=r"NSDUH-2023-DS0001.*https://.*groundtruth build"):
         store.load("epidemia_low_nsduh_alcohol_past_month_by_age")
 
 
@@ -269,13 +268,13 @@ def copied(home):
 def test_an_altered_file_is_refused(copied):
     path = copied / "nsduh_2022.cells.parquet"
     path.write_bytes(path.read_bytes() + b" ")
-    with pytest.raises(EpidemiaError, match="was altered.*rebuild"):
+    with pytest.raises(EpidemiaError, match=r"was altered.*rebuild"):
         store.load("epidemia_low_nsduh_heroin_ever_by_age")
 
 
 def test_a_missing_file_or_damaged_registry_is_named(copied):
     (copied / "nsduh_2022.bootstrap.parquet").unlink()
-    with pytest.raises(EpidemiaError, match="bootstrap.parquet is missing"):
+    with pytest.raises(EpidemiaError, match=r"bootstrap\.parquet is missing"):
         store.load("epidemia_low_nsduh_heroin_ever_by_age")
     (copied / "registry.json").write_text("{")
     with pytest.raises(EpidemiaError, match=r"registry\.json is damaged"):

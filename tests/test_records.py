@@ -19,9 +19,7 @@ def listed(kind):
 
 @pytest.mark.parametrize(("kind", "count"), [("low", 10), ("high", 33)])
 def test_nsduh_declares_exactly_its_tasks_of_the_published_list(kind, count):
-    declared = {
-        task.number: task.title for task in records.record("nsduh").tasks[kind]
-    }
+    declared = {task.number: task.title for task in records.record("nsduh").tasks[kind]}
     published = {n: row["name"] for n, row in listed(kind).items() if row["survey"] == "nsduh"}
     assert len(published) == count
     assert declared == published
@@ -92,5 +90,5 @@ def test_unknown_names_are_answered_with_the_nearest():
         records.record("nsudh")
     with pytest.raises(EpidemiaError, match="nearest: epidemia_low_nsduh_heroin_ever_by_age"):
         records.task("epidemia_low_nsduh_heroin_ever_by_ages")
-    with pytest.raises(EpidemiaError, match="2024.*known: 2022, 2023|nearest: 2023"):
+    with pytest.raises(EpidemiaError, match=r"2024.*known: 2022, 2023|nearest: 2023"):
         records.record("nsduh").vintage("2024")

@@ -96,15 +96,16 @@ class GroundTruth:
     fingerprint: str
     state: State
 
-    def d_perfect(self, quantile: float = QUANTILE, scheme: Scheme = "iid") -> float:
+    def d_perfect(self, quantile: float = QUANTILE, scheme: Scheme | None = None) -> float:
         """Distance below which a respondent cannot be told from the truth; in [0, 2].
 
         Parameters
         ----------
         quantile : float
             Of the bootstrap distances; 0.95 unless told otherwise.
-        scheme : {"iid", "design"}
-            The published protocol resamples records (``iid``).
+        scheme : {"iid", "design"}, optional
+            The published protocol resamples records (``iid``); that is the default wherever it was
+            built.
 
         Returns
         -------
@@ -113,6 +114,8 @@ class GroundTruth:
         """
         if not self.distances:
             return 0.0
+        if scheme is None:
+            scheme = "iid" if "iid" in self.distances else "design"
         if scheme not in self.distances:
             raise EpidemiaError(
                 f"{self.task} has no {scheme!r} bootstrap (it has {', '.join(self.distances)}): "

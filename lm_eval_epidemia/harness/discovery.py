@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from lm_eval_epidemia.harness.yamls import task_path
 
-__all__ = ["MODELS", "extend_models", "extend_tasks", "task_manager"]
+__all__ = ["MODELS", "extend_models", "extend_tasks", "forget_cached_requests", "task_manager"]
 
 #: Our models, as lm-eval's registry takes them: loaded when first used.
 MODELS = {"epidemia-baseline": "lm_eval_epidemia.harness.baseline:Baseline"}
@@ -93,3 +94,15 @@ def task_manager(**kwargs: Any) -> Any:
     theirs = theirs if isinstance(theirs, (list, tuple)) else [theirs]
     kwargs.setdefault("include_defaults", False)
     return TaskManager(include_path=[task_path(), *theirs], **kwargs)
+
+
+def forget_cached_requests(tasks: Iterable[str]) -> None:
+    """Delete what ``lm_eval --cache_requests`` stored for some tasks.
+
+    lm-eval keys that cache by task name, so after a change of ground truth it would pair old
+    prompts with new cells without noticing.
+    """
+    from lm_eval.caching.cache import delete_cache
+
+    for name in tasks:
+        delete_cache(f"requests-{name}-")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from lm_eval_epidemia.elicit.orderings import LETTERS
+
 __all__ = ["CHAT_TEMPLATE", "make_tiny_llama"]
 
 CHAT_TEMPLATE = (
@@ -38,8 +40,10 @@ def make_tiny_llama(folder: Path, texts: Iterable[str], seed: int = 0) -> Path:
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     bpe = ByteLevelBPETokenizer()
+    # As in real tokenizers, a letter after a space is one token.
+    letters = [" " + " ".join(LETTERS)] * 500
     bpe.train_from_iterator(
-        texts, vocab_size=1000, special_tokens=["<s>", "</s>"], show_progress=False
+        [*texts, *letters], vocab_size=1000, special_tokens=["<s>", "</s>"], show_progress=False
     )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=bpe._tokenizer,

@@ -37,7 +37,6 @@ class _Answered(NamedTuple):
     n_eff: Array  # (C',)
     by_order: Array  # (C', M, K), probability of each level under each ordering
     anchors: scoring.Anchors
-    seen: float
 
     @property
     def q(self) -> Array:
@@ -50,8 +49,8 @@ def _collect(answers: Sequence[Answer]) -> _Answered | None:
     if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
         raise EpidemiaError(
             f"{truth.task}: the questions were made from ground truth {', '.join(sorted(stale))}, "
-            f"but {truth.fingerprint} is installed. With --cache_requests, run once with "
-            "--cache_requests refresh"
+            f"but {truth.fingerprint} is installed: export the dataset anew ('epidemia export') "
+            "or install the version of lm-eval-epidemia it was exported with"
         )
     levels, orders = len(truth.levels), orderings(len(truth.levels))
     number = {order: m for m, order in enumerate(orders)}
@@ -108,7 +107,6 @@ def _collect(answers: Sequence[Answer]) -> _Answered | None:
         n_eff=n_eff,
         by_order=scoring.elicited(displayed, np.array(orders)),
         anchors=scoring.anchors(weights, p, perfect),
-        seen=float(share.sum()),
     )
 
 
@@ -142,7 +140,9 @@ def seen(answers: Sequence[Answer]) -> float:
     """Share of the population in cells that were asked completely: 1 without ``--limit``."""
     truth = store.load(answers[0].task)
     asked = np.bincount([a.cell for a in set(answers)], minlength=len(truth.weights))
-    return float(truth.weights[asked == len(orderings(len(truth.levels)))].sum())
+    complete = asked == len(orderings(len(truth.levels)))
+    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
+    return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
 
 def choice_mass(masses: Sequence[float]) -> float:

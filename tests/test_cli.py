@@ -1,0 +1,160 @@
+"""The command line, as a user types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import nsduh_2023
+
+EPIDEMIA = [sys.executable, "-m", "lm_eval_epidemia.cli"]
+
+
+def epidemia(*arguments, cwd=None, **environment):
+    return subprocess.run(
+        [*EPIDEMIA, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_help_names_every_command():
+    done = epidemia("--help")
+    assert done.returncode == 0
+    for command in ("run", "demo", "path", "anchors", "export", "tasks", "groundtruth"):
+        assert f"\n  {command}" in done.stdout
+
+
+def test_tasks_list_shows_every_task_with_its_state():
+    done = epidemia("tasks", "list")
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if "epidemia_" in line]
+    states = dict(lines)
+    assert len(states) == 58
+    assert states["epidemia_low_nsduh_heroin_ever_by_age"].startswith("shipped (2022)")
+    assert states["epidemia_low_nsduh_alcohol_past_month_by_age"].startswith("needs NSDUH-2023")
+    assert "43 of 58 tasks are available" in done.stdout
+    assert "nearest: nsduh" in epidemia("tasks", "list", "--survey", "nsdhu").stderr
+
+
+def test_anchors_and_their_options():
+    name = "epidemia_low_nsduh_cocaine_ever_by_race"
+    done = epidemia("anchors", name)
+    numbers = next(line for line in done.stdout.splitlines() if name in line).split()[1:]
+    assert numbers[0] == "4"
+    wider = epidemia("anchors", name, "--quantile", "0.975").stdout
+    assert float(next(w for w in wider.splitlines() if name in w).split()[5]) > float(numbers[4])
+    assert "between 0 and 1" in epidemia("anchors", name, "--quantile", "95").stderr
+    assert "iid or design" in epidemia("anchors", name, "--bootstrap", "jackknife").stderr
+    assert "nearest" in epidemia("anchors", "epidemia_low_nsduh_cocaine_by_race").stderr
+
+
+def test_groundtruth_check():
+    done = epidemia("groundtruth", "check")
+    assert done.returncode == 0
+    assert "ground truth of 43 tasks is as registered" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("build", "nsduhh", "--raw", "x.dta"), "nearest: nsduh"),
+        (("build", "nsduh", "--raw", "x.dta"), "no file x.dta"),
+        (("build", "nsduh", "--raw", "x.dta", "--bootstrap", "jack"), "iid or design"),
+    ],
+)
+def test_mistakes_are_one_line_without_a_traceback(tmp_path, arguments, said):
+    done = epidemia("groundtruth", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: ")
+
+
+def test_a_build_says_where_its_output_is_and_tasks_become_available(tmp_path, home):
+    raw = tmp_path / "NSDUH_2023.csv"
+    nsduh_2023(600).to_csv(raw, index=False)
+    done = epidemia("groundtruth", "build", "nsduh", "--raw", raw, "--replicates", "8", "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    assert f"58 tasks of nsduh_2023 are in {home / 'groundtruth'}" in done.stdout
+    assert "58/58" in done.stderr
+    listed = epidemia("tasks", "list").stdout
+    assert "58 of 58 tasks are available" in listed
+    assert "built here (2023)" in listed
+    assert epidemia("path").stdout.strip() == str(home / "task_yamls")
+    checked = epidemia("groundtruth", "check")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_an_interrupt_keeps_what_is_finished_and_the_same_command_continues(tmp_path, home):
+    raw = tmp_path / "NSDUH_2023.csv"
+    nsduh_2023(600).to_csv(raw, index=False)
+    arguments = ["groundtruth", "build", "nsduh", "--raw", str(raw), "--replicates", "16"]
+    with subprocess.Popen([*EPIDEMIA, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        unfinished = home / "groundtruth" / ".nsduh_2023.unfinished"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and len(list(unfinished.glob("*.json"))) < 3:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command continues" in said
+    kept = len(list(unfinished.glob("*.json")))
+    assert 3 <= kept < 58
+    assert not (home / "groundtruth" / "registry.json").exists()
+    done = epidemia(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "58/58" in done.stderr
+    assert f"{kept}/58" in done.stderr  # the bar starts where it stopped
+    assert not unfinished.exists()
+
+
+def test_run_passes_everything_to_lm_eval(tmp_path):
+    done = epidemia(
+        "run", "--model", "epidemia-baseline", "--model_args", "kind=truth",
+        "--tasks", "epidemia_low", "--output_path", tmp_path / "out", "--log_samples",
+        EPIDEMIA_AUTOLOAD="0",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "epidemia_low_nsduh_heroin_ever_by_age" in done.stdout
+    (results,) = (tmp_path / "out").rglob("results_*.json")
+    assert json.loads(results.read_text())["groups"]["epidemia_low"]["score,none"] == 100
+    samples = list((tmp_path / "out").rglob("samples_*.jsonl"))
+    assert len(samples) == 6
+    row = json.loads(samples[0].read_text().splitlines()[0])
+    assert row["doc"]["prompt"].endswith("Answer:")
+
+
+def test_run_refuses_unknown_and_unavailable_tasks():
+    base = ["run", "--model", "epidemia-baseline", "--model_args", "kind=truth", "--tasks"]
+    assert "nearest: epidemia_low" in epidemia(*base, "epidemia_lo").stderr
+    unavailable = epidemia(*base, "epidemia_low_nsduh_alcohol_past_month_by_age")
+    assert "needs NSDUH-2023" in unavailable.stderr
+    assert unavailable.returncode == 2
+
+
+def test_demo_without_torch_is_told_apart(tmp_path):
+    """The baselines of the demonstration; .ci/run runs them where torch is truly absent."""
+    code = (
+        "import sys; sys.argv = ['epidemia', 'demo']\n"
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda n, *a: None if n == 'torch' else find(n, *a)\n"
+        "from lm_eval_epidemia.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = {
+        line.split("  ")[1].strip(): line for line in done.stdout.splitlines() if " ± " in line
+    }
+    assert lines["truth"].count("100.0 ±") == 2
+    assert lines["uniform"].count(" 0.0 ±") == 2
+    assert "Llama" not in done.stdout
+    assert f"results are in {tmp_path / 'epidemia-demo'}" in done.stdout
+    assert (tmp_path / "epidemia-demo" / "truth" / "results_demo.json").is_file()

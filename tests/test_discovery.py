@@ -1,0 +1,149 @@
+"""The start-up hook, entry points, and `epidemia run`, each in an interpreter of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+import lm_eval_epidemia
+from lm_eval_epidemia import paths
+
+STARTUP = Path(lm_eval_epidemia.__file__).parent / "startup"
+
+#: Makes the index of lm-eval's own tasks small, so that a test takes seconds: a folder with one.
+INDEX = """
+import json, sys, pathlib, lm_eval.tasks.manager as manager
+manager.__file__ = {defaults!r} + "/manager.py"
+from lm_eval.tasks import TaskManager
+tm = TaskManager({arguments})
+print(json.dumps({{name: str(e.yaml_path) for name, e in tm.task_index.items() if e.yaml_path}}))
+"""
+
+
+def python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture
+def index(tmp_path):
+    defaults = tmp_path / "defaults"
+    defaults.mkdir()
+    (defaults / "builtin.yaml").write_text("task: builtin\n")
+
+    def run(arguments="", **environment):
+        done = python(INDEX.format(defaults=str(defaults), arguments=arguments), **environment)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_tasks_are_found_without_a_flag(index):
+    found = index()
+    assert "builtin" in found
+    assert {"epidemia_low", "epidemia_high", "epidemia_extra"} <= set(found)
+    assert found["epidemia_low"].startswith(str(paths.shipped_task_yamls()))
+
+
+def test_the_hook_can_be_switched_off(index):
+    assert set(index(EPIDEMIA_AUTOLOAD="0")) == {"builtin"}
+
+
+def test_an_index_without_defaults_is_left_alone(index, tmp_path):
+    assert index("include_defaults=False") == {}
+
+
+def test_a_users_include_path_keeps_working_and_wins(index, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "mine.yaml").write_text("task: mine\n")
+    (theirs / "low.yaml").write_text("group: epidemia_low\ntask: [mine]\n")
+    for given in (str(theirs), [str(theirs)]):
+        found = index(f"include_path={given!r}")
+        assert {"builtin", "mine", "epidemia_high"} <= set(found)
+        assert found["epidemia_low"] == str(theirs / "low.yaml")
+
+
+def test_the_model_is_registered():
+    code = (
+        "import lm_eval.models\n"
+        "from lm_eval.api.registry import get_model\n"
+        "print(get_model('epidemia-baseline').__name__)"
+    )
+    assert python(code).stdout.strip() == "Baseline"
+    without = "import lm_eval.models\nfrom lm_eval.api.registry import model_registry as r\n"
+    done = python(without + "print('epidemia-baseline' in r)", EPIDEMIA_AUTOLOAD="0")
+    assert done.stdout.strip() == "False"
+
+
+def test_the_hook_does_nothing_where_lm_eval_scans_entry_points(tmp_path):
+    """A stand-in lm_eval whose manager looks for plugins: our code must not touch it."""
+    package = tmp_path / "lm_eval" / "tasks"
+    package.mkdir(parents=True)
+    (tmp_path / "lm_eval" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "manager.py").write_text(
+        "from importlib.metadata import entry_points\n"
+        "class TaskManager:\n    def __init__(self, include_path=None):\n        pass\n"
+    )
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import lm_eval.tasks.manager as m; print(hasattr(m.TaskManager, '_epidemia'))"
+    )
+    assert python(code).stdout.strip() == "False"
+
+
+def test_the_hook_never_raises(tmp_path):
+    """With our package gone or broken, lm-eval still imports, and one line says what happened."""
+    site = tmp_path / "site"
+    (site / "lm_eval_epidemia").mkdir(parents=True)
+    (site / "lm_eval_epidemia" / "__init__.py").write_text("raise RuntimeError('broken')")
+    shutil.copy(STARTUP / "lm_eval_epidemia_startup.py", site)
+    code = (
+        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        "import lm_eval_epidemia_startup, lm_eval.tasks.manager as m; print(m.TaskManager)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import site; site.addsitedir = None\n" + code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "TaskManager" in done.stdout
+    assert done.stderr.count("could not announce itself") == 1
+    assert "EPIDEMIA_AUTOLOAD=0" in done.stderr
+
+
+def test_the_hook_imports_nothing_of_ours_until_lm_eval_is_imported():
+    done = python("import sys, json; print([m for m in sys.modules if 'epidemia' in m])")
+    assert done.stdout.strip() == "['lm_eval_epidemia_startup']"
+
+
+def test_the_watcher_leaves_once_it_has_worked():
+    code = (
+        "import lm_eval.models, lm_eval.tasks.manager, sys, inspect\n"
+        "print([type(f).__name__ for f in sys.meta_path if 'Watcher' in type(f).__name__])\n"
+        "print(inspect.getsource(lm_eval.tasks.manager)[:6])"
+    )
+    assert python(code).stdout.splitlines()[0] == "[]"
+
+
+def test_entry_points_are_declared_for_coming_versions():
+    (models,) = [e for e in entry_points(group="lm_eval.models") if "epidemia" in e.name]
+    assert models.load().__name__ == "Baseline"
+    (tasks,) = [e for e in entry_points(group="lm_eval.tasks") if "epidemia" in e.name]
+    assert tasks.value == "lm_eval_epidemia.task_yamls"

@@ -1,0 +1,107 @@
+"""Orderings, wording, splits, and the snapshot of every prompt."""
+
+import hashlib
+import json
+from math import factorial
+from pathlib import Path
+
+import pytest
+
+from lm_eval_epidemia.elicit import orderings as orders
+from lm_eval_epidemia.elicit import prompts
+from lm_eval_epidemia.elicit.splits import split, ways_of
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.record import record, task
+
+SNAPSHOT = Path(__file__).parent / "data" / "prompt_hashes.json"
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4, 5])
+def test_all_orderings_up_to_120(levels):
+    found = orders.orderings(levels)
+    assert len(set(found)) == len(found) == factorial(levels)
+
+
+@pytest.mark.parametrize("levels", [6, 8, 24, 26])
+def test_120_distinct_orderings_beyond(levels):
+    found = orders.orderings(levels)
+    assert len(set(found)) == len(found) == 120
+    assert all(sorted(order) == list(range(levels)) for order in found)
+
+
+def test_sampled_orderings_stay_the_same():
+    # They are part of what a score means: another seed or library must not change them silently.
+    digest = hashlib.sha256(json.dumps([orders.orderings(k) for k in (6, 7, 24)]).encode())
+    assert digest.hexdigest()[:16] == "04b40e414fd0cfa6"
+
+
+@pytest.mark.parametrize("levels", [1, 27])
+def test_answers_that_cannot_be_lettered(levels):
+    with pytest.raises(EpidemiaError, match="expected 2 to 26"):
+        orders.orderings(levels)
+
+
+def test_wording_of_one_and_several_conditions():
+    name = "epidemia_high_nsduh_marijuana_ever_by_age_sex_race"
+    truth, survey = store.load(name), record("nsduh")
+    asked = prompts.question(
+        survey, "2022", task(name), ways_of(truth), ("30-34", "Female", "Hispanic")
+    )
+    assert asked == (
+        "Consider a person aged 12 or older living in the United States in 2022 who is 30 to 34 "
+        "years old, is female, and is Hispanic. Has this person ever, even once, used marijuana or "
+        "another cannabis product?"
+    )
+    low = "epidemia_low_nsduh_heroin_ever_by_age"
+    said = prompts.likelihood_question(
+        survey, "2022", task(low), ways_of(store.load(low)), ("30-34",), 0
+    )
+    assert said == (
+        "What is the probability that a person aged 12 or older living in the United States in "
+        "2022 who is 30 to 34 years old has ever used heroin?"
+    )
+
+
+def test_a_prompt_ends_where_the_letter_begins():
+    assert prompts.prompt("Is it?", ["Yes", "No"]) == "Is it?\nA. Yes\nB. No\nAnswer:"
+
+
+def test_a_split_has_every_cell_in_every_ordering():
+    name = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
+    rows, truth = split(name), store.load(name)
+    assert rows.column_names == ["task", "truth", "cell", "given", "order", "choices", "prompt"]
+    assert len(rows) == len(truth.given) * 2
+    asked = {(row["cell"], tuple(row["order"])) for row in rows}
+    assert asked == {(cell, order) for cell in range(22) for order in ((0, 1), (1, 0))}
+    first, second = rows[0], rows[1]
+    assert first["given"] == ["age: 12-13", "sex: Male"]
+    assert first["choices"] == ["A", "B"]
+    assert "\nA. Yes\nB. No\n" in first["prompt"]
+    assert "\nA. No\nB. Yes\n" in second["prompt"]
+    assert len(set(rows["prompt"])) == len(rows)
+
+
+def hashes():
+    return {
+        name: hashlib.sha256("\0".join(split(name)["prompt"]).encode()).hexdigest()
+        for name in sorted(store.available())
+    }
+
+
+def test_prompts_are_those_of_the_snapshot():
+    """A changed prompt changes scores: raise TASK_VERSION, then run this file to renew."""
+    assert hashes() == json.loads(SNAPSHOT.read_text())
+
+
+def test_prompts_are_clean():
+    for name in store.available():
+        for prompt in split(name)["prompt"]:
+            assert prompt.endswith("\nAnswer:")
+            assert "nan" not in prompt.split()
+            assert "{" not in prompt
+            assert "  " not in prompt
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(json.dumps(hashes(), indent=1) + "\n")

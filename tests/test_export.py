@@ -1,0 +1,78 @@
+"""The exported dataset repository, read back by `datasets` and by lm-eval."""
+
+import datasets
+import pytest
+import yaml
+from conftest import evaluate
+
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness.export import export
+
+TASK = "epidemia_low_nsduh_heroin_ever_by_age"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return export(tmp_path_factory.mktemp("export") / "questions")
+
+
+def test_datasets_loads_a_split(repository, tmp_path):
+    found = datasets.load_dataset(
+        str(repository), "epidemia_low", split=TASK, cache_dir=str(tmp_path)
+    )
+    ours = split(TASK)
+    assert found.column_names == ours.column_names
+    assert found.to_list() == ours.to_list()
+
+
+def test_the_card_says_what_it_is(repository):
+    card = (repository / "README.md").read_text()
+    header = yaml.safe_load(card.split("---")[1])
+    splits = {
+        config["config_name"]: [file["split"] for file in config["data_files"]]
+        for config in header["configs"]
+    }
+    assert {name: len(listed) for name, listed in splits.items()} == {
+        "epidemia_low": 6,
+        "epidemia_high": 22,
+        "epidemia_extra": 15,
+    }
+    assert all(
+        (repository / f["path"]).is_file() for c in header["configs"] for f in c["data_files"]
+    )
+    assert "National Survey on Drug Use and Health" in card
+    assert "vintage 2022" in card
+    assert "Substance Abuse and Mental Health Services Administration" in card
+    assert "no attempt to identify" in card
+
+
+def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch):
+    from lm_eval import simple_evaluate
+    from lm_eval.models import _register_all_models  # noqa: F401
+    from lm_eval.tasks.manager import TaskManager
+
+    from lm_eval_epidemia.harness import discovery
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    discovery.extend_models()
+    manager = TaskManager(include_defaults=False, include_path=str(repository / "task_yamls"))
+    arguments = ("epidemia-baseline", "kind=noisy,noise=0.5", ["epidemia_low"])
+    found = simple_evaluate(*arguments, task_manager=manager)
+    assert found["configs"][TASK]["dataset_path"] == str(repository)
+    here = evaluate(["epidemia_low"], model_args="kind=noisy,noise=0.5")
+    assert found["results"] == here["results"]
+
+
+def test_an_existing_folder_is_not_overwritten(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(EpidemiaError, match="not an empty folder"):
+        export(tmp_path)
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_the_dataset_holds_questions_and_no_answers(repository):
+    table = datasets.Dataset.from_parquet(str(repository / f"data/epidemia_low/{TASK}.parquet"))
+    assert not any(isinstance(value, float) for value in table[0].values())
+    assert store.load(TASK).fingerprint in set(table["truth"])
