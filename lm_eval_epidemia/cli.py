@@ -77,6 +77,8 @@ def demo(
     # Nothing here needs the network, and asking for it would only make an offline run slow.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("LMEVAL_LOG_LEVEL", "WARNING")
+    # lm-eval shows a bar per task and run; the demonstration has one of its own.
+    os.environ.setdefault("TQDM_DISABLE", "1")
     from lm_eval.utils import setup_logging
 
     from lm_eval_epidemia.harness.demo import demo as run_demo

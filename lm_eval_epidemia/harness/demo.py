@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import track
 
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.estimate import store
@@ -45,8 +49,7 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
         log_samples=False,
         **arguments,
     )
-    slug = "".join(letter if letter.isalnum() else "_" for letter in name).strip("_")
-    path = out / slug / "results_demo.json"
+    path = out / re.sub(r"\W+", "_", name).strip("_") / "results_demo.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2, default=handle_non_serializable))
     return Line(
@@ -76,13 +79,17 @@ def demo(out: Path, limit: int | None = None) -> list[Line]:
     """
     available = store.available()
     groups = [g for g in DEMO_GROUPS if any(name.startswith(f"{g}_") for name in available)]
-    lines = [
-        _evaluate(name, out, groups, model="epidemia-baseline", model_args=dict(arguments))
-        for name, arguments in RESPONDENTS.items()
-    ]
+    lines = []
+    for name, arguments in track(RESPONDENTS.items(), "baselines", console=Console(stderr=True)):
+        lines.append(
+            _evaluate(name, out, groups, model="epidemia-baseline", model_args=dict(arguments))
+        )
     if find_spec("torch") and find_spec("transformers"):
         task = next(name for name in available if name.startswith(groups[-1]))
-        with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="epidemia-") as folder,
+            Console(stderr=True).status("a tiny random transformer through lm-eval's hf backend"),
+        ):
             make_tiny_llama(Path(folder), split(task)["prompt"])
             model = {"pretrained": folder, "dtype": "float32"}
             name = "tiny random Llama (hf)"
