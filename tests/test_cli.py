@@ -122,12 +122,24 @@ def test_run_passes_everything_to_lm_eval(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "epidemia_low_nsduh_heroin_ever_by_age" in done.stdout
+    assert "Custom kwargs" not in done.stderr  # lm-eval's hint, once per task
     (results,) = (tmp_path / "out").rglob("results_*.json")
     assert json.loads(results.read_text())["groups"]["epidemia_low"]["score,none"] == 100
     samples = list((tmp_path / "out").rglob("samples_*.jsonl"))
     assert len(samples) == 6
     row = json.loads(samples[0].read_text().splitlines()[0])
     assert row["doc"]["prompt"].endswith("Answer:")
+
+
+def test_run_reads_tasks_from_a_config_file(tmp_path):
+    config = tmp_path / "run.yaml"
+    config.write_text("model: epidemia-baseline\nmodel_args: {kind: mean}\ntasks: [epidemia_lo]\n")
+    done = epidemia("run", "--config", config)
+    assert "no task or group 'epidemia_lo' (nearest: epidemia_low" in done.stderr
+    config.write_text(config.read_text().replace("epidemia_lo]", "epidemia_low]"))
+    done = epidemia("run", "--config", config, "--limit", 2)
+    assert done.returncode == 0, done.stderr
+    assert "|epidemia_low" in done.stdout
 
 
 def test_run_refuses_unknown_and_unavailable_tasks():

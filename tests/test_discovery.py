@@ -45,6 +45,7 @@ def index(tmp_path):
 
     def run(arguments="", **environment):
         done = python(INDEX.format(defaults=str(defaults), arguments=arguments), **environment)
+        run.said = done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
@@ -74,6 +75,19 @@ def test_a_users_include_path_keeps_working_and_wins(index, tmp_path):
         found = index(f"include_path={given!r}")
         assert {"builtin", "mine", "epidemia_high"} <= set(found)
         assert found["epidemia_low"] == str(theirs / "low.yaml")
+
+
+def test_naming_our_own_folder_too_gives_no_warnings(index, tmp_path):
+    found = index(f"include_path={str(paths.shipped_task_yamls())!r}")
+    assert "epidemia_low" in found and "builtin" in found
+    assert "overrides" not in index.said
+
+
+def test_damaged_ground_truth_does_not_stop_other_tasks(index, home):
+    (home / "groundtruth").mkdir(parents=True)
+    (home / "groundtruth" / "registry.json").write_text("{")
+    assert set(index()) == {"builtin"}
+    assert "registry.json is damaged" in index.said
 
 
 def test_the_model_is_registered():

@@ -65,6 +65,27 @@ def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch)
     assert found["results"] == here["results"]
 
 
+def test_pushing_names_the_repository_in_the_task_files(tmp_path, monkeypatch):
+    """The upload itself is huggingface_hub's; what we ask of it is checked."""
+    import huggingface_hub
+
+    asked = []
+    monkeypatch.setattr(
+        huggingface_hub.HfApi, "create_repo", lambda _, *a, **k: asked.append(("create", a, k))
+    )
+    monkeypatch.setattr(
+        huggingface_hub.HfApi, "upload_folder", lambda _, **k: asked.append(("upload", (), k))
+    )
+    out = export(tmp_path / "questions", push_to_hub="someone/questions")
+    assert [what for what, _, _ in asked] == ["create", "upload"]
+    assert asked[0][1] == ("someone/questions",)
+    assert asked[1][2] == {
+        "folder_path": out, "repo_id": "someone/questions", "repo_type": "dataset"
+    }  # fmt: skip
+    task = (out / "task_yamls" / "nsduh" / f"{TASK}.yaml").read_text()
+    assert 'dataset_path: "someone/questions"' in task
+
+
 def test_an_existing_folder_is_not_overwritten(tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(EpidemiaError, match="not an empty folder"):

@@ -54,6 +54,7 @@ def test_every_level_has_words():
         ("codes: [11]}\n  sex", "codes: [11-x]}\n  sex", "65 or older", "range such as"),
         ("phrase: is 16 or 17 years old, ", "", "label: 16-17", "Field required"),
         ("given: [sex, race], title", "given: [sexx, race], title", "nsduh", "nearest: sex"),
+        ("{year} who {conditions}", "{year}", "subject:", "must say where"),
         ("rows: 56705", "rows: many", "rows: many", "valid integer"),
         ("phrase: is 16 or 17 years old, codes: [3]", "phrase: is 16", "label: 16-17", "needs"),
     ],

@@ -62,9 +62,9 @@ def split(task: str) -> datasets.Dataset:
             "task": datasets.Value("string"),
             "truth": datasets.Value("string"),
             "cell": datasets.Value("int32"),
-            "given": datasets.List(datasets.Value("string")),
-            "order": datasets.List(datasets.Value("int8")),
-            "choices": datasets.List(datasets.Value("string")),
+            "given": datasets.Sequence(datasets.Value("string")),
+            "order": datasets.Sequence(datasets.Value("int8")),
+            "choices": datasets.Sequence(datasets.Value("string")),
             "prompt": datasets.Value("string"),
         }
     )

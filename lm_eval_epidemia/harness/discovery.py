@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lm_eval_epidemia import notices
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.yamls import task_path
 
 __all__ = ["MODELS", "extend_models", "extend_tasks", "forget_cached_requests", "task_manager"]
@@ -25,6 +27,23 @@ def _scans_entry_points(module: ModuleType) -> bool:
     """Tell whether this lm-eval looks for plugins itself (0.4.13 does not)."""
     source = Path(module.__file__ or "").read_text(encoding="utf-8")
     return re.search(r"entry_points|plugin", source, re.IGNORECASE) is not None
+
+
+def _listed(include_path: Any) -> list[Any]:
+    """Write an ``include_path``, which may be None, one path or several, as a list."""
+    paths = include_path if isinstance(include_path, (list, tuple)) else [include_path]
+    return [path for path in paths if path]
+
+
+def _ours(theirs: list[Any]) -> list[Path]:
+    """Return our folder, unless the user named it too: lm-eval warns of every task seen twice."""
+    try:
+        ours = task_path()
+    except EpidemiaError as error:
+        # Somebody may be running other tasks: a damaged ground truth must not stop them.
+        notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {error}")
+        return []
+    return [] if any(Path(path).resolve() == ours.resolve() for path in theirs) else [ours]
 
 
 def extend_tasks(manager: ModuleType) -> None:
@@ -50,10 +69,9 @@ def extend_tasks(manager: ModuleType) -> None:
         include_defaults: bool = True,
         metadata: Any = None,
     ) -> None:
-        paths = include_path
+        paths = _listed(include_path)
         if include_defaults:
-            theirs = include_path if isinstance(include_path, (list, tuple)) else [include_path]
-            paths = [task_path(), *(path for path in theirs if path)]
+            paths = [*_ours(paths), *paths]
         original(self, verbosity, paths, include_defaults, metadata)
         self.include_path = include_path
 
@@ -90,8 +108,7 @@ def task_manager(**kwargs: Any) -> Any:
     from lm_eval.tasks.manager import TaskManager
 
     extend_models(lm_eval.models)
-    theirs = kwargs.pop("include_path", None) or []
-    theirs = theirs if isinstance(theirs, (list, tuple)) else [theirs]
+    theirs = _listed(kwargs.pop("include_path", None))
     kwargs.setdefault("include_defaults", False)
     return TaskManager(include_path=[task_path(), *theirs], **kwargs)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from fnmatch import fnmatch
+from pathlib import Path
 
 import yaml
 
@@ -45,17 +46,15 @@ def check_tasks(tasks: list[str]) -> None:
         raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
 
 
-def _requested(arguments: list[str]) -> list[str]:
-    """Read --tasks from lm-eval arguments, with lm-eval's own parser and its --config file."""
+def _requested() -> list[str]:
+    """Read the requested tasks from ``sys.argv``, with lm-eval's parser and its --config file."""
     from lm_eval._cli import HarnessCLI
 
-    parsed = HarnessCLI()._parser.parse_args(["run", *arguments])
+    parsed = HarnessCLI().parse_args()
     tasks = parsed.tasks
-    if not tasks and parsed.config:
-        with open(parsed.config, encoding="utf-8") as file:  # noqa: PTH123
-            tasks = (yaml.safe_load(file) or {}).get("tasks")
-    tasks = tasks or []
-    listed = tasks if isinstance(tasks, list) else [tasks]
+    if not tasks and parsed.config and Path(parsed.config).is_file():
+        tasks = (yaml.safe_load(Path(parsed.config).read_text(encoding="utf-8")) or {}).get("tasks")
+    listed = tasks if isinstance(tasks, list) else [tasks] if tasks else []
     return [name for item in listed for name in str(item).split(",") if name]
 
 
@@ -71,7 +70,8 @@ def run(arguments: list[str]) -> None:
     import lm_eval.tasks
     from lm_eval.__main__ import cli_evaluate
 
-    tasks = _requested(arguments)
+    sys.argv = ["lm_eval", "run", *arguments]
+    tasks = _requested()
     discovery.extend_models(lm_eval.models)
     if only_ours(tasks):
         check_tasks(tasks)
@@ -79,5 +79,4 @@ def run(arguments: list[str]) -> None:
         lm_eval.tasks.TaskManager = discovery.task_manager
     else:
         discovery.extend_tasks(lm_eval.tasks.manager)
-    sys.argv = ["lm_eval", "run", *arguments]
     cli_evaluate()

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 
@@ -171,7 +179,9 @@ class Record(_Strict):
     homepage: str
     licence: str
     citation: str
-    subject: str = Field(description="Who is asked about; {year} becomes the vintage's year.")
+    subject: str = Field(
+        description="Who is asked about: {year} is the vintage's, {conditions} the cell's phrases."
+    )
     design: Design
     vintages: dict[str, Vintage] = Field(min_length=1)
     universe: tuple[Universe, ...] = ()
@@ -200,6 +210,17 @@ class Record(_Strict):
                 for kind, entries in tasks.items()
             }
         return data
+
+    @field_validator("subject")
+    @classmethod
+    def _subject_takes_conditions(cls, subject: str) -> str:
+        try:
+            subject.format(year=2000, conditions="")
+        except (KeyError, IndexError, ValueError):
+            raise ValueError("may contain {year} and {conditions} and no other braces") from None
+        if "{conditions}" not in subject:
+            raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
+        return subject
 
     @model_validator(mode="after")
     def _tasks_hold_together(self) -> Record:

@@ -1,0 +1,138 @@
+"""A second survey is YAML only: several levels, cut points, a universe, families of records."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import evaluate
+
+from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys import record as records
+from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+
+RECORD = """
+survey: toy
+title: A toy survey of households
+publisher: Nobody
+homepage: https://example.org
+licence: none
+citation: none
+subject: a household in {year} that {conditions}
+design: {weight: W, unit: FAMILY}
+universe:
+  - {column: INTERVIEWED, codes: [1]}
+vintages:
+  "2020": {year: 2020, file: toy.csv, url: "https://example.org/toy.csv"}
+variables:
+  region:
+    column: REGION
+    levels:
+      - {label: North, phrase: lives in the north, codes: [1]}
+      - {label: South, phrase: lives in the south, codes: ["2-3"]}
+  wealth:
+    column: NETWORTH
+    question: What is this household worth?
+    missing: [-999]
+    levels:
+      - {label: "Under $0", phrase: has debts, below: 0}
+      - {label: "$0 to $9", phrase: has little, at_least: 0, below: 10}
+      - {label: "$10 to $19", phrase: has some, at_least: 10, below: 20}
+      - {label: "$20 to $29", phrase: has more, at_least: 20, below: 30}
+      - {label: "$30 to $39", phrase: has much, at_least: 30, below: 40}
+      - {label: "$40 or more", phrase: has most, at_least: 40}
+tasks:
+  low:
+    - {outcome: wealth, given: [region], title: "Toy: Wealth by Region"}
+"""
+TASK = "epidemia_low_toy_wealth_by_region"
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    path = tmp_path / "toy.yaml"
+    path.write_text(RECORD)
+    known = {**records.records(), "toy": records.load_record(path)}
+    monkeypatch.setattr(records, "records", lambda: known)
+    records.all_tasks.cache_clear()
+    yield known["toy"]
+    records.all_tasks.cache_clear()
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """200 families of five implicates each, as in the Survey of Consumer Finances."""
+    rng = np.random.default_rng(1)
+    family = np.repeat(np.arange(200), 5)
+    region = rng.integers(1, 4, 200)[family]
+    worth = np.round(rng.normal(18, 16, 200)[family] + rng.normal(0, 1, 1000), 2)
+    frame = pd.DataFrame(
+        {
+            "FAMILY": family,
+            "W": rng.gamma(3, 10, 200)[family],
+            "REGION": region,
+            "NETWORTH": worth,
+            "INTERVIEWED": np.where(family < 190, 1, 2),
+        }
+    )
+    frame.loc[frame["FAMILY"] == 3, "NETWORTH"] = -999
+    path = tmp_path / "toy_2020.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_cut_points_missing_codes_and_the_universe(toy, raw):
+    data = load_microdata(toy, raw)
+    frame = pd.read_csv(raw)
+    cuts = [-np.inf, 0, 10, 20, 30, 40, np.inf]
+    expected = pd.cut(frame["NETWORTH"], cuts, right=False, labels=False).to_numpy()
+    expected = np.where(frame["NETWORTH"] == -999, MISSING, expected)
+    assert (data.levels["wealth"] == expected).all()
+    ready = building.prepare(data, records.task(TASK))
+    assert ready.dropped == {
+        "outside the universe (INTERVIEWED)": 50,
+        "wealth missing": 5,
+    }
+    assert len(ready.cell) == 1000 - 55
+
+
+def test_families_are_resampled_whole(toy, raw):
+    """Five implicates are one family: i.i.d. records would be too sure by about sqrt(5)."""
+    ready = building.prepare(load_microdata(toy, raw), records.task(TASK))
+    assert len(np.unique(ready.sample.units)) == 189
+    families = building.estimate_task(ready, ("iid",), 200)
+    alone = building.Prepared(
+        **{
+            **{f: getattr(ready, f) for f in ready.__dataclass_fields__},
+            "sample": building.Sample(ready.sample.weight),
+        }
+    )
+    implicates = building.estimate_task(alone, ("iid",), 200)
+    ratio = np.mean(families["distances"]["iid"]) / np.mean(implicates["distances"]["iid"])
+    assert 1.5 < ratio < 2.6
+
+
+def test_it_runs_through_lm_eval_with_sampled_orderings(toy, raw):
+    built = building.build("toy", raw, replicates=40, progress=False)
+    assert built.key == "toy_2020"
+    truth = store.load(TASK)
+    assert truth.p.shape == (2, 6)
+    found = {
+        kind: evaluate(["epidemia_low_toy"], model_args=f"kind={kind}")["results"]
+        for kind in ("truth", "uniform", "mean", "noisy,noise=0.5", "truth,position_bias=0.5")
+    }
+    assert found["truth"][TASK]["score,none"] == 100
+    assert found["uniform"][TASK]["score,none"] == pytest.approx(0, abs=1e-6)
+    assert found["mean"]["epidemia_low_toy"]["score,none"] > 0
+    # 120 of 720 orderings: a position bias leaves an ordering error, a fair reader has none.
+    biased = found["truth,position_bias=0.5"][TASK]
+    assert biased["order_bias,none"] > 0.05
+    assert biased["l1,none"] > found["truth"][TASK]["l1,none"]
+    samples = evaluate([TASK], limit=3)["samples"][TASK]
+    assert samples[0]["doc"]["prompt"].startswith(
+        "Consider a household in 2020 that lives in the north. What is this household worth?\nA. "
+    )
+    assert samples[0]["doc"]["choices"] == list("ABCDEF")
+
+
+def test_the_wheel_would_ship_nothing_of_it(toy):
+    assert TASK not in store.available()
