@@ -67,17 +67,12 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
         order=tuple(doc["order"]),
         logprobs=logprobs,
     )
-    masses = [math.exp(logprob) for logprob in logprobs]
-    mass = math.fsum(masses)
-    best = max(logprobs)
-    shifted = [math.exp(logprob - best) for logprob in logprobs] if best > -math.inf else masses
-    total = math.fsum(shifted)
     return {
         # lm-eval fills the Stderr column of `score` from the metric that follows it.
         "score": answer,
         "score_stderr": answer,
         "l1": answer,
         "seen": answer,
-        "choice_mass": mass,
-        "order_bias": [value / total if total > 0 else math.nan for value in shifted],
+        "choice_mass": math.fsum(math.exp(logprob) for logprob in logprobs),
+        "order_bias": answer,
     }

@@ -74,7 +74,8 @@ def run(arguments: list[str]) -> None:
     tasks = _requested()
     discovery.extend_models(lm_eval.models)
     if only_ours(tasks):
-        check_tasks(tasks)
+        if not any(argument.startswith("--include_path") for argument in arguments):
+            check_tasks(tasks)
         # lm-eval looks the class up here for each run; it has no flag for leaving its index out.
         lm_eval.tasks.TaskManager = discovery.task_manager
     else:

@@ -23,11 +23,17 @@ __all__ = ["GROUPS", "TASK_VERSION", "render", "task_path", "write"]
 #: Changes when scores stop being comparable; CHANGELOG.md says why.
 TASK_VERSION = 1
 
-#: The top-level groups: names and descriptions.
-GROUPS = {
-    "epidemia_low": "P(Y | X) with one condition",
-    "epidemia_high": "P(Y | X) with two to five conditions, binary outcome",
-    "epidemia_extra": "tasks beside the published lists",
+#: The top-level groups; each has a subgroup per survey.
+GROUPS = ("epidemia_low", "epidemia_high", "epidemia_extra")
+
+#: Metrics of a task, and whether higher is better. `score_stderr` must follow `score`.
+METRICS = {
+    "score": True,
+    "score_stderr": False,
+    "l1": False,
+    "seen": True,
+    "choice_mass": True,
+    "order_bias": False,
 }
 
 _NOTE = (
@@ -47,25 +53,18 @@ fewshot_config:
   samples: []
 process_results: !function lm_eval_epidemia.harness.hooks.process_results
 metric_list:
-  - metric: score
-    aggregation: !function lm_eval_epidemia.score.metrics.score
-    higher_is_better: true
-  - metric: score_stderr
-    aggregation: !function lm_eval_epidemia.score.metrics.score_stderr
-    higher_is_better: false
-  - metric: l1
-    aggregation: !function lm_eval_epidemia.score.metrics.l1
-    higher_is_better: false
-  - metric: seen
-    aggregation: !function lm_eval_epidemia.score.metrics.seen
-    higher_is_better: true
-  - metric: choice_mass
-    aggregation: !function lm_eval_epidemia.score.metrics.choice_mass
-    higher_is_better: true
-  - metric: order_bias
-    aggregation: !function lm_eval_epidemia.score.metrics.order_bias
-    higher_is_better: false
 """
+_METRIC = """  - metric: {name}
+    aggregation: !function lm_eval_epidemia.score.metrics.{name}
+    higher_is_better: {better}
+"""
+
+
+def _base(dataset: str | None) -> str:
+    metrics = "".join(
+        _METRIC.format(name=name, better=str(better).lower()) for name, better in METRICS.items()
+    )
+    return (_CUSTOM if dataset is None else _NOTE) + _BASE + metrics
 
 
 def _task(truth: store.GroundTruth, group: str, dataset: str | None) -> str:
@@ -89,7 +88,7 @@ def _task(truth: store.GroundTruth, group: str, dataset: str | None) -> str:
 def _group(name: str, members: list[str]) -> str:
     lines = [f"{_NOTE}group: {name}", "task:", *(f"  - {member}" for member in members)]
     lines.append("aggregate_metric_list:")
-    for metric in ("score", "l1", "seen", "choice_mass", "order_bias"):
+    for metric in (name for name in METRICS if name != "score_stderr"):
         lines += [f"  - metric: {metric}", "    aggregation: mean", "    weight_by_size: false"]
     lines += ["metadata:", f"  version: {TASK_VERSION}"]
     return "\n".join(lines) + "\n"
@@ -106,7 +105,7 @@ def render(places: dict[str, store.Place], dataset: str | None = None) -> dict[s
         Read the questions from this dataset repository (a folder or an id on the Hub) instead of
         the package.
     """
-    files = {BASE: (_CUSTOM if dataset is None else _NOTE) + _BASE}
+    files = {BASE: _base(dataset)}
     for group in GROUPS:
         surveys: dict[str, list[str]] = {}
         for task in all_tasks().values():

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.distance import Array, distance
@@ -150,6 +149,7 @@ def choice_mass(masses: Sequence[float]) -> float:
     return float(np.mean(masses))
 
 
-def order_bias(displayed: Sequence[NDArray[np.float64] | Sequence[float]]) -> float:
+def order_bias(answers: Sequence[Answer]) -> float:
     """Preference for a letter as such: total variation from uniform by position, in [0, 1)."""
-    return scoring.order_bias(np.array(displayed, dtype=float))
+    logprobs = np.array([answer.logprobs for answer in answers])
+    return scoring.order_bias(scoring.softmax(logprobs))
