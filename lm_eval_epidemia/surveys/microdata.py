@@ -146,28 +146,31 @@ def _vintage(record: Record, given: str | None, rows: int, file: str) -> str:
     )
 
 
-def _recorded(record: Record, vintage: str, columns: list[str], file: str) -> dict[str, Variable]:
+def _recorded(record: Record, columns: list[str]) -> dict[str, Variable]:
     """Choose how each variable is read: the first way whose column is in the file."""
     present = {column.casefold() for column in columns}
-    needed = {name for task in record.all_tasks for name in (task.outcome, *task.given)}
-    chosen, lacking = {}, []
-    for name in sorted(needed):
-        ways = [w for w in record.variables[name] if w.column.casefold() in present]
-        if ways:
-            chosen[name] = ways[0]
-        elif name not in record.vintages[vintage].may_lack:
-            lacking.append(name)
-    if lacking:
+    ways = {
+        name: [way for way in record.variables[name] if way.column.casefold() in present]
+        for name in sorted(record.asked_variables)
+    }
+    return {name: found[0] for name, found in ways.items() if found}
+
+
+def _check_complete(
+    record: Record, vintage: str, recorded: dict[str, Variable], columns: list[str], file: str
+) -> None:
+    """Refuse a file that lacks more than a known file of its vintage may lack."""
+    entry = record.vintages[vintage]
+    if lacking := sorted(record.asked_variables - set(recorded) - set(entry.may_lack)):
         detail = "; ".join(
-            f"{name} needs {' or '.join(w.column for w in record.variables[name])} "
+            f"{name} needs {' or '.join(way.column for way in record.variables[name])} "
             f"({nearest(record.variables[name][0].column, columns)})"
             for name in lacking
         )
         raise EpidemiaError(
             f"{file} lacks columns of {record.survey} {vintage}: {detail}. Is it another vintage? "
-            f"The official file is {record.vintages[vintage].file}: {record.vintages[vintage].url}"
+            f"The official file is {entry.file}: {entry.url}"
         )
-    return chosen
 
 
 def _codes(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
@@ -206,9 +209,7 @@ def load_microdata(record: Record, path: Path, vintage: str | None = None) -> Mi
                     f"{record.survey} {' and '.join(record.vintages)} have: it is another vintage "
                     "or a subset without its weights"
                 )
-        weight = read_columns(data, [record.design.weight])[record.design.weight].to_numpy()
-        vintage = _vintage(record, vintage, len(weight), path.name)
-        variables = _recorded(record, vintage, columns, path.name)
+        variables = _recorded(record, columns)
         universes = {u for task in record.all_tasks for u in task.universe} | {*record.universe}
         frame = read_columns(
             data,
@@ -216,6 +217,9 @@ def load_microdata(record: Record, path: Path, vintage: str | None = None) -> Mi
             + [variable.column for variable in variables.values()]
             + [universe.column for universe in universes],
         )
+    vintage = _vintage(record, vintage, len(frame), path.name)
+    _check_complete(record, vintage, variables, columns, path.name)
+    weight = frame[record.design.weight].to_numpy()
     _check_weights(weight, record.design.weight, path.name)
     strata = psu = unit = None
     if record.design.strata and record.design.psu:

@@ -250,6 +250,11 @@ class Record(_Strict):
         return tuple(entry for entries in self.tasks.values() for entry in entries)
 
     @property
+    def asked_variables(self) -> set[str]:
+        """Names of the variables that some task uses."""
+        return {name for entry in self.all_tasks for name in (entry.outcome, *entry.given)}
+
+    @property
     def official(self) -> str:
         """The vintage that gives every task: the first listed."""
         return next(iter(self.vintages))
