@@ -30,8 +30,14 @@ def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
     from rich.table import Table
 
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for number, column in enumerate(columns):
+        # The first column holds names, to be copied whole; a narrow terminal folds the others.
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=number == 0,
+        )
     return table
 
 
