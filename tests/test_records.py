@@ -80,10 +80,23 @@ def test_yaml_that_is_not_yaml(tmp_path):
         records.load_record(path)
 
 
-def test_more_than_26_levels_is_an_error():
-    levels = [{"label": str(n), "phrase": f"is {n}", "codes": [n]} for n in range(27)]
-    with pytest.raises(ValueError, match="at most 26"):
-        records.Variable.model_validate({"column": "X", "levels": levels})
+def test_more_than_26_answers_are_an_error_but_more_conditions_are_not(tmp_path):
+    text = NSDUH.read_text()
+    many = "".join(
+        f"      - {{label: age {n}, phrase: is {n}, codes: [{n}]}}\n" for n in range(12, 60)
+    )
+    first, rest = text.split("    column: AGE3\n    levels:\n")
+    after = rest[rest.index("  sex:\n") :]
+    path = tmp_path / "nsduh.yaml"
+    path.write_text(first + "    column: AGE3\n    levels:\n" + many + after)
+    assert len(records.load_record(path).variables["age"][0].levels) == 48
+    path.write_text(
+        path.read_text().replace("{number: 55, outcome: heroin_ever, given: [age]",
+                                 "{number: 55, outcome: age, given: [sex]")
+        .replace("    column: AGE3\n", "    column: AGE3\n    question: How old is this person?\n")
+    )  # fmt: skip
+    with pytest.raises(EpidemiaError, match=r"'age' has 48 levels.*at most 26"):
+        records.load_record(path)
 
 
 def test_unknown_names_are_answered_with_the_nearest():

@@ -30,7 +30,6 @@ LOW_MASS = 0.1
 class _Answered(NamedTuple):
     """The complete cells of a task, C' of them."""
 
-    task: str
     weights: Array  # (C',), sums to 1
     p: Array  # (C', K)
     n_eff: Array  # (C',)
@@ -100,7 +99,6 @@ def _collect(answers: Sequence[Answer]) -> _Answered | None:
         perfect = float(np.quantile(drawn, store.QUANTILE))
     displayed = scoring.softmax(logprobs[complete])
     return _Answered(
-        task=truth.task,
         weights=weights,
         p=p,
         n_eff=n_eff,

@@ -138,10 +138,6 @@ class Variable(_Strict):
 
     @model_validator(mode="after")
     def _levels_fit(self) -> Variable:
-        if len(self.levels) > MAX_LEVELS:
-            raise ValueError(
-                f"{len(self.levels)} levels, but answers are lettered A to Z: at most {MAX_LEVELS}"
-            )
         labels = [level.label for level in self.levels]
         if len(set(labels)) < len(labels):
             raise ValueError(f"two levels share a label: {labels}")
@@ -235,6 +231,11 @@ class Record(_Strict):
             if any(way.question is None for way in self.variables[entry.outcome]):
                 raise ValueError(
                     f"task {entry.title!r}: its outcome {entry.outcome!r} has no 'question'"
+                )
+            if (most := max(len(way.levels) for way in self.variables[entry.outcome])) > MAX_LEVELS:
+                raise ValueError(
+                    f"task {entry.title!r}: its outcome {entry.outcome!r} has {most} levels, but "
+                    f"answers are lettered A to Z: at most {MAX_LEVELS}"
                 )
             if entry.name in names:
                 raise ValueError(f"two tasks are called {entry.name}")
