@@ -112,7 +112,9 @@ def path() -> None:
 def anchors(
     names: Annotated[list[str] | None, typer.Argument(help="Tasks; all if none.")] = None,
     quantile: Annotated[float, typer.Option(help="Of the bootstrap distances.")] = 0.95,
-    bootstrap: Annotated[str, typer.Option(help="iid or design.")] = "iid",
+    bootstrap: Annotated[
+        str | None, typer.Option(help="iid or design; what scores use, if not given.")
+    ] = None,
 ) -> None:
     """Print the distances that fix each task's scale, and what the mean respondent scores."""
     from lm_eval_epidemia.estimate import store
@@ -120,11 +122,12 @@ def anchors(
 
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
+    scheme = None if bootstrap is None else _scheme(bootstrap)
     numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
     table = _table("", "task", *numbers, right=numbers)
     for name in names or store.available():
         truth = store.load(name)
-        perfect = truth.d_perfect(quantile, _scheme(bootstrap))
+        perfect = truth.d_perfect(quantile, scheme)
         found = scoring.anchors(truth.weights, truth.p, perfect)
         mean = float(scoring.scale(found.mean, found.zero, found.perfect))
         table.add_row(
