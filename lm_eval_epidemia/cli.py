@@ -184,7 +184,7 @@ def tasks_write(
             f"{folder} holds other files and would be replaced: give another folder"
         )
     files = yamls.render(store.available())
-    yamls.write(folder, files)
+    yamls.write(folder, files, replace=True)
     print(f"{len(files)} task files are in {folder.resolve()}")
 
 

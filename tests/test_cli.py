@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import nsduh_2023
@@ -86,7 +87,9 @@ def test_a_build_says_where_its_output_is_and_tasks_become_available(tmp_path, h
     listed = epidemia("tasks", "list").stdout
     assert "58 of 58 tasks are available" in listed
     assert "built here (2023)" in listed
-    assert epidemia("path").stdout.strip() == str(home / "task_yamls")
+    folder = Path(epidemia("path").stdout.strip())
+    assert folder.parent == home / "task_yamls"
+    assert (folder / "epidemia_low.yaml").is_file()
     checked = epidemia("groundtruth", "check")
     assert checked.returncode == 0, checked.stderr
 

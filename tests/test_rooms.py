@@ -1,6 +1,7 @@
 """The structure of the package: who may import whom, what is generated, and what loads lazily."""
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,24 @@ def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():
     assert "heroin_ever_by_age" in low
     assert "past_month" not in low
     assert "extra" not in files["epidemia_low.yaml"]
+
+
+def test_processes_that_start_together_do_not_disturb_each_other(home, monkeypatch):
+    """Both find no folder and write; the second finds the first's and leaves it alone."""
+    shutil.copytree(paths.shipped_groundtruth(), store.built_groundtruth())
+    render, folders = yamls.render, []
+
+    def overtaken(places, dataset=None):
+        if not folders:
+            folders.append(None)
+            folders.append(yamls.task_path())  # the other process, in the middle of ours
+        return render(places, dataset)
+
+    monkeypatch.setattr(yamls, "render", overtaken)
+    ours = yamls.task_path()
+    assert ours == folders[1]
+    assert (ours / "epidemia_low.yaml").is_file()
+    assert [path.name for path in (home / "task_yamls").iterdir()] == [ours.name]
 
 
 def test_ground_truth_holds_no_records_and_no_paths():

@@ -39,7 +39,7 @@ def _ours(theirs: list[Any]) -> list[Path]:
     """Return our folder, unless the user named it too: lm-eval warns of every task seen twice."""
     try:
         ours = task_path()
-    except EpidemiaError as error:
+    except (EpidemiaError, OSError) as error:
         # Somebody may be running other tasks: a damaged ground truth must not stop them.
         notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {error}")
         return []

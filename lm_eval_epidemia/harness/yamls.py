@@ -11,7 +11,6 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from lm_eval_epidemia import __version__, paths
 from lm_eval_epidemia.elicit.splits import split_name
@@ -120,8 +119,18 @@ def render(places: dict[str, store.Place], dataset: str | None = None) -> dict[s
     return files
 
 
-def write(folder: Path, files: dict[str, str]) -> None:
-    """Write task files, replacing the folder in one step."""
+def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
+    """Write task files under a temporary name and put the folder in place when it is whole.
+
+    Parameters
+    ----------
+    folder : Path
+    files : dict of str to str
+        As `render` returns them.
+    replace : bool
+        Replace an existing folder, but for the package marker of the shipped one. Without it, a
+        folder that is there already is left alone: another process was faster.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -130,12 +139,15 @@ def write(folder: Path, files: dict[str, str]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         temporary.chmod(0o755)
-        if folder.exists():
-            # The package marker of the shipped folder is not generated.
+        if replace and folder.exists():
             if (marker := folder / "__init__.py").exists():
                 shutil.copy(marker, temporary / marker.name)
             shutil.rmtree(folder)
-        temporary.replace(folder)
+        try:
+            temporary.replace(folder)
+        except OSError:
+            if replace or not folder.is_dir():
+                raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -143,17 +155,17 @@ def write(folder: Path, files: dict[str, str]) -> None:
 def task_path() -> Path:
     """Return the folder of task files for everything available here.
 
-    Where the user built ground truth it is a folder in ``paths.home()``, written anew when the
-    ground truth or the package has changed since.
+    Where the user built ground truth it is a folder in ``paths.home()``, named after the state of
+    the ground truth and the package: a change of either makes a new one, and processes that start
+    together, or still read the old one, do not disturb each other.
     """
     registry = store.built_groundtruth() / store.REGISTRY
     if not registry.is_file():
         return paths.shipped_task_yamls()
-    folder = paths.home() / "task_yamls"
     shipped = paths.shipped_groundtruth() / store.REGISTRY
-    state: Any = hashlib.sha256(__version__.encode() + registry.read_bytes())
+    state = hashlib.sha256(__version__.encode() + registry.read_bytes())
     state.update(shipped.read_bytes() if shipped.is_file() else b"")
-    stamp = folder / ".state"
-    if not stamp.is_file() or stamp.read_text() != state.hexdigest():
-        write(folder, {**render(store.available()), ".state": state.hexdigest()})
+    folder = paths.home() / "task_yamls" / state.hexdigest()[:12]
+    if not folder.is_dir():
+        write(folder, render(store.available()))
     return folder
