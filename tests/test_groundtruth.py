@@ -243,6 +243,15 @@ def test_only_one_scheme_can_be_asked_for(tmp_path, nsduh_parquet, home):
     truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
     assert set(truth.distances) == {"design"}
     assert truth.d_perfect() == truth.d_perfect(scheme="design") > 0
+    # What was not estimated is absent: Kish's size is known for counts, not for boosted cells.
+    import pyarrow.parquet
+
+    cells = pyarrow.parquet.read_table(next(store.built_groundtruth().glob("*.cells.parquet")))
+    for task, size in zip(*(cells[c].to_pylist() for c in ("task", "n_eff_iid")), strict=True):
+        estimator = store.read_registry(store.built_groundtruth())["nsduh_2023"]["tasks"][task][
+            "estimator"
+        ]
+        assert (size is None) == (estimator == "lightgbm"), task
     with pytest.raises(EpidemiaError, match="no 'iid' bootstrap"):
         truth.d_perfect(scheme="iid")
 

@@ -149,6 +149,13 @@ def test_few_lines_of_ours_whatever_the_number_of_tasks(caplog):
     assert 1 <= len(ours) <= 5, [r.getMessage() for r in ours]
 
 
+def test_a_second_run_in_one_process_has_its_own_warnings(caplog):
+    for _ in range(2):
+        caplog.clear()
+        evaluate(GROUPS, limit=1)
+        assert caplog.text.count("raise --limit to at least 2") == 2
+
+
 def test_low_choice_mass_is_warned_of(caplog, monkeypatch):
     from lm_eval_epidemia.harness.baseline import Baseline
 

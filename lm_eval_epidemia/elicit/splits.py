@@ -1,4 +1,4 @@
-"""One dataset split per task: every cell in every ordering."""
+"""One dataset split per task, named like the task: every cell in every ordering."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from lm_eval_epidemia.surveys.record import task as declared_task
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["split", "split_name"]
-
-
-def split_name(task: str) -> str:
-    """Return the name of a task's split: the task's own name."""
-    return task
+__all__ = ["split", "ways_of"]
 
 
 def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:

@@ -178,7 +178,8 @@ def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -
     p = _estimate(ready, ready.sample.weight, _rng(ready.task, 0))
     n = np.bincount(ready.cell, minlength=cells)
     kish = kish_size(ready.sample.weight, ready.cell, cells)
-    n_eff: dict[Scheme, Array] = {}
+    # Kish's size of a counted cell needs no bootstrap.
+    n_eff: dict[Scheme, Array] = {} if boosting else {"iid": kish}
     distances: dict[str, list[float]] = {}
     for scheme in schemes:
         draws = np.empty((replicates, cells, levels))
@@ -191,9 +192,7 @@ def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -
             # spread of the whole estimator; the records of the task are all there is to borrow.
             everyone = np.full(cells, float(n.sum()))
             n_eff[scheme] = design_effective_size(p, draws.var(axis=0, ddof=1), kish, everyone)
-        elif scheme == "iid":
-            n_eff[scheme] = kish
-        else:
+        elif scheme == "design":
             variance = design_variance(ready.sample, ready.cell, ready.outcome, p, cells, levels)
             n_eff[scheme] = design_effective_size(p, variance, kish, n.astype(float))
     everyone = np.zeros_like(ready.cell)
@@ -227,8 +226,10 @@ def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -
             "given": list(ready.given[c]),
             "weight": float(ready.weights[c]),
             "n": int(n[c]),
-            "n_eff_iid": float(n_eff["iid"][c]) if "iid" in n_eff else float(kish[c]),
-            "n_eff_design": float(n_eff["design"][c]) if "design" in n_eff else None,
+            **{
+                f"n_eff_{scheme}": float(n_eff[scheme][c]) if scheme in n_eff else None
+                for scheme in SCHEMES
+            },
             "p": p[c].tolist(),
         }
         for c in range(cells)

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from lm_eval_epidemia import __version__
-from lm_eval_epidemia.elicit.splits import split, split_name
+from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
@@ -40,8 +40,7 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
             {
                 "config_name": config,
                 "data_files": [
-                    {"split": split_name(name), "path": f"data/{config}/{name}.parquet"}
-                    for name in names
+                    {"split": name, "path": f"data/{config}/{name}.parquet"} for name in names
                 ],
             }
             for config, names in configs.items()

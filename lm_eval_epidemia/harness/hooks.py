@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from lm_eval_epidemia import notices
 from lm_eval_epidemia.elicit.answers import Answer
-from lm_eval_epidemia.elicit.splits import split, split_name
+from lm_eval_epidemia.elicit.splits import split
 
 if TYPE_CHECKING:
     import datasets
@@ -41,7 +42,9 @@ def load(epidemia_task: str, **_: Any) -> dict[str, datasets.Dataset]:
     **_
         lm-eval passes the task's metadata and the model's arguments along; they do not matter.
     """
-    return {split_name(epidemia_task): split(epidemia_task)}
+    # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
+    notices.forget()
+    return {epidemia_task: split(epidemia_task)}
 
 
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 from lm_eval_epidemia import __version__, paths
-from lm_eval_epidemia.elicit.splits import split_name
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -42,7 +41,7 @@ _NOTE = (
 BASE = "_epidemia"
 _CUSTOM = _NOTE + "custom_dataset: !function lm_eval_epidemia.harness.hooks.load\n"
 _BASE = """output_type: multiple_choice
-# Columns, not templates: lm-eval builds requests from them 17 times faster.
+# Columns, not templates: lm-eval builds requests from them many times faster.
 doc_to_text: prompt
 doc_to_choice: choices
 # No answer is the right one; lm-eval wants a target.
@@ -74,7 +73,7 @@ def _task(truth: store.GroundTruth, group: str, dataset: str | None) -> str:
     return (
         f"{_NOTE}include: ../{BASE}\n"
         f"task: {truth.task}\n"
-        f"test_split: {split_name(truth.task)}\n"
+        f"test_split: {truth.task}\n"
         f"{source}"
         "metadata:\n"
         f"  version: {TASK_VERSION}\n"
