@@ -164,7 +164,7 @@ def tasks_list(
             state = f"{place.state} ({place.key.split('_', 1)[1]})"
         else:
             entry = record(task.survey)
-            state = f"needs {entry.vintages[entry.official].file}"
+            state = f"needs {entry.vintages[entry.official].needed}"
         table.add_row(task.name, state, task.title)
     _print(table)
     here = sum(task.name in places for task in shown)
@@ -191,7 +191,7 @@ def tasks_write(
 @truth_app.command("build")
 def truth_build(
     survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[Path, typer.Option(help="The survey file: parquet, dta, sav, xpt, csv, zip.")],
+    raw: Annotated[list[Path], typer.Option(help="Files.")],
     vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
     bootstrap: Annotated[
         list[str] | None, typer.Option(help="iid or design; both if the survey allows it.")
@@ -218,7 +218,7 @@ def truth_build(
         raise typer.Exit(130) from None
     print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
     if built.left_out:
-        print(f"{len(built.left_out)} tasks ask for variables that {raw.name} lacks:")
+        print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
         for name in built.left_out:
             print(f"  {name}")
     if out is None:

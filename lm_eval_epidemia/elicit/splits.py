@@ -19,7 +19,7 @@ __all__ = ["split", "ways_of"]
 def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
     """Return how each variable of a task was recorded in its ground truth."""
     survey = record(truth.survey)
-    return {name: survey.way(name, column) for name, column in truth.columns.items()}
+    return {name: survey.way(name, column, truth.vintage) for name, column in truth.columns.items()}
 
 
 def split(task: str) -> datasets.Dataset:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,8 @@ from lm_eval_epidemia import __version__, paths
 from lm_eval_epidemia.distance import Array, distance
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins, boosted
+from lm_eval_epidemia.estimate.adjust import adjust
+from lm_eval_epidemia.estimate.published import estimate_table
 from lm_eval_epidemia.estimate.sampling import (
     Codes,
     Sample,
@@ -27,10 +29,13 @@ from lm_eval_epidemia.estimate.sampling import (
     design_effective_size,
     design_variance,
     kish_size,
+    replicate_draws,
+    unit_count,
 )
 from lm_eval_epidemia.estimate.store import built_groundtruth, write_truth
-from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
-from lm_eval_epidemia.surveys.record import Task, record
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, hash_of, load_microdata
+from lm_eval_epidemia.surveys.record import Record, Task, Variable, record
+from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
 
 __all__ = ["SEED", "Built", "Prepared", "build", "estimate_task", "prepare"]
 
@@ -59,6 +64,10 @@ class Prepared:
         P(X = x).
     dropped : dict of str to int
         Records left out, by reason.
+    absent : list of str
+        Levels of a single condition that no record has.
+    adjustments : list of dict
+        What was done to the weights.
     """
 
     task: Task
@@ -71,6 +80,8 @@ class Prepared:
     outcome: Codes
     weights: Array
     dropped: dict[str, int]
+    absent: list[str]
+    adjustments: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -99,43 +110,79 @@ def prepare(data: Microdata, task: Task) -> Prepared:
         keep = keep & ~without
 
     for universe in (*data.record.universe, *task.universe):
-        drop(f"outside the universe ({universe.column})", ~data.asked[universe])
+        drop(f"{universe.column} missing", np.isnan(data.columns[universe.column]))
+        drop(f"outside the universe ({universe.column})", ~data.within(universe))
     for name in (task.outcome, *task.given):
         drop(f"{name} missing", data.levels[name] == MISSING)
-    drop("weight zero", data.weight == 0)
+    entry = data.record.vintages[data.vintage]
+    adjusted = adjust(data, entry.adjustments, task)
+    drop("weight zero", (adjusted.weight == 0) | (adjusted.cell_weight == 0))
     if not keep.any():
-        raise EpidemiaError(f"{data.file}: no record is left for {task.name} (dropped: {dropped})")
+        raise EpidemiaError(f"{data.name}: no record is left for {task.name} (dropped: {dropped})")
 
     conditions = np.column_stack([data.levels[name][keep] for name in task.given])
-    features, cell = np.unique(conditions, axis=0, return_inverse=True)
+    features, cell = _numbered(conditions)
     ways = [data.variables[name] for name in task.given]
-    weight = data.weight[keep]
-    totals = np.bincount(cell.ravel(), weights=weight)
-    stratum_of_psu = None
-    if data.has_design:
+    outcome = data.levels[task.outcome][keep].astype(np.int64)
+    levels = data.variables[task.outcome].levels
+    totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
+    stratum_of_psu = replicate_totals = None
+    if data.has_strata:
         assert data.psu is not None and data.strata is not None
         stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
         stratum_of_psu[data.psu] = data.strata
+    elif data.replicates is not None and len(task.given) == 1:
+        flat, size = cell * len(levels) + outcome, len(totals) * len(levels)
+        replicate_totals = np.stack(
+            [
+                np.bincount(flat, weights=column[keep].astype(float), minlength=size)
+                .astype(float)
+                .reshape(-1, len(levels))
+                for column in data.replicates.T
+            ]
+        )
     return Prepared(
         task=task,
-        levels=tuple(level.label for level in data.variables[task.outcome].levels),
+        levels=tuple(level.label for level in levels),
         given=[
             tuple(way.levels[int(number)].label for way, number in zip(ways, row, strict=True))
             for row in features
         ],
         features=features,
-        columns={name: data.variables[name].column for name in (task.outcome, *task.given)},
+        columns={
+            name: entry.column(data.variables[name].column) for name in (task.outcome, *task.given)
+        },
         sample=Sample(
-            weight=weight,
+            weight=adjusted.weight[keep],
             unit=None if data.unit is None else np.unique(data.unit[keep], return_inverse=True)[1],
             psu=None if data.psu is None else data.psu[keep],
             stratum_of_psu=stratum_of_psu,
+            replicate_totals=replicate_totals,
+            replicate_scale=data.record.design_of(data.vintage).replicate_scale,
         ),
-        cell=cell.ravel(),
-        outcome=data.levels[task.outcome][keep].astype(np.int64),
+        cell=cell,
+        outcome=outcome,
         weights=totals / totals.sum(),
         dropped=dropped,
+        absent=_absent(task, ways, features),
+        adjustments=adjusted.notes,
     )
+
+
+def _absent(task: Task, ways: list[Variable], features: NDArray[Any]) -> list[str]:
+    """Name the levels of a single condition that no record has and that the universe allows."""
+    if len(ways) > 1 or ways[0].column in {universe.column for universe in task.universe}:
+        return []
+    return [level.label for n, level in enumerate(ways[0].levels) if n not in set(features[:, 0])]
+
+
+def _numbered(conditions: NDArray[np.int16]) -> tuple[NDArray[Any], Codes]:
+    """Number the combinations of levels that occur, in their order: (C, d) and (n,)."""
+    sizes = conditions.max(axis=0).astype(np.int64) + 1
+    flat = np.ravel_multi_index(tuple(conditions.T.astype(np.int64)), tuple(sizes))
+    found, cell = np.unique(flat, return_inverse=True)
+    features = np.column_stack(np.unravel_index(found, tuple(sizes)))
+    return features.astype(conditions.dtype), cell.ravel()
 
 
 def _rng(task: Task, *key: int) -> np.random.Generator:
@@ -154,6 +201,17 @@ def _estimate(ready: Prepared, weight: Array, rng: np.random.Generator) -> Array
         )
     fold = boosted.assign_folds(ready.sample.units, rng)
     return boosted.fit_aggregated(weight, ready.cell, ready.outcome, fold, ready.features)
+
+
+def _draws(ready: Prepared, scheme: Scheme, replicates: int, p: Array) -> Array:
+    """Estimate P(Y | X) anew from each bootstrap sample; shape (B, C, K)."""
+    if scheme == "design" and ready.sample.replicate_totals is not None:
+        return replicate_draws(ready.sample, p)
+    draws = np.empty((replicates, *p.shape))
+    for b in range(replicates):
+        rng = _rng(ready.task, 1 + SCHEMES.index(scheme), b)
+        draws[b] = _estimate(ready, bootstrap_weights(ready.sample, scheme, rng), rng)
+    return draws
 
 
 def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -> dict[str, Any]:
@@ -176,24 +234,26 @@ def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -
     boosting = len(ready.task.given) > 1
     cells, levels = len(ready.weights), len(ready.levels)
     p = _estimate(ready, ready.sample.weight, _rng(ready.task, 0))
-    n = np.bincount(ready.cell, minlength=cells)
-    kish = kish_size(ready.sample.weight, ready.cell, cells)
+    n = unit_count(ready.sample, ready.cell, cells)
+    kish = kish_size(ready.sample, ready.cell, cells)
     # Kish's size of a counted cell needs no bootstrap.
     n_eff: dict[Scheme, Array] = {} if boosting else {"iid": kish}
     distances: dict[str, list[float]] = {}
     for scheme in schemes:
-        draws = np.empty((replicates, cells, levels))
-        for b in range(replicates):
-            rng = _rng(ready.task, 1 + SCHEMES.index(scheme), b)
-            draws[b] = _estimate(ready, bootstrap_weights(ready.sample, scheme, rng), rng)
+        draws = _draws(ready, scheme, replicates, p)
         distances[scheme] = distance(ready.weights, draws, p).tolist()
         if boosting:
             # A boosted cell borrows strength from its neighbours, so its size comes from the
             # spread of the whole estimator; the records of the task are all there is to borrow.
-            everyone = np.full(cells, float(n.sum()))
+            everyone = np.full(cells, float(len(np.unique(ready.sample.units))))
             n_eff[scheme] = design_effective_size(p, draws.var(axis=0, ddof=1), kish, everyone)
         elif scheme == "design":
-            variance = design_variance(ready.sample, ready.cell, ready.outcome, p, cells, levels)
+            if ready.sample.stratum_of_psu is None:
+                variance = ((draws - p) ** 2).mean(axis=0)
+            else:
+                variance = design_variance(
+                    ready.sample, ready.cell, ready.outcome, p, cells, levels
+                )
             n_eff[scheme] = design_effective_size(p, variance, kish, n.astype(float))
     everyone = np.zeros_like(ready.cell)
     marginal = bins.count(ready.sample.weight, everyone, ready.outcome, 1, levels)
@@ -214,8 +274,12 @@ def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -
         "cells": cells,
         "records": len(ready.cell),
         "dropped": ready.dropped,
+        "absent": ready.absent,
+        "adjustments": ready.adjustments,
         "marginal": marginal[0].tolist(),
-        "bootstrap": {scheme: {"replicates": replicates, "seed": SEED} for scheme in distances},
+        "bootstrap": {
+            scheme: {"replicates": len(found), "seed": SEED} for scheme, found in distances.items()
+        },
     }
     if ready.sample.stratum_of_psu is not None:
         variance = design_variance(ready.sample, everyone, ready.outcome, marginal, 1, levels)
@@ -266,16 +330,17 @@ def _software() -> dict[str, str]:
 
 def build(
     survey: str,
-    raw: Path,
+    raw: Path | Sequence[Path],
     *,
     vintage: str | None = None,
     bootstrap: Iterable[Scheme] | None = None,
     replicates: int = 200,
     jobs: int = 1,
+    backend: str | None = None,
     out: Path | None = None,
     progress: bool = True,
 ) -> Built:
-    """Build the ground truth of every task that a survey file allows.
+    """Build the ground truth of every task that a survey's files allow.
 
     The work is kept task by task: an interrupted build, started again, goes on where it stopped.
     The same inputs give the same bytes for any number of jobs.
@@ -283,8 +348,8 @@ def build(
     Parameters
     ----------
     survey : str
-    raw : Path
-        The survey file.
+    raw : Path or sequence of Path
+        The survey's files, or a folder that holds them.
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
     bootstrap : iterable of {"iid", "design"}, optional
@@ -293,6 +358,8 @@ def build(
         Bootstrap replicates for tasks with one condition; tasks with several get half as many.
     jobs : int
         Processes.
+    backend : str, optional
+        Of joblib: "loky" (its default), "dask" or "ray", the last two with a cluster set up.
     out : Path, optional
         Folder to write to; by default the user's own, which is preferred to the shipped one.
     progress : bool
@@ -305,7 +372,7 @@ def build(
     Raises
     ------
     EpidemiaError
-        If the file does not fit the survey's record.
+        If the files do not fit the survey's record.
     """
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
@@ -318,66 +385,116 @@ def build(
         ) from None
     from tqdm import tqdm
 
-    data = load_microdata(record(survey), Path(raw), vintage)
-    schemes = tuple(bootstrap or (SCHEMES if data.has_design else ("iid",)))
-    if "design" in schemes and not data.has_design:
-        raise EpidemiaError(f"{survey} has no strata and PSUs: only --bootstrap iid is possible")
+    raws = [raw] if isinstance(raw, Path) else [Path(path) for path in raw]
+    folder = Path(out) if out else built_groundtruth()
+    entry = record(survey)
+    if vintage is not None:
+        entry.vintage(vintage)
+    if (tables := tables_vintage(entry, raws, vintage)) is not None:
+        return _build_tables(entry, tables, raws, replicates, folder)
+    data = load_microdata(entry, raws, vintage)
+    has_design = data.has_strata or data.replicates is not None
+    schemes = tuple(bootstrap or (SCHEMES if has_design else ("iid",)))
+    if "design" in schemes and not has_design:
+        raise EpidemiaError(
+            f"{survey} {data.vintage} has neither strata and PSUs nor replicate weights: only "
+            "--bootstrap iid is possible"
+        )
     tasks = [task for task in data.record.all_tasks if data.can_estimate(task)]
     left_out = [task.name for task in data.record.all_tasks if not data.can_estimate(task)]
-    folder = Path(out) if out else built_groundtruth()
     name = f"{survey}_{data.vintage}"
     unfinished = folder / f".{name}.unfinished"
 
     def key(task: Task) -> str:
         ways = [data.variables[v].model_dump_json() for v in (task.outcome, *task.given)]
         universe = [u.model_dump_json() for u in (*data.record.universe, *task.universe)]
+        described = entry.vintages[data.vintage].model_dump_json()
         settings = [__version__, _software(), SEED, boosted.PARAMETERS, boosted.AGGREGATED]
-        inputs = [data.sha256, task.name, ways, universe, schemes, replicates, settings]
+        inputs = [data.files, task.name, ways, universe, described, schemes, replicates, settings]
         return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
     def path(task: Task) -> Path:
         return unfinished / f"{task.name}.json"
 
+    def of(task: Task) -> tuple[Scheme, ...]:
+        # Replicate weights serve counted tasks; a boosted one would be fitted to each anew.
+        return schemes if data.has_strata or len(task.given) == 1 else ("iid",)
+
     todo = [task for task in tasks if _finished(path(task), key(task)) is None]
-    with tqdm(
-        total=len(tasks),
-        initial=len(tasks) - len(todo),
-        desc=name,
-        unit="task",
-        disable=not progress,
-    ) as bar:
+    with (
+        tqdm(
+            total=len(tasks),
+            initial=len(tasks) - len(todo),
+            desc=name,
+            unit="task",
+            disable=not progress,
+        ) as bar,
+        joblib.parallel_config(backend=backend or "loky", n_jobs=jobs),
+    ):
         # The longest first, so that no process is left alone with a long one at the end.
         todo.sort(key=lambda task: -len(task.given))
         calls = (
             joblib.delayed(_estimate_to_file)(
                 prepare(data, task),
-                schemes,
+                of(task),
                 replicates if len(task.given) == 1 else replicates // 2,
                 path(task),
                 key(task),
             )
             for task in todo
         )
-        for _ in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+        for _ in joblib.Parallel(return_as="generator_unordered")(calls):
             bar.update()
     made = {task.name: _finished(path(task), key(task)) for task in tasks}
-    entry = data.record.vintages[data.vintage]
     truth = {
-        "survey": survey,
-        "vintage": data.vintage,
-        "raw": {"file": data.file, "sha256": data.sha256, "rows": len(data)},
-        "source": {
-            "publisher": data.record.publisher,
-            "official_file": entry.file,
-            "url": entry.url,
-            "licence": " ".join(data.record.licence.split()),
-            "citation": " ".join(data.record.citation.split()),
-            "note": " ".join(entry.note.split()),
-        },
-        "software": _software(),
+        **_provenance(entry, data.vintage, data.files),
+        "rows": len(data),
+        "weight": data.weight_column,
     }
     write_truth(folder, name, truth, made)
     for task in tasks:
         path(task).unlink()
     unfinished.rmdir()
     return Built(name, folder, [task.name for task in tasks], left_out)
+
+
+def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:
+    """Describe where a truth comes from, for the registry."""
+    release = entry.vintages[vintage]
+    return {
+        "survey": entry.survey,
+        "vintage": vintage,
+        "raw": [{"file": name, "sha256": sha256} for name, sha256 in files.items()],
+        "source": {
+            "publisher": entry.publisher,
+            "official_files": [file.name for file in release.files],
+            "page": release.page,
+            "licence": " ".join(entry.licence.split()),
+            "citation": " ".join(entry.citation.split()),
+            "note": " ".join(release.note.split()),
+        },
+        "software": _software(),
+    }
+
+
+def _build_tables(
+    entry: Record, vintage: str, raws: Sequence[Path], replicates: int, folder: Path
+) -> Built:
+    """Take published tables over; this takes no time, so nothing is kept in between."""
+    name, made = f"{entry.survey}_{vintage}", {}
+    found: dict[tuple[str, tuple[str, ...]], PublishedTable] = {
+        (table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)
+    }
+    left_out = []
+    for task in entry.all_tasks:
+        table = found.get((task.outcome, task.given))
+        if table is None:
+            left_out.append(task.name)
+            continue
+        columns = {v: entry.variables[v][0].column for v in (task.outcome, *task.given)}
+        made[task.name] = estimate_table(table, columns, replicates, _rng(task, 2), SEED)
+    files = {path.name: hash_of(path) for path in raws}
+    rows = max(item["entry"]["cells"] for item in made.values())
+    truth = {**_provenance(entry, vintage, files), "rows": rows, "weight": ""}
+    write_truth(folder, name, truth, made)
+    return Built(name, folder, list(made), left_out)

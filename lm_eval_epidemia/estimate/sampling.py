@@ -17,9 +17,12 @@ __all__ = [
     "design_effective_size",
     "design_variance",
     "kish_size",
+    "replicate_draws",
+    "unit_count",
 ]
 
-#: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata.
+#: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata or takes
+#: the survey's own replicate weights.
 Scheme = Literal["iid", "design"]
 
 Codes = NDArray[np.int64]
@@ -39,12 +42,23 @@ class Sample:
     stratum_of_psu : ndarray of int, shape (M,), or None
         Of every PSU of the survey, also those without a record in this task: a domain estimate
         counts them.
+    replicate_totals : ndarray, shape (R, cells, levels), or None
+        Weighted totals under each of the survey's own replicate weights.
+    replicate_scale : float
+        The variance of an estimate is this times the sum over r of (estimate_r - estimate)^2: 4 /
+        80 for the successive difference replicates of the American Community Survey.
     """
 
     weight: Array
     unit: Codes | None = None
     psu: Codes | None = None
     stratum_of_psu: Codes | None = None
+    replicate_totals: NDArray[np.float64] | None = None
+    replicate_scale: float = 0.0
+
+    @property
+    def has_design(self) -> bool:
+        return self.stratum_of_psu is not None or self.replicate_totals is not None
 
     @property
     def units(self) -> Codes:
@@ -86,11 +100,53 @@ def bootstrap_weights(sample: Sample, scheme: Scheme, rng: np.random.Generator) 
     return sample.weight * factor[sample.psu]
 
 
-def kish_size(weight: Array, cell: Codes, cells: int) -> Array:
-    """Kish's effective sample size of each cell, (sum w)^2 / sum w^2; shape (cells,)."""
+def _by_unit(sample: Sample, cell: Codes) -> tuple[Array, Codes]:
+    """Sum the weights of a sampled unit's records in each cell; returns weights and their cells."""
+    if sample.unit is None:
+        return sample.weight, cell
+    pairs = sample.unit * (int(cell.max()) + 1) + cell
+    names, index = np.unique(pairs, return_inverse=True)
+    of_pair = np.bincount(index, weights=sample.weight).astype(np.float64)
+    return of_pair, names % (int(cell.max()) + 1)
+
+
+def kish_size(sample: Sample, cell: Codes, cells: int) -> Array:
+    """Kish's effective sample size of each cell, (sum w)^2 / sum w^2; shape (cells,).
+
+    The w are those of sampled units: a family's five implicates are one observation.
+    """
+    weight, cell = _by_unit(sample, cell)
     total = np.bincount(cell, weights=weight, minlength=cells)
     squares = np.bincount(cell, weights=weight**2, minlength=cells)
     return total**2 / squares
+
+
+def unit_count(sample: Sample, cell: Codes, cells: int) -> Codes:
+    """Number of sampled units with a record in each cell; shape (cells,)."""
+    return np.bincount(_by_unit(sample, cell)[1], minlength=cells)
+
+
+def replicate_draws(sample: Sample, p: Array) -> Array:
+    """Draws of the estimate under the survey's replicate weights.
+
+    Parameters
+    ----------
+    sample : Sample
+        With `replicate_totals`.
+    p : ndarray, shape (cells, levels)
+        The estimate.
+
+    Returns
+    -------
+    ndarray, shape (R, cells, levels)
+        ``p + sqrt(scale * R) (p_r - p)``, so that their mean square deviation is the variance.
+    """
+    assert sample.replicate_totals is not None
+    # Replicate weights can be negative; a cell without weight has no estimate of its own.
+    totals = sample.replicate_totals
+    in_cell = totals.sum(axis=2, keepdims=True)
+    estimates = np.where(in_cell > 0, totals / np.where(in_cell > 0, in_cell, 1.0), p)
+    return p + np.sqrt(sample.replicate_scale * len(totals)) * (estimates - p)
 
 
 def design_variance(

@@ -1,6 +1,6 @@
 """Ground truth on disk: parquet files, the registry that vouches for them, and how they are read.
 
-Two parquet files per survey and vintage, aggregates only::
+Two parquet files per survey and vintage, aggregates only, one row group per task::
 
     nsduh_2022.cells.parquet       task, cell, given, weight, n, n_eff_iid, n_eff_design, p
     nsduh_2022.bootstrap.parquet   task, scheme, replicate, distance
@@ -16,7 +16,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, all_tasks, record
 from lm_eval_epidemia.surveys.record import task as declared_task
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
 
 __all__ = [
     "QUANTILE",
@@ -42,7 +45,7 @@ __all__ = [
 ]
 
 REGISTRY = "registry.json"
-SCHEMA = 1
+SCHEMA = 2
 
 #: The quantile of the bootstrap distances that counts as "cannot be told from the truth".
 QUANTILE = 0.95
@@ -68,7 +71,7 @@ class GroundTruth:
     weights : ndarray, shape (C,)
         P(X = x), summing to 1.
     n : ndarray of int, shape (C,)
-        Records in each cell.
+        Sampled units in each cell; 0 for a published table.
     n_eff : ndarray, shape (C,)
         Effective sample size: design-based where the survey has strata and PSUs, else Kish's (bin
         counts) or from the bootstrap spread (LightGBM). Infinite for a published table.
@@ -194,7 +197,7 @@ def load(name: str) -> GroundTruth:
         survey = record(declared.survey)
         official = survey.vintages[survey.official]
         raise EpidemiaError(
-            f"{name} has no ground truth here: it needs {official.file} ({official.url}). "
+            f"{name} has no ground truth here: it needs {official.needed} ({official.page}). "
             f"Then: epidemia groundtruth build {declared.survey} --raw FILE"
         )
     return _load(name, place, (place.folder / REGISTRY).stat().st_mtime_ns)
@@ -203,43 +206,46 @@ def load(name: str) -> GroundTruth:
 @lru_cache(maxsize=512)
 def _load(name: str, place: Place, _mtime: int) -> GroundTruth:
     truth = read_registry(place.folder)[place.key]
-    cells = _read(place.folder, truth["files"]["cells"])
-    distances = _read(place.folder, truth["files"]["bootstrap"])
     entry = truth["tasks"][name]
-    rows = cells[name]
+    number = list(truth["tasks"]).index(name)
+    rows = _read(place.folder, truth["files"]["cells"], number, name)
+    distances = _read(place.folder, truth["files"]["bootstrap"], number, name)
     n_eff = rows["n_eff_design"] if "design" in entry["bootstrap"] else rows["n_eff_iid"]
+    scheme = np.asarray(distances["scheme"].to_pylist())
     return GroundTruth(
         task=name,
         survey=truth["survey"],
         vintage=truth["vintage"],
         levels=tuple(entry["levels"]),
-        given=tuple(tuple(labels) for labels in rows["given"]),
+        given=tuple(map(tuple, rows["given"].to_pylist())),
         columns=entry["columns"],
-        weights=np.asarray(rows["weight"]),
-        n=np.asarray(rows["n"]),
-        n_eff=np.asarray(n_eff),
-        p=np.stack([np.asarray(p) for p in rows["p"]]),
+        weights=rows["weight"].to_numpy(),
+        n=rows["n"].to_numpy(),
+        n_eff=n_eff.to_numpy(),
+        p=rows["p"].combine_chunks().flatten().to_numpy().reshape(len(rows["p"]), -1),
         distances={
-            scheme: np.asarray(distances[name]["distance"])[
-                np.asarray(distances[name]["scheme"]) == scheme
-            ]
-            for scheme in entry["bootstrap"]
+            name_: distances["distance"].to_numpy()[scheme == name_] for name_ in entry["bootstrap"]
         },
         fingerprint=truth["files"]["cells"]["sha256"][:12],
         state=place.state,
     )
 
 
-def _read(folder: Path, file: dict[str, str]) -> dict[str, dict[str, list[Any]]]:
+def _read(folder: Path, file: dict[str, str], number: int, task: str) -> pyarrow.Table:
+    """Read the rows of a task: its row group of a file whose hash is the registered one."""
     path = folder / file["name"]
     if not path.is_file():
         raise EpidemiaError(f"{path} is missing, though the registry lists it: rebuild it")
-    return _read_verified(path, file["sha256"], path.stat().st_mtime_ns)
+    rows = _verified(path, file["sha256"], path.stat().st_mtime_ns).read_row_group(number)
+    # Bootstrap rows of an exact table: none, and so nothing to compare.
+    if rows.num_rows and set(rows["task"].to_pylist()) != {task}:
+        raise EpidemiaError(f"{path} has no rows of {task} where the registry puts them: rebuild")
+    return rows
 
 
-@lru_cache(maxsize=32)
-def _read_verified(path: Path, sha256: str, _mtime: int) -> dict[str, dict[str, list[Any]]]:
-    """Read a parquet file as {task: {column: values}}, after checking its hash."""
+@lru_cache(maxsize=64)
+def _verified(path: Path, sha256: str, _mtime: int) -> pyarrow.parquet.ParquetFile:
+    """Open a parquet file after checking its hash."""
     if (found := paths.sha256_of(path)) != sha256:
         raise EpidemiaError(
             f"{path} was altered: its sha256 is {found[:12]}..., the registry says "
@@ -248,15 +254,8 @@ def _read_verified(path: Path, sha256: str, _mtime: int) -> dict[str, dict[str, 
         )
     import pyarrow.parquet
 
-    columns = pyarrow.parquet.read_table(path).to_pydict()
-    names = columns.pop("task")
-    tasks: dict[str, dict[str, list[Any]]] = {}
-    start = 0
-    for end in range(1, len(names) + 1):
-        if end == len(names) or names[end] != names[start]:
-            tasks[names[start]] = {key: values[start:end] for key, values in columns.items()}
-            start = end
-    return tasks
+    # In memory, so that no file stays open; the largest has a megabyte.
+    return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()))
 
 
 def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, Any]) -> None:
@@ -296,28 +295,32 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
         ]
     )
     rows = {
-        "cells": (
-            cells,
-            [{"task": name, **row} for name, made in tasks.items() for row in made["cells"]],
-        ),
+        "cells": (cells, {name: made["cells"] for name, made in tasks.items()}),
         "bootstrap": (
             bootstrap,
-            [
-                {"task": name, "scheme": scheme, "replicate": number, "distance": distance}
+            {
+                name: [
+                    {"scheme": scheme, "replicate": number, "distance": distance}
+                    for scheme, distances in made["distances"].items()
+                    for number, distance in enumerate(distances)
+                ]
                 for name, made in tasks.items()
-                for scheme, distances in made["distances"].items()
-                for number, distance in enumerate(distances)
-            ],
+            },
         ),
     }
     files = {}
     for kind, (schema, content) in rows.items():
         path = folder / f"{key}.{kind}.parquet"
-        with paths.atomic_write(path) as temporary:
-            pyarrow.parquet.write_table(
-                pa.Table.from_pylist(content, schema=schema), temporary, compression="zstd"
-            )
-        files[kind] = {"name": path.name, "sha256": paths.sha256_of(path), "rows": len(content)}
+        with (
+            paths.atomic_write(path) as temporary,
+            pyarrow.parquet.ParquetWriter(temporary, schema, compression="zstd") as writer,
+        ):
+            # One row group per task, so that a task is read without the others.
+            for name, found in content.items():
+                listed = [{"task": name, **row} for row in found]
+                writer.write_table(pa.Table.from_pylist(listed, schema=schema))
+        total = sum(map(len, content.values()))
+        files[kind] = {"name": path.name, "sha256": paths.sha256_of(path), "rows": total}
     entry = {
         **truth,
         "files": files,
@@ -341,6 +344,8 @@ def check(name: str) -> list[str]:
     except EpidemiaError as error:
         return [str(error)]
     declared, survey = declared_task(name), record(truth.survey)
+    place = available()[name]
+    estimator = read_registry(place.folder)[place.key]["tasks"][name]["estimator"]
     wrong = []
     if not np.isclose(truth.weights.sum(), 1, atol=1e-9) or (truth.weights <= 0).any():
         wrong.append("cell weights are not positive shares that sum to 1")
@@ -350,7 +355,7 @@ def check(name: str) -> list[str]:
         wrong.append(f"P(Y | X) has shape {truth.p.shape}")
     if len(truth.levels) > MAX_LEVELS:
         wrong.append(f"{len(truth.levels)} levels cannot be lettered")
-    if (truth.n < 1).any() or not (truth.n_eff > 0).all():
+    if (truth.n < (estimator != "published table")).any() or not (truth.n_eff > 0).all():
         wrong.append("a cell has no records or no effective size")
     if len(set(truth.given)) < len(truth.given):
         wrong.append("two cells have the same conditions")
@@ -359,7 +364,10 @@ def check(name: str) -> list[str]:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
     for position, variable in enumerate((declared.outcome, *declared.given)):
         try:
-            known = {level.label for level in survey.way(variable, truth.columns[variable]).levels}
+            known = {
+                level.label
+                for level in survey.way(variable, truth.columns[variable], truth.vintage).levels
+            }
         except EpidemiaError as error:
             wrong.append(str(error))
             continue

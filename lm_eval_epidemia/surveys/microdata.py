@@ -1,7 +1,9 @@
-"""From a raw file to tidy microdata: one column of level numbers per variable, weight, design."""
+"""From raw files to tidy microdata: one column of level numbers per variable, weight, design."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +14,21 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.paths import sha256_of
 from lm_eval_epidemia.surveys.read import open_raw, raw_columns, read_columns
-from lm_eval_epidemia.surveys.record import Codes, Record, Task, Universe, Variable
+from lm_eval_epidemia.surveys.record import (
+    Codes,
+    Design,
+    Rake,
+    Record,
+    Task,
+    Universe,
+    Variable,
+    Vintage,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING", "Microdata", "load_microdata"]
+__all__ = ["MISSING", "Microdata", "hash_of", "load_microdata"]
 
 #: Level number of a record whose answer is blank, refused or unknown.
 MISSING = -1
@@ -25,49 +36,60 @@ MISSING = -1
 
 @dataclass(frozen=True)
 class Microdata:
-    """One survey file, ready for estimation.
+    """The records of one vintage of a survey, ready for estimation.
 
     Attributes
     ----------
     record : Record
     vintage : str
-    file : str
-        Name of the raw file.
-    sha256 : str
-        Of the raw file as given (the archive, if it was one).
+    files : dict of str to str
+        Names of the raw files as given (the archive, if it was one) and their sha256.
     variables : dict of str to Variable
-        How each variable that the file carries was recorded.
+        How each variable that the files carry was recorded.
     levels : dict of str to ndarray of int16, shape (n,)
         Level number of each record, `MISSING` where there is none.
+    weight_column : str
+        The weight that was used; empty where all records count alike.
     weight : ndarray of float64, shape (n,)
         As in the file: how many members of the population a record stands for.
+    replicates : ndarray of float32, shape (n, R), or None
+        Replicate weights.
     strata, psu, unit : ndarray of int64, shape (n,), or None
         Design columns as codes 0, 1, ...; a PSU's code is unique across strata.
-    asked : dict of Universe to ndarray of bool, shape (n,)
-        For each restriction in the record, whether a record meets it.
+    columns : dict of str to ndarray of float64, shape (n,)
+        The columns that restrictions and adjustments look at, by their name in the record.
     """
 
     record: Record
     vintage: str
-    file: str
-    sha256: str
+    files: dict[str, str]
     variables: dict[str, Variable]
     levels: dict[str, NDArray[np.int16]]
+    weight_column: str
     weight: NDArray[np.float64]
+    replicates: NDArray[np.float32] | None
     strata: NDArray[np.int64] | None
     psu: NDArray[np.int64] | None
     unit: NDArray[np.int64] | None
-    asked: dict[Universe, NDArray[np.bool_]]
+    columns: dict[str, NDArray[np.float64]]
 
     def __len__(self) -> int:
         return len(self.weight)
 
     @property
-    def has_design(self) -> bool:
+    def name(self) -> str:
+        return ", ".join(self.files)
+
+    @property
+    def has_strata(self) -> bool:
         return self.strata is not None and self.psu is not None
 
     def can_estimate(self, task: Task) -> bool:
         return all(name in self.variables for name in (task.outcome, *task.given))
+
+    def within(self, universe: Universe) -> NDArray[np.bool_]:
+        """Tell which records meet a restriction."""
+        return _within(self.columns[universe.column], universe.codes)
 
 
 def _within(values: NDArray[np.float64], codes: Codes) -> NDArray[np.bool_]:
@@ -85,34 +107,43 @@ def _rows(where: NDArray[np.bool_]) -> str:
 
 
 def _level_numbers(
-    values: NDArray[np.float64], variable: Variable, name: str, file: str
+    column: NDArray[np.float64], variable: Variable, name: str, file: str
 ) -> NDArray[np.int16]:
     """Number each record's level; a code that the record does not know is an error."""
+    # Millions of records have few distinct values.
+    values, of_record = np.unique(column, return_inverse=True)
     numbers = np.full(len(values), MISSING, dtype=np.int16)
     known = np.isnan(values) | _within(values, variable.missing)
     for number, level in enumerate(variable.levels):
         if level.codes:
             hit = _within(values, level.codes)
+        elif level.names:
+            continue  # a row of a published table
         else:
             hit = ~np.isnan(values)
-            if level.at_least is not None:
-                hit &= values >= level.at_least
-            if level.below is not None:
-                hit &= values < level.below
+            for bound, inside in (
+                (level.at_least, np.greater_equal),
+                (level.above, np.greater),
+                (level.up_to, np.less_equal),
+                (level.below, np.less),
+            ):
+                if bound is not None:
+                    hit &= inside(values, bound)
             hit &= ~_within(values, variable.missing)
         numbers[hit] = number
         known |= hit
     if not known.all():
-        codes, counts = np.unique(values[~known], return_counts=True)
+        codes, counts = values[~known], np.bincount(of_record, minlength=len(values))[~known]
         listed = ", ".join(
             f"{code:g} ({count} rows)" for code, count in zip(codes[:8], counts[:8], strict=True)
         )
         raise EpidemiaError(
             f"{file}: column {variable.column} has codes that the record of {name!r} does not "
-            f"know: {listed}{', ...' if len(codes) > 8 else ''} ({_rows(~known)}). Is it another "
-            "vintage? Otherwise add the codes to the survey record, as a level or as missing"
+            f"know: {listed}{', ...' if len(codes) > 8 else ''} ({_rows(~known[of_record])}). "
+            "Is it another vintage? Otherwise add the codes to the survey record, as a level or as "
+            "missing"
         )
-    return numbers
+    return numbers[of_record]
 
 
 def _check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
@@ -124,36 +155,82 @@ def _check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
         raise EpidemiaError(f"{file}: column {column} (weight) is zero in every row")
 
 
-def _vintage(record: Record, given: str | None, rows: int, file: str) -> str:
+def _parts(column: str) -> list[str]:
+    """Name the columns of a sum: ``FOODHOME + FOODAWAY``."""
+    return column.split(" + ")
+
+
+def _recorded(record: Record, vintage: str, present: set[str]) -> dict[str, Variable]:
+    """Choose how each variable is read: the first way whose columns are all in the files."""
+    entry, found = record.vintages[vintage], {}
+    for name in sorted(record.used_variables(vintage)):
+        for way in record.variables[name]:
+            if {c.casefold() for c in _parts(entry.column(way.column))} <= present:
+                found[name] = way
+                break
+    return found
+
+
+def _lacking(design: Design, entry: Vintage, present: set[str]) -> list[str]:
+    """Name the design columns that the files do not have (of several weights, the first)."""
+    lacking = []
+    if design.weight and not any(entry.column(c).casefold() in present for c in design.weight):
+        lacking.append(entry.column(design.weight[0]))
+    for column in (design.strata, design.psu, design.unit):
+        if column is not None and entry.column(column).casefold() not in present:
+            lacking.append(entry.column(column))
+    return lacking
+
+
+def _restrictions(record: Record, vintage: str) -> set[str]:
+    """Name the columns that restrictions and adjustments of a vintage look at."""
+    entry = record.vintages[vintage]
+    rakes = [a for a in entry.adjustments if isinstance(a, Rake)]
+    universes = [*record.universe, *(u for task in record.all_tasks for u in task.universe)]
+    universes += [u for rake in rakes for u in rake.among]
+    return {u.column for u in universes} | {r.known for r in rakes if r.known is not None}
+
+
+def _wanted(record: Record, vintage: str, present: set[str]) -> list[str]:
+    """Name, as in the vintage, every column of the files that is of use."""
+    entry, design = record.vintages[vintage], record.design_of(vintage)
+    columns = [*design.weight, design.strata, design.psu, design.unit, record.join]
+    columns += design.replicate_columns if _replicated(design, present) else []
+    for way in _recorded(record, vintage, present).values():
+        columns += _parts(way.column)
+        columns += [universe.column for level in way.levels for universe in level.also]
+    columns += [*_restrictions(record, vintage), *(u.column for u in entry.select)]
+    named = [entry.column(column) for column in columns if column is not None]
+    return [column for column in dict.fromkeys(named) if column.casefold() in present]
+
+
+def _replicated(design: Design, present: set[str]) -> bool:
+    columns = design.replicate_columns
+    return bool(columns) and all(column.casefold() in present for column in columns)
+
+
+def _choose(
+    record: Record, given: str | None, viable: list[str], rows: dict[str, int], file: str
+) -> str:
     """Decide which vintage a file is: as given, by its official row count, or by its name."""
-    by_rows = [name for name, entry in record.vintages.items() if entry.rows == rows]
+    by_rows = [name for name in rows if record.vintages[name].rows == rows[name]]
     if given is not None:
-        record.vintage(given)
         if by_rows and given not in by_rows:
             raise EpidemiaError(
-                f"{file} has {rows:,} rows, the official count of {record.survey} {by_rows[0]}, "
-                f"not of {given} ({record.vintages[given].rows or 0:,}): pass "
+                f"{file} has {rows[by_rows[0]]:,} rows, the official count of {record.survey} "
+                f"{by_rows[0]}, not of {given} ({record.vintages[given].rows or 0:,}): pass "
                 f"--vintage {by_rows[0]} or give the {given} file"
             )
         return given
-    by_name = [name for name in record.vintages if name in file]
-    for candidates in (by_rows, by_name):
-        if len(candidates) == 1:
+    by_name = [name for name in viable if name in file]
+    for candidates in (by_rows, by_name, viable):
+        # Two vintages of one year are the official file and what a known subset of it allows.
+        if candidates and len({record.vintages[name].year for name in candidates}) == 1:
             return candidates[0]
     raise EpidemiaError(
-        f"cannot tell which vintage of {record.survey} {file} is ({rows:,} rows): pass "
-        f"--vintage {' or '.join(record.vintages)}"
+        f"cannot tell which vintage of {record.survey} {file} is ({max(rows.values()):,} rows): "
+        f"pass --vintage {' or '.join(viable)}"
     )
-
-
-def _recorded(record: Record, columns: list[str]) -> dict[str, Variable]:
-    """Choose how each variable is read: the first way whose column is in the file."""
-    present = {column.casefold() for column in columns}
-    ways = {
-        name: [way for way in record.variables[name] if way.column.casefold() in present]
-        for name in sorted(record.asked_variables)
-    }
-    return {name: found[0] for name, found in ways.items() if found}
 
 
 def _check_complete(
@@ -161,16 +238,23 @@ def _check_complete(
 ) -> None:
     """Refuse a file that lacks more than a known file of its vintage may lack."""
     entry = record.vintages[vintage]
-    if lacking := sorted(record.asked_variables - set(recorded) - set(entry.may_lack)):
+    if lacking := sorted(record.used_variables(vintage) - set(recorded) - set(entry.may_lack)):
         detail = "; ".join(
-            f"{name} needs {' or '.join(way.column for way in record.variables[name])} "
-            f"({nearest(record.variables[name][0].column, columns)})"
+            f"{name} needs {' or '.join(entry.column(w.column) for w in record.variables[name])} "
+            f"({nearest(_parts(record.variables[name][0].column)[0], columns)})"
             for name in lacking
         )
         raise EpidemiaError(
             f"{file} lacks columns of {record.survey} {vintage}: {detail}. Is it another vintage? "
-            f"The official file is {entry.file}: {entry.url}"
+            f"The official file is {entry.needed}: {entry.page}"
         )
+    present = {column.casefold() for column in columns}
+    for column in sorted(_restrictions(record, vintage)):
+        if entry.column(column).casefold() not in present:
+            raise EpidemiaError(
+                f"{file} lacks column {entry.column(column)} ({nearest(column, columns)}), which "
+                f"says who is asked in {record.survey} {vintage}"
+            )
 
 
 def _codes(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
@@ -179,14 +263,59 @@ def _codes(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
     return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
 
 
-def load_microdata(record: Record, path: Path, vintage: str | None = None) -> Microdata:
-    """Read a survey file as its record describes it.
+def _joined(
+    files: list[Path], columns: dict[Path, list[str]], wanted: list[str], record: Record,
+    small: list[str],
+) -> pd.DataFrame:  # fmt: skip
+    """Read the wanted columns of one file, of parts one under the other, or of files joined."""
+    import pandas as pd
+
+    def here(file: Path) -> list[str]:
+        present = {column.casefold() for column in columns[file]}
+        return [column for column in wanted if column.casefold() in present]
+
+    if len(files) == 1:
+        return read_columns(files[0], here(files[0]), small)
+    if record.join is None:
+        # A list of parts is only accepted where the record says that a file has parts.
+        members = {m.casefold() for v in record.vintages.values() for f in v.files
+                   for m in f.members}  # fmt: skip
+        if strange := [file.name for file in files if file.name.casefold() not in members]:
+            raise EpidemiaError(
+                f"{len(files)} files were given ({', '.join(file.name for file in files)}), but "
+                f"{strange[0]} is not a part of a file of {record.survey}: give one file"
+            )
+        return pd.concat([read_columns(file, here(file), small) for file in files])
+    key, seen = record.join, {record.join.casefold()}
+    frames: list[pd.DataFrame] = []
+    for file in files:
+        if key.casefold() not in {column.casefold() for column in columns[file]}:
+            raise EpidemiaError(f"{file.name} lacks column {key}, by which files are joined")
+        new = [column for column in here(file) if column.casefold() not in seen]
+        if not new:
+            continue
+        seen |= {column.casefold() for column in new}
+        frame = read_columns(file, [key, *new], small).set_index(key)
+        if not frame.index.is_unique:
+            raise EpidemiaError(f"{file.name}: column {key} has duplicates, so it cannot be joined")
+        frames.append(frame)
+    # The file with the weight has everybody; the others have those who were asked or examined.
+    weights = {column.casefold() for column in record.design.weight}
+    frames.sort(key=lambda frame: not weights & {str(column).casefold() for column in frame})
+    return pd.concat([frames[0], *(f.reindex(frames[0].index) for f in frames[1:])], axis=1)
+
+
+def load_microdata(
+    record: Record, paths: Path | Sequence[Path], vintage: str | None = None
+) -> Microdata:
+    """Read a survey's files as its record describes them.
 
     Parameters
     ----------
     record : Record
-    path : Path
-        The official file or a subset of its columns, in any of `read.FORMATS`, zipped or not.
+    paths : Path or sequence of Path
+        The official files or subsets of their columns, in any of `read.FORMATS`, zipped or not;
+        or a folder that holds them.
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
 
@@ -199,48 +328,108 @@ def load_microdata(record: Record, path: Path, vintage: str | None = None) -> Mi
     EpidemiaError
         Naming file, column, code and rows of what does not fit the record.
     """
-    with open_raw(path) as data:
-        columns = raw_columns(data)
-        present = {column.casefold() for column in columns}
-        for column in record.design.columns:
-            if column.casefold() not in present:
-                raise EpidemiaError(
-                    f"{path.name} lacks column {column} ({nearest(column, columns)}), which "
-                    f"{record.survey} {' and '.join(record.vintages)} have: it is another vintage "
-                    "or a subset without its weights"
-                )
-        variables = _recorded(record, columns)
-        universes = {u for task in record.all_tasks for u in task.universe} | {*record.universe}
-        frame = read_columns(
-            data,
-            [*record.design.columns]
-            + [variable.column for variable in variables.values()]
-            + [universe.column for universe in universes],
-        )
-    vintage = _vintage(record, vintage, len(frame), path.name)
-    _check_complete(record, vintage, variables, columns, path.name)
-    weight = frame[record.design.weight].to_numpy()
-    _check_weights(weight, record.design.weight, path.name)
-    strata = psu = unit = None
-    if record.design.strata and record.design.psu:
-        strata = _codes(frame[record.design.strata], record.design.strata, path.name)
-        within = _codes(frame[record.design.psu], record.design.psu, path.name)
+    paths = [paths] if isinstance(paths, Path) else list(paths)
+    if vintage is not None:
+        record.vintage(vintage)
+    candidates = [
+        name
+        for name, entry in record.vintages.items()
+        if not entry.tables and vintage in (None, name)
+    ]
+    name = ", ".join(path.name for path in paths)
+    with open_raw(paths, record.expected_files) as files:
+        columns = {file: raw_columns(file) for file in files}
+        every = [column for names in columns.values() for column in names]
+        present = {column.casefold() for column in every}
+        lacking = {
+            v: _lacking(record.design_of(v), record.vintages[v], present) for v in candidates
+        }
+        viable = [v for v in candidates if not lacking[v]]
+        if not viable:
+            column = lacking[candidates[0]][0]
+            others = [
+                other for other, entry in record.vintages.items() if other not in candidates
+                and not entry.tables and entry.year != record.vintages[candidates[0]].year
+                and not _lacking(record.design_of(other), entry, present)
+            ]  # fmt: skip
+            looks = f": it looks like {others[0]}, pass --vintage {others[0]}" if others else (
+                ": it is another vintage or a subset without its weights"
+            )  # fmt: skip
+            raise EpidemiaError(
+                f"{name} lacks column {column} ({nearest(column, every)}), which {record.survey} "
+                f"{' and '.join(candidates)} {'has' if len(candidates) == 1 else 'have'}{looks}"
+            )
+        wanted = list(dict.fromkeys(c for v in viable for c in _wanted(record, v, present)))
+        small = [
+            column
+            for v in viable
+            if _replicated(record.design_of(v), present)
+            for column in record.design_of(v).replicate_columns
+        ]
+        frame = _joined(files, columns, wanted, record, small)
+
+    def selected(v: str) -> NDArray[np.bool_]:
+        keep = np.ones(len(frame), dtype=bool)
+        for universe in record.vintages[v].select:
+            if universe.column in frame:
+                keep &= _within(frame[universe.column].to_numpy(), universe.codes)
+        return keep
+
+    rows = {v: int(selected(v).sum()) for v in viable}
+    vintage = _choose(record, vintage, viable, rows, name)
+    if not rows[vintage]:
+        raise EpidemiaError(f"{name} has no record of {record.survey} {vintage}")
+    if rows[vintage] < len(frame):
+        frame = frame[selected(vintage)]
+    entry, design = record.vintages[vintage], record.design_of(vintage)
+    variables = _recorded(record, vintage, present)
+    _check_complete(record, vintage, variables, every, name)
+
+    def values(column: str) -> NDArray[np.float64]:
+        parts = [frame[entry.column(part)].to_numpy(np.float64) for part in _parts(column)]
+        return np.sum(parts, axis=0)
+
+    def numbers(variable: str, way: Variable) -> NDArray[np.int16]:
+        found = _level_numbers(values(way.column), way, variable, name)
+        for number, level in enumerate(way.levels):
+            for universe in level.also:
+                if universe.column in frame:
+                    found[(found == MISSING) & _within(values(universe.column), universe.codes)] = (
+                        number
+                    )
+        return found
+
+    weight_column = next((c for c in design.weight if entry.column(c) in frame), "")
+    weight = values(weight_column) if weight_column else np.ones(len(frame))
+    _check_weights(weight, entry.column(weight_column), name)
+    strata = psu = unit = replicates = None
+    if design.strata and design.psu:
+        strata = _codes(frame[entry.column(design.strata)], design.strata, name)
+        within = _codes(frame[entry.column(design.psu)], design.psu, name)
         psu = np.unique(strata * (within.max() + 1) + within, return_inverse=True)[1]
-    if record.design.unit:
-        unit = _codes(frame[record.design.unit], record.design.unit, path.name)
+    if design.unit:
+        unit = _codes(frame[entry.column(design.unit)], design.unit, name)
+    if _replicated(design, present):
+        replicates = frame[design.replicate_columns].to_numpy(np.float32)
     return Microdata(
         record=record,
         vintage=vintage,
-        file=path.name,
-        sha256=sha256_of(path),
+        files={path.name: hash_of(path) for path in paths},
         variables=variables,
-        levels={
-            name: _level_numbers(frame[way.column].to_numpy(), way, name, path.name)
-            for name, way in variables.items()
-        },
+        levels={variable: numbers(variable, way) for variable, way in variables.items()},
+        weight_column=entry.column(weight_column),
         weight=weight,
+        replicates=replicates,
         strata=strata,
         psu=psu,
         unit=unit,
-        asked={u: _within(frame[u.column].to_numpy(), u.codes) for u in universes},
+        columns={column: values(column) for column in sorted(_restrictions(record, vintage))},
     )
+
+
+def hash_of(path: Path) -> str:
+    """Return the sha256 of a file, or of the list of a folder's files with theirs."""
+    if path.is_file():
+        return sha256_of(path)
+    lines = [f"{sha256_of(file)}  {file.name}" for file in sorted(path.iterdir()) if file.is_file()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,14 +1,21 @@
-"""Raw survey files in every format agencies publish: one function, one DataFrame."""
+"""Raw survey files in every format agencies publish: one function per kind of content.
+
+`open_raw` gives the data files behind what a user names (files, folders, archives); `read_columns`
+reads columns of microdata as numbers, `read_grids` a workbook's sheets as they are printed.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 
@@ -17,65 +24,129 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["FORMATS", "open_raw", "raw_columns", "read_columns"]
+__all__ = ["FORMATS", "open_raw", "raw_columns", "read_columns", "read_grids"]
 
-#: Suffix -> the pyreadstat function that reads it; None where pandas or pyarrow does.
+#: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
 FORMATS: dict[str, str | None] = {
     ".parquet": None,
     ".csv": None,
+    ".xlsx": None,
+    ".xls": None,
     ".dta": "read_dta",
     ".sav": "read_sav",
     ".xpt": "read_xport",
     ".sas7bdat": "read_sas7bdat",
+    ".dat": None,
 }
+
+#: Beside an ASCII file (.dat): the agency's Stata or SAS statements, which give the positions.
+SETUP = ".txt"
+
+#: An archive that unpacks to more than this, or that is packed more tightly, is refused. The
+#: largest official one (ACS, both halves of the nation) unpacks to 3 GiB, packed 6 times.
+MAX_UNPACKED = 20 * 2**30
+MAX_RATIO = 200
+SMALL = 50 * 2**20
+
+
+def _suffix(name: str) -> str:
+    # BRFSS publishes 'LLCP2023.XPT ', with a space at the end.
+    return Path(name.strip()).suffix.lower()
+
+
+def _stem(name: str) -> str:
+    return Path(name.strip()).stem.casefold()
+
+
+def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
+    """Unpack the data files of an archive, under their bare names, into `folder`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = [item for item in archive.infolist() if not item.is_dir()]
+            members = [item for item in inside if _suffix(item.filename) in FORMATS]
+            declared = [item for item in members if _stem(item.filename) in expected]
+            if len(members) != 1 and not declared:
+                found = ", ".join(item.filename for item in members) or "none"
+                raise EpidemiaError(
+                    f"{path.name} must hold exactly one data file ({', '.join(FORMATS)}); "
+                    f"found {found}. Unpack it and give the file itself"
+                )
+            members = declared or members
+            wanted = members + [item for item in inside if _suffix(item.filename) == SETUP]
+            unpacked = sum(item.file_size for item in wanted)
+            packed = max(sum(item.compress_size for item in wanted), 1)
+            if unpacked > MAX_UNPACKED or (unpacked > SMALL and unpacked / packed > MAX_RATIO):
+                raise EpidemiaError(
+                    f"{path.name} would unpack to {unpacked / 2**30:.1f} GiB, "
+                    f"{unpacked / packed:.0f} times its size: that is no survey file; download it "
+                    "again"
+                )
+            for item in wanted:
+                # Only the bare name is used, so nothing lands outside the folder.
+                target = folder / Path(item.filename.strip()).name
+                with archive.open(item) as source, target.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+            return [folder / Path(item.filename.strip()).name for item in members]
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise EpidemiaError(
+            f"{path.name} is not a whole zip archive ({error}): download it again"
+        ) from None
 
 
 @contextmanager
-def open_raw(path: Path) -> Iterator[Path]:
-    """Give the path of a readable data file, unpacking a zip archive for as long as needed.
+def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[list[Path]]:
+    """Give the readable data files behind some paths, unpacking archives for as long as needed.
 
     Parameters
     ----------
-    path : Path
-        A file in one of `FORMATS`, or a zip archive that holds exactly one such file.
+    paths : sequence of Path
+        Files in one of `FORMATS`, zip archives of such files, or folders.
+    expected : collection of str
+        Names of the survey's official files, lower case, without suffix: which files of a folder
+        or archive to take.
 
     Raises
     ------
     EpidemiaError
-        If there is no such file, the format is unknown, or the archive is damaged or ambiguous.
+        If there is no such file, a format is unknown, or an archive is damaged or ambiguous.
     """
-    if not path.is_file():
-        raise EpidemiaError(f"no file {path}")
-    if path.suffix.lower() != ".zip":
-        if path.suffix.lower() not in FORMATS:
-            raise EpidemiaError(
-                f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
-                f"expected one of {', '.join([*FORMATS, '.zip'])})"
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            known = (*FORMATS, ".zip")
+            found = sorted(
+                file
+                for file in path.iterdir()
+                if file.suffix.lower() in known and _stem(file.name) in expected
             )
-        yield path
-        return
+            if not found:
+                raise EpidemiaError(
+                    f"{path} holds none of the survey's files (expected names: "
+                    f"{', '.join(sorted(expected))}); give the file itself"
+                )
+            files += found
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise EpidemiaError(f"no file {path}")
+    data: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = [
-                    item
-                    for item in archive.infolist()
-                    if Path(item.filename).suffix.lower() in FORMATS and not item.is_dir()
-                ]
-                if len(members) != 1:
-                    found = ", ".join(item.filename for item in members) or "none"
-                    raise EpidemiaError(
-                        f"{path.name} must hold exactly one data file ({', '.join(FORMATS)}); "
-                        f"found {found}. Unpack it and give the file itself"
-                    )
-                member = Path(folder) / Path(members[0].filename).name
-                with archive.open(members[0]) as packed, member.open("wb") as unpacked:
-                    shutil.copyfileobj(packed, unpacked)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
-            raise EpidemiaError(
-                f"{path.name} is not a whole zip archive ({error}): download it again"
-            ) from None
-        yield member
+        for number, path in enumerate(files):
+            suffix = _suffix(path.name)
+            if suffix == ".zip":
+                own = Path(folder) / str(number)
+                own.mkdir()
+                data += _unpack(path, expected, own)
+            elif suffix in FORMATS:
+                data.append(path)
+            elif suffix != SETUP:
+                raise EpidemiaError(
+                    f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
+                    f"expected one of {', '.join([*FORMATS, '.zip'])})"
+                )
+        if not data:
+            raise EpidemiaError(f"no data file among {', '.join(path.name for path in paths)}")
+        yield data
 
 
 def _pyreadstat(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
@@ -85,7 +156,7 @@ def _pyreadstat(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         raise EpidemiaError(
             f"reading {path.suffix} files needs pyreadstat: pip install 'lm-eval-epidemia[build]'"
         ) from None
-    reader = getattr(pyreadstat, FORMATS[path.suffix.lower()] or "")
+    reader = getattr(pyreadstat, FORMATS[_suffix(path.name)] or "")
     return reader(str(path), **options)
 
 
@@ -96,29 +167,63 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except EpidemiaError:
         raise
+    except ImportError as error:
+        raise EpidemiaError(
+            f"reading {path.suffix} files needs {error.name}: pip install 'lm-eval-epidemia[build]'"
+        ) from None
     except Exception as error:
         raise EpidemiaError(
-            f"{path.name} cannot be read as {path.suffix.lower()} ({type(error).__name__}: {error})"
+            f"{path.name} cannot be read as {_suffix(path.name)} ({type(error).__name__}: {error})"
             ": it may be truncated or in another format; download it again"
         ) from error
 
 
+#: ``int AGE53X 135-136`` (Stata) and ``@135 AGE53X 2.0`` (SAS), positions counted from 1.
+_STATA = re.compile(r"^\s*(?:byte|int|long|float|double|str\d*)\s+(\w+)\s+(\d+)(?:\s*-\s*(\d+))?")
+_SAS = re.compile(r"@\s*(\d+)\s+(\w+)\s+\$?\s*(\d+)(?:\.\d*)?")
+
+
+def _positions(path: Path) -> dict[str, tuple[int, int]]:
+    """Find where an ASCII file's columns are: half-open, from 0, as its statements say."""
+    positions: dict[str, tuple[int, int]] = {}
+    for setup in sorted(path.parent.glob(f"*{SETUP}")):
+        if not setup.stem.casefold().startswith(_stem(path.name)):
+            continue
+        for line in setup.read_text(encoding="latin-1").splitlines():
+            if stata := _STATA.match(line):
+                first = int(stata[2])
+                positions[stata[1]] = (first - 1, int(stata[3] or first))
+            else:
+                for start, name, width in _SAS.findall(line):
+                    positions[name] = (int(start) - 1, int(start) - 1 + int(width))
+    if not positions:
+        raise EpidemiaError(
+            f"{path.name} is plain text: put the agency's Stata or SAS statements beside it (for "
+            f"example {_stem(path.name)}stu.txt), which say where its columns are"
+        )
+    return positions
+
+
 def raw_columns(path: Path) -> list[str]:
     """Return the column names of an unpacked data file, as written there."""
-    suffix = path.suffix.lower()
+    import pandas as pd
+
+    suffix = _suffix(path.name)
     with _naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
             return list(pyarrow.parquet.read_schema(path).names)
         if suffix == ".csv":
-            import pandas as pd
-
             return list(pd.read_csv(path, nrows=0).columns)
+        if suffix in (".xlsx", ".xls"):
+            return [str(name) for name in pd.read_excel(path, nrows=0).columns]
+        if suffix == ".dat":
+            return list(_positions(path))
         return list(_pyreadstat(path, metadataonly=True)[1].column_names)
 
 
-def read_columns(path: Path, columns: Iterable[str]) -> pd.DataFrame:
+def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()) -> pd.DataFrame:
     """Read some columns of an unpacked data file as numbers.
 
     Parameters
@@ -128,11 +233,13 @@ def read_columns(path: Path, columns: Iterable[str]) -> pd.DataFrame:
     columns : iterable of str
         Official names; upper and lower case do not matter, since agencies change it between
         formats of one file.
+    small : collection of str
+        Those to hold in single precision (80 replicate weights of 3.4 million records).
 
     Returns
     -------
     DataFrame
-        The columns under the names asked for, float64, blanks as NaN.
+        The columns under the names asked for, float64 (float32 if `small`), blanks as NaN.
 
     Raises
     ------
@@ -147,12 +254,19 @@ def read_columns(path: Path, columns: Iterable[str]) -> pd.DataFrame:
         hints = "; ".join(f"{name}: {nearest(name, present.values())}" for name in missing)
         raise EpidemiaError(f"{path.name} lacks column {', '.join(missing)} ({hints})")
     names = [present[name.casefold()] for name in wanted]
-    suffix = path.suffix.lower()
+    suffix = _suffix(path.name)
     with _naming(path):
         if suffix == ".parquet":
             frame = pd.read_parquet(path, columns=names)
         elif suffix == ".csv":
-            frame = pd.read_csv(path, usecols=names, low_memory=False)[names]
+            types = {present[name.casefold()]: "float32" for name in small}
+            frame = pd.read_csv(path, usecols=names, dtype=types, low_memory=False)[names]
+        elif suffix in (".xlsx", ".xls"):
+            frame = pd.read_excel(path, usecols=names)[names]
+        elif suffix == ".dat":
+            positions = _positions(path)
+            spans = [positions[name] for name in names]
+            frame = pd.read_fwf(path, colspecs=spans, names=names, header=None)
         elif suffix == ".xpt":
             # The transport reader cannot select columns.
             frame = _pyreadstat(path)[0][names]
@@ -162,13 +276,47 @@ def read_columns(path: Path, columns: Iterable[str]) -> pd.DataFrame:
     if frame.empty:
         raise EpidemiaError(f"{path.name} has zero rows")
     for name in wanted:
-        numbers = pd.to_numeric(frame[name], errors="coerce")
-        if (words := numbers.isna() & frame[name].notna()).any():
-            rows = [int(row) + 1 for row in words.to_numpy().nonzero()[0][:5]]
-            raise EpidemiaError(
-                f"{path.name}: column {name} holds text where codes are expected, "
-                f"for example {frame[name][words].iloc[0]!r} ({int(words.sum())} rows: "
-                f"{', '.join(map(str, rows))}{', ...' if words.sum() > 5 else ''})"
-            )
-        frame[name] = numbers.astype("float64")
+        precision = np.float32 if name in small else np.float64
+        if frame[name].dtype != precision:
+            numbers = _numbers(frame[name], name, path)
+            frame[name] = numbers.to_numpy(precision, na_value=np.nan)
     return frame
+
+
+def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
+    """Turn codes into numbers; '01' and ' 1' are codes, 'Male' is not."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = pd.Series(column.tolist(), column.index)
+    numbers = pd.to_numeric(column, errors="coerce")
+    blank = column.isna() | column.map(lambda code: isinstance(code, str) and not code.strip())
+    if (words := numbers.isna() & ~blank).any():
+        rows = [int(row) + 1 for row in words.to_numpy().nonzero()[0][:5]]
+        raise EpidemiaError(
+            f"{path.name}: column {name} holds text where codes are expected, "
+            f"for example {column[words].iloc[0]!r} ({int(words.sum())} rows: "
+            f"{', '.join(map(str, rows))}{', ...' if words.sum() > 5 else ''}); export the file "
+            "with its codes, not with value labels"
+        )
+    return numbers
+
+
+def read_grids(path: Path) -> list[list[list[Any]]]:
+    """Read a published table as it is printed: sheets of rows of cells (text, number or None)."""
+    import pandas as pd
+
+    suffix = _suffix(path.name)
+    with _naming(path):
+        if suffix in (".xlsx", ".xls"):
+            sheets = list(pd.read_excel(path, sheet_name=None, header=None, dtype=object).values())
+        elif suffix == ".csv":
+            sheets = [pd.read_csv(path, header=None, dtype=object)]
+        elif suffix == ".parquet":
+            frame = pd.read_parquet(path).astype(object)
+            sheets = [pd.DataFrame([list(frame.columns), *frame.to_numpy().tolist()], dtype=object)]
+        else:
+            raise EpidemiaError(
+                f"{path.name} is not a table (given {suffix}, expected .xlsx, .xls, .csv, .parquet)"
+            )
+    return [sheet.where(sheet.notna(), None).to_numpy().tolist() for sheet in sheets]

@@ -26,9 +26,16 @@ from lm_eval_epidemia.errors import EpidemiaError, nearest
 
 __all__ = [
     "MAX_LEVELS",
+    "Adjustment",
+    "Codes",
     "Design",
+    "File",
     "Level",
+    "Margin",
+    "Rake",
     "Record",
+    "Rescale",
+    "Table",
     "Task",
     "Universe",
     "Variable",
@@ -68,38 +75,12 @@ def _intervals(value: Any) -> tuple[tuple[float, float], ...]:
     return tuple(intervals)
 
 
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
 #: Codes as closed intervals, written as numbers and ranges: ``[1, 2, "5-7"]``.
 Codes = Annotated[tuple[tuple[float, float], ...], BeforeValidator(_intervals)]
-
-
-class Vintage(_Strict):
-    """One release of a survey: its year and the official file."""
-
-    year: int
-    file: str
-    url: str
-    rows: int | None = Field(None, description="Records in the official file, where known.")
-    sha256: str | None = None
-    may_lack: tuple[str, ...] = Field(
-        (), description="Variables a known file of this vintage lacks; tasks on them are left out."
-    )
-    note: str = ""
-
-
-class Design(_Strict):
-    """The columns that carry the sampling design."""
-
-    weight: str
-    strata: str | None = None
-    psu: str | None = None
-    unit: str | None = Field(
-        None,
-        description="Column of the sampled unit when it has several records (SCF: the family).",
-    )
-
-    @property
-    def columns(self) -> list[str]:
-        return [c for c in (self.weight, self.strata, self.psu, self.unit) if c is not None]
 
 
 class Universe(_Strict):
@@ -116,32 +97,217 @@ class Level(_Strict):
     phrase: str = Field(description="As a predicate: 'has ever used heroin', 'is 30 years old'.")
     codes: Codes = ()
     at_least: float | None = None
+    above: float | None = None
+    up_to: float | None = None
     below: float | None = None
+    names: tuple[str, ...] = Field(
+        (), description="Texts that mean it: its row or column in a published table."
+    )
+    also: tuple[Universe, ...] = Field(
+        (), description="Records with these codes elsewhere belong here too if they lack `column`."
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Level:
-        cut = self.at_least is not None or self.below is not None
-        if cut == bool(self.codes):
+        cuts = (self.at_least, self.above, self.up_to, self.below)
+        cut = any(bound is not None for bound in cuts)
+        if cut + bool(self.codes) + bool(self.names) != 1:
             raise ValueError(
-                f"level {self.label!r} needs either 'codes' or 'at_least'/'below', not both"
+                f"level {self.label!r} needs one of 'codes', 'names' and cut points "
+                "('at_least' or 'above', 'up_to' or 'below')"
             )
         return self
+
+
+def _levels(value: Any) -> Any:
+    """Write out ``{each: [18, 88], label: "{n}", phrase: is {n} years old}`` level by level."""
+    if not isinstance(value, list):
+        return value
+    levels = []
+    for item in value:
+        if not isinstance(item, dict) or "each" not in item:
+            levels.append(item)
+            continue
+        first, last = item["each"]
+        rest = {key: text for key, text in item.items() if key != "each"}
+        for n in range(int(first), int(last) + 1):
+            said = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
+            levels.append({**said, "codes": [n]})
+    return levels
 
 
 class Variable(_Strict):
     """One way of recording a variable: an official column and the levels made of its codes."""
 
-    column: str
-    levels: tuple[Level, ...] = Field(min_length=2)
+    column: str = Field(description="May hold {yy}, the vintage's year, and be a sum: 'A + B'.")
+    levels: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(min_length=2)
     missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
     question: str | None = Field(None, description="Asked when the variable is an outcome.")
 
     @model_validator(mode="after")
     def _levels_fit(self) -> Variable:
         labels = [level.label for level in self.levels]
-        if len(set(labels)) < len(labels):
-            raise ValueError(f"two levels share a label: {labels}")
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise ValueError(f"two levels share a label: {twice}")
         return self
+
+
+class File(_Strict):
+    """An official file."""
+
+    name: str
+    url: str | None = Field(None, description="None where a site wants a browser or a key.")
+    sha256: str | None = None
+    members: tuple[str, ...] = Field(
+        (), description="Data files of an archive whose records belong together, if several."
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _https(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith("https://"):
+            raise ValueError(f"must begin with https://, got {url!r}")
+        return url
+
+
+class Design(_Strict):
+    """The columns that carry the sampling design."""
+
+    weight: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        (), description="Best first; the first that the file has is used. None: all count alike."
+    )
+    strata: str | None = None
+    psu: str | None = None
+    unit: str | None = Field(
+        None,
+        description="Column of the sampled unit when it has several records (SCF: the family).",
+    )
+    replicates: str | None = Field(
+        None, description="Replicate weights, 'PWGTP1..80', used where the file has them."
+    )
+    replicate_scale: float = Field(
+        0.0, description="Variance = this times the sum of squared deviations of the replicates."
+    )
+
+    @property
+    def replicate_columns(self) -> list[str]:
+        if self.replicates is None:
+            return []
+        first, last = self.replicates.split("..")
+        stem = first.rstrip("0123456789")
+        return [f"{stem}{n}" for n in range(int(first[len(stem) :]), int(last) + 1)]
+
+
+class Margin(_Strict):
+    """A known distribution of one or several variables of the record."""
+
+    variables: tuple[str, ...] = Field(min_length=1)
+    shares: Any = Field(
+        None,
+        description="Nested lists in the order of the levels; None: those of the file's records.",
+    )
+
+
+class Rake(_Strict):
+    """Rake the weights of the records at hand to known margins of the population they stand for."""
+
+    method: Literal["rake"] = "rake"
+    reason: str
+    margins: tuple[Margin, ...] = Field(min_length=1)
+    among: tuple[Universe, ...] = Field((), description="The population; all records if empty.")
+    known: str | None = Field(
+        None, description="Only records with a value in this column stand for the population."
+    )
+    outcomes: tuple[str, ...] = Field((), description="Only tasks with these outcomes; else all.")
+    cells_only: bool = Field(
+        False, description="The raked weight gives P(X); P(Y | X) keeps the file's own weight."
+    )
+
+
+class Rescale(_Strict):
+    """Scale the weights to a known total; shares do not change."""
+
+    method: Literal["rescale"]
+    reason: str
+    total: float = Field(gt=0)
+
+
+Adjustment = Annotated[Rake | Rescale, Field(discriminator="method")]
+
+
+class Table(_Strict):
+    """A published table: a distribution of `outcome` in each row of `given`."""
+
+    outcome: str
+    given: str
+    file: str = Field("", description="A word in the name of its file, where there are several.")
+    rows: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        description="Header of the column of row names (other spellings may follow)."
+    )
+    size: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        (), description="Header of the column that weighs the rows; none: all alike."
+    )
+    shares: dict[str, str] = Field(
+        default={},
+        description="Level of the outcome -> header of its column, 'remainder' for what is left; "
+        "by default the first of the level's names.",
+    )
+    unit: Literal["percent", "count"]
+    where: dict[str, str] = Field(
+        default={}, description="Only rows with these texts in these columns."
+    )
+    total: str | None = Field(
+        None, description="The row of the grand total; it weighs what the other rows leave."
+    )
+    interval: tuple[str, str] | None = Field(
+        None, description="Headers of the limits of a 95 % confidence interval of the first share."
+    )
+    leave_out: tuple[str, ...] = Field(
+        (), description="Patterns of rows left out on purpose: headings, totals."
+    )
+
+
+class Vintage(_Strict):
+    """One release of a survey: its year, the official files, and what is special about it."""
+
+    year: int
+    period: str = Field("", description="How the year is said; the year if empty.")
+    files: tuple[File, ...] = Field(min_length=1)
+    page: str = Field(description="Where a person finds the files.")
+    rows: int | None = Field(None, description="Records in the official file, where known.")
+    select: tuple[Universe, ...] = Field(
+        (), description="Which records are of this vintage, in a file that holds several."
+    )
+    design: Design | None = Field(None, description="If it differs from the record's.")
+    may_lack: tuple[str, ...] = Field(
+        (), description="Variables a known file of this vintage lacks; tasks on them are left out."
+    )
+    adjustments: tuple[Adjustment, ...] = ()
+    tables: tuple[Table, ...] = Field((), description="Published tables, instead of microdata.")
+    note: str = ""
+
+    @property
+    def said(self) -> str:
+        return self.period or str(self.year)
+
+    def column(self, column: str) -> str:
+        """Return a column's name in this vintage: ``PERWT{yy}F`` is PERWT22F in 2022."""
+        return column.replace("{yy}", f"{self.year % 100:02d}")
+
+    @property
+    def needed(self) -> str:
+        """Name the official files, for a message."""
+        return ", ".join(file.name for file in self.files)
+
+
+def _subject(subject: str) -> str:
+    try:
+        subject.format(year=2000, conditions="")
+    except (KeyError, IndexError, ValueError):
+        raise ValueError("may contain {year} and {conditions} and no other braces") from None
+    if "{conditions}" not in subject:
+        raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
+    return subject
 
 
 class Task(_Strict):
@@ -152,9 +318,15 @@ class Task(_Strict):
     given: tuple[str, ...] = Field(min_length=1)
     number: int | None = Field(None, description="Position in the published list.")
     universe: tuple[Universe, ...] = ()
+    subject: str | None = Field(None, description="Who is asked about, if not the record's.")
     # Filled in by the record.
     kind: Kind = "low"
     survey: str = ""
+
+    @field_validator("subject")
+    @classmethod
+    def _subject_takes_conditions(cls, subject: str | None) -> str | None:
+        return None if subject is None else _subject(subject)
 
     @property
     def name(self) -> str:
@@ -180,6 +352,7 @@ class Record(_Strict):
     )
     design: Design
     vintages: dict[str, Vintage] = Field(min_length=1)
+    join: str | None = Field(None, description="Column that several files of a vintage share.")
     universe: tuple[Universe, ...] = ()
     variables: dict[str, tuple[Variable, ...]]
     tasks: dict[Kind, tuple[Task, ...]]
@@ -210,13 +383,7 @@ class Record(_Strict):
     @field_validator("subject")
     @classmethod
     def _subject_takes_conditions(cls, subject: str) -> str:
-        try:
-            subject.format(year=2000, conditions="")
-        except (KeyError, IndexError, ValueError):
-            raise ValueError("may contain {year} and {conditions} and no other braces") from None
-        if "{conditions}" not in subject:
-            raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
-        return subject
+        return _subject(subject)
 
     @model_validator(mode="after")
     def _tasks_hold_together(self) -> Record:
@@ -241,19 +408,54 @@ class Record(_Strict):
                 raise ValueError(f"two tasks are called {entry.name}")
             names.add(entry.name)
         for name, vintage in self.vintages.items():
-            for variable in vintage.may_lack:
-                if variable not in self.variables:
-                    raise ValueError(f"vintage {name}: may_lack names no variable: {variable!r}")
+            named = {
+                "may_lack": vintage.may_lack,
+                "adjustments": self._margin_variables(name),
+                "tables": [v for table in vintage.tables for v in (table.outcome, table.given)],
+            }
+            for field, variables in named.items():
+                for variable in variables:
+                    if variable not in self.variables:
+                        raise ValueError(
+                            f"vintage {name}: {field} names no variable: {variable!r} "
+                            f"({nearest(variable, self.variables)})"
+                        )
+            for table in vintage.tables:
+                known = [level.label for level in self.variables[table.outcome][0].levels]
+                if table.shares and list(table.shares) != known:
+                    raise ValueError(
+                        f"vintage {name}: the table of {table.outcome} by {table.given} has shares "
+                        f"of {list(table.shares)}, the variable the levels {known}"
+                    )
         return self
+
+    def _margin_variables(self, vintage: str) -> list[str]:
+        return [
+            variable
+            for adjustment in self.vintages[vintage].adjustments
+            if isinstance(adjustment, Rake)
+            for margin in adjustment.margins
+            for variable in margin.variables
+        ]
 
     @property
     def all_tasks(self) -> tuple[Task, ...]:
         return tuple(entry for entries in self.tasks.values() for entry in entries)
 
+    def used_variables(self, vintage: str) -> set[str]:
+        """Names of the variables that some task or an adjustment of the vintage uses."""
+        asked = {name for entry in self.all_tasks for name in (entry.outcome, *entry.given)}
+        return asked | set(self._margin_variables(vintage))
+
+    def design_of(self, vintage: str) -> Design:
+        return self.vintages[vintage].design or self.design
+
     @property
-    def asked_variables(self) -> set[str]:
-        """Names of the variables that some task uses."""
-        return {name for entry in self.all_tasks for name in (entry.outcome, *entry.given)}
+    def expected_files(self) -> set[str]:
+        """Names of all official files and members, lower case, without suffix."""
+        files = [file for vintage in self.vintages.values() for file in vintage.files]
+        names = [name for file in files for name in (file.name, *file.members)]
+        return {Path(name).stem.casefold() for name in names}
 
     @property
     def official(self) -> str:
@@ -268,10 +470,11 @@ class Record(_Strict):
                 f"{self.survey} has no vintage {name!r} ({nearest(name, self.vintages)})"
             ) from None
 
-    def way(self, variable: str, column: str) -> Variable:
-        """Return the recording of `variable` that reads `column`."""
+    def way(self, variable: str, column: str, vintage: str) -> Variable:
+        """Return the recording of `variable` that reads `column` in `vintage`."""
+        entry = self.vintage(vintage)
         for way in self.variables[variable]:
-            if way.column == column:
+            if entry.column(way.column) == column:
                 return way
         raise EpidemiaError(
             f"{self.survey}: variable {variable!r} is not read from column {column!r} in this "

@@ -1,0 +1,204 @@
+"""Adjusted weights, where a file holds only part of the population it speaks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate.sampling import Codes
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
+from lm_eval_epidemia.surveys.record import Adjustment, Rake, Rescale, Task
+
+__all__ = ["Adjusted", "Target", "adjust", "rake"]
+
+#: Raking stops when no cell of a margin is further off than this (as a share of the population);
+#: margins written in a record are rounded to six decimals and so contradict each other by less.
+TOLERANCE = 1e-5
+ROUNDS = 500
+
+
+class Target(NamedTuple):
+    """A margin to meet: which of its cells each record is in, and the share of each cell."""
+
+    cell: Codes  # shape (n,), MISSING where a record lacks one of the variables
+    shares: Array  # shape (cells,), sums to 1
+
+
+class Adjusted(NamedTuple):
+    """Weights of a task after an adjustment.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (n,)
+        For P(Y | X).
+    cell_weight : ndarray, shape (n,)
+        For P(X).
+    notes : list of dict
+        What was done, for the registry and the data card; plain JSON values.
+    """
+
+    weight: Array
+    cell_weight: Array
+    notes: list[dict[str, Any]]
+
+
+def rake(weight: Array, targets: Sequence[Target]) -> Array:
+    """Rake weights to known margins (iterative proportional fitting).
+
+    Parameters
+    ----------
+    weight : ndarray, shape (n,)
+        Start weights.
+    targets : sequence of Target
+        Records that lack a variable of any margin keep their weight, and the others meet the
+        shares among themselves. A cell of a margin without any record cannot be met: its share is
+        spread over the others in proportion.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        With the sum of `weight`.
+
+    Raises
+    ------
+    EpidemiaError
+        If the margins contradict each other (no convergence).
+    """
+    complete = np.all([target.cell != MISSING for target in targets], axis=0)
+    raked = weight.astype(np.float64).copy()
+    inside = raked[complete]
+    cells = [target.cell[complete] for target in targets]
+    for _ in range(ROUNDS):
+        worst = 0.0
+        for target, cell in zip(targets, cells, strict=True):
+            totals = np.bincount(cell, weights=inside, minlength=len(target.shares))
+            reachable = np.where(totals > 0, target.shares, 0.0)
+            aim = reachable / reachable.sum() * totals.sum()
+            worst = max(worst, float(np.abs(aim - totals).max() / totals.sum()))
+            inside = inside * np.divide(aim, totals, out=np.ones_like(aim), where=totals > 0)[cell]
+        if worst < TOLERANCE:
+            raked[complete] = inside
+            return raked
+    raise EpidemiaError(
+        f"raking did not converge in {ROUNDS} rounds (a margin is still {worst:.1e} off): the "
+        "margins contradict each other"
+    )
+
+
+def _crossed(data: Microdata, variables: Sequence[str]) -> tuple[Codes, int]:
+    """Number the cells of several variables' levels crossed, the last varying fastest."""
+    cell, cells = np.zeros(len(data), dtype=np.int64), 1
+    missing = np.zeros(len(data), dtype=bool)
+    for name in variables:
+        levels = data.levels[name]
+        size = len(data.variables[name].levels)
+        missing |= levels == MISSING
+        cell, cells = cell * size + levels, cells * size
+    return np.where(missing, MISSING, cell), cells
+
+
+def _rake(data: Microdata, rule: Rake, weight: Array) -> tuple[Array, dict[str, Any]]:
+    population = np.ones(len(data), dtype=bool)
+    for universe in rule.among:
+        population &= data.within(universe)
+    known = population.copy()
+    if rule.known is not None:
+        known &= ~np.isnan(data.columns[rule.known])
+    targets, met = [], []
+    for margin in rule.margins:
+        cell, cells = _crossed(data, margin.variables)
+        if margin.shares is None:
+            inside = population & (cell != MISSING)
+            shares = np.bincount(cell[inside], weights=weight[inside], minlength=cells).astype(
+                float
+            )
+        else:
+            shares = np.asarray(margin.shares, dtype=np.float64).ravel()
+            if len(shares) != cells:
+                raise EpidemiaError(
+                    f"{data.record.survey}: the margin of {' x '.join(margin.variables)} has "
+                    f"{len(shares)} shares, its levels make {cells}"
+                )
+        shares = shares / shares.sum()
+        targets.append(Target(cell[known], shares))
+        held = np.bincount(cell[known][cell[known] != MISSING], minlength=cells) > 0
+        met.append(
+            {
+                "variables": list(margin.variables),
+                "cells": int((shares > 0).sum()),
+                "share_in_cells_without_a_record": float(shares[~held].sum()),
+            }
+        )
+    note: dict[str, Any] = {
+        "method": "rake",
+        "reason": " ".join(rule.reason.split()),
+        "records": int(known.sum()),
+        "population": int(population.sum()),
+        "margins": met,
+    }
+    if rule.known is not None and (known == population).all():
+        return weight, {**note, "applied": False}
+    adjusted = np.where(population, 0.0, weight)
+    raked = rake(weight[known], targets)
+    adjusted[known] = raked * (weight[population].sum() / raked.sum())
+    squares = float((raked**2).sum() / raked.sum() ** 2 * known.sum())
+    return adjusted, {**note, "applied": True, "weight_effect": squares}
+
+
+def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted:
+    """Apply the adjustments of a vintage that concern a task.
+
+    Parameters
+    ----------
+    data : Microdata
+    rules : sequence of Rake or Rescale
+    task : Task
+
+    Returns
+    -------
+    Adjusted
+    """
+    weight = cell_weight = data.weight
+    notes: list[dict[str, Any]] = []
+    for rule in rules:
+        if isinstance(rule, Rescale):
+            factor = rule.total / weight.sum()
+            weight, cell_weight = weight * factor, cell_weight * factor
+            notes.append(
+                {
+                    "method": "rescale",
+                    "reason": " ".join(rule.reason.split()),
+                    "factor": float(factor),
+                    "applied": True,
+                }
+            )
+        elif not rule.outcomes or task.outcome in rule.outcomes:
+            cell_weight, note = _rake(data, rule, cell_weight)
+            weight = weight if rule.cells_only else cell_weight
+            notes.append({**note, "for": "P(X)" if rule.cells_only else "P(X) and P(Y | X)"})
+    return Adjusted(weight, cell_weight, notes)
+
+
+def share(data: Microdata, variables: Sequence[str], among: NDArray[np.bool_]) -> Array:
+    """Return the weighted shares of crossed levels, as a margin of a record holds them.
+
+    Parameters
+    ----------
+    data : Microdata
+    variables : sequence of str
+    among : ndarray of bool, shape (n,)
+
+    Returns
+    -------
+    ndarray, one axis per variable
+        Sums to 1.
+    """
+    cell, cells = _crossed(data, variables)
+    inside = among & (cell != MISSING)
+    totals = np.bincount(cell[inside], weights=data.weight[inside], minlength=cells)
+    return (totals / totals.sum()).reshape([len(data.variables[v].levels) for v in variables])

@@ -1,0 +1,359 @@
+"""From a published table, as an agency prints it, to distributions.
+
+A table is found in its workbook by the texts of its headers, wherever they stand: agencies move
+header rows from year to year, and put titles above and footnotes below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys.read import open_raw, read_grids
+from lm_eval_epidemia.surveys.record import Level, Record, Table, Vintage
+
+__all__ = ["PublishedTable", "load_tables", "tables_vintage"]
+
+#: Published percentages are rounded: what is left may fall this far (in percent) below 0.
+ROUNDING = 0.3
+
+
+class PublishedTable(NamedTuple):
+    """A published distribution of one variable given another.
+
+    Attributes
+    ----------
+    outcome, given : str
+        Variables of the record.
+    levels : tuple of str, length K
+    cells : tuple of str, length C
+        Labels of the rows, in the order of the levels of `given`.
+    weights : ndarray, shape (C,)
+        Share of each row, summing to 1.
+    p : ndarray, shape (C, K)
+    n_eff : ndarray, shape (C,)
+        From the published confidence interval; infinite where there is none.
+    dropped : dict of str to int
+        Rows left out, by reason.
+    absent : tuple of str
+        Levels of `given` that the table has no row for.
+    """
+
+    outcome: str
+    given: str
+    levels: tuple[str, ...]
+    cells: tuple[str, ...]
+    weights: NDArray[np.float64]
+    p: NDArray[np.float64]
+    n_eff: NDArray[np.float64]
+    dropped: dict[str, int]
+    absent: tuple[str, ...]
+
+
+def _text(cell: Any) -> str:
+    """Normalise a printed text: spaces, line breaks, case, and the footnote digits at its end."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    words = re.sub(r"[\s_]+", " ", str(cell)).strip().casefold()
+    return re.sub(r"(?<=[a-z)])[\s,]*\d+(,\s*\d+)*$", "", words)
+
+
+def _number(cell: Any) -> float:
+    """Read a printed number; NaN for a dash or anything else that is not one."""
+    if isinstance(cell, (int, float)) and not isinstance(cell, bool):
+        return float(cell)
+    try:
+        return float(str(cell).replace(",", "").strip())
+    except ValueError:
+        return float("nan")
+
+
+class _Found(NamedTuple):
+    """A table in its sheet: the rows below the headers, and which column is which."""
+
+    rows: list[list[Any]]
+    column: dict[str, int]
+
+
+def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Found | list[str]:
+    """Find the table with these headers; else say which headers are missing.
+
+    `headers` has, by the name we use, the spellings it may have. A header that stands several
+    times (counts and then percentages) is the leftmost of those nearest the data. The data begin
+    below the lowest header.
+    """
+    texts = [[_text(cell) for cell in row] for row in grid]
+    where: dict[str, list[tuple[int, int]]] = {}
+    for name, spellings in headers.items():
+        wanted = {_text(spelling) for spelling in spellings}
+        where[name] = [
+            (r, c) for r, row in enumerate(texts) for c, text in enumerate(row) if text in wanted
+        ]
+    if missing := [name for name, places in where.items() if not places]:
+        return missing
+    # A row name can repeat a header's text ("Total" heads a column and names the first row), so
+    # the headers are the first block in which all of them stand.
+    bottom = max(places[0][0] for places in where.values())
+    column = {}
+    for name, places in where.items():
+        lowest = max(r for r, _ in places if r <= bottom)
+        column[name] = min(c for r, c in places if r == lowest)
+    return _Found(grid[bottom + 1 :], column)
+
+
+def _names(level: Level) -> set[str]:
+    return {_text(name) for name in level.names}
+
+
+def _match(levels: Sequence[Level], cell: Any) -> int | None:
+    """Return the number of the level that a row's name or code belongs to."""
+    text, number = _text(cell), _number(cell)
+    for position, level in enumerate(levels):
+        if text in _names(level):
+            return position
+        if any(low <= number <= high for low, high in level.codes):
+            return position
+    return None
+
+
+def _headers(record: Record, table: Table) -> dict[str, tuple[str, ...]]:
+    """List the headers of a table: of row names, of sizes, of every share, limit and filter."""
+    headers = {"rows": table.rows, **{f"where {name}": (name,) for name in table.where}}
+    if table.size:
+        headers["size"] = table.size
+    for level in record.variables[table.outcome][0].levels:
+        spellings = (table.shares[level.label],) if table.shares else level.names
+        if "remainder" not in spellings:
+            headers[f"share {level.label}"] = spellings
+    if table.interval:
+        headers["low"], headers["high"] = (table.interval[0],), (table.interval[1],)
+    return headers
+
+
+def _read(record: Record, table: Table, found: _Found, file: str) -> PublishedTable:
+    given = record.variables[table.given][0].levels
+    outcome = record.variables[table.outcome][0].levels
+    dropped: dict[str, int] = {}
+    size = np.full(len(given), np.nan)
+    shares = np.full((len(given), len(outcome)), np.nan)
+    limits = np.full((len(given), 2), np.nan)
+    seen: dict[int, str] = {}
+    unknown = []
+
+    def drop(reason: str) -> None:
+        dropped[reason] = dropped.get(reason, 0) + 1
+
+    for row in found.rows:
+        name = row[found.column["rows"]]
+        if not _text(name):
+            continue
+        if any(_text(row[found.column[f"where {column}"]]) != _text(text)
+               for column, text in table.where.items()):  # fmt: skip
+            continue
+        printed = {
+            label: _number(row[found.column[f"share {label}"]])
+            for label in (level.label for level in outcome)
+            if f"share {label}" in found.column
+        }
+        weight = _number(row[found.column["size"]]) if table.size else 1.0
+        numbers = [weight, *printed.values()]
+        if all(np.isnan(number) for number in numbers):
+            continue  # a footnote or an empty line
+        number = _match(given, name)
+        if number is None:
+            if any(re.fullmatch(p, " ".join(str(name).split()), re.IGNORECASE)
+                   or re.fullmatch(p, _text(name), re.IGNORECASE)
+                   for p in table.leave_out):  # fmt: skip
+                drop("left out on purpose (headings, totals, other)")
+            elif np.isnan(numbers).any():
+                drop("no figures published")
+            else:
+                unknown.append(" ".join(str(name).split()))
+            continue
+        if np.isnan(numbers).any():
+            drop("no figures published")
+            continue
+        if number in seen:
+            raise EpidemiaError(
+                f"{file}: two rows are {given[number].label!r}: {seen[number]!r} and {name!r}"
+            )
+        seen[number] = str(name)
+        size[number] = weight
+        whole = 100.0 if table.unit == "percent" else sum(printed.values())
+        rest = whole - sum(printed.values())
+        for k, level in enumerate(outcome):
+            shares[number, k] = printed.get(level.label, rest) / whole
+        if shares[number].min() < -ROUNDING / 100 or abs(shares[number].sum() - 1) > 1e-9:
+            raise EpidemiaError(
+                f"{file}: the shares of {name!r} are no distribution: {printed} of {whole:g}"
+            )
+        if table.interval:
+            limits[number] = [_number(row[found.column[limit]]) for limit in ("low", "high")]
+    if unknown:
+        raise EpidemiaError(
+            f"{file} has {len(unknown)} rows that the record of {record.survey} does not know, "
+            f"for example {', '.join(map(repr, unknown[:5]))}: is it another vintage? Otherwise "
+            f"add them as levels of {table.given!r} or to 'leave_out'"
+        )
+    if not seen:
+        raise EpidemiaError(
+            f"{file}: no row of the table belongs to a level of {table.given!r}; the record of "
+            f"{record.survey} expects names such as {given[0].label!r}"
+        )
+    rows = sorted(seen)
+    if table.total is not None:
+        # The grand total stands for what no other row covers, so that everybody counts once.
+        total = _match(given, table.total)
+        if total in seen:
+            size[total] -= np.nansum(np.delete(size, total))
+    weights, p = size[rows], np.clip(shares[rows], 0, None)
+    if (weights <= 0).any():
+        bad = given[rows[int(np.argmin(weights))]].label
+        raise EpidemiaError(f"{file}: the row {bad!r} has a size of {weights.min():g}")
+    p = p / p.sum(axis=1, keepdims=True)
+    n_eff = np.full(len(rows), np.inf)
+    if table.interval:
+        # A 95 % interval is 2 x 1.96 standard errors wide; se^2 = p (1 - p) / n_eff.
+        width = (limits[rows, 1] - limits[rows, 0]) / 100
+        if not (width > 0).all():
+            bad = given[rows[int(np.argmin(np.nan_to_num(width)))]].label
+            raise EpidemiaError(f"{file}: the row {bad!r} has no confidence interval")
+        n_eff = p[:, 0] * (1 - p[:, 0]) / (width / 3.92) ** 2
+    return PublishedTable(
+        outcome=table.outcome,
+        given=table.given,
+        levels=tuple(level.label for level in outcome),
+        cells=tuple(given[row].label for row in rows),
+        weights=weights / weights.sum(),
+        p=p,
+        n_eff=n_eff,
+        dropped=dropped,
+        absent=tuple(level.label for n, level in enumerate(given) if n not in seen),
+    )
+
+
+def _years(text: str, entry: Vintage) -> bool:
+    """Tell whether a text names a vintage: by its year, or as its period is said."""
+    return bool(re.search(rf"(?<!\d){entry.year}(?!\d)", text)) or (
+        bool(entry.period) and entry.period in text
+    )
+
+
+def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> str | None:
+    """Decide which vintage some published tables are; None if the files are no tables.
+
+    By the year printed above the table, else in the file's name.
+    """
+    candidates = [name for name, entry in record.vintages.items() if entry.tables]
+    if given is not None:
+        return given if given in candidates else None
+    if not candidates:
+        return None
+    if len(candidates) < len(record.vintages):
+        # Microdata, unless the files have the tables' headers.
+        with open_raw(paths, record.expected_files) as files:
+            entry = record.vintages[candidates[0]]
+            try:
+                grids = [grid for file in files for grid in read_grids(file)]
+            except EpidemiaError:
+                return None
+            headers = _headers(record, entry.tables[0])
+            if not any(isinstance(_find(grid[:40], headers), _Found) for grid in grids):
+                return None
+    if len(candidates) == 1:
+        return candidates[0]
+    names = " ".join(path.name for path in paths)
+    with open_raw(paths, record.expected_files) as files:
+        names += " " + " ".join(file.name for file in files)
+        head = " ".join(
+            str(cell)
+            for file in files
+            for grid in read_grids(file)[:1]
+            for row in grid[:12]
+            for cell in row
+            if cell is not None
+        )
+    for text in (head, names):
+        if len(found := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
+            return found[0]
+    raise EpidemiaError(
+        f"cannot tell which vintage of {record.survey} {names.split(' ')[0]} is: pass --vintage "
+        f"{' or '.join(candidates)}"
+    )
+
+
+def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[PublishedTable]:
+    """Read the published tables of a vintage.
+
+    Parameters
+    ----------
+    record : Record
+    paths : sequence of Path
+        Workbooks (.xlsx, .xls) as published, or the same columns as .csv or .parquet.
+    vintage : str
+
+    Returns
+    -------
+    list of PublishedTable
+
+    Raises
+    ------
+    EpidemiaError
+        If a table, a header or a row is not where and what the record says.
+    """
+    entry, tables = record.vintages[vintage], []
+    with open_raw(paths, record.expected_files) as files:
+        grids = {file: read_grids(file) for file in files}
+        for table in entry.tables:
+            headers = _headers(record, table)
+            chosen = [f for f in files if table.file.casefold() in f.name.casefold()] or files
+            missing: list[str] = []
+            for file in chosen:
+                for grid in grids[file]:
+                    found = _find(grid, headers)
+                    if isinstance(found, _Found):
+                        _check_year(record, vintage, grid, found, file.name)
+                        tables.append(_read(record, table, found, file.name))
+                        break
+                    missing = found
+                else:
+                    continue
+                break
+            else:
+                texts = {_text(c): str(c) for grid in grids[chosen[0]] for row in grid[:20]
+                         for c in row if c is not None}  # fmt: skip
+                lacking = "; ".join(
+                    f"{' or '.join(headers[name])} ({nearest(_text(headers[name][0]), texts)})"
+                    for name in missing
+                )
+                raise EpidemiaError(
+                    f"{', '.join(file.name for file in chosen)} has no table of {table.outcome} by "
+                    f"{table.given}: no header {lacking}. The official file is {entry.needed}: "
+                    f"{entry.page}"
+                )
+    return tables
+
+
+def _check_year(
+    record: Record, vintage: str, grid: list[list[Any]], found: _Found, file: str
+) -> None:
+    """Refuse a table that has another vintage's year above it, and not its own."""
+    head = " ".join(
+        str(cell) for row in grid[: len(grid) - len(found.rows)] for cell in row if cell is not None
+    )
+    if _years(head, record.vintages[vintage]):
+        return
+    for name, entry in record.vintages.items():
+        if entry.tables and _years(head, entry):
+            raise EpidemiaError(
+                f"{file} is the table of {record.survey} {name}, not of {vintage}: pass --vintage "
+                f"{name} or give the {vintage} file"
+            )
