@@ -21,8 +21,10 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(no_args_is_help=True, help="The tasks and where their truth comes from.")
 truth_app = typer.Typer(no_args_is_help=True, help="Build and check ground truth.")
+survey_app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, check, describe.")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(truth_app, name="groundtruth")
+app.add_typer(survey_app, name="survey")
 
 
 def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
@@ -110,11 +112,18 @@ def path() -> None:
 
 @app.command()
 def anchors(
-    names: Annotated[list[str] | None, typer.Argument(help="Tasks; all if none.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Tasks or surveys; all if none.")
+    ] = None,
     quantile: Annotated[float, typer.Option(help="Of the bootstrap distances.")] = 0.95,
     bootstrap: Annotated[
         str | None, typer.Option(help="iid or design; what scores use, if not given.")
     ] = None,
+    vintage: Annotated[str | None, typer.Option(help="Other than the one scores use.")] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="One line per group.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Against every other vintage that is here.")
+    ] = False,
 ) -> None:
     """Print the distances that fix each task's scale, and what the mean respondent scores."""
     from lm_eval_epidemia.estimate import store
@@ -123,19 +132,70 @@ def anchors(
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
     scheme = None if bootstrap is None else _scheme(bootstrap)
+    tasks = _chosen(names)
+    if compare:
+        _compare(tasks, vintage)
+        return
     numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
     table = _table("", "task", *numbers, right=numbers)
-    for name in names or store.available():
-        truth = store.load(name)
+    groups: dict[str, list[float]] = {}
+    for name in tasks:
+        truth = store.load(name, vintage)
         perfect = truth.d_perfect(quantile, scheme)
         found = scoring.anchors(truth.weights, truth.p, perfect)
         mean = float(scoring.scale(found.mean, found.zero, found.perfect))
+        kind = name.split("_")[1]
+        for group in (f"epidemia_{kind}", f"epidemia_{kind}_{truth.survey}"):
+            groups.setdefault(group, []).append(mean)
         table.add_row(
             name,
             str(len(truth.weights)),
             *(f"{distance:.4f}" for distance in found),
             f"{mean:.6f}" + ("" if found.informative else " (uninformative)"),
         )
+    if summary:
+        table = _table("", "group", "tasks", "score of mean", right=("tasks", "score of mean"))
+        for group, means in sorted(groups.items()):
+            table.add_row(group, str(len(means)), f"{sum(means) / len(means):.2f}")
+    _print(table)
+
+
+def _chosen(names: list[str] | None) -> list[str]:
+    """Spell out task and survey names as the available tasks they mean."""
+    from lm_eval_epidemia.estimate import store
+    from lm_eval_epidemia.surveys.record import all_tasks, records
+
+    chosen: list[str] = []
+    for name in names or []:
+        if name in records():
+            chosen += [task for task in store.available() if all_tasks()[task].survey == name]
+        else:
+            chosen.append(name)
+    return chosen if names else list(store.available())
+
+
+def _compare(tasks: list[str], vintage: str | None) -> None:
+    from lm_eval_epidemia.estimate import store
+    from lm_eval_epidemia.score.drift import drift
+
+    numbers = ("cells", "common", "distance", "score", "D_mean", "other D_mean", "D_perfect",
+               "other D_perfect")  # fmt: skip
+    table = _table("What another vintage's truth scores", "task", "vintage", "other", *numbers,
+                   right=numbers)  # fmt: skip
+    for name in tasks:
+        here = list(dict.fromkeys(place.vintage for place in store.all_places().get(name, [])))
+        first = vintage or (here[0] if here else None)
+        for other in here:
+            if first is not None and other != first:
+                found = drift(name, first, other)
+                table.add_row(
+                    name, found.vintage, found.other, str(found.cells), str(found.common),
+                    f"{found.distance:.4f}", f"{found.score:.1f}", f"{found.mean:.4f}",
+                    f"{found.other_mean:.4f}", f"{found.perfect:.4f}",
+                    f"{found.other_perfect:.4f}",
+                )  # fmt: skip
+    if not table.row_count:
+        raise EpidemiaError("no task asked for is here in two vintages: build another one first")
     _print(table)
 
 
@@ -148,6 +208,7 @@ def _scheme(name: str) -> Any:
 @tasks_app.command("list")
 def tasks_list(
     survey: Annotated[str | None, typer.Option(help="Only this survey.")] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="One line per survey.")] = False,
 ) -> None:
     """List every declared task with its state: shipped, built here, or the file it needs."""
     from lm_eval_epidemia.estimate import store
@@ -156,6 +217,9 @@ def tasks_list(
     if survey:
         record(survey)
     places = store.available()
+    if summary:
+        _tasks_summary(survey)
+        return
     table = _table("", "task", "state", "title")
     shown = [task for task in all_tasks().values() if survey in (None, task.survey)]
     for task in shown:
@@ -169,6 +233,39 @@ def tasks_list(
     _print(table)
     here = sum(task.name in places for task in shown)
     print(f"{here} of {len(shown)} tasks are available")
+
+
+def _tasks_summary(only: str | None) -> None:
+    from lm_eval_epidemia.estimate import store
+    from lm_eval_epidemia.surveys.record import records
+
+    places, numbers = store.available(), ("low", "high", "extra", "shipped", "built", "waiting")
+    table = _table(
+        "Tasks declared, with a truth that ships or was built here, and waiting for a file",
+        "survey", *numbers, "vintage", "waiting for", right=numbers,
+    )  # fmt: skip
+    total = dict.fromkeys(numbers, 0)
+    for name, entry in records().items():
+        if only not in (None, name):
+            continue
+        here = [places[task.name] for task in entry.all_tasks if task.name in places]
+        shipped = sum(place.state == "shipped" for place in here)
+        counts = {
+            **{kind: len(entry.tasks.get(kind, ())) for kind in ("low", "high", "extra")},
+            "shipped": shipped,
+            "built": len(here) - shipped,
+            "waiting": len(entry.all_tasks) - len(here),
+        }
+        total = {key: total[key] + counts[key] for key in numbers}
+        table.add_row(
+            name,
+            *(str(counts[key]) for key in numbers),
+            ", ".join(dict.fromkeys(place.vintage for place in here)),
+            entry.vintages[entry.official].needed if counts["waiting"] else "",
+        )
+    table.add_section()
+    table.add_row("all", *(str(total[key]) for key in numbers), "", "")
+    _print(table)
 
 
 @tasks_app.command("write")
@@ -188,10 +285,72 @@ def tasks_write(
     print(f"{len(files)} task files are in {folder.resolve()}")
 
 
+@survey_app.command("download")
+def survey_download(
+    surveys: Annotated[list[str], typer.Argument(help="For example scf nhanes.")],
+    vintage: Annotated[str | None, typer.Option(help="Default: the official one.")] = None,
+) -> None:
+    """Fetch the official files of surveys; run again to go on where it stopped."""
+    from lm_eval_epidemia.surveys.download import download
+    from lm_eval_epidemia.surveys.record import record
+
+    for name in surveys:
+        folder = download(record(name), vintage)
+        chosen = f" --vintage {vintage}" if vintage else ""
+        print(f"the files of {name} are in {folder}")
+        print(f"next: epidemia groundtruth build {name}{chosen}")
+
+
+@survey_app.command("check")
+def survey_check(
+    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
+    raw: Annotated[list[Path], typer.Option(help="File or folder; may be given several times.")],
+    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+) -> None:
+    """Check files against the survey's record, without building anything."""
+    from lm_eval_epidemia.surveys.check import check_files
+    from lm_eval_epidemia.surveys.record import record
+
+    found = check_files(record(survey), raw, vintage)
+    table = _table("", "variable", "column", "known", "missing", "levels that nobody has",
+                   right=("known", "missing"))  # fmt: skip
+    for seen in found.variables:
+        table.add_row(seen.variable, seen.column, f"{seen.known:,}", f"{seen.missing:,}",
+                      ", ".join(seen.absent))  # fmt: skip
+    _print(table)
+    weight = f", weight {found.weight}" if found.weight else ""
+    print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
+    print(f"{len(found.tasks)} of {len(found.tasks) + len(found.left_out)} tasks can be built")
+
+
+@survey_app.command("card")
+def survey_card(
+    surveys: Annotated[list[str] | None, typer.Argument(help="All if none.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
+) -> None:
+    """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
+    from lm_eval_epidemia.paths import atomic_write
+    from lm_eval_epidemia.report.cards import card
+    from lm_eval_epidemia.surveys.record import record, records
+
+    for name in surveys or records():
+        text = card(record(name))
+        if out is None:
+            print(text)
+        else:
+            with atomic_write(out / f"{name}.md") as temporary:
+                temporary.write_text(text, encoding="utf-8")
+    if out is not None:
+        print(f"{len(surveys or records())} data cards are in {out.resolve()}")
+
+
 @truth_app.command("build")
 def truth_build(
-    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[list[Path], typer.Option(help="Files.")],
+    surveys: Annotated[list[str], typer.Argument(help="For example nsduh; several if downloaded.")],
+    raw: Annotated[
+        list[Path] | None,
+        typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
+    ] = None,
     vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
     bootstrap: Annotated[
         list[str] | None, typer.Option(help="iid or design; both if the survey allows it.")
@@ -200,29 +359,49 @@ def truth_build(
         int, typer.Option(help="Bootstrap replicates (half as many with several conditions).")
     ] = 200,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    backend: Annotated[
+        str | None, typer.Option(help="Of joblib: dask or ray, on a cluster that is set up.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
 ) -> None:
-    """Build the truth of every task that a survey file allows."""
+    """Build the truth of every task that survey files allow."""
     from lm_eval_epidemia.estimate.build import build
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
+    from lm_eval_epidemia.surveys.download import raw_folder
+    from lm_eval_epidemia.surveys.record import record
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
-    try:
-        built = build(
-            survey, raw, vintage=vintage, bootstrap=schemes, replicates=replicates, jobs=jobs,
-            out=out,
-        )  # fmt: skip
-    except KeyboardInterrupt:
-        print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
-        raise typer.Exit(130) from None
-    print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
-    if built.left_out:
-        print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
-        for name in built.left_out:
-            print(f"  {name}")
+    if raw and len(surveys) > 1:
+        raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
+    for survey in surveys:
+        chosen, files = vintage, raw
+        if not files:
+            chosen = vintage or record(survey).official
+            folder = raw_folder(survey, chosen)
+            if not folder.is_dir():
+                raise EpidemiaError(
+                    f"no downloaded files of {survey} {chosen}: run 'epidemia survey download "
+                    f"{survey}' or give them with --raw"
+                )
+            files = [folder]
+        try:
+            built = build(
+                survey, files, vintage=chosen, bootstrap=schemes, replicates=replicates, jobs=jobs,
+                backend=backend, out=out,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            print("\ninterrupted; finished tasks are kept, the same command continues",
+                  file=sys.stderr)  # fmt: skip
+            raise typer.Exit(130) from None
+        print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
+        if built.left_out:
+            print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
+            for name in built.left_out:
+                print(f"  {name}")
+        if out is None:
+            forget_cached_requests(built.tasks)
     if out is None:
-        forget_cached_requests(built.tasks)
         print(f"lm-eval finds them in {task_path()}")
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "REGISTRY",
     "GroundTruth",
     "Place",
+    "all_places",
     "available",
     "built_groundtruth",
     "check",
@@ -134,6 +135,10 @@ class Place(NamedTuple):
     key: str
     state: State
 
+    @property
+    def vintage(self) -> str:
+        return self.key.split("_", 1)[1]
+
 
 def built_groundtruth() -> Path:
     """Return the folder of ground truth that the user built (it need not exist)."""
@@ -164,7 +169,12 @@ def _parse_registry(path: Path, _mtime: int) -> dict[str, Any]:
 
 def available() -> dict[str, Place]:
     """Return where the truth of every available task is, by task name."""
-    places: dict[str, Place] = {}
+    return {name: places[0] for name, places in all_places().items()}
+
+
+def all_places() -> dict[str, list[Place]]:
+    """Return every vintage of every available task, by task name; the one that is used first."""
+    places: dict[str, list[Place]] = {}
     folders: list[tuple[Path, State]] = [
         (built_groundtruth(), "built here"),
         (paths.shipped_groundtruth(), "shipped"),
@@ -180,12 +190,18 @@ def available() -> dict[str, Place]:
         for key in sorted(truths, key=preference):
             for name in truths[key]["tasks"]:
                 if name in all_tasks():
-                    places.setdefault(name, Place(folder, key, state))
+                    places.setdefault(name, []).append(Place(folder, key, state))
     return places
 
 
-def load(name: str) -> GroundTruth:
+def load(name: str, vintage: str | None = None) -> GroundTruth:
     """Return the truth of a task, refusing files whose hash is not the registered one.
+
+    Parameters
+    ----------
+    name : str
+    vintage : str, optional
+        By default the one that is used for scores.
 
     Raises
     ------
@@ -193,13 +209,24 @@ def load(name: str) -> GroundTruth:
         If there is no such task, no truth for it, or a file was altered.
     """
     declared = declared_task(name)
-    if (place := available().get(name)) is None:
-        survey = record(declared.survey)
+    survey = record(declared.survey)
+    places = all_places().get(name, [])
+    if vintage is not None:
+        survey.vintage(vintage)
+        here = [place.vintage for place in places]
+        places = [place for place in places if place.vintage == vintage]
+        if not places:
+            raise EpidemiaError(
+                f"{name} has no ground truth of {vintage} here, only of {', '.join(here) or 'none'}"
+                f": epidemia groundtruth build {declared.survey} --vintage {vintage} --raw FILE"
+            )
+    if not places:
         official = survey.vintages[survey.official]
         raise EpidemiaError(
             f"{name} has no ground truth here: it needs {official.needed} ({official.page}). "
             f"Then: epidemia groundtruth build {declared.survey} --raw FILE"
         )
+    place = places[0]
     return _load(name, place, (place.folder / REGISTRY).stat().st_mtime_ns)
 
 

@@ -1,0 +1,1 @@
+"""What it means: data cards of the surveys."""

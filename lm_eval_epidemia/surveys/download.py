@@ -1,0 +1,156 @@
+"""Fetch a survey's official files: with progress, resumed where they stopped, hash checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.surveys.record import Record
+
+__all__ = ["download", "fetch", "raw_folder"]
+
+#: Some agencies refuse programs that do not look like a browser.
+AGENT = "Mozilla/5.0 (compatible; lm-eval-epidemia)"
+TIMEOUT = 60
+
+
+def raw_folder(survey: str, vintage: str) -> Path:
+    """Return where downloaded files of a vintage are (the folder need not exist)."""
+    return paths.home() / "raw" / survey / vintage
+
+
+class _Resuming:
+    """A downloader for pooch that keeps what an interrupted one got and asks for the rest."""
+
+    def __init__(self, part: Path, progress: bool) -> None:
+        self.part, self.progress = part, progress
+
+    def __call__(self, url: str, output_file: Any, _pooch: Any) -> None:
+        import requests
+        from tqdm import tqdm
+
+        have = self.part.stat().st_size if self.part.exists() else 0
+        headers = {"User-Agent": AGENT, **({"Range": f"bytes={have}-"} if have else {})}
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+            # 416: the part is already the whole file.
+            if response.status_code != 416:
+                response.raise_for_status()
+                if "text/html" in response.headers.get("Content-Type", ""):
+                    raise EpidemiaError("the site answered with a web page")
+                resumed = response.status_code == 206
+                length = response.headers.get("Content-Length")
+                with (
+                    tqdm(
+                        total=int(length) + have * resumed if length else None,
+                        initial=have * resumed,
+                        desc=self.part.name.removesuffix(".part"),
+                        unit="B",
+                        unit_scale=True,
+                        disable=not self.progress,
+                    ) as bar,
+                    self.part.open("ab" if resumed else "wb") as sink,
+                ):
+                    for block in response.iter_content(1 << 20):
+                        sink.write(block)
+                        bar.update(len(block))
+        self.part.replace(output_file)
+
+
+def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool = True) -> Path:
+    """Download one file, unless it is there already.
+
+    Parameters
+    ----------
+    url : str
+    target : Path
+    sha256 : str, optional
+        A file that differs is refused and removed.
+    page : str
+        Where a person can download it, for the error message.
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    Path
+        `target`.
+
+    Raises
+    ------
+    EpidemiaError
+        If the site cannot be reached or wants a browser, or the file is not the known one.
+    """
+    try:
+        import pooch
+        import requests
+    except ImportError as error:
+        raise EpidemiaError(
+            f"downloading needs {error.name}: pip install 'lm-eval-epidemia[build]'"
+        ) from None
+    part = target.with_name(target.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    pooch.get_logger().setLevel("WARNING")
+    by_hand = f"download it from {page} and give it with --raw"
+    try:
+        pooch.retrieve(
+            url,
+            known_hash=None if sha256 is None else f"sha256:{sha256}",
+            fname=target.name,
+            path=target.parent,
+            downloader=_Resuming(part, progress),
+        )
+    except EpidemiaError as error:
+        raise EpidemiaError(f"{url}: {error}; it may want a browser: {by_hand}") from None
+    except requests.exceptions.HTTPError as error:
+        raise EpidemiaError(
+            f"{url} answered with an error ({error}); it may want a browser: {by_hand}"
+        ) from None
+    except requests.exceptions.RequestException as error:
+        kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
+        raise EpidemiaError(
+            f"{url} could not be downloaded{kept}: {type(error).__name__}. Try again to "
+            f"go on where it stopped, or {by_hand}"
+        ) from None
+    except ValueError:
+        raise EpidemiaError(
+            f"{url}: the file's sha256 is not {sha256}: it was replaced by its publisher, or "
+            f"damaged on the way. Try again, or {by_hand} if you trust it"
+        ) from None
+    return target
+
+
+def download(record: Record, vintage: str | None = None, progress: bool = True) -> Path:
+    """Download the official files of a vintage.
+
+    Parameters
+    ----------
+    record : Record
+    vintage : str, optional
+        By default the official one, which gives every task.
+    progress : bool
+
+    Returns
+    -------
+    Path
+        The folder with the files.
+
+    Raises
+    ------
+    EpidemiaError
+        Also if the record knows no direct address: then it names the page.
+    """
+    name = vintage or record.official
+    entry = record.vintage(name)
+    if manual := [file.name for file in entry.files if file.url is None]:
+        raise EpidemiaError(
+            f"{record.survey} {name}: {', '.join(manual)} cannot be fetched by a program (the site "
+            f"wants a browser): download from {entry.page}, then 'epidemia groundtruth build "
+            f"{record.survey} --raw FILE'"
+        )
+    folder = raw_folder(record.survey, name)
+    for file in entry.files:
+        assert file.url is not None
+        fetch(file.url, folder / file.name, file.sha256, entry.page, progress)
+    return folder
