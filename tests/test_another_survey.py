@@ -22,7 +22,7 @@ design: {weight: W, unit: FAMILY}
 universe:
   - {column: INTERVIEWED, codes: [1]}
 vintages:
-  "2020": {year: 2020, file: toy.csv, url: "https://example.org/toy.csv"}
+  "2020": {year: 2020, files: [{name: toy.csv}], page: "https://example.org/toy"}
 variables:
   region:
     column: REGION

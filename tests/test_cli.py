@@ -28,7 +28,7 @@ def epidemia(*arguments, cwd=None, **environment):
 def test_help_names_every_command():
     done = epidemia("--help")
     assert done.returncode == 0
-    for command in ("run", "demo", "path", "anchors", "export", "tasks", "groundtruth"):
+    for command in ("run", "demo", "path", "anchors", "export", "tasks", "groundtruth", "survey"):
         assert f"\n  {command}" in done.stdout
 
 
@@ -36,10 +36,10 @@ def test_tasks_list_shows_every_task_with_its_state():
     done = epidemia("tasks", "list")
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if "epidemia_" in line]
     states = dict(lines)
-    assert len(states) == 58
+    assert len(states) == 75 + 94 + 54
     assert states["epidemia_low_nsduh_heroin_ever_by_age"].startswith("shipped (2022)")
     assert states["epidemia_low_nsduh_alcohol_past_month_by_age"].startswith("needs NSDUH-2023")
-    assert "43 of 58 tasks are available" in done.stdout
+    assert "161 of 223 tasks are available" in done.stdout
     assert "nearest: nsduh" in epidemia("tasks", "list", "--survey", "nsdhu").stderr
 
 
@@ -58,7 +58,7 @@ def test_anchors_and_their_options():
 def test_groundtruth_check():
     done = epidemia("groundtruth", "check")
     assert done.returncode == 0
-    assert "ground truth of 43 tasks is as registered" in done.stdout
+    assert "ground truth of 161 tasks is as registered" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_build_says_where_its_output_is_and_tasks_become_available(tmp_path, h
     assert done.returncode == 0, done.stderr
     assert f"58 tasks of nsduh_2023 are in {home / 'groundtruth'}" in done.stdout
     assert "58/58" in done.stderr
-    listed = epidemia("tasks", "list").stdout
+    listed = epidemia("tasks", "list", "--survey", "nsduh").stdout
     assert "58 of 58 tasks are available" in listed
     assert "built here (2023)" in listed
     folder = Path(epidemia("path").stdout.strip())
@@ -120,14 +120,14 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_continues(tmp_
 def test_run_passes_everything_to_lm_eval(tmp_path):
     done = epidemia(
         "run", "--model", "epidemia-baseline", "--model_args", "kind=truth",
-        "--tasks", "epidemia_low", "--output_path", tmp_path / "out", "--log_samples",
+        "--tasks", "epidemia_low_nsduh", "--output_path", tmp_path / "out", "--log_samples",
         EPIDEMIA_AUTOLOAD="0",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "epidemia_low_nsduh_heroin_ever_by_age" in done.stdout
     assert "Custom kwargs" not in done.stderr  # lm-eval's hint, once per task
     (results,) = (tmp_path / "out").rglob("results_*.json")
-    assert json.loads(results.read_text())["groups"]["epidemia_low"]["score,none"] == 100
+    assert json.loads(results.read_text())["groups"]["epidemia_low_nsduh"]["score,none"] == 100
     samples = list((tmp_path / "out").rglob("samples_*.jsonl"))
     assert len(samples) == 6
     row = json.loads(samples[0].read_text().splitlines()[0])
@@ -139,10 +139,10 @@ def test_run_reads_tasks_from_a_config_file(tmp_path):
     config.write_text("model: epidemia-baseline\nmodel_args: {kind: mean}\ntasks: [epidemia_lo]\n")
     done = epidemia("run", "--config", config)
     assert "no task or group 'epidemia_lo' (nearest: epidemia_low" in done.stderr
-    config.write_text(config.read_text().replace("epidemia_lo]", "epidemia_low]"))
+    config.write_text(config.read_text().replace("epidemia_lo]", "epidemia_low_nsduh]"))
     done = epidemia("run", "--config", config, "--limit", 2)
     assert done.returncode == 0, done.stderr
-    assert "|epidemia_low" in done.stdout
+    assert "|epidemia_low_nsduh" in done.stdout
 
 
 def test_run_refuses_unknown_and_unavailable_tasks():
@@ -173,3 +173,60 @@ def test_demo_without_torch_is_told_apart(tmp_path):
     assert "Llama" not in done.stdout
     assert f"results are in {tmp_path / 'epidemia-demo'}" in done.stdout
     assert (tmp_path / "epidemia-demo" / "truth" / "results_demo.json").is_file()
+
+
+def test_tasks_summary_says_per_survey_what_is_there_and_what_it_waits_for():
+    lines = epidemia("tasks", "list", "--summary").stdout.splitlines()
+    rows = {line.split()[0]: line.split() for line in lines if line.strip()}
+    assert rows["brfss"] == ["brfss", "9", "39", "0", "1", "0", "47", "2023-published",
+                             "LLCP2023XPT.zip"]  # fmt: skip
+    assert rows["nsduh"][1:8] == ["10", "33", "15", "43", "0", "15", "2022"]
+    assert rows["all"] == ["all", "75", "94", "54", "161", "0", "62"]
+
+
+def test_anchors_of_a_survey_a_vintage_a_summary_and_a_comparison():
+    listed = epidemia("anchors", "gss").stdout
+    assert listed.count("epidemia_low_gss_") == 10
+    older = epidemia("anchors", "gss", "--vintage", "2018").stdout
+    assert older.count("epidemia_low_gss_") == 10 and older != listed
+    summary = epidemia("anchors", "scf", "--summary").stdout
+    assert "epidemia_high_scf" in summary and "_by_" not in summary
+    compared = epidemia("anchors", "bls", "--compare").stdout
+    rows = [line.split() for line in compared.splitlines() if "sex_by_occupation" in line]
+    assert [row[1:4] for row in rows] == [["2023", "2022", "314"], ["2023", "2021", "314"],
+                                          ["2023", "2019", "314"]]  # fmt: skip
+    assert "in two vintages" in epidemia("anchors", "scf", "--compare").stderr
+
+
+def test_survey_check_and_card(tmp_path):
+    raw = tmp_path / "NSDUH_2023.csv"
+    nsduh_2023(300).to_csv(raw, index=False)
+    done = epidemia("survey", "check", "nsduh", "--raw", raw)
+    assert done.returncode == 0, done.stderr
+    assert "nsduh 2023: 300 rows, weight ANALWT2_C" in done.stdout
+    assert "58 of 58 tasks can be built" in done.stdout
+    row = next(line for line in done.stdout.splitlines() if "alcohol_past_month" in line)
+    assert row.split()[1] == "alcrec"
+    card = epidemia("survey", "card", "ipeds")
+    assert card.stdout.startswith("# Integrated Postsecondary") or "Degrees" in card.stdout
+    written = epidemia("survey", "card", "ipeds", "scf", "--out", tmp_path / "cards")
+    assert "2 data cards are in" in written.stdout
+    assert (tmp_path / "cards" / "scf.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("survey", "download", "fbi"), "cde.ucr.cjis.gov"),
+        (("survey", "download", "scff"), "nearest: scf"),
+        (("survey", "download", "scf", "--vintage", "2021"), "no vintage '2021'"),
+        (("groundtruth", "build", "scf"), "run 'epidemia survey download scf'"),
+        (("groundtruth", "build", "scf", "gss", "--raw", "x.dta"), "build one by one"),
+        (("groundtruth", "build", "scf", "--raw", "x.dta"), "no file x.dta"),
+    ],
+)
+def test_what_the_survey_commands_refuse(tmp_path, arguments, said):
+    done = epidemia(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

@@ -35,9 +35,9 @@ def test_the_card_says_what_it_is(repository):
         for config in header["configs"]
     }
     assert {name: len(listed) for name, listed in splits.items()} == {
-        "epidemia_low": 6,
-        "epidemia_high": 22,
-        "epidemia_extra": 15,
+        "epidemia_low": 63,
+        "epidemia_high": 44,
+        "epidemia_extra": 54,
     }
     assert all(
         (repository / f["path"]).is_file() for c in header["configs"] for f in c["data_files"]
@@ -58,10 +58,10 @@ def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     discovery.extend_models()
     manager = TaskManager(include_defaults=False, include_path=str(repository / "task_yamls"))
-    arguments = ("epidemia-baseline", "kind=noisy,noise=0.5", ["epidemia_low"])
+    arguments = ("epidemia-baseline", "kind=noisy,noise=0.5", ["epidemia_low_nsduh"])
     found = simple_evaluate(*arguments, task_manager=manager)
     assert found["configs"][TASK]["dataset_path"] == str(repository)
-    here = evaluate(["epidemia_low"], model_args="kind=noisy,noise=0.5")
+    here = evaluate(["epidemia_low_nsduh"], model_args="kind=noisy,noise=0.5")
     assert found["results"] == here["results"]
 
 

@@ -53,8 +53,11 @@ def test_every_high_truth_has_the_marginal_of_the_low_one():
 
 def test_shipped_truth_is_whole():
     places = store.available()
-    assert len(places) == 6 + 22 + 15
+    assert len(places) == 63 + 44 + 54
     assert {name: store.check(name) for name in places} == {name: [] for name in places}
+
+
+def test_nsduh_uses_every_record():
     for entry in shipped_tasks().values():
         minimum = 200 if entry["estimator"] == "bins" else 100
         assert {scheme: b["replicates"] for scheme, b in entry["bootstrap"].items()} == {
@@ -172,6 +175,19 @@ def test_builds_are_byte_identical_on_any_number_of_processes(tmp_path, nsduh_pa
     }
 
 
+def test_a_dask_cluster_gives_the_same_bytes(tmp_path, nsduh_parquet):
+    pytest.importorskip("distributed")
+    here, there = tmp_path / "here", tmp_path / "there"
+    build(nsduh_parquet, here, replicates=4)
+    build(nsduh_parquet, there, replicates=4, jobs=2, backend="dask")
+    assert contents(here) == contents(there)
+
+
+def test_an_unknown_backend(tmp_path, nsduh_parquet):
+    with pytest.raises(EpidemiaError, match="expected loky, dask or ray"):
+        build(nsduh_parquet, tmp_path / "out", backend="spark")
+
+
 def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path, nsduh_parquet, monkeypatch):
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     build(nsduh_parquet, whole)
@@ -223,7 +239,7 @@ def test_a_build_makes_every_task_of_the_official_vintage_available(home, nsduh_
     assert built.left_out == []
     assert len(built.tasks) == 10 + 33 + 15
     places = store.available()
-    assert {place.state for place in places.values()} == {"built here"}
+    assert {places[name].state for name in built.tasks} == {"built here"}
     truth = store.load("epidemia_low_nsduh_alcohol_past_month_by_race")
     assert truth.vintage == "2023"
     assert len(truth.given) == 7

@@ -15,7 +15,7 @@ from lm_eval_epidemia.estimate import store
 
 pytest.importorskip("torch")
 
-TASKS = ["epidemia_low", "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
+TASKS = ["epidemia_low_nsduh", "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
 
 
 def lm_eval(*arguments, launcher=()):

@@ -17,34 +17,83 @@ def listed(kind):
         return {int(row["number"]): row for row in csv.DictReader(file)}
 
 
-@pytest.mark.parametrize(("kind", "count"), [("low", 10), ("high", 33)])
-def test_nsduh_declares_exactly_its_tasks_of_the_published_list(kind, count):
-    declared = {task.number: task.title for task in records.record("nsduh").tasks[kind]}
-    published = {n: row["name"] for n, row in listed(kind).items() if row["survey"] == "nsduh"}
+@pytest.mark.parametrize(("kind", "count"), [("low", 75), ("high", 94)])
+def test_the_records_declare_exactly_the_published_lists(kind, count):
+    declared = {
+        task.number: (task.title, task.survey)
+        for task in records.all_tasks().values()
+        if task.kind == kind
+    }
+    published = {n: (row["name"], row["survey"]) for n, row in listed(kind).items()}
     assert len(published) == count
     assert declared == published
 
 
 def test_titles_and_variables_say_the_same():
-    for task in records.record("nsduh").all_tasks:
+    """`by Age Group` and `by Age` are both a variable whose name begins with age."""
+    words = {"type of degree": "field", "crime type": "offense", "bmi group": "bmi",
+             "age group": "age"}  # fmt: skip
+    for task in records.all_tasks().values():
         conditions = task.title.split(" by ")[1].lower().split(", ")
-        assert tuple(conditions) == task.given
+        expected = [words.get(word, word) for word in conditions]
+        assert [name.removesuffix("_group") for name in task.given] == expected, task.title
+
+
+def test_extra_tasks_are_the_brfss_condition_sets_and_lifetime_use():
+    nhis = [(t.outcome, t.given) for t in records.record("nhis").tasks["extra"]]
+    assert nhis == [(t.outcome, t.given) for t in records.record("brfss").tasks["high"]]
+    assert len(nhis) == 39
+    past_month = [t.given for t in records.record("nsduh").tasks["high"] if "past" in t.outcome]
+    lifetime = [t.given for t in records.record("nsduh").tasks["extra"] if len(t.given) > 1]
+    assert lifetime == past_month
 
 
 def test_names_and_groups():
     task = records.task("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
     assert task.group == "epidemia_high"
     assert task.given == ("age", "sex", "race")
-    extra = [t for t in records.all_tasks().values() if t.kind == "extra"]
-    assert len(extra) == 4 + 11
 
 
 def test_every_level_has_words():
-    for name, ways in records.record("nsduh").variables.items():
-        for way in ways:
-            for level in way.levels:
-                assert level.label.strip() == level.label
-                assert level.phrase.split()[0] in {"is", "has"}, (name, level.phrase)
+    """A phrase continues 'a person who ...' (or a subject of the survey's own), in one line."""
+    nouns = {"occupation", "field", "offense", "state"}
+    verbs = {"is", "has", "had", "did", "does", "made", "works", "earned", "spends", "owns",
+             "describes", "identifies"}  # fmt: skip
+    for survey in records.records().values():
+        for name, ways in survey.variables.items():
+            for way in ways:
+                for level in way.levels:
+                    text = level.label + level.phrase
+                    assert level.label.strip() == level.label
+                    assert not set(text) & set("{}\n\t") and "  " not in text
+                    assert name in nouns or level.phrase.split()[0] in verbs, level.phrase
+                    assert not level.phrase.endswith(".")
+
+
+def test_questions_and_subjects_are_sentences():
+    for survey in records.records().values():
+        for ways in survey.variables.values():
+            assert all(way.question is None or way.question.endswith("?") for way in ways)
+        for task in survey.all_tasks:
+            subject = task.subject or survey.subject
+            assert subject.split()[0] in {"a", "an"}
+            assert not subject.endswith(".")
+
+
+def test_a_range_of_ages_is_written_out():
+    ages = records.record("meps").variables["age"][0].levels
+    assert len(ages) == 86
+    assert [level.label for level in ages][:3] == ["Under 1", "1", "2"]
+    assert ages[34].phrase == "is 34 years old"
+    assert ages[34].codes == ((34.0, 34.0),)
+
+
+def test_columns_follow_the_year_of_the_vintage():
+    meps = records.record("meps")
+    assert meps.vintages["2022"].column("PERWT{yy}F") == "PERWT22F"
+    assert meps.way("insured", "INSCOV21", "2021-panels24-26").column == "INSCOV{yy}"
+    with pytest.raises(EpidemiaError, match="not read from column 'INSCOV22'"):
+        meps.way("insured", "INSCOV22", "2021-panels24-26")
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,15 @@ from lm_eval_epidemia.estimate.sampling import (
     design_effective_size,
     design_variance,
     kish_size,
+    replicate_draws,
+    unit_count,
 )
 
 
 def test_kish_golden():
     # (1 + 1 + 2)^2 / (1 + 1 + 4) = 16 / 6; equal weights give the count.
     weight = np.array([1.0, 1.0, 2.0, 5.0, 5.0])
-    sizes = kish_size(weight, np.array([0, 0, 0, 1, 1]), 2)
+    sizes = kish_size(Sample(weight), np.array([0, 0, 0, 1, 1]), 2)
     assert sizes == pytest.approx([16 / 6, 2.0])
 
 
@@ -112,3 +114,27 @@ def test_a_stratum_with_one_psu_stays_and_others_keep_their_expected_weight():
 def test_cells_without_weight_in_a_replicate_get_everyones_distribution():
     p = bins.count(np.array([1.0, 3.0]), np.array([0, 0]), np.array([0, 1]), 2, 2)
     assert p == pytest.approx(np.array([[0.25, 0.75], [0.25, 0.75]]))
+
+
+def test_kish_counts_sampled_units():
+    """Two families of five equal implicates are two observations, not ten."""
+    unit = np.repeat([0, 1], 5)
+    sample = Sample(np.repeat([1.0, 3.0], 5), unit=unit)
+    # Family weights 5 and 15: (5 + 15)^2 / (25 + 225) = 1.6.
+    assert kish_size(sample, np.zeros(10, int), 1) == pytest.approx([1.6])
+    assert unit_count(sample, np.zeros(10, int), 1).tolist() == [2]
+    # Implicates that fall into two cells: the family counts in both.
+    cell = np.array([0, 0, 0, 1, 1] * 2)
+    assert unit_count(sample, cell, 2).tolist() == [2, 2]
+
+
+def test_replicate_weights_give_the_published_variance_formula():
+    """Successive difference replication: variance = 4/R sum (p_r - p)^2."""
+    rng = np.random.default_rng(0)
+    totals = rng.uniform(50, 100, (80, 3, 2))
+    p = np.array([[0.4, 0.6], [0.5, 0.5], [0.55, 0.45]])
+    sample = Sample(np.ones(1), replicate_totals=totals, replicate_scale=4 / 80)
+    estimates = totals / totals.sum(axis=2, keepdims=True)
+    expected = 4 / 80 * ((estimates - p) ** 2).sum(axis=0)
+    draws = replicate_draws(sample, p)
+    assert ((draws - p) ** 2).mean(axis=0) == pytest.approx(expected)

@@ -50,16 +50,21 @@ AGGREGATED: dict[str, Any] = {
 }
 
 
-def assign_folds(units: Codes, rng: np.random.Generator) -> Codes:
-    """Put each sampled unit, with all its records, into one of `FOLDS` folds of equal size."""
+def assign_folds(units: Codes, rng: np.random.Generator, folds: int = FOLDS) -> Codes:
+    """Put each sampled unit, with all its records, into one of the folds of equal size."""
     names, index = np.unique(units, return_inverse=True)
     fold_of_unit = np.empty(len(names), dtype=np.int64)
-    fold_of_unit[rng.permutation(len(names))] = np.arange(len(names)) % FOLDS
+    fold_of_unit[rng.permutation(len(names))] = np.arange(len(names)) % folds
     return fold_of_unit[index]
 
 
 def fit_aggregated(
-    weight: Array, cell: Codes, outcome: Codes, fold: Codes, features: NDArray[Any]
+    weight: Array,
+    cell: Codes,
+    outcome: Codes,
+    fold: Codes,
+    features: NDArray[Any],
+    folds: int = FOLDS,
 ) -> Array:
     """Estimate P(Y | X) of a binary outcome by cross-validated gradient boosting.
 
@@ -70,6 +75,8 @@ def fit_aggregated(
         `outcome` is 0 or 1, the number of the level.
     features : ndarray, shape (C, d)
         Level numbers of the conditions of each cell.
+    folds : int
+        How many there are.
 
     Returns
     -------
@@ -79,10 +86,10 @@ def fit_aggregated(
     import lightgbm as lgb
 
     cells = len(features)
-    flat = (cell * 2 + outcome) * FOLDS + fold
+    flat = (cell * 2 + outcome) * folds + fold
     # Weights of mean 1, so that the Hessian of a leaf is on the scale of its records.
-    totals = np.bincount(flat, weights=weight, minlength=cells * 2 * FOLDS)
-    totals = (totals * (len(weight) / weight.sum())).reshape(cells, 2, FOLDS)
+    totals = np.bincount(flat, weights=weight, minlength=cells * 2 * folds)
+    totals = (totals * (len(weight) / weight.sum())).reshape(cells, 2, folds)
     share = totals[:, 1].sum() / totals.sum()
     parameters = {
         **PARAMETERS,
@@ -93,8 +100,8 @@ def fit_aggregated(
     answers = np.repeat([0.0, 1.0], cells)
     names = list(range(features.shape[1]))
     in_fold = totals.sum(axis=1)
-    predicted = np.empty((cells, FOLDS))
-    for k in range(FOLDS):
+    predicted = np.empty((cells, folds))
+    for k in range(folds):
         held_out = totals[:, :, k]
         trained = totals.sum(axis=2) - held_out
         train = lgb.Dataset(
@@ -114,10 +121,12 @@ def fit_aggregated(
                 best_loss, best_round = loss, iteration
             if stuck or iteration - best_round >= PATIENCE:
                 break
-        predicted[:, k] = booster.predict(features.astype(np.float64), num_iteration=best_round)
+        predicted[:, k] = booster.predict(
+            features.astype(np.float64), num_iteration=best_round, num_threads=1
+        )
     total = in_fold.sum(axis=1)
     mix = np.where(
-        total[:, None] > 0, in_fold / np.where(total > 0, total, 1.0)[:, None], 1 / FOLDS
+        total[:, None] > 0, in_fold / np.where(total > 0, total, 1.0)[:, None], 1 / folds
     )
     yes = (predicted * mix).sum(axis=1)
     return np.column_stack([1 - yes, yes])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia import __version__, paths
+from lm_eval_epidemia import __version__, notices, paths
 from lm_eval_epidemia.distance import Array, distance
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins, boosted
@@ -133,9 +135,14 @@ def prepare(data: Microdata, task: Task) -> Prepared:
         stratum_of_psu[data.psu] = data.strata
     elif data.replicates is not None and len(task.given) == 1:
         flat, size = cell * len(levels) + outcome, len(totals) * len(levels)
+        # What adjusted a record's weight adjusts its replicates too.
+        weight = data.weight[keep]
+        ratio = np.divide(
+            adjusted.weight[keep], weight, out=np.zeros(len(weight)), where=weight > 0
+        )
         replicate_totals = np.stack(
             [
-                np.bincount(flat, weights=column[keep].astype(float), minlength=size)
+                np.bincount(flat, weights=column[keep] * ratio, minlength=size)
                 .astype(float)
                 .reshape(-1, len(levels))
                 for column in data.replicates.T
@@ -328,6 +335,41 @@ def _software() -> dict[str, str]:
     }
 
 
+@contextmanager
+def _workers(backend: str | None, jobs: int) -> Iterator[None]:
+    """Let joblib work on this machine's processes or on a dask or ray cluster."""
+    import joblib
+
+    if backend in (None, "loky"):
+        with joblib.parallel_config("loky", n_jobs=jobs):
+            yield
+        return
+    if backend not in ("dask", "ray"):
+        raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
+    try:
+        if backend == "dask":
+            from distributed import Client
+
+            address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+            local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+            with (
+                Client(address) if address else Client(**local),
+                joblib.parallel_config("dask"),
+            ):
+                yield
+        else:
+            from ray.util.joblib import register_ray
+
+            register_ray()
+            with joblib.parallel_config("ray", n_jobs=jobs):
+                yield
+    except ImportError as error:
+        package = {"dask": "dask[distributed]", "ray": "ray"}[backend]
+        raise EpidemiaError(
+            f"--backend {backend} needs {error.name}: pip install '{package}'"
+        ) from None
+
+
 def build(
     survey: str,
     raw: Path | Sequence[Path],
@@ -393,6 +435,13 @@ def build(
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         return _build_tables(entry, tables, raws, replicates, folder)
     data = load_microdata(entry, raws, vintage)
+    official = entry.vintages[data.vintage].rows
+    if official is not None and len(data) != official:
+        notices.warn(
+            "another number of records",
+            f"{data.name} has {len(data):,} records, {survey} {data.vintage} has {official:,}: is "
+            "the file whole?",
+        )
     has_design = data.has_strata or data.replicates is not None
     schemes = tuple(bootstrap or (SCHEMES if has_design else ("iid",)))
     if "design" in schemes and not has_design:
@@ -429,7 +478,7 @@ def build(
             unit="task",
             disable=not progress,
         ) as bar,
-        joblib.parallel_config(backend=backend or "loky", n_jobs=jobs),
+        _workers(backend, jobs),
     ):
         # The longest first, so that no process is left alone with a long one at the end.
         todo.sort(key=lambda task: -len(task.given))
@@ -443,7 +492,9 @@ def build(
             )
             for task in todo
         )
-        for _ in joblib.Parallel(return_as="generator_unordered")(calls):
+        # Clusters do not hand results on as they come.
+        streaming = "list" if backend in ("dask", "ray") else "generator_unordered"
+        for _ in joblib.Parallel(return_as=streaming)(calls):
             bar.update()
     made = {task.name: _finished(path(task), key(task)) for task in tasks}
     truth = {

@@ -113,7 +113,7 @@ class Baseline(LM):
         return [float(value) for value in logits]
 
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-        responses = []
+        responses, asked, letters = [], None, []
         for request in requests:
             if not isinstance(request.doc, dict) or not {"task", "cell", "order"} <= set(
                 request.doc
@@ -122,7 +122,8 @@ class Baseline(LM):
                     f"epidemia-baseline answers the tasks of this package only, not "
                     f"{request.task_name!r}: its answers come from the ground truth"
                 )
-            letters = self._letters(request.doc)
+            if request.doc is not asked:  # the letters of a prompt come one after the other
+                asked, letters = request.doc, self._letters(request.doc)
             position = LETTERS.index(request.args[1].strip())
             logprob = letters[position]
             responses.append((logprob, logprob == max(letters)))

@@ -53,7 +53,7 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
         survey = record(truth["survey"])
         sources.append(
             f"- **{survey.title}**, vintage {truth['vintage']}. {truth['source']['citation']} "
-            f"{truth['source']['licence']} {truth['source']['note']} <{truth['source']['url']}>"
+            f"{truth['source']['licence']} {truth['source']['note']} <{truth['source']['page']}>"
         )
     counts = "\n".join(f"- `{config}`: {len(names)} tasks" for config, names in configs.items())
     return (

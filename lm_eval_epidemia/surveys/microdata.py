@@ -210,26 +210,29 @@ def _replicated(design: Design, present: set[str]) -> bool:
 
 
 def _choose(
-    record: Record, given: str | None, viable: list[str], rows: dict[str, int], file: str
-) -> str:
+    record: Record, given: str | None, viable: list[str], rows: dict[str, int], file: str,
+    names: str,
+) -> str:  # fmt: skip
     """Decide which vintage a file is: as given, by its official row count, or by its name."""
-    by_rows = [name for name in rows if record.vintages[name].rows == rows[name]]
     if given is not None:
-        if by_rows and given not in by_rows:
+        same = [name for name, entry in record.vintages.items() if entry.rows == rows[given]]
+        if same and given not in same:
             raise EpidemiaError(
-                f"{file} has {rows[by_rows[0]]:,} rows, the official count of {record.survey} "
-                f"{by_rows[0]}, not of {given} ({record.vintages[given].rows or 0:,}): pass "
-                f"--vintage {by_rows[0]} or give the {given} file"
+                f"{file} has {rows[given]:,} rows, the official count of {record.survey} "
+                f"{same[0]}, not of {given} ({record.vintages[given].rows or 0:,}): pass "
+                f"--vintage {same[0]} or give the {given} file"
             )
         return given
-    by_name = [name for name in viable if name in file]
+    by_rows = [name for name in rows if record.vintages[name].rows == rows[name]]
+    viable = [name for name in viable if rows[name]]
+    by_name = [name for name in viable if name in names]
     for candidates in (by_rows, by_name, viable):
         # Two vintages of one year are the official file and what a known subset of it allows.
         if candidates and len({record.vintages[name].year for name in candidates}) == 1:
             return candidates[0]
     raise EpidemiaError(
         f"cannot tell which vintage of {record.survey} {file} is ({max(rows.values()):,} rows): "
-        f"pass --vintage {' or '.join(viable)}"
+        f"pass --vintage {' or '.join(viable or rows)}"
     )
 
 
@@ -261,6 +264,19 @@ def _codes(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
     if (blank := column.isna().to_numpy()).any():
         raise EpidemiaError(f"{file}: design column {name} is missing in {_rows(blank)}")
     return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
+
+
+def _check_parts(record: Record, files: list[Path]) -> None:
+    """Refuse some parts of an official file without the others."""
+    here = {file.name.strip().casefold() for file in files}
+    for vintage in record.vintages.values():
+        for official in vintage.files:
+            parts = {member.casefold() for member in official.members}
+            if len(parts) > 1 and parts & here and not parts <= here:
+                raise EpidemiaError(
+                    f"{', '.join(sorted(parts & here))} is only a part of {official.name}: give "
+                    f"{', '.join(sorted(parts - here))} too, or the archive itself"
+                )
 
 
 def _joined(
@@ -338,6 +354,8 @@ def load_microdata(
     ]
     name = ", ".join(path.name for path in paths)
     with open_raw(paths, record.expected_files) as files:
+        _check_parts(record, files)
+        inside = " ".join([name, *(file.name for file in files)])
         columns = {file: raw_columns(file) for file in files}
         every = [column for names in columns.values() for column in names]
         present = {column.casefold() for column in every}
@@ -376,7 +394,7 @@ def load_microdata(
         return keep
 
     rows = {v: int(selected(v).sum()) for v in viable}
-    vintage = _choose(record, vintage, viable, rows, name)
+    vintage = _choose(record, vintage, viable, rows, name, inside)
     if not rows[vintage]:
         raise EpidemiaError(f"{name} has no record of {record.survey} {vintage}")
     if rows[vintage] < len(frame):
@@ -399,7 +417,10 @@ def load_microdata(
                     )
         return found
 
-    weight_column = next((c for c in design.weight if entry.column(c) in frame), "")
+    # A weight that a year does not have is blank throughout in a file of several years.
+    weights = [c for c in design.weight if entry.column(c) in frame]
+    valued = [c for c in weights if frame[entry.column(c)].notna().any()]
+    weight_column = next(iter([*valued, *weights]), "")
     weight = values(weight_column) if weight_column else np.ones(len(frame))
     _check_weights(weight, entry.column(weight_column), name)
     strata = psu = unit = replicates = None

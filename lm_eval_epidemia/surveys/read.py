@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.paths import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,13 +86,45 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
             for item in wanted:
                 # Only the bare name is used, so nothing lands outside the folder.
                 target = folder / Path(item.filename.strip()).name
+                if target.exists():
+                    raise EpidemiaError(
+                        f"{path.name} holds two files called {target.name}: unpack it and give the "
+                        "right one"
+                    )
                 with archive.open(item) as source, target.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
             return [folder / Path(item.filename.strip()).name for item in members]
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except (NotImplementedError, RuntimeError) as error:
+        raise EpidemiaError(
+            f"{path.name} is packed in a way that cannot be read here ({error}): unpack it by "
+            "other means and give the file itself"
+        ) from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise EpidemiaError(
             f"{path.name} is not a whole zip archive ({error}): download it again"
         ) from None
+
+
+def _lay_beside(folder: Path, files: Iterable[Path]) -> None:
+    """Put the agency's statements where the ASCII file they belong to was unpacked."""
+    for file in files:
+        if _suffix(file.name) == SETUP and not (folder / file.name).exists():
+            (folder / file.name).symlink_to(file.resolve())
+
+
+def _once(files: list[Path]) -> list[Path]:
+    """Take a file that lies there packed and unpacked once; refuse two of one name otherwise."""
+    names: dict[str, Path] = {}
+    for file in files:
+        name = file.name.strip().casefold()
+        if (other := names.get(name)) is None:
+            names[name] = file
+        elif file.stat().st_size != other.stat().st_size or sha256_of(file) != sha256_of(other):
+            raise EpidemiaError(f"two different files are called {file.name.strip()}: give one")
+    stems = [Path(name).stem for name in names]
+    if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
+        raise EpidemiaError(f"{twice[0]} is there in several formats: give one of them")
+    return list(names.values())
 
 
 @contextmanager
@@ -117,7 +151,7 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
             found = sorted(
                 file
                 for file in path.iterdir()
-                if file.suffix.lower() in known and _stem(file.name) in expected
+                if _suffix(file.name) in known and _stem(file.name) in expected
             )
             if not found:
                 raise EpidemiaError(
@@ -130,13 +164,21 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
         else:
             raise EpidemiaError(f"no file {path}")
     data: list[Path] = []
+    statements = [path for path in files if _suffix(path.name) == SETUP]
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
-            suffix = _suffix(path.name)
+            suffix, own = _suffix(path.name), Path(folder) / str(number)
             if suffix == ".zip":
-                own = Path(folder) / str(number)
                 own.mkdir()
-                data += _unpack(path, expected, own)
+                unpacked = _unpack(path, expected, own)
+                if any(_suffix(file.name) == ".dat" for file in unpacked):
+                    _lay_beside(own, [*statements, *path.parent.iterdir()])
+                data += unpacked
+            elif suffix == ".dat":
+                own.mkdir()
+                (own / path.name).symlink_to(path.resolve())
+                _lay_beside(own, [*statements, *path.parent.iterdir()])
+                data.append(own / path.name)
             elif suffix in FORMATS:
                 data.append(path)
             elif suffix != SETUP:
@@ -144,6 +186,7 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
                     f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
                     f"expected one of {', '.join([*FORMATS, '.zip'])})"
                 )
+        data = _once(data)
         if not data:
             raise EpidemiaError(f"no data file among {', '.join(path.name for path in paths)}")
         yield data
@@ -156,8 +199,16 @@ def _pyreadstat(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         raise EpidemiaError(
             f"reading {path.suffix} files needs pyreadstat: pip install 'lm-eval-epidemia[build]'"
         ) from None
+    if _suffix(path.name) == ".xpt" and path.stat().st_size % 80:
+        # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
+        raise EpidemiaError(f"{path.name} is not whole (its size is no multiple of 80 bytes): "
+                            "download it again")  # fmt: skip
     reader = getattr(pyreadstat, FORMATS[_suffix(path.name)] or "")
-    return reader(str(path), **options)
+    try:
+        return reader(str(path), **options)
+    except UnicodeDecodeError:
+        # Some agencies write labels in a Western European encoding and call it UTF-8.
+        return reader(str(path), encoding="LATIN1", **options)
 
 
 @contextmanager
@@ -168,8 +219,11 @@ def _naming(path: Path) -> Iterator[None]:
     except EpidemiaError:
         raise
     except ImportError as error:
+        # pandas names the missing module only in the error that caused its own.
+        cause = error.__cause__ or error.__context__
+        name = error.name or getattr(cause, "name", None) or str(error)
         raise EpidemiaError(
-            f"reading {path.suffix} files needs {error.name}: pip install 'lm-eval-epidemia[build]'"
+            f"reading {path.suffix} files needs {name}: pip install 'lm-eval-epidemia[build]'"
         ) from None
     except Exception as error:
         raise EpidemiaError(
@@ -178,24 +232,25 @@ def _naming(path: Path) -> Iterator[None]:
         ) from error
 
 
-#: ``int AGE53X 135-136`` (Stata) and ``@135 AGE53X 2.0`` (SAS), positions counted from 1.
-_STATA = re.compile(r"^\s*(?:byte|int|long|float|double|str\d*)\s+(\w+)\s+(\d+)(?:\s*-\s*(\d+))?")
+#: ``int AGE53X 135-136`` after infix (Stata), ``@135 AGE53X 2.0`` (SAS), positions from 1.
+_INFIX = re.compile(r"\binfix\b(.*?)\busing\b", re.DOTALL | re.IGNORECASE)
+_STATA = re.compile(r"\b(?:byte|int|long|float|double|str\d*)\s+(\w+)\s+(\d+)(?:\s*-\s*(\d+))?")
 _SAS = re.compile(r"@\s*(\d+)\s+(\w+)\s+\$?\s*(\d+)(?:\.\d*)?")
 
 
 def _positions(path: Path) -> dict[str, tuple[int, int]]:
     """Find where an ASCII file's columns are: half-open, from 0, as its statements say."""
     positions: dict[str, tuple[int, int]] = {}
-    for setup in sorted(path.parent.glob(f"*{SETUP}")):
-        if not setup.stem.casefold().startswith(_stem(path.name)):
+    for setup in sorted(path.parent.iterdir()):
+        if _suffix(setup.name) != SETUP or not _stem(setup.name).startswith(_stem(path.name)):
             continue
-        for line in setup.read_text(encoding="latin-1").splitlines():
-            if stata := _STATA.match(line):
-                first = int(stata[2])
-                positions[stata[1]] = (first - 1, int(stata[3] or first))
-            else:
-                for start, name, width in _SAS.findall(line):
-                    positions[name] = (int(start) - 1, int(start) - 1 + int(width))
+        text = setup.read_text(encoding="latin-1")
+        if infix := _INFIX.search(text):
+            for name, first, last in _STATA.findall(infix[1]):
+                positions[name] = (int(first) - 1, int(last or first))
+        else:
+            for start, name, width in _SAS.findall(text):
+                positions[name] = (int(start) - 1, int(start) - 1 + int(width))
     if not positions:
         raise EpidemiaError(
             f"{path.name} is plain text: put the agency's Stata or SAS statements beside it (for "

@@ -159,8 +159,9 @@ class File(_Strict):
     url: str | None = Field(None, description="None where a site wants a browser or a key.")
     sha256: str | None = None
     members: tuple[str, ...] = Field(
-        (), description="Data files of an archive whose records belong together, if several."
+        (), description="Data files of an archive; all are needed, if several."
     )
+    aliases: tuple[str, ...] = Field((), description="Other names the data file has had.")
 
     @field_validator("url")
     @classmethod
@@ -454,8 +455,8 @@ class Record(_Strict):
     def expected_files(self) -> set[str]:
         """Names of all official files and members, lower case, without suffix."""
         files = [file for vintage in self.vintages.values() for file in vintage.files]
-        names = [name for file in files for name in (file.name, *file.members)]
-        return {Path(name).stem.casefold() for name in names}
+        names = [name for file in files for name in (file.name, *file.members, *file.aliases)]
+        return {Path(name.strip()).stem.casefold() for name in names}
 
     @property
     def official(self) -> str:

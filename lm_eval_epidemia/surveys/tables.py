@@ -240,6 +240,12 @@ def _read(record: Record, table: Table, found: _Found, file: str) -> PublishedTa
     )
 
 
+def _head(grid: list[list[Any]], found: _Found | list[str]) -> str:
+    """Return the texts above a table's data: titles and headers; nothing without a table."""
+    above = grid[: len(grid) - len(found.rows)] if isinstance(found, _Found) else []
+    return " ".join(str(cell) for row in above for cell in row if cell is not None)
+
+
 def _years(text: str, entry: Vintage) -> bool:
     """Tell whether a text names a vintage: by its year, or as its period is said."""
     return bool(re.search(rf"(?<!\d){entry.year}(?!\d)", text)) or (
@@ -258,7 +264,9 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
     if not candidates:
         return None
     if len(candidates) < len(record.vintages):
-        # Microdata, unless the files have the tables' headers.
+        # Microdata, unless the files have the tables' headers; published tables are not packed.
+        if any(path.suffix.strip().lower() == ".zip" for path in paths):
+            return None
         with open_raw(paths, record.expected_files) as files:
             entry = record.vintages[candidates[0]]
             try:
@@ -274,12 +282,10 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
     with open_raw(paths, record.expected_files) as files:
         names += " " + " ".join(file.name for file in files)
         head = " ".join(
-            str(cell)
+            _head(grid, _find(grid, _headers(record, table)))
             for file in files
             for grid in read_grids(file)[:1]
-            for row in grid[:12]
-            for cell in row
-            if cell is not None
+            for table in record.vintages[candidates[0]].tables
         )
     for text in (head, names):
         if len(found := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
@@ -329,7 +335,7 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
                 break
             else:
                 texts = {_text(c): str(c) for grid in grids[chosen[0]] for row in grid[:20]
-                         for c in row if c is not None}  # fmt: skip
+                         for c in row if isinstance(c, str)}  # fmt: skip
                 lacking = "; ".join(
                     f"{' or '.join(headers[name])} ({nearest(_text(headers[name][0]), texts)})"
                     for name in missing
@@ -345,11 +351,10 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
 def _check_year(
     record: Record, vintage: str, grid: list[list[Any]], found: _Found, file: str
 ) -> None:
-    """Refuse a table that has another vintage's year above it, and not its own."""
-    head = " ".join(
-        str(cell) for row in grid[: len(grid) - len(found.rows)] for cell in row if cell is not None
-    )
-    if _years(head, record.vintages[vintage]):
+    """Refuse a table that has another year above it, and not its own."""
+    head, own = _head(grid, found), record.vintages[vintage]
+    printed = re.findall(r"(?<![\d,.])(?:19|20)\d\d(?:-\d\d)?(?!\d)", head)
+    if not printed or (own.period in printed if own.period else str(own.year) in printed):
         return
     for name, entry in record.vintages.items():
         if entry.tables and _years(head, entry):
@@ -357,3 +362,7 @@ def _check_year(
                 f"{file} is the table of {record.survey} {name}, not of {vintage}: pass --vintage "
                 f"{name} or give the {vintage} file"
             )
+    raise EpidemiaError(
+        f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not of {own.said}: give the "
+        f"file of {own.said}, or add a vintage to the record of {record.survey}"
+    )

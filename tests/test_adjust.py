@@ -1,0 +1,149 @@
+"""Raking and rescaling: known margins are met, and the shipped adjustments can be recomputed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import RAW
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate.adjust import Target, adjust, rake, share
+from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.record import record
+
+
+def test_raking_by_hand():
+    """Two by two, start weights 1: with independent margins the answer is their product.
+
+    Margins (0.7, 0.3) and (0.6, 0.4) of 4 records: 4 x (0.42, 0.28, 0.18, 0.12).
+    """
+    row, column = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    targets = [Target(row, np.array([0.7, 0.3])), Target(column, np.array([0.6, 0.4]))]
+    assert rake(np.ones(4), targets) == pytest.approx([1.68, 1.12, 0.72, 0.48])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_margins_are_met_the_sum_is_kept_and_the_odds_ratios_too(seed):
+    rng = np.random.default_rng(seed)
+    rows, columns = rng.integers(2, 5, 2)
+    cell = np.concatenate([np.arange(rows * columns), rng.integers(0, rows * columns, 60)])
+    weight = rng.gamma(2, 1, len(cell)) + 0.05
+    truth = rng.gamma(3, 1, (rows, columns)) + 0.2
+    truth /= truth.sum()
+    raked = rake(
+        weight,
+        [Target(cell // columns, truth.sum(axis=1)), Target(cell % columns, truth.sum(axis=0))],
+    )
+    assert raked.sum() == pytest.approx(weight.sum())
+    table = np.bincount(cell, weights=raked, minlength=rows * columns).reshape(rows, columns)
+    assert table.sum(axis=1) / table.sum() == pytest.approx(truth.sum(axis=1), abs=2e-5)
+    assert table.sum(axis=0) / table.sum() == pytest.approx(truth.sum(axis=0), abs=2e-5)
+    before = np.bincount(cell, weights=weight, minlength=rows * columns).reshape(rows, columns)
+    odds = before[0, 0] * before[1, 1] / before[0, 1] / before[1, 0]
+    assert table[0, 0] * table[1, 1] / table[0, 1] / table[1, 0] == pytest.approx(odds, rel=1e-9)
+
+
+def test_records_without_a_variable_keep_their_weight():
+    cell = np.array([0, 1, 1, MISSING])
+    raked = rake(np.ones(4), [Target(cell, np.array([0.5, 0.5]))])
+    assert raked == pytest.approx([1.5, 0.75, 0.75, 1.0])
+
+
+def test_a_cell_without_records_is_spread_over_the_others():
+    raked = rake(np.ones(2), [Target(np.array([0, 1]), np.array([0.6, 0.2, 0.2]))])
+    assert raked == pytest.approx([1.5, 0.5])
+
+
+def test_margins_that_contradict_each_other_are_refused():
+    targets = [Target(np.array([0, 1]), np.array(share)) for share in ([0.5, 0.5], [0.9, 0.1])]
+    with pytest.raises(EpidemiaError, match="margins contradict each other"):
+        rake(np.ones(2), targets)
+
+
+@pytest.fixture(scope="module")
+def acs():
+    path = RAW / "acs" / "acs2024_1yr_pums_person.parquet"
+    if not path.is_file():
+        pytest.skip(f"needs the real survey file {path.name} beside the checkout")
+    return load_microdata(record("acs"), path)
+
+
+def test_acs_work_agrees_with_an_independent_poststratification(acs):
+    """SOURCE.json of the file gives three national rates after its own post-stratification of the
+    49 states to all 51 by age, sex, race, Hispanic origin and education."""
+    task = next(t for t in acs.record.all_tasks if t.outcome == "employment_status")
+    adjusted = adjust(acs, acs.record.vintages["2024"].adjustments, task)
+    weight, esr = adjusted.weight, acs.columns["ESR"]
+    adult = acs.columns["AGEP"] >= 16
+    total = weight[adult].sum()
+    civilian = weight[np.isin(esr, [1, 2])].sum()
+    unemployed = weight[esr == 3].sum()
+    armed = weight[np.isin(esr, [4, 5])].sum()
+    assert total == pytest.approx(276_271_809, rel=1e-4)
+    assert civilian / total == pytest.approx(0.60966, abs=3e-4)
+    assert unemployed / (civilian + unemployed) == pytest.approx(0.04444, abs=2e-4)
+    assert (civilian + unemployed + armed) / total == pytest.approx(0.64270, abs=3e-4)
+    (note,) = adjusted.notes
+    assert note["applied"] and note["margins"][0]["share_in_cells_without_a_record"] < 1e-5
+
+
+def test_acs_education_needs_no_adjustment(acs):
+    task = next(t for t in acs.record.all_tasks if t.outcome == "education")
+    adjusted = adjust(acs, acs.record.vintages["2024"].adjustments, task)
+    assert adjusted.weight is acs.weight and adjusted.notes == []
+
+
+def test_nhis_margins_are_those_of_the_acs(acs):
+    """The shares written in nhis.yaml, from the raw ACS file by plain pandas."""
+    columns = ["PWGTP", "AGEP", "SEX", "RAC1P", "HISP", "SCHL"]
+    frame = pd.read_parquet(RAW / "acs" / "acs2024_1yr_pums_person.parquet", columns=columns)
+    frame = frame.astype("float64").query("AGEP >= 18")
+    ages = [18, 25, 35, 45, 55, 65, 75, 80, 200]
+    frame["age"] = pd.cut(frame["AGEP"], ages, right=False, labels=False)
+    frame["sex"] = frame["SEX"] - 1
+    race = frame["RAC1P"].map({1: 0, 2: 1, 6: 2, 3: 3, 4: 3, 5: 3}).fillna(5)
+    frame["race"] = race.where(frame["HISP"] == 1, 4)
+    frame["education"] = pd.cut(frame["SCHL"], [0, 15, 17, 20, 24], labels=False)
+    (rule,) = record("nhis").vintages["2021-unweighted"].adjustments
+    for margin in rule.margins:
+        totals = frame.groupby(list(margin.variables))["PWGTP"].sum().unstack()
+        expected = (totals / totals.to_numpy().sum()).to_numpy()
+        assert np.array(margin.shares) == pytest.approx(expected, abs=6e-7), margin.variables
+
+
+def test_nhis_weights_meet_the_margins_and_only_weigh_the_cells():
+    path = RAW / "nhis" / "nhis2021_sample_adult_unweighted.parquet"
+    if not path.is_file():
+        pytest.skip(f"needs the real survey file {path.name} beside the checkout")
+    data = load_microdata(record("nhis"), path)
+    rules = data.record.vintages["2021-unweighted"].adjustments
+    adjusted = adjust(data, rules, data.record.all_tasks[0])
+    assert (adjusted.weight == 1).all()
+    complete = np.all(
+        [data.levels[v] != MISSING for v in ("age", "sex", "race", "education")], axis=0
+    )
+    weight = np.where(complete, adjusted.cell_weight, 0)
+    for margin in rules[0].margins:
+        found = share(type(data)(**{**vars(data), "weight": weight}), margin.variables, complete)
+        assert found == pytest.approx(np.array(margin.shares), abs=2e-5)
+    # Another raking of the same file, to more margins, is in the data folder: the same picture.
+    diabetes = data.levels["diabetes"]
+    known = diabetes != MISSING
+    assert np.average(diabetes[known] == 0, weights=adjusted.cell_weight[known]) == pytest.approx(
+        0.096, abs=0.002
+    )
+
+
+def test_rescaling_gives_the_known_total_and_the_same_shares():
+    path = RAW / "meps" / "HC243_panel27_subset.parquet"
+    if not path.is_file():
+        pytest.skip(f"needs the real survey file {path.name} beside the checkout")
+    data = load_microdata(record("meps"), path)
+    assert data.vintage == "2022-panel27"
+    rules = data.record.vintages[data.vintage].adjustments
+    adjusted = adjust(data, rules, data.record.all_tasks[0])
+    assert adjusted.weight.sum() == pytest.approx(333e6)
+    assert adjusted.weight / adjusted.weight.sum() == pytest.approx(data.weight / data.weight.sum())
+    assert adjusted.notes[0]["factor"] == pytest.approx(333e6 / 132_218_029, rel=1e-6)
