@@ -2,8 +2,8 @@
 
     python benchmarks/build.py --raw nsduh_2022.parquet [--survey nsduh] [--replicates 200]
 
-Prints the time on two processes at the given number of replicates, and the ratio of one process to
-two at a tenth of them.
+Prints the time on two processes at the given number of replicates, the ratio of one process to two at
+a tenth of them, and how the time grows with the replicates.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def main() -> None:
     tenth = max(options.replicates // 10, 8)
     (one, _), (two, _) = timed(options, 1, tenth), timed(options, 2, tenth)
     print(f"{tenth} replicates: one process / two processes = {one / two:.2f}")
+    half, _ = timed(options, 2, options.replicates // 2)
+    print(f"{options.replicates} replicates / {options.replicates // 2} = {seconds / half:.2f}")
 
 
 if __name__ == "__main__":

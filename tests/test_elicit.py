@@ -12,9 +12,11 @@ from lm_eval_epidemia.elicit import prompts
 from lm_eval_epidemia.elicit.splits import split, ways_of
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import record, task
+from lm_eval_epidemia.surveys.record import all_tasks, record, task
 
 SNAPSHOT = Path(__file__).parent / "data" / "prompt_hashes.json"
+#: To be read by a person after every change of a record: one prompt per task.
+READABLE = Path(__file__).parent / "data" / "one_prompt_per_task.txt"
 
 
 @pytest.mark.parametrize("levels", [2, 3, 4, 5])
@@ -89,6 +91,47 @@ def hashes():
     }
 
 
+def one_prompt_per_task():
+    """Every declared task, also those without a truth: the cell in the middle of its levels."""
+    pages = []
+    for name, declared in all_tasks().items():
+        survey = record(declared.survey)
+        if name in store.available():
+            truth = store.load(name)
+            vintage, ways, given = truth.vintage, ways_of(truth), truth.given[len(truth.given) // 2]
+        else:
+            vintage = survey.official
+            ways = {v: survey.variables[v][0] for v in (declared.outcome, *declared.given)}
+            levels = [ways[v].levels for v in declared.given]
+            given = tuple(level[len(level) // 2].label for level in levels)
+        answers = [level.label for level in ways[declared.outcome].levels]
+        arguments = (survey, vintage, declared, ways, given)
+        asked = prompts.prompt(prompts.question(*arguments), answers)
+        said = prompts.likelihood_question(*arguments, len(answers) - 1)
+        pages.append(f"== {name}\n{asked}\n-- {said}\n")
+    return "\n".join(pages)
+
+
+def test_one_prompt_per_task_is_there_to_be_read():
+    """Run this file to renew it, and read what changed: articles, plurals, no code, no "nan"."""
+    text = one_prompt_per_task()
+    assert text == READABLE.read_text()
+    assert text.count("== epidemia_") == 75 + 94 + 54
+    for wrong in (
+        " a a",
+        " a e",
+        " an b",
+        " who a ",
+        "nan ",
+        "{",
+        "}",
+        "  ",
+        " is is ",
+        " who who",
+    ):
+        assert wrong not in text.replace("D. ", "").replace("A. ", ""), wrong
+
+
 def test_prompts_are_those_of_the_snapshot():
     """A changed prompt changes scores: raise TASK_VERSION, then run this file to renew."""
     assert hashes() == json.loads(SNAPSHOT.read_text())
@@ -104,4 +147,5 @@ def test_prompts_are_clean():
 
 
 if __name__ == "__main__":
+    READABLE.write_text(one_prompt_per_task())
     SNAPSHOT.write_text(json.dumps(hashes(), indent=1) + "\n")

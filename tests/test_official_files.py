@@ -5,7 +5,6 @@ import json
 import sys
 import tempfile
 import zipfile
-import zlib
 
 import numpy as np
 import official
