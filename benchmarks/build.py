@@ -2,8 +2,8 @@
 
     python benchmarks/build.py --raw nsduh_2022.parquet [--survey nsduh] [--replicates 200]
 
-Prints the time on two processes at the given number of replicates, the ratio of one process to two at
-a tenth of them, and how the time grows with the replicates.
+Prints the time on two processes at the given number of replicates, the ratio of one process to two
+at a tenth of them, and how the time grows with the replicates.
 """
 
 from __future__ import annotations

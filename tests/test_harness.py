@@ -51,7 +51,7 @@ def test_known_respondents_get_the_scores_the_anchors_predict(kind, groups, task
         # Under all orderings of a fair reader no position is preferred; a sample of them is
         # not perfectly balanced.
         complete = len(store.load(name).levels) <= 5
-        assert row["order_bias,none"] == pytest.approx(0, abs=1e-9 if complete else 0.06)
+        assert row["order_bias,none"] == pytest.approx(0, abs=1e-9 if complete else 0.1)
         if kind == "truth":
             assert row["score,none"] == 100
             assert row["l1,none"] == pytest.approx(0, abs=1e-12)
@@ -273,7 +273,7 @@ def test_built_ground_truth_wins_and_makes_tasks_runnable(nsduh_parquet):
 
     assert task_path() == paths.shipped_task_yamls()
     build("nsduh", nsduh_parquet, replicates=8, progress=False)
-    results = evaluate(GROUPS, model_args="kind=truth", log_samples=False)
+    results = evaluate(NSDUH, model_args="kind=truth", log_samples=False)
     rows = tasks_of(results)
     assert len(rows) == 10 + 33
     assert "epidemia_low_nsduh_alcohol_past_month_by_race" in rows

@@ -160,5 +160,5 @@ def test_zip_archives_that_are_damaged_or_ambiguous(tmp_path):
         load_microdata(NSDUH, cut)
     with zipfile.ZipFile(whole, "a") as archive:
         archive.writestr("NSDUH_2022.csv", csv)
-    with pytest.raises(EpidemiaError, match="exactly one data file"):
+    with pytest.raises(EpidemiaError, match="give one file"):
         load_microdata(NSDUH, whole)

@@ -30,6 +30,9 @@ __all__ = [
 DRAWS = 200
 SEED = 77
 
+#: Two distances closer than this differ by floating-point rounding alone.
+ROUNDING = 1e-12
+
 
 class Anchors(NamedTuple):
     """Distances from the truth that fix the scale, each in [0, 2].
@@ -59,7 +62,7 @@ class Anchors(NamedTuple):
     @property
     def informative(self) -> bool:
         """Whether the survey can tell a good respondent from one that knows nothing."""
-        return self.zero > self.perfect
+        return self.zero > self.perfect + ROUNDING
 
 
 def anchors(weights: Array, p: Array, perfect: float) -> Anchors:
@@ -100,9 +103,11 @@ def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
     """
     d, zero = np.asarray(d, dtype=float), np.asarray(zero, dtype=float)
     width = zero - perfect
-    informative = width > 0
+    informative = width > ROUNDING
     inside = np.clip((zero - d) / np.where(informative, width, 1.0), 0, 1)
-    known = np.where(informative, inside, np.where(d <= perfect, 1.0, 0.0))
+    # A distance that exceeds D_perfect (0 for exact tables) by rounding alone does not exceed it.
+    reached = d <= perfect + ROUNDING
+    known = np.where(reached, 1.0, np.where(informative, inside, 0.0))
     return 100 * np.where(np.isnan(d), np.nan, known)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.paths import sha256_of
-from lm_eval_epidemia.surveys.read import open_raw, raw_columns, read_columns
+from lm_eval_epidemia.surveys.read import open_raw, raw_columns, read_columns, stacked
 from lm_eval_epidemia.surveys.record import (
     Codes,
     Design,
@@ -301,7 +301,7 @@ def _joined(
                 f"{len(files)} files were given ({', '.join(file.name for file in files)}), but "
                 f"{strange[0]} is not a part of a file of {record.survey}: give one file"
             )
-        return pd.concat([read_columns(file, here(file), small) for file in files])
+        return stacked([read_columns(file, here(file), small) for file in files])
     key, seen = record.join, {record.join.casefold()}
     frames: list[pd.DataFrame] = []
     for file in files:
@@ -431,7 +431,9 @@ def load_microdata(
     if design.unit:
         unit = _codes(frame[entry.column(design.unit)], design.unit, name)
     if _replicated(design, present):
-        replicates = frame[design.replicate_columns].to_numpy(np.float32)
+        replicates = np.empty((len(frame), len(design.replicate_columns)), dtype=np.float32)
+        for number, column in enumerate(design.replicate_columns):
+            replicates[:, number] = frame.pop(column)
     return Microdata(
         record=record,
         vintage=vintage,

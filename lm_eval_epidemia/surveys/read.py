@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["FORMATS", "open_raw", "raw_columns", "read_columns", "read_grids"]
+__all__ = ["FORMATS", "open_raw", "raw_columns", "read_columns", "read_grids", "stacked"]
 
 #: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
 FORMATS: dict[str, str | None] = {
@@ -49,6 +49,9 @@ SETUP = ".txt"
 MAX_UNPACKED = 20 * 2**30
 MAX_RATIO = 200
 SMALL = 50 * 2**20
+
+#: Rows of a csv file that are read at once.
+CHUNK = 200_000
 
 
 def _suffix(name: str) -> str:
@@ -315,7 +318,11 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
             frame = pd.read_parquet(path, columns=names)
         elif suffix == ".csv":
             types = {present[name.casefold()]: "float32" for name in small}
-            frame = pd.read_csv(path, usecols=names, dtype=types, low_memory=False)[names]
+            # Chunk by chunk: the tokens of a whole file would take several times its columns.
+            chunks = pd.read_csv(
+                path, usecols=names, dtype=types, low_memory=False, chunksize=CHUNK
+            )
+            frame = stacked([chunk[names] for chunk in chunks])
         elif suffix in (".xlsx", ".xls"):
             frame = pd.read_excel(path, usecols=names)[names]
         elif suffix == ".dat":
@@ -355,6 +362,22 @@ def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
             "with its codes, not with value labels"
         )
     return numbers
+
+
+def stacked(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """Put tables of the same columns one under the other, emptying them column by column."""
+    import pandas as pd
+
+    if len(parts) == 1:
+        return parts[0]
+    columns = list(parts[0].columns)
+    return pd.DataFrame(
+        {
+            name: pd.concat([part.pop(name) for part in parts], ignore_index=True)
+            for name in columns
+        },
+        copy=False,
+    )
 
 
 def read_grids(path: Path) -> list[list[list[Any]]]:
