@@ -35,7 +35,8 @@ from lm_eval_epidemia.estimate.sampling import (
     unit_count,
 )
 from lm_eval_epidemia.estimate.store import built_groundtruth, write_truth
-from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, hash_of, load_microdata
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
+from lm_eval_epidemia.surveys.read import raw_files
 from lm_eval_epidemia.surveys.record import Record, Task, Variable, record
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
 
@@ -544,7 +545,7 @@ def _build_tables(
             continue
         columns = {v: entry.variables[v][0].column for v in (task.outcome, *task.given)}
         made[task.name] = estimate_table(table, columns, replicates, _rng(task, 2), SEED)
-    files = {path.name: hash_of(path) for path in raws}
+    files = {p.name: paths.sha256_of(p) for p in raw_files(raws, entry.expected_files)}
     rows = max(item["entry"]["cells"] for item in made.values())
     truth = {**_provenance(entry, vintage, files), "rows": rows, "weight": ""}
     write_truth(folder, name, truth, made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.paths import sha256_of
-from lm_eval_epidemia.surveys.read import open_raw, raw_columns, read_columns, stacked
+from lm_eval_epidemia.surveys.read import open_raw, raw_columns, raw_files, read_columns, stacked
 from lm_eval_epidemia.surveys.record import (
     Codes,
     Design,
@@ -28,7 +27,7 @@ from lm_eval_epidemia.surveys.record import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING", "Microdata", "hash_of", "load_microdata"]
+__all__ = ["MISSING", "Microdata", "load_microdata"]
 
 #: Level number of a record whose answer is blank, refused or unknown.
 MISSING = -1
@@ -43,7 +42,7 @@ class Microdata:
     record : Record
     vintage : str
     files : dict of str to str
-        Names of the raw files as given (the archive, if it was one) and their sha256.
+        Names of the raw files (the archive, if it was one) and their sha256.
     variables : dict of str to Variable
         How each variable that the files carry was recorded.
     levels : dict of str to ndarray of int16, shape (n,)
@@ -209,6 +208,42 @@ def _replicated(design: Design, present: set[str]) -> bool:
     return bool(columns) and all(column.casefold() in present for column in columns)
 
 
+def _viable(record: Record, given: str | None, columns: list[str], file: str) -> list[str]:
+    """Name the vintages whose design columns are all there, of the one given or of all."""
+    if given is not None:
+        record.vintage(given)
+    present = {column.casefold() for column in columns}
+    lacking = {
+        name: _lacking(record.design_of(name), entry, present)
+        for name, entry in record.vintages.items()
+        if not entry.tables
+    }
+    candidates = [name for name in lacking if given in (None, name)]
+    if viable := [name for name in candidates if not lacking[name]]:
+        return viable
+    year = record.vintages[candidates[0]].year
+    others = [v for v in lacking if not lacking[v] and record.vintages[v].year != year]
+    looks = (
+        f"looks like {others[0]}, pass --vintage {others[0]}"
+        if others
+        else "is another vintage or a subset without its weights"
+    )
+    column, have = lacking[candidates[0]][0], "has" if len(candidates) == 1 else "have"
+    raise EpidemiaError(
+        f"{file} lacks column {column} ({nearest(column, columns)}), which {record.survey} "
+        f"{' and '.join(candidates)} {have}: it {looks}"
+    )
+
+
+def _selected(entry: Vintage, frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Tell which records of a file that may hold several years are of a vintage."""
+    keep = np.ones(len(frame), dtype=bool)
+    for universe in entry.select:
+        if universe.column in frame:
+            keep &= _within(frame[universe.column].to_numpy(), universe.codes)
+    return keep
+
+
 def _choose(
     record: Record, given: str | None, viable: list[str], rows: dict[str, int], file: str,
     names: str,
@@ -345,60 +380,25 @@ def load_microdata(
         Naming file, column, code and rows of what does not fit the record.
     """
     paths = [paths] if isinstance(paths, Path) else list(paths)
-    if vintage is not None:
-        record.vintage(vintage)
-    candidates = [
-        name
-        for name, entry in record.vintages.items()
-        if not entry.tables and vintage in (None, name)
-    ]
     name = ", ".join(path.name for path in paths)
     with open_raw(paths, record.expected_files) as files:
         _check_parts(record, files)
-        inside = " ".join([name, *(file.name for file in files)])
         columns = {file: raw_columns(file) for file in files}
         every = [column for names in columns.values() for column in names]
         present = {column.casefold() for column in every}
-        lacking = {
-            v: _lacking(record.design_of(v), record.vintages[v], present) for v in candidates
-        }
-        viable = [v for v in candidates if not lacking[v]]
-        if not viable:
-            column = lacking[candidates[0]][0]
-            others = [
-                other for other, entry in record.vintages.items() if other not in candidates
-                and not entry.tables and entry.year != record.vintages[candidates[0]].year
-                and not _lacking(record.design_of(other), entry, present)
-            ]  # fmt: skip
-            looks = f": it looks like {others[0]}, pass --vintage {others[0]}" if others else (
-                ": it is another vintage or a subset without its weights"
-            )  # fmt: skip
-            raise EpidemiaError(
-                f"{name} lacks column {column} ({nearest(column, every)}), which {record.survey} "
-                f"{' and '.join(candidates)} {'has' if len(candidates) == 1 else 'have'}{looks}"
-            )
+        viable = _viable(record, vintage, every, name)
         wanted = list(dict.fromkeys(c for v in viable for c in _wanted(record, v, present)))
-        small = [
-            column
-            for v in viable
-            if _replicated(record.design_of(v), present)
-            for column in record.design_of(v).replicate_columns
-        ]
+        replicated = {v: _replicated(record.design_of(v), present) for v in viable}
+        small = [c for v in viable if replicated[v] for c in record.design_of(v).replicate_columns]
         frame = _joined(files, columns, wanted, record, small)
-
-    def selected(v: str) -> NDArray[np.bool_]:
-        keep = np.ones(len(frame), dtype=bool)
-        for universe in record.vintages[v].select:
-            if universe.column in frame:
-                keep &= _within(frame[universe.column].to_numpy(), universe.codes)
-        return keep
-
-    rows = {v: int(selected(v).sum()) for v in viable}
-    vintage = _choose(record, vintage, viable, rows, name, inside)
+        names = " ".join([name, *(file.name for file in files)])
+    selected = {v: _selected(record.vintages[v], frame) for v in viable}
+    rows = {v: int(keep.sum()) for v, keep in selected.items()}
+    vintage = _choose(record, vintage, viable, rows, name, names)
     if not rows[vintage]:
         raise EpidemiaError(f"{name} has no record of {record.survey} {vintage}")
     if rows[vintage] < len(frame):
-        frame = frame[selected(vintage)]
+        frame = frame[selected[vintage]]
     entry, design = record.vintages[vintage], record.design_of(vintage)
     variables = _recorded(record, vintage, present)
     _check_complete(record, vintage, variables, every, name)
@@ -412,9 +412,8 @@ def load_microdata(
         for number, level in enumerate(way.levels):
             for universe in level.also:
                 if universe.column in frame:
-                    found[(found == MISSING) & _within(values(universe.column), universe.codes)] = (
-                        number
-                    )
+                    there = _within(values(universe.column), universe.codes)
+                    found[(found == MISSING) & there] = number
         return found
 
     # A weight that a year does not have is blank throughout in a file of several years.
@@ -430,14 +429,15 @@ def load_microdata(
         psu = np.unique(strata * (within.max() + 1) + within, return_inverse=True)[1]
     if design.unit:
         unit = _codes(frame[entry.column(design.unit)], design.unit, name)
-    if _replicated(design, present):
+    if replicated[vintage]:
+        # Column by column out of the table, so that they are not held twice.
         replicates = np.empty((len(frame), len(design.replicate_columns)), dtype=np.float32)
         for number, column in enumerate(design.replicate_columns):
             replicates[:, number] = frame.pop(column)
     return Microdata(
         record=record,
         vintage=vintage,
-        files={path.name: hash_of(path) for path in paths},
+        files={path.name: sha256_of(path) for path in raw_files(paths, record.expected_files)},
         variables=variables,
         levels={variable: numbers(variable, way) for variable, way in variables.items()},
         weight_column=entry.column(weight_column),
@@ -448,11 +448,3 @@ def load_microdata(
         unit=unit,
         columns={column: values(column) for column in sorted(_restrictions(record, vintage))},
     )
-
-
-def hash_of(path: Path) -> str:
-    """Return the sha256 of a file, or of the list of a folder's files with theirs."""
-    if path.is_file():
-        return sha256_of(path)
-    lines = [f"{sha256_of(file)}  {file.name}" for file in sorted(path.iterdir()) if file.is_file()]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

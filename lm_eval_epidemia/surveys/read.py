@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["FORMATS", "open_raw", "raw_columns", "read_columns", "read_grids", "stacked"]
+__all__ = [
+    "FORMATS",
+    "open_raw",
+    "raw_columns",
+    "raw_files",
+    "read_columns",
+    "read_grids",
+    "stacked",
+]
 
 #: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
 FORMATS: dict[str, str | None] = {
@@ -130,22 +138,20 @@ def _once(files: list[Path]) -> list[Path]:
     return list(names.values())
 
 
-@contextmanager
-def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[list[Path]]:
-    """Give the readable data files behind some paths, unpacking archives for as long as needed.
+def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Path]:
+    """Spell out folders as the survey's files in them.
 
     Parameters
     ----------
     paths : sequence of Path
-        Files in one of `FORMATS`, zip archives of such files, or folders.
+        Files or folders.
     expected : collection of str
-        Names of the survey's official files, lower case, without suffix: which files of a folder
-        or archive to take.
+        Names of the survey's official files, lower case, without suffix.
 
     Raises
     ------
     EpidemiaError
-        If there is no such file, a format is unknown, or an archive is damaged or ambiguous.
+        If a path is not there or a folder holds none of the files.
     """
     files: list[Path] = []
     for path in paths:
@@ -166,6 +172,27 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
             files.append(path)
         else:
             raise EpidemiaError(f"no file {path}")
+    return files
+
+
+@contextmanager
+def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[list[Path]]:
+    """Give the readable data files behind some paths, unpacking archives for as long as needed.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files in one of `FORMATS`, zip archives of such files, or folders.
+    expected : collection of str
+        Names of the survey's official files, lower case, without suffix: which files of a folder
+        or archive to take.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such file, a format is unknown, or an archive is damaged or ambiguous.
+    """
+    files = raw_files(paths, expected)
     data: list[Path] = []
     statements = [path for path in files if _suffix(path.name) == SETUP]
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
