@@ -138,105 +138,122 @@ def _headers(record: Record, table: Table) -> dict[str, tuple[str, ...]]:
     return headers
 
 
-def _read(record: Record, table: Table, found: _Found, file: str) -> PublishedTable:
+class _Row(NamedTuple):
+    """One row of a table that belongs to a level of the condition."""
+
+    name: str
+    size: float
+    shares: list[float]  # by level of the outcome, summing to 1 but for rounding
+    limits: list[float]  # of the confidence interval of the first share, in percent
+
+
+def _shares(printed: dict[str, float], table: Table, levels: Sequence[Level]) -> list[float]:
+    """Turn printed figures into shares; a level without a column gets what the others leave."""
+    total = sum(printed.values())
+    whole = 100.0 if table.unit == "percent" else total
+    return [printed.get(level.label, whole - total) / whole for level in levels]
+
+
+def _left_out(table: Table, name: str) -> bool:
+    """Tell whether a row is left out on purpose: by its text as printed or normalised."""
+    texts = (" ".join(name.split()), _text(name))
+    return any(re.fullmatch(p, t, re.IGNORECASE) for p in table.leave_out for t in texts)
+
+
+def _rows(
+    record: Record, table: Table, found: _Found, file: str
+) -> tuple[dict[int, _Row], dict[str, int]]:
+    """Read the rows of a table by the number of their level, and count what is left out and why."""
     given = record.variables[table.given][0].levels
     outcome = record.variables[table.outcome][0].levels
+    rows: dict[int, _Row] = {}
     dropped: dict[str, int] = {}
-    size = np.full(len(given), np.nan)
-    shares = np.full((len(given), len(outcome)), np.nan)
-    limits = np.full((len(given), 2), np.nan)
-    seen: dict[int, str] = {}
     unknown = []
-
-    def drop(reason: str) -> None:
-        dropped[reason] = dropped.get(reason, 0) + 1
-
     for row in found.rows:
-        name = row[found.column["rows"]]
-        if not _text(name):
-            continue
-        if any(_text(row[found.column[f"where {column}"]]) != _text(text)
-               for column, text in table.where.items()):  # fmt: skip
-            continue
+
+        def cell(header: str, row: list[Any] = row) -> Any:
+            return row[found.column[header]]
+
+        name = cell("rows")
+        others = {column: text for column, text in table.where.items()
+                  if _text(cell(f"where {column}")) != _text(text)}  # fmt: skip
         printed = {
-            label: _number(row[found.column[f"share {label}"]])
-            for label in (level.label for level in outcome)
-            if f"share {label}" in found.column
+            level.label: _number(cell(f"share {level.label}"))
+            for level in outcome
+            if f"share {level.label}" in found.column
         }
-        weight = _number(row[found.column["size"]]) if table.size else 1.0
-        numbers = [weight, *printed.values()]
-        if all(np.isnan(number) for number in numbers):
-            continue  # a footnote or an empty line
+        size = _number(cell("size")) if table.size else 1.0
+        blank = np.isnan([size, *printed.values()])
+        if not _text(name) or others or blank.all():
+            continue  # an empty line, a footnote, or a row about something else
         number = _match(given, name)
-        if number is None:
-            if any(re.fullmatch(p, " ".join(str(name).split()), re.IGNORECASE)
-                   or re.fullmatch(p, _text(name), re.IGNORECASE)
-                   for p in table.leave_out):  # fmt: skip
-                drop("left out on purpose (headings, totals, other)")
-            elif np.isnan(numbers).any():
-                drop("no figures published")
-            else:
-                unknown.append(" ".join(str(name).split()))
-            continue
-        if np.isnan(numbers).any():
-            drop("no figures published")
-            continue
-        if number in seen:
+        if number is None and _left_out(table, str(name)):
+            reason = "left out on purpose (headings, totals, other)"
+            dropped[reason] = dropped.get(reason, 0) + 1
+        elif blank.any():
+            reason = "no figures published"
+            dropped[reason] = dropped.get(reason, 0) + 1
+        elif number is None:
+            unknown.append(" ".join(str(name).split()))
+        elif number in rows:
             raise EpidemiaError(
-                f"{file}: two rows are {given[number].label!r}: {seen[number]!r} and {name!r}"
+                f"{file}: two rows are {given[number].label!r}: {rows[number].name!r} and {name!r}"
             )
-        seen[number] = str(name)
-        size[number] = weight
-        whole = 100.0 if table.unit == "percent" else sum(printed.values())
-        rest = whole - sum(printed.values())
-        for k, level in enumerate(outcome):
-            shares[number, k] = printed.get(level.label, rest) / whole
-        if shares[number].min() < -ROUNDING / 100 or abs(shares[number].sum() - 1) > 1e-9:
-            raise EpidemiaError(
-                f"{file}: the shares of {name!r} are no distribution: {printed} of {whole:g}"
-            )
-        if table.interval:
-            limits[number] = [_number(row[found.column[limit]]) for limit in ("low", "high")]
+        else:
+            shares = _shares(printed, table, outcome)
+            if min(shares) < -ROUNDING / 100 or abs(sum(shares) - 1) > 1e-9:
+                raise EpidemiaError(
+                    f"{file}: the shares of {name!r} are no distribution: {printed}"
+                )
+            limits = [_number(cell(limit)) for limit in ("low", "high")] if table.interval else []
+            rows[number] = _Row(str(name), size, shares, limits)
     if unknown:
         raise EpidemiaError(
             f"{file} has {len(unknown)} rows that the record of {record.survey} does not know, "
             f"for example {', '.join(map(repr, unknown[:5]))}: is it another vintage? Otherwise "
             f"add them as levels of {table.given!r} or to 'leave_out'"
         )
-    if not seen:
+    if not rows:
         raise EpidemiaError(
             f"{file}: no row of the table belongs to a level of {table.given!r}; the record of "
             f"{record.survey} expects names such as {given[0].label!r}"
         )
-    rows = sorted(seen)
-    if table.total is not None:
+    return dict(sorted(rows.items())), dropped
+
+
+def _read(record: Record, table: Table, found: _Found, file: str) -> PublishedTable:
+    """Put the rows of a table together."""
+    given = record.variables[table.given][0].levels
+    rows, dropped = _rows(record, table, found, file)
+    numbers = list(rows)
+    weights = np.array([row.size for row in rows.values()])
+    if table.total is not None and (total := _match(given, table.total)) in rows:
         # The grand total stands for what no other row covers, so that everybody counts once.
-        total = _match(given, table.total)
-        if total in seen:
-            size[total] -= np.nansum(np.delete(size, total))
-    weights, p = size[rows], np.clip(shares[rows], 0, None)
+        place = numbers.index(total)
+        weights[place] -= weights.sum() - weights[place]
     if (weights <= 0).any():
-        bad = given[rows[int(np.argmin(weights))]].label
+        bad = given[numbers[int(np.argmin(weights))]].label
         raise EpidemiaError(f"{file}: the row {bad!r} has a size of {weights.min():g}")
+    p = np.clip([row.shares for row in rows.values()], 0, None)
     p = p / p.sum(axis=1, keepdims=True)
     n_eff = np.full(len(rows), np.inf)
     if table.interval:
         # A 95 % interval is 2 x 1.96 standard errors wide; se^2 = p (1 - p) / n_eff.
-        width = (limits[rows, 1] - limits[rows, 0]) / 100
+        width = np.array([row.limits[1] - row.limits[0] for row in rows.values()]) / 100
         if not (width > 0).all():
-            bad = given[rows[int(np.argmin(np.nan_to_num(width)))]].label
+            bad = given[numbers[int(np.argmin(np.nan_to_num(width)))]].label
             raise EpidemiaError(f"{file}: the row {bad!r} has no confidence interval")
         n_eff = p[:, 0] * (1 - p[:, 0]) / (width / 3.92) ** 2
     return PublishedTable(
         outcome=table.outcome,
         given=table.given,
-        levels=tuple(level.label for level in outcome),
-        cells=tuple(given[row].label for row in rows),
+        levels=tuple(level.label for level in record.variables[table.outcome][0].levels),
+        cells=tuple(given[number].label for number in numbers),
         weights=weights / weights.sum(),
         p=p,
         n_eff=n_eff,
         dropped=dropped,
-        absent=tuple(level.label for n, level in enumerate(given) if n not in seen),
+        absent=tuple(level.label for n, level in enumerate(given) if n not in rows),
     )
 
 
