@@ -34,12 +34,17 @@ def fresh_notices():
     notices.forget()
 
 
+def raw_file(survey: str, name: str) -> Path:
+    """Return a real survey file; where there is none, the test is skipped and says so."""
+    path = RAW / survey / name
+    if not path.is_file():
+        pytest.skip(f"needs the real survey file {name} beside the checkout")
+    return path
+
+
 @pytest.fixture
 def raw_nsduh() -> Path:
-    path = RAW / "nsduh" / "nsduh_2022.parquet"
-    if not path.is_file():
-        pytest.skip(f"needs the real survey file {path.name} beside the checkout")
-    return path
+    return raw_file("nsduh", "nsduh_2022.parquet")
 
 
 def nsduh_2023(rows: int = 1500, seed: int = 5) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import RAW
+from conftest import raw_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,9 +64,7 @@ def test_margins_that_contradict_each_other_are_refused():
 
 @pytest.fixture(scope="module")
 def acs():
-    path = RAW / "acs" / "acs2024_1yr_pums_person.parquet"
-    if not path.is_file():
-        pytest.skip(f"needs the real survey file {path.name} beside the checkout")
+    path = raw_file("acs", "acs2024_1yr_pums_person.parquet")
     return load_microdata(record("acs"), path)
 
 
@@ -98,7 +96,7 @@ def test_acs_education_needs_no_adjustment(acs):
 def test_nhis_margins_are_those_of_the_acs(acs):
     """The shares written in nhis.yaml, from the raw ACS file by plain pandas."""
     columns = ["PWGTP", "AGEP", "SEX", "RAC1P", "HISP", "SCHL"]
-    frame = pd.read_parquet(RAW / "acs" / "acs2024_1yr_pums_person.parquet", columns=columns)
+    frame = pd.read_parquet(raw_file("acs", "acs2024_1yr_pums_person.parquet"), columns=columns)
     frame = frame.astype("float64").query("AGEP >= 18")
     ages = [18, 25, 35, 45, 55, 65, 75, 80, 200]
     frame["age"] = pd.cut(frame["AGEP"], ages, right=False, labels=False)
@@ -114,9 +112,7 @@ def test_nhis_margins_are_those_of_the_acs(acs):
 
 
 def test_nhis_weights_meet_the_margins_and_only_weigh_the_cells():
-    path = RAW / "nhis" / "nhis2021_sample_adult_unweighted.parquet"
-    if not path.is_file():
-        pytest.skip(f"needs the real survey file {path.name} beside the checkout")
+    path = raw_file("nhis", "nhis2021_sample_adult_unweighted.parquet")
     data = load_microdata(record("nhis"), path)
     rules = data.record.vintages["2021-unweighted"].adjustments
     adjusted = adjust(data, rules, data.record.all_tasks[0])
@@ -137,9 +133,7 @@ def test_nhis_weights_meet_the_margins_and_only_weigh_the_cells():
 
 
 def test_rescaling_gives_the_known_total_and_the_same_shares():
-    path = RAW / "meps" / "HC243_panel27_subset.parquet"
-    if not path.is_file():
-        pytest.skip(f"needs the real survey file {path.name} beside the checkout")
+    path = raw_file("meps", "HC243_panel27_subset.parquet")
     data = load_microdata(record("meps"), path)
     assert data.vintage == "2022-panel27"
     rules = data.record.vintages[data.vintage].adjustments

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import RAW, REPOSITORY
+from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.estimate import store
@@ -31,13 +31,6 @@ def marginal(short, level):
 def cell(short, given, level):
     found = truth(short)
     return 100 * found.p[found.given.index((given,)), found.levels.index(level)]
-
-
-def raw(survey, name):
-    path = RAW / survey / name
-    if not path.is_file():
-        pytest.skip(f"needs the real survey file {name} beside the checkout")
-    return path
 
 
 #: Figures published elsewhere, in per cent, and how far rounding (or the reason given) lets ours
@@ -84,7 +77,7 @@ def test_ipeds_computer_science():
 
 def test_nhanes_obesity():
     """40.3 % of those aged 20 or older (NCHS data brief): 40.27 in the raw file."""
-    folder = raw("nhanes", "DEMO_L.parquet").parent
+    folder = raw_file("nhanes", "DEMO_L.parquet").parent
     frame = pd.read_parquet(folder / "DEMO_L.parquet").merge(
         pd.read_parquet(folder / "BMX_L.parquet"), on="SEQN"
     )
@@ -101,7 +94,7 @@ def test_nhanes_obesity():
 def test_acs_bachelors_degree_or_higher():
     """36.9 % of those aged 25 or older, 2024; the shipped task is of those aged 25 to 65."""
     columns = ["AGEP", "SCHL", "PWGTP"]
-    frame = pd.read_parquet(raw("acs", "acs2024_1yr_pums_person.parquet"), columns=columns)
+    frame = pd.read_parquet(raw_file("acs", "acs2024_1yr_pums_person.parquet"), columns=columns)
     frame = frame.astype(float)
     degree, weight = frame["SCHL"] >= 21, frame["PWGTP"]
     older = frame["AGEP"] >= 25
@@ -113,7 +106,7 @@ def test_acs_bachelors_degree_or_higher():
 
 
 def test_bls_total_in_the_workbook():
-    grid = read_grids(raw("bls", "cpsaat11_2023.xlsx"))[0]
+    grid = read_grids(raw_file("bls", "cpsaat11_2023.xlsx"))[0]
     row = next(row for row in grid if row[0] == "Total, 16 years and over")
     assert row[2] == 46.9
 
@@ -132,13 +125,13 @@ def test_brfss_effective_size_is_that_of_the_interval():
 
 def pandas_acs():
     columns = ["SEX", "SCHL", "PWGTP", "AGEP"]
-    frame = pd.read_parquet(raw("acs", "acs2024_1yr_pums_person.parquet"), columns=columns)
+    frame = pd.read_parquet(raw_file("acs", "acs2024_1yr_pums_person.parquet"), columns=columns)
     frame = frame.astype(float).query("AGEP >= 3")
     return "low acs education by sex", frame["SEX"], frame["SCHL"], frame["PWGTP"]
 
 
 def pandas_scf():
-    frame = pd.read_parquet(raw("scf", "scfp2022.parquet"))
+    frame = pd.read_parquet(raw_file("scf", "scfp2022.parquet"))
     bounds = [-np.inf, 1e3, 1e4, 3e4, 1e5, 3e5, 1e6, np.inf]
     return (
         "low scf net_worth by race",
@@ -149,7 +142,7 @@ def pandas_scf():
 
 
 def pandas_scf_food():
-    frame = pd.read_parquet(raw("scf", "scfp2022.parquet"))
+    frame = pd.read_parquet(raw_file("scf", "scfp2022.parquet"))
     food = frame["FOODHOME"] + frame["FOODAWAY"] + frame["FOODDELV"]
     bounds = [-np.inf, 3500, 5500, 7000, 8500, 10000, 15000, 30000, np.inf]
     return (
@@ -161,14 +154,16 @@ def pandas_scf_food():
 
 
 def pandas_gss():
-    frame = pd.read_parquet(raw("gss", "GSS_2018_2021_2022_2024.parquet")).query("year == 2022")
+    frame = pd.read_parquet(raw_file("gss", "GSS_2018_2021_2022_2024.parquet")).query(
+        "year == 2022"
+    )
     income = pd.cut(frame["income16"].astype(float), [0, 8, 15, 18, 20, 21, 23, 25, 26])
     party = frame["partyid"].map({0: 0, 1: 0, 2: 0, 3: 1, 4: 2, 5: 2, 6: 2})
     return "low gss party by income", income, party, frame["wtssps"]
 
 
 def pandas_meps():
-    frame = pd.read_parquet(raw("meps", "HC243_panel27_subset.parquet"))
+    frame = pd.read_parquet(raw_file("meps", "HC243_panel27_subset.parquet"))
     frame = frame[frame["PERWT22F"] > 0]
     race = frame["RACETHX"].map({2: 0, 3: 1, 4: 2, 1: 3, 5: 4})
     return "low meps office_visits by race", race, frame["OBTOTV22"].clip(upper=10), (
@@ -177,7 +172,7 @@ def pandas_meps():
 
 
 def pandas_nhanes():
-    folder = raw("nhanes", "DEMO_L.parquet").parent
+    folder = raw_file("nhanes", "DEMO_L.parquet").parent
     frame = pd.read_parquet(folder / "DEMO_L.parquet").merge(
         pd.read_parquet(folder / "ALQ_L.parquet"), on="SEQN", how="left"
     )
@@ -208,7 +203,7 @@ def test_counts_agree_with_pandas_on_the_raw_file(route):
 def test_standard_errors_agree_with_samplics_on_nhanes():
     """The second survey with strata and PSUs; NSDUH is in test_groundtruth.py."""
     samplics = pytest.importorskip("samplics")
-    folder = raw("nhanes", "DEMO_L.parquet").parent
+    folder = raw_file("nhanes", "DEMO_L.parquet").parent
     frame = pd.read_parquet(folder / "DEMO_L.parquet").merge(
         pd.read_parquet(folder / "DIQ_L.parquet"), on="SEQN"
     )
