@@ -365,6 +365,7 @@ def truth_build(
     out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
 ) -> None:
     """Build the truth of every task that survey files allow."""
+    from lm_eval_epidemia.elicit.modes import MODES, in_mode
     from lm_eval_epidemia.estimate.build import build
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
@@ -400,7 +401,7 @@ def truth_build(
             for name in built.left_out:
                 print(f"  {name}")
         if out is None:
-            forget_cached_requests(built.tasks)
+            forget_cached_requests([in_mode(n, mode) for n in built.tasks for mode in MODES])
     if out is None:
         print(f"lm-eval finds them in {task_path()}")
 

@@ -9,7 +9,8 @@ import pytest
 
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
-from lm_eval_epidemia.elicit.splits import split, ways_of
+from lm_eval_epidemia.elicit.modes import MODES, in_mode
+from lm_eval_epidemia.elicit.splits import split, split_in, ways_of
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks, record, task
@@ -86,7 +87,10 @@ def test_a_split_has_every_cell_in_every_ordering():
 
 def hashes():
     return {
-        name: hashlib.sha256("\0".join(split(name)["prompt"]).encode()).hexdigest()
+        in_mode(name, mode): hashlib.sha256(
+            "\0".join(split_in(mode)(name)["prompt"]).encode()
+        ).hexdigest()
+        for mode in MODES
         for name in sorted(store.available())
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "Estimate"]
 
 
 class Answer(NamedTuple):
@@ -26,4 +26,26 @@ class Answer(NamedTuple):
     truth: str
     cell: int
     order: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+class Estimate(NamedTuple):
+    """A model's answer to one question for a probability: the log-probability of each interval.
+
+    Attributes
+    ----------
+    task : str
+    truth : str
+        Fingerprint of the ground truth that the prompt was made from.
+    cell : int
+    level : int
+        Level whose probability was asked for.
+    logprobs : tuple of float, length 22
+        Natural logarithms, not normalised over the letters.
+    """
+
+    task: str
+    truth: str
+    cell: int
+    level: int
     logprobs: tuple[float, ...]

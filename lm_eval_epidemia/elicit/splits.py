@@ -1,25 +1,38 @@
-"""One dataset split per task, named like the task: every cell in every ordering."""
+"""One dataset split per task and way of asking, named like the task."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lm_eval_epidemia.elicit.likelihood import BIN_LETTERS, BINS, asked_levels
+from lm_eval_epidemia.elicit.modes import Mode
 from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
-from lm_eval_epidemia.elicit.prompts import prompt, question
+from lm_eval_epidemia.elicit.prompts import likelihood_question, prompt, question
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import Variable, record
 from lm_eval_epidemia.surveys.record import task as declared_task
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import datasets
 
-__all__ = ["split", "ways_of"]
+__all__ = ["likelihood_split", "split", "split_in", "ways_of"]
 
 
 def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
     """Return how each variable of a task was recorded in its ground truth."""
     survey = record(truth.survey)
     return {name: survey.way(name, column, truth.vintage) for name, column in truth.columns.items()}
+
+
+def _described(truth: store.GroundTruth) -> list[list[str]]:
+    """Say the conditions of each cell: "age: 30-34"."""
+    given = declared_task(truth.task).given
+    return [
+        [f"{name}: {label}" for name, label in zip(given, labels, strict=True)]
+        for labels in truth.given
+    ]
 
 
 def split(task: str) -> datasets.Dataset:
@@ -47,10 +60,7 @@ def split(task: str) -> datasets.Dataset:
     for given in truth.given:
         asked = question(survey, truth.vintage, declared, ways, given)
         prompts += [prompt(asked, [truth.levels[level] for level in order]) for order in orders]
-    described = [
-        [f"{name}: {label}" for name, label in zip(declared.given, given, strict=True)]
-        for given in truth.given
-    ]
+    described = _described(truth)
     rows, cells = len(prompts), range(len(truth.given))
     features = datasets.Features(
         {
@@ -75,3 +85,66 @@ def split(task: str) -> datasets.Dataset:
         },
         features=features,
     )
+
+
+def likelihood_split(task: str) -> datasets.Dataset:
+    """Return the questions of a task for the probabilities themselves.
+
+    Parameters
+    ----------
+    task : str
+        The name of an available task, without suffix.
+
+    Returns
+    -------
+    datasets.Dataset
+        One row per cell and asked level, with the columns of `split`, but ``level`` (its number)
+        instead of ``order``.
+    """
+    import datasets
+
+    truth, declared = store.load(task), declared_task(task)
+    survey, ways = record(truth.survey), ways_of(truth)
+    levels = asked_levels(len(truth.levels))
+    asked = [(cell, level) for cell in range(len(truth.given)) for level in levels]
+    described = _described(truth)
+    features = datasets.Features(
+        {
+            "task": datasets.Value("string"),
+            "truth": datasets.Value("string"),
+            "cell": datasets.Value("int32"),
+            "given": datasets.Sequence(datasets.Value("string")),
+            "level": datasets.Value("int8"),
+            "choices": datasets.Sequence(datasets.Value("string")),
+            "prompt": datasets.Value("string"),
+        }
+    )
+    return datasets.Dataset.from_dict(
+        {
+            "task": [task] * len(asked),
+            "truth": [truth.fingerprint] * len(asked),
+            "cell": [cell for cell, _ in asked],
+            "given": [described[cell] for cell, _ in asked],
+            "level": [level for _, level in asked],
+            "choices": [list(BIN_LETTERS)] * len(asked),
+            "prompt": [
+                prompt(
+                    likelihood_question(
+                        survey, truth.vintage, declared, ways, truth.given[cell], level
+                    ),
+                    BINS,
+                )
+                for cell, level in asked
+            ],
+        },
+        features=features,
+    )
+
+
+def split_in(mode: Mode) -> Callable[[str], datasets.Dataset]:
+    """Return the function that makes the questions of a task in a way of asking."""
+    made: dict[Mode, Callable[[str], datasets.Dataset]] = {
+        "letters": split,
+        "likelihood": likelihood_split,
+    }
+    return made[mode]

@@ -14,6 +14,7 @@ import numpy as np
 from lm_eval.api.model import LM
 
 from lm_eval_epidemia.distance import Array, mean, uniform, zero_one
+from lm_eval_epidemia.elicit.likelihood import BINS, bin_of
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
@@ -104,7 +105,12 @@ class Baseline(LM):
         name = doc["task"]
         if name not in self._believed:
             self._believed[name] = answers(store.load(name), self.kind, self.noise, self.seed)
-        p = self._believed[name][doc["cell"]][list(doc["order"])]
+        believed = self._believed[name][doc["cell"]]
+        if "order" in doc:
+            p = believed[list(doc["order"])]
+        else:
+            # Asked for a probability, it is sure of the interval that holds it.
+            p = np.eye(len(BINS))[bin_of(believed[doc["level"]])]
         with np.errstate(divide="ignore"):
             logits = np.maximum(np.log(p), LOG_ZERO)
         if self.position_bias:
@@ -115,7 +121,7 @@ class Baseline(LM):
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
         responses, asked, letters = [], None, []
         for request in requests:
-            if not isinstance(request.doc, dict) or not {"task", "cell", "order"} <= set(
+            if not isinstance(request.doc, dict) or not {"task", "cell", "truth"} <= set(
                 request.doc
             ):
                 raise EpidemiaError(

@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 
 from lm_eval_epidemia import __version__
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.modes import MODES, in_mode
+from lm_eval_epidemia.elicit.splits import split_in
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
@@ -23,6 +24,7 @@ _COLUMNS = """
 | `cell` | number of the combination of condition values |
 | `given` | the conditions, as `variable: level` |
 | `order` | level number shown at each letter |
+| `level` | in the `_likelihood` configs, instead of `order`: the level asked about |
 | `choices` | the letters |
 | `prompt` | the text a model continues with one letter |
 """
@@ -46,7 +48,7 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
             for config, names in configs.items()
         ],
     }
-    keys = {(places[name].folder, places[name].key) for names in configs.values() for name in names}
+    keys = {(place.folder, place.key) for place in places.values()}
     sources = []
     for folder, key in sorted(keys):
         truth = store.read_registry(folder)[key]
@@ -89,14 +91,14 @@ def export(out: Path, push_to_hub: str | None = None) -> Path:
         raise EpidemiaError(f"{out} exists and is not an empty folder: give a new one")
     places = store.available()
     configs: dict[str, list[str]] = {}
-    for task in all_tasks().values():
-        if task.name in places:
-            configs.setdefault(task.group, []).append(task.name)
-    for config, names in configs.items():
-        folder = out / "data" / config
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            split(name).to_parquet(folder / f"{name}.parquet")
+    for mode in MODES:
+        for task in all_tasks().values():
+            if task.name in places:
+                config, name = in_mode(task.group, mode), in_mode(task.name, mode)
+                configs.setdefault(config, []).append(name)
+                folder = out / "data" / config
+                folder.mkdir(parents=True, exist_ok=True)
+                split_in(mode)(task.name).to_parquet(folder / f"{name}.parquet")
     (out / "README.md").write_text(_card(configs, places), encoding="utf-8")
     yamls.write(out / "task_yamls", yamls.render(places, dataset=push_to_hub or str(out)))
     if push_to_hub:

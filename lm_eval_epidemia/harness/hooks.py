@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia import notices
-from lm_eval_epidemia.elicit.answers import Answer
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.answers import Answer, Estimate
+from lm_eval_epidemia.elicit.modes import Mode, in_mode
+from lm_eval_epidemia.elicit.splits import split_in
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["load", "process_results"]
+__all__ = ["load", "process_likelihood", "process_results"]
 
 
 class _NoMetadataHint(logging.Filter):
@@ -32,19 +33,23 @@ class _NoMetadataHint(logging.Filter):
 logging.getLogger("lm_eval.api.task").addFilter(_NoMetadataHint())
 
 
-def load(epidemia_task: str, **_: Any) -> dict[str, datasets.Dataset]:
+def load(
+    epidemia_task: str, epidemia_mode: Mode = "letters", **_: Any
+) -> dict[str, datasets.Dataset]:
     """Give lm-eval the questions of a task (`custom_dataset`).
 
     Parameters
     ----------
     epidemia_task : str
-        From `dataset_kwargs` of the task file.
+        From `dataset_kwargs` of the task file: the task's name without suffix.
+    epidemia_mode : {"letters", "likelihood"}
+        From the same place: the way of asking.
     **_
         lm-eval passes the task's metadata and the model's arguments along; they do not matter.
     """
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
     notices.forget()
-    return {epidemia_task: split(epidemia_task)}
+    return {in_mode(epidemia_task, epidemia_mode): split_in(epidemia_mode)(epidemia_task)}
 
 
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
@@ -78,4 +83,27 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
         "seen": answer,
         "choice_mass": math.fsum(math.exp(logprob) for logprob in logprobs),
         "order_bias": answer,
+    }
+
+
+def process_likelihood(
+    doc: dict[str, Any], results: Sequence[tuple[float, bool]]
+) -> dict[str, Any]:
+    """Read the answer to one question for a probability; see `process_results`."""
+    logprobs = tuple(float(logprob) for logprob, _ in results)
+    estimate = Estimate(
+        task=doc["task"],
+        truth=doc["truth"],
+        cell=int(doc["cell"]),
+        level=int(doc["level"]),
+        logprobs=logprobs,
+    )
+    return {
+        "score": estimate,
+        "score_stderr": estimate,
+        "score_expected": estimate,
+        "l1": estimate,
+        "seen": estimate,
+        "choice_mass": math.fsum(math.exp(logprob) for logprob in logprobs),
+        "bin_mass": estimate,
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from lm_eval_epidemia.elicit.modes import MODES, in_mode
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
@@ -39,9 +40,11 @@ def check_tasks(tasks: list[str]) -> None:
     for name in tasks:
         if any(fnmatch(one, name) for one in known):
             continue
-        if name in all_tasks():
-            store.load(name)  # raises, and says which file is needed
-        if name in GROUPS:
+        for mode in MODES:
+            for task in all_tasks():
+                if name == in_mode(task, mode):
+                    store.load(task)  # raises, and says which file is needed
+        if name in {in_mode(group, mode) for group in GROUPS for mode in MODES}:
             raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
         raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
 

@@ -11,8 +11,10 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from lm_eval_epidemia import __version__, paths
+from lm_eval_epidemia.elicit.modes import MODES, Mode, in_mode
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -24,14 +26,42 @@ TASK_VERSION = 1
 #: The top-level groups; each has a subgroup per survey.
 GROUPS = ("epidemia_low", "epidemia_high", "epidemia_extra")
 
-#: Metrics of a task, and whether higher is better. `score_stderr` must follow `score`.
-METRICS = {
-    "score": True,
-    "score_stderr": False,
-    "l1": False,
-    "seen": True,
-    "choice_mass": True,
-    "order_bias": False,
+
+class _Asked(NamedTuple):
+    """What a way of asking needs: its hook, the module of its metrics, and these."""
+
+    process: str
+    module: str
+    #: Whether higher is better. `score_stderr` must follow `score`.
+    metrics: dict[str, bool]
+
+
+ASKED: dict[Mode, _Asked] = {
+    "letters": _Asked(
+        "process_results",
+        "metrics",
+        {
+            "score": True,
+            "score_stderr": False,
+            "l1": False,
+            "seen": True,
+            "choice_mass": True,
+            "order_bias": False,
+        },
+    ),
+    "likelihood": _Asked(
+        "process_likelihood",
+        "likelihood",
+        {
+            "score": True,
+            "score_stderr": False,
+            "score_expected": True,
+            "l1": False,
+            "seen": True,
+            "choice_mass": True,
+            "bin_mass": True,
+        },
+    ),
 }
 
 _NOTE = (
@@ -49,31 +79,35 @@ doc_to_target: 0
 num_fewshot: 0
 fewshot_config:
   samples: []
-process_results: !function lm_eval_epidemia.harness.hooks.process_results
+process_results: !function lm_eval_epidemia.harness.hooks.{process}
 metric_list:
 """
 _METRIC = """  - metric: {name}
-    aggregation: !function lm_eval_epidemia.score.metrics.{name}
+    aggregation: !function lm_eval_epidemia.score.{module}.{name}
     higher_is_better: {better}
 """
 
 
-def _base(dataset: str | None) -> str:
+def _base(mode: Mode, dataset: str | None) -> str:
+    asked = ASKED[mode]
     metrics = "".join(
-        _METRIC.format(name=name, better=str(better).lower()) for name, better in METRICS.items()
+        _METRIC.format(name=name, module=asked.module, better=str(better).lower())
+        for name, better in asked.metrics.items()
     )
-    return (_CUSTOM if dataset is None else _NOTE) + _BASE + metrics
+    return (_CUSTOM if dataset is None else _NOTE) + _BASE.format(process=asked.process) + metrics
 
 
-def _task(truth: store.GroundTruth, group: str, dataset: str | None) -> str:
+def _task(truth: store.GroundTruth, mode: Mode, base: str, group: str, dataset: str | None) -> str:
+    name = in_mode(truth.task, mode)
     if dataset is None:
         source = f"dataset_kwargs:\n  epidemia_task: {truth.task}\n"
+        source += "" if mode == "letters" else f"  epidemia_mode: {mode}\n"
     else:
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
     return (
-        f"{_NOTE}include: ../{BASE}\n"
-        f"task: {truth.task}\n"
-        f"test_split: {truth.task}\n"
+        f"{_NOTE}include: {base}\n"
+        f"task: {name}\n"
+        f"test_split: {name}\n"
         f"{source}"
         "metadata:\n"
         f"  version: {TASK_VERSION}\n"
@@ -83,10 +117,10 @@ def _task(truth: store.GroundTruth, group: str, dataset: str | None) -> str:
     )
 
 
-def _group(name: str, members: list[str]) -> str:
+def _group(name: str, mode: Mode, members: list[str]) -> str:
     lines = [f"{_NOTE}group: {name}", "task:", *(f"  - {member}" for member in members)]
     lines.append("aggregate_metric_list:")
-    for metric in (name for name in METRICS if name != "score_stderr"):
+    for metric in (metric for metric in ASKED[mode].metrics if metric != "score_stderr"):
         lines += [f"  - metric: {metric}", "    aggregation: mean", "    weight_by_size: false"]
     lines += ["metadata:", f"  version: {TASK_VERSION}"]
     return "\n".join(lines) + "\n"
@@ -103,18 +137,30 @@ def render(places: dict[str, store.Place], dataset: str | None = None) -> dict[s
         Read the questions from this dataset repository (a folder or an id on the Hub) instead of
         the package.
     """
-    files = {BASE: _base(dataset)}
-    for group in GROUPS:
-        surveys: dict[str, list[str]] = {}
-        for task in all_tasks().values():
-            if task.group == group and task.name in places:
-                surveys.setdefault(task.survey, []).append(task.name)
-        for survey, members in surveys.items():
-            files[f"{survey}/{group}_{survey}.yaml"] = _group(f"{group}_{survey}", members)
-            for name in members:
-                files[f"{survey}/{name}.yaml"] = _task(store.load(name), group, dataset)
-        if surveys:
-            files[f"{group}.yaml"] = _group(group, [f"{group}_{survey}" for survey in surveys])
+    files = {}
+    for mode in MODES:
+        base = in_mode(BASE, mode)
+        files[base] = _base(mode, dataset)
+        # Letters, the plain way of asking, lie at the top; each other way in a folder of its own.
+        above = "" if mode == "letters" else f"{mode}/"
+        up = "../" * (above.count("/") + 1)
+        for group in GROUPS:
+            surveys: dict[str, list[str]] = {}
+            for task in all_tasks().values():
+                if task.group == group and task.name in places:
+                    surveys.setdefault(task.survey, []).append(task.name)
+            top = in_mode(group, mode)
+            for survey, members in surveys.items():
+                name = in_mode(f"{group}_{survey}", mode)
+                names = [in_mode(member, mode) for member in members]
+                files[f"{above}{survey}/{name}.yaml"] = _group(name, mode, names)
+                for member in members:
+                    files[f"{above}{survey}/{in_mode(member, mode)}.yaml"] = _task(
+                        store.load(member), mode, up + base, top, dataset
+                    )
+            if surveys:
+                names = [in_mode(f"{group}_{survey}", mode) for survey in surveys]
+                files[f"{above}{top}.yaml"] = _group(top, mode, names)
     return files
 
 

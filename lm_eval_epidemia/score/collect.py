@@ -1,0 +1,129 @@
+"""Answers of one task against its truth: what every way of asking shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia import notices
+from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score import score as scoring
+
+__all__ = ["Part", "complete_part", "installed_truth", "readable"]
+
+#: Below this mean probability of all letters together, a model does not answer the question.
+LOW_MASS = 0.1
+
+
+class Part(NamedTuple):
+    """The cells of a task that were answered completely, C' of C.
+
+    Attributes
+    ----------
+    complete : ndarray of bool, shape (C,)
+    weights : ndarray, shape (C',)
+        Sums to 1.
+    p : ndarray, shape (C', K)
+    n_eff : ndarray, shape (C',)
+    anchors : Anchors
+    """
+
+    complete: NDArray[np.bool_]
+    weights: Array
+    p: Array
+    n_eff: Array
+    anchors: scoring.Anchors
+
+    def distance(self, q: Array) -> float:
+        return float(distance(self.weights, q, self.p))
+
+    def score(self, q: Array) -> float:
+        anchors = self.anchors
+        return float(scoring.scale(self.distance(q), anchors.zero, anchors.perfect))
+
+    def sampling_error(self, q: Array) -> float:
+        return scoring.sampling_error(self.weights, self.p, q, self.n_eff, self.anchors.perfect)
+
+
+def installed_truth(answers: Sequence[Any]) -> store.GroundTruth:
+    """Return the truth of the task asked, if the questions were made from the installed one."""
+    truth = store.load(answers[0].task)
+    if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
+        raise EpidemiaError(
+            f"{truth.task}: the questions were made from ground truth {', '.join(sorted(stale))}, "
+            f"but {truth.fingerprint} is installed: export the dataset anew ('epidemia export') "
+            "or install the version of lm-eval-epidemia it was exported with"
+        )
+    return truth
+
+
+def readable(truth: store.GroundTruth, logprobs: Array, answered: NDArray[np.bool_]) -> bool:
+    """Check log-probabilities: False, with a warning, if some are not finite.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    logprobs : ndarray, shape (C, A, letters)
+        Of each of the A prompts of each cell.
+    answered : ndarray of bool, shape (C, A)
+    """
+    if not np.isfinite(found := logprobs[answered]).all():
+        bad = ~np.isfinite(logprobs).all(axis=2) & answered
+        cell = int(np.flatnonzero(bad.any(axis=1))[0])
+        notices.warn(
+            "log-probabilities that are not finite",
+            f"{truth.task}: {int(bad.sum())} of {len(found)} prompts got NaN or -inf "
+            f"log-probabilities, first in cell {cell} ({', '.join(truth.given[cell])}); its score "
+            "is NaN",
+        )
+        return False
+    if (mass := float(np.exp(found).sum(axis=1).mean())) < LOW_MASS:
+        notices.warn(
+            "low choice_mass",
+            f"{truth.task}: the letters together carry a probability of {mass:.3g} on average; the "
+            "model hardly answers the question (try --apply_chat_template, or another prompt)",
+        )
+    return True
+
+
+def complete_part(
+    truth: store.GroundTruth, answered: NDArray[np.bool_], prompts: str
+) -> Part | None:
+    """Select the cells all of whose prompts were answered; None, with a warning, without one.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    answered : ndarray of bool, shape (C, A)
+    prompts : str
+        What the A prompts of a cell are, for the warning: "orderings".
+    """
+    complete = np.asarray(answered.all(axis=1))
+    needed = answered.shape[1]
+    if not complete.any():
+        notices.warn(
+            "no complete cell",
+            f"{truth.task}: {int(answered.sum())} of {answered.size} prompts were asked and no "
+            f"cell has all its {needed} {prompts}, so there is no score; raise --limit to at least "
+            f"{needed}",
+        )
+        return None
+    share = truth.weights[complete]
+    weights, p, n_eff = share / share.sum(), truth.p[complete], truth.n_eff[complete]
+    if complete.all():
+        perfect = truth.d_perfect()
+    else:
+        notices.warn(
+            "only part of the task was seen",
+            f"{truth.task}: {int(complete.sum())} of {complete.size} cells are complete "
+            f"({share.sum():.0%} of the population); the score is theirs alone",
+        )
+        # The stored bootstrap is of the whole task; for a part of it, draw from the cells.
+        drawn = distance(weights, scoring.draw_truths(p, n_eff), p)
+        perfect = float(np.quantile(drawn, store.QUANTILE))
+    return Part(complete, weights, p, n_eff, scoring.anchors(weights, p, perfect))

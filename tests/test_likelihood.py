@@ -1,0 +1,176 @@
+"""Likelihood prompting: intervals, distributions, real lm-eval runs, and what binning costs."""
+
+import math
+
+import numpy as np
+import pytest
+from conftest import evaluate
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm_eval_epidemia.elicit import likelihood
+from lm_eval_epidemia.elicit.splits import likelihood_split
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import hooks
+from lm_eval_epidemia.score import likelihood as metrics
+from lm_eval_epidemia.score import score as scoring
+
+BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
+SEVERAL = "epidemia_low_gss_party_by_race"
+
+
+def test_the_22_answers():
+    assert len(likelihood.BINS) == len(likelihood.MIDPOINTS) == len(likelihood.BIN_LETTERS) == 22
+    assert likelihood.BIN_LETTERS[0] == "A" and likelihood.BIN_LETTERS[-1] == "V"
+    assert likelihood.BINS[:3] == ("0%", "0%-5%", "5%-10%")
+    assert likelihood.BINS[-2:] == ("95%-100%", "100%")
+    assert likelihood.MIDPOINTS[[0, 1, 2, 20, 21]] == pytest.approx([0, 0.025, 0.075, 0.975, 1])
+
+
+@given(st.floats(0, 1))
+def test_the_interval_of_a_probability_is_at_most_two_and_a_half_points_off(p):
+    number = likelihood.bin_of(p)
+    assert abs(likelihood.MIDPOINTS[number] - p) <= 0.025 + 1e-9
+    assert (number == 0) == (p == 0) and (number == 21) == (p == 1)
+
+
+def test_boundaries_belong_to_the_lower_interval():
+    assert [likelihood.bin_of(p) for p in (0.05, 0.1, 0.15, 0.3, 0.95)] == [1, 2, 3, 6, 19]
+
+
+def test_stated_probabilities_become_a_distribution():
+    # Two levels: the first was asked. Three: 0.5 + 0.3 + 0.2 of 0.5, 0.3, 0.2 doubled.
+    assert likelihood.distribution(np.array([[0.3]]), 2) == pytest.approx(np.array([[0.3, 0.7]]))
+    three = likelihood.distribution(np.array([[1.0, 0.6, 0.4], [0, 0, 0]]), 3)
+    assert three == pytest.approx(np.array([[0.5, 0.3, 0.2], [1 / 3, 1 / 3, 1 / 3]]))
+    assert likelihood.asked_levels(2) == (0,)
+    assert likelihood.asked_levels(4) == (0, 1, 2, 3)
+
+
+def test_a_split_asks_for_every_level_of_every_cell():
+    rows, truth = likelihood_split(SEVERAL), store.load(SEVERAL)
+    pairs = [(row["cell"], row["level"]) for row in rows]
+    assert pairs == [(cell, level) for cell in range(3) for level in range(3)]
+    first = rows[0]
+    assert first["choices"] == list(likelihood.BIN_LETTERS)
+    assert first["prompt"].startswith(
+        "What is the probability that a person aged 18 or older living in the United States in "
+        "2022 who is White identifies with or leans toward the Democratic Party?\nA. 0%\nB. 0%-5%\n"
+    )
+    assert first["prompt"].endswith("\nU. 95%-100%\nV. 100%\nAnswer:")
+    assert len(likelihood_split(BINARY)) == len(store.load(BINARY).given)
+    assert truth.fingerprint == first["truth"]
+
+
+def binned(p):
+    """What a respondent that knows the truth can say: by hand, without the package's function."""
+    midpoints = np.where(p == 0, 0, np.where(p == 1, 1, (np.ceil(p * 20) - 0.5) / 20))
+    if p.shape[1] == 2:
+        return np.column_stack([midpoints[:, 0], 1 - midpoints[:, 0]])
+    return midpoints / midpoints.sum(axis=1, keepdims=True)
+
+
+def test_the_truth_loses_what_binning_costs_and_no_more():
+    results = evaluate(
+        ["epidemia_low_nsduh_likelihood", "epidemia_low_gss_likelihood",
+         "epidemia_high_scf_likelihood"],
+        model_args="kind=truth", log_samples=False,
+    )["results"]  # fmt: skip
+    rows = {name: row for name, row in results.items() if "_by_" in name}
+    assert len(rows) == 6 + 10 + 11
+    for name, row in rows.items():
+        truth = store.load(name.removesuffix("_likelihood"))
+        expected = (truth.weights[:, None] * abs(truth.p - binned(truth.p))).sum()
+        assert row["l1,none"] == pytest.approx(expected, abs=1e-9)
+        if len(truth.levels) == 2:
+            assert row["l1,none"] <= 2 * 0.025
+        anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+        score = float(scoring.scale(expected, anchors.zero, anchors.perfect))
+        assert row["score,none"] == pytest.approx(score, abs=1e-6)
+        assert row["score_expected,none"] == row["score,none"]  # it is sure of its interval
+        assert row["bin_mass,none"] == pytest.approx(1)
+        assert row["choice_mass,none"] == pytest.approx(1)
+        assert row["seen,none"] == 1
+    assert np.mean([row["score,none"] for row in rows.values()]) > 90
+
+
+def estimates(name, over_bins):
+    """Answers to all questions of a task, with the given probabilities of the intervals."""
+    return [
+        hooks.process_likelihood(
+            doc, [(float(np.log(x)), False) for x in over_bins(doc["cell"], doc["level"])]
+        )["score"]
+        for doc in likelihood_split(name)
+    ]
+
+
+def test_the_likeliest_interval_and_the_expected_one_differ():
+    """60 % on 0%-5%, 40 % on 95%-100%: the likeliest says 0.025, the mean 0.405."""
+    over = np.full(22, 1e-12)
+    over[1], over[20] = 0.6, 0.4
+    answers = estimates(BINARY, lambda *_: over)
+    truth = store.load(BINARY)
+
+    def score(p):
+        d = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
+        anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+        return float(scoring.scale(d, anchors.zero, anchors.perfect))
+
+    assert metrics.score(answers) == pytest.approx(score(0.025))
+    assert metrics.score_expected(answers) == pytest.approx(score(0.405))
+    assert metrics.bin_mass(answers) == pytest.approx(0.6)
+    assert metrics.score_stderr(answers) >= 0
+    shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
+    assert metrics.l1(shuffled) == metrics.l1(answers)
+
+
+def test_a_limit_scores_cells_whose_levels_were_all_asked(caplog):
+    name = f"{SEVERAL}_likelihood"
+    row = evaluate([name], limit=4)["results"][name]
+    truth = store.load(SEVERAL)
+    assert row["seen,none"] == pytest.approx(truth.weights[0])
+    assert "1 of 3 cells are complete" in caplog.text
+    row = evaluate([name], limit=2)["results"][name]
+    assert math.isnan(row["score,none"]) and row["seen,none"] == 0
+    assert "no cell has all its 3 levels" in caplog.text
+
+
+def test_log_probabilities_that_are_not_finite_give_no_number(caplog):
+    with np.errstate(divide="ignore"):
+        answers = estimates(BINARY, lambda cell, _: np.full(22, 0.0 if cell == 4 else 1 / 22))
+    assert math.isnan(metrics.score(answers)) and math.isnan(metrics.l1(answers))
+    assert "first in cell 4 (21-23)" in caplog.text
+
+
+def test_questions_of_another_truth_are_refused():
+    doc = dict(likelihood_split(BINARY)[0], truth="0123456789ab")
+    answer = hooks.process_likelihood(doc, [(-3.0, False)] * 22)["score"]
+    with pytest.raises(EpidemiaError, match="made from ground truth 0123456789ab"):
+        metrics.score([answer])
+
+
+def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
+    """Both ways of asking in one run; the stated distribution recomputed from the samples."""
+    pytest.importorskip("torch")
+    name = f"{BINARY}_likelihood"
+    results = evaluate(
+        [BINARY, name], model="hf", model_args=f"pretrained={tiny_llama},dtype=float32",
+        device="cpu", batch_size=16, log_samples=True,
+    )  # fmt: skip
+    truth, stated = store.load(BINARY), {}
+    for sample in results["samples"][name]:
+        logprobs = np.array([float(response[0]) for response in sample["filtered_resps"]])
+        stated[sample["doc"]["cell"]] = likelihood.MIDPOINTS[logprobs.argmax()]
+    p = np.array([stated[cell] for cell in range(len(truth.given))])
+    expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
+    assert results["results"][name]["l1,none"] == pytest.approx(expected)
+    assert results["results"][BINARY]["score,none"] >= 0
+
+
+def test_an_unavailable_task_names_its_file_in_every_way_of_asking():
+    from lm_eval_epidemia.harness.run import check_tasks
+
+    with pytest.raises(EpidemiaError, match="needs NSDUH-2023"):
+        check_tasks(["epidemia_low_nsduh_alcohol_past_month_by_age_likelihood"])
+    check_tasks(["epidemia_low_likelihood", f"{SEVERAL}_likelihood"])
