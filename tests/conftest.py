@@ -104,5 +104,6 @@ def evaluate(tasks, **arguments):
     import lm_eval_epidemia
 
     arguments.setdefault("model", "epidemia-baseline")
+    manager = lm_eval_epidemia.task_manager(metadata=arguments.pop("metadata", None))
     arguments.setdefault("model_args", "kind=truth")
-    return simple_evaluate(tasks=tasks, task_manager=lm_eval_epidemia.task_manager(), **arguments)
+    return simple_evaluate(tasks=tasks, task_manager=manager, **arguments)

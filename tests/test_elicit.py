@@ -5,12 +5,13 @@ import json
 from math import factorial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
 from lm_eval_epidemia.elicit.modes import MODES, in_mode
-from lm_eval_epidemia.elicit.splits import split, split_in, ways_of
+from lm_eval_epidemia.elicit.splits import likelihood_split, split, ways_of
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks, record, task
@@ -45,6 +46,40 @@ def test_answers_that_cannot_be_lettered(levels):
         orders.orderings(levels)
 
 
+@pytest.mark.parametrize("levels", [2, 3, 5, 7, 24])
+def test_balanced_shows_each_answer_once_in_each_place(levels):
+    found = np.array(orders.orderings(levels, "balanced"))
+    assert found.shape == (levels, levels)
+    assert (np.sort(found, axis=0) == np.arange(levels)[:, None]).all()
+    assert (np.sort(found, axis=1) == np.arange(levels)).all()
+
+
+def test_designs_are_spelled_out():
+    assert [orders.design_of(k) for k in (2, 5, 6, 24)] == [
+        "all",
+        "all",
+        "random:120",
+        "random:120",
+    ]
+    assert orders.design_of(3, "random:200") == "all"
+    assert orders.design_of(8, "random:7") == "random:7"
+    assert len(orders.orderings(6, "all")) == 720
+    assert orders.orderings(4, 1) == orders.orderings(4, "1") == ((0, 1, 2, 3),)
+    # The first N of the default's: a smaller sample is a part of the larger one.
+    assert orders.orderings(7, "random:50") == orders.orderings(7)[:50]
+
+
+@pytest.mark.parametrize("asked", ["some", "random", "random:1", "random:x", 2, "", True])
+def test_a_design_that_does_not_exist(asked):
+    with pytest.raises(EpidemiaError, match="expected 'all', 'random:N'"):
+        orders.design_of(4, asked)
+
+
+def test_all_orderings_of_many_answers_are_refused():
+    with pytest.raises(EpidemiaError, match=r"8 answers have 40,320 orderings.*random:120"):
+        orders.orderings(8, "all")
+
+
 def test_wording_of_one_and_several_conditions():
     name = "epidemia_high_nsduh_marijuana_ever_by_age_sex_race"
     truth, survey = store.load(name), record("nsduh")
@@ -73,7 +108,16 @@ def test_a_prompt_ends_where_the_letter_begins():
 def test_a_split_has_every_cell_in_every_ordering():
     name = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
     rows, truth = split(name), store.load(name)
-    assert rows.column_names == ["task", "truth", "cell", "given", "order", "choices", "prompt"]
+    assert rows.column_names == [
+        "task",
+        "truth",
+        "cell",
+        "given",
+        "order",
+        "design",
+        "choices",
+        "prompt",
+    ]
     assert len(rows) == len(truth.given) * 2
     asked = {(row["cell"], tuple(row["order"])) for row in rows}
     assert asked == {(cell, order) for cell in range(22) for order in ((0, 1), (1, 0))}
@@ -85,10 +129,13 @@ def test_a_split_has_every_cell_in_every_ordering():
     assert len(set(rows["prompt"])) == len(rows)
 
 
+SPLITS = {"letters": split, "likelihood": likelihood_split}
+
+
 def hashes():
     return {
         in_mode(name, mode): hashlib.sha256(
-            "\0".join(split_in(mode)(name)["prompt"]).encode()
+            "\0".join(SPLITS[mode](name)["prompt"]).encode()
         ).hexdigest()
         for mode in MODES
         for name in sorted(store.available())

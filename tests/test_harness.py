@@ -158,6 +158,35 @@ def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplo
     assert "first in cell 4 (21-23)" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("asked", "prompts"), [("all", 24), ("random:10", 10), ("balanced", 4), (1, 1)]
+)
+def test_orderings_are_chosen_by_metadata(asked, prompts):
+    """One task with four answers: the design decides the prompts, and the metrics know it."""
+    name = "epidemia_low_acs_employer_by_race"
+    found = evaluate(
+        [name], model_args="kind=noisy,noise=0.3", metadata={"orderings": asked}, log_samples=True
+    )
+    truth, row = store.load(name), found["results"][name]
+    samples = found["samples"][name]
+    assert len(samples) == prompts * len(truth.given)
+    assert row["seen,none"] == 1
+    assert found["configs"][name]["metadata"]["orderings"] == asked
+    # A reader without a favourite letter answers alike in every order.
+    plain = evaluate([name], model_args="kind=noisy,noise=0.3")["results"][name]
+    assert row["score,none"] == pytest.approx(plain["score,none"], abs=1e-9)
+    biased = evaluate([name], model_args="kind=truth,position_bias=1",
+                      metadata={"orderings": asked})["results"][name]  # fmt: skip
+    assert biased["order_bias,none"] > 0.2
+    if asked == "random:10":
+        assert biased["score_stderr,none"] > plain["score_stderr,none"]
+
+
+def test_an_unknown_design_of_orderings():
+    with pytest.raises(EpidemiaError, match="expected 'all', 'random:N'"):
+        evaluate([TASK], metadata={"orderings": "shuffled"})
+
+
 def test_few_lines_of_ours_whatever_the_number_of_tasks(caplog):
     with caplog.at_level(logging.WARNING):
         evaluate(NSDUH, limit=1)

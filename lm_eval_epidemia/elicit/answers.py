@@ -18,6 +18,8 @@ class Answer(NamedTuple):
     cell : int
     order : tuple of int, length K
         Level number at each displayed position.
+    design : str
+        Which orderings the cell is asked in, see `elicit.orderings`.
     logprobs : tuple of float, length K
         Natural logarithms, by displayed position, not normalised over the letters.
     """
@@ -26,6 +28,7 @@ class Answer(NamedTuple):
     truth: str
     cell: int
     order: tuple[int, ...]
+    design: str
     logprobs: tuple[float, ...]
 
 

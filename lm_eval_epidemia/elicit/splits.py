@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lm_eval_epidemia.elicit.likelihood import BIN_LETTERS, BINS, asked_levels
-from lm_eval_epidemia.elicit.modes import Mode
-from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
+from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
 from lm_eval_epidemia.elicit.prompts import likelihood_question, prompt, question
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import Variable, record
 from lm_eval_epidemia.surveys.record import task as declared_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import datasets
 
-__all__ = ["likelihood_split", "split", "split_in", "ways_of"]
+__all__ = ["likelihood_split", "split", "ways_of"]
 
 
 def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
@@ -35,13 +32,15 @@ def _described(truth: store.GroundTruth) -> list[list[str]]:
     ]
 
 
-def split(task: str) -> datasets.Dataset:
+def split(task: str, asked: str | int | None = None) -> datasets.Dataset:
     """Return the questions of a task.
 
     Parameters
     ----------
     task : str
         The name of an available task.
+    asked : str or int, optional
+        The design of the orderings, see `orderings.design_of`.
 
     Returns
     -------
@@ -49,13 +48,15 @@ def split(task: str) -> datasets.Dataset:
         One row per cell and ordering, cells and orderings in a fixed order, with the columns
         ``task``; ``truth`` (fingerprint of the ground truth); ``cell`` (its number there);
         ``given`` (its conditions, "age: 30-34"); ``order`` (level numbers by displayed position);
+        ``design`` (which orderings a cell is asked in);
         ``choices`` (the letters); ``prompt``.
     """
     import datasets
 
     truth, declared = store.load(task), declared_task(task)
     survey, ways = record(truth.survey), ways_of(truth)
-    orders = orderings(len(truth.levels))
+    design = design_of(len(truth.levels), asked)
+    orders = orderings(len(truth.levels), design)
     prompts = []
     for given in truth.given:
         asked = question(survey, truth.vintage, declared, ways, given)
@@ -69,6 +70,7 @@ def split(task: str) -> datasets.Dataset:
             "cell": datasets.Value("int32"),
             "given": datasets.Sequence(datasets.Value("string")),
             "order": datasets.Sequence(datasets.Value("int8")),
+            "design": datasets.Value("string"),
             "choices": datasets.Sequence(datasets.Value("string")),
             "prompt": datasets.Value("string"),
         }
@@ -80,6 +82,7 @@ def split(task: str) -> datasets.Dataset:
             "cell": [cell for cell in cells for _ in orders],
             "given": [described[cell] for cell in cells for _ in orders],
             "order": [list(order) for _ in cells for order in orders],
+            "design": [design] * rows,
             "choices": [list(LETTERS[: len(truth.levels)])] * rows,
             "prompt": prompts,
         },
@@ -99,7 +102,7 @@ def likelihood_split(task: str) -> datasets.Dataset:
     -------
     datasets.Dataset
         One row per cell and asked level, with the columns of `split`, but ``level`` (its number)
-        instead of ``order``.
+        instead of ``order`` and ``design``.
     """
     import datasets
 
@@ -139,12 +142,3 @@ def likelihood_split(task: str) -> datasets.Dataset:
         },
         features=features,
     )
-
-
-def split_in(mode: Mode) -> Callable[[str], datasets.Dataset]:
-    """Return the function that makes the questions of a task in a way of asking."""
-    made: dict[Mode, Callable[[str], datasets.Dataset]] = {
-        "letters": split,
-        "likelihood": likelihood_split,
-    }
-    return made[mode]

@@ -8,7 +8,7 @@ import yaml
 
 from lm_eval_epidemia import __version__
 from lm_eval_epidemia.elicit.modes import MODES, in_mode
-from lm_eval_epidemia.elicit.splits import split_in
+from lm_eval_epidemia.elicit.splits import likelihood_split, split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
@@ -24,7 +24,8 @@ _COLUMNS = """
 | `cell` | number of the combination of condition values |
 | `given` | the conditions, as `variable: level` |
 | `order` | level number shown at each letter |
-| `level` | in the `_likelihood` configs, instead of `order`: the level asked about |
+| `design` | which orders the question is asked in |
+| `level` | in the `_likelihood` configs, instead of these two: the level asked about |
 | `choices` | the letters |
 | `prompt` | the text a model continues with one letter |
 """
@@ -90,6 +91,7 @@ def export(out: Path, push_to_hub: str | None = None) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise EpidemiaError(f"{out} exists and is not an empty folder: give a new one")
     places = store.available()
+    made = {"letters": split, "likelihood": likelihood_split}
     configs: dict[str, list[str]] = {}
     for mode in MODES:
         for task in all_tasks().values():
@@ -98,7 +100,7 @@ def export(out: Path, push_to_hub: str | None = None) -> Path:
                 configs.setdefault(config, []).append(name)
                 folder = out / "data" / config
                 folder.mkdir(parents=True, exist_ok=True)
-                split_in(mode)(task.name).to_parquet(folder / f"{name}.parquet")
+                made[mode](task.name).to_parquet(folder / f"{name}.parquet")
     (out / "README.md").write_text(_card(configs, places), encoding="utf-8")
     yamls.write(out / "task_yamls", yamls.render(places, dataset=push_to_hub or str(out)))
     if push_to_hub:

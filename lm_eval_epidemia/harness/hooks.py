@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.elicit.answers import Answer, Estimate
 from lm_eval_epidemia.elicit.modes import Mode, in_mode
-from lm_eval_epidemia.elicit.splits import split_in
+from lm_eval_epidemia.elicit.splits import likelihood_split, split
 
 if TYPE_CHECKING:
     import datasets
@@ -34,7 +34,10 @@ logging.getLogger("lm_eval.api.task").addFilter(_NoMetadataHint())
 
 
 def load(
-    epidemia_task: str, epidemia_mode: Mode = "letters", **_: Any
+    epidemia_task: str,
+    epidemia_mode: Mode = "letters",
+    orderings: str | int | None = None,
+    **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """Give lm-eval the questions of a task (`custom_dataset`).
 
@@ -44,12 +47,16 @@ def load(
         From `dataset_kwargs` of the task file: the task's name without suffix.
     epidemia_mode : {"letters", "likelihood"}
         From the same place: the way of asking.
+    orderings : str or int, optional
+        From ``--metadata``: the design of the orderings, see `elicit.orderings`.
     **_
         lm-eval passes the task's metadata and the model's arguments along; they do not matter.
     """
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
     notices.forget()
-    return {in_mode(epidemia_task, epidemia_mode): split_in(epidemia_mode)(epidemia_task)}
+    if epidemia_mode == "letters":
+        return {epidemia_task: split(epidemia_task, orderings)}
+    return {in_mode(epidemia_task, epidemia_mode): likelihood_split(epidemia_task)}
 
 
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
@@ -73,6 +80,7 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
         truth=doc["truth"],
         cell=int(doc["cell"]),
         order=tuple(doc["order"]),
+        design=doc["design"],
         logprobs=logprobs,
     )
     return {

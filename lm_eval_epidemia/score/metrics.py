@@ -37,7 +37,8 @@ class _Answered(NamedTuple):
 def _collect(answers: Sequence[Answer]) -> _Answered | None:
     """Put answers against the truth; None when no score can be given, with a warning saying why."""
     truth = collect.installed_truth(answers)
-    levels, orders = len(truth.levels), orderings(len(truth.levels))
+    levels = len(truth.levels)
+    orders = orderings(levels, answers[0].design)
     number = {order: m for m, order in enumerate(orders)}
     logprobs = np.full((len(truth.weights), len(orders), levels), np.nan)
     answered = np.zeros(logprobs.shape[:2], dtype=bool)
@@ -80,7 +81,7 @@ def seen(answers: Sequence[Answer]) -> float:
     """Share of the population in cells that were asked completely: 1 without ``--limit``."""
     truth = store.load(answers[0].task)
     asked = np.bincount([a.cell for a in set(answers)], minlength=len(truth.weights))
-    complete = asked == len(orderings(len(truth.levels)))
+    complete = asked == len(orderings(len(truth.levels), answers[0].design))
     # Exactly 1 when nothing is missing, whatever the rounding of the sum.
     return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
