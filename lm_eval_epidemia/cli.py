@@ -225,7 +225,7 @@ def tasks_list(
     for task in shown:
         place = places.get(task.name)
         if place:
-            state = f"{place.state} ({place.key.split('_', 1)[1]})"
+            state = f"{place.state} ({place.vintage})"
         else:
             entry = record(task.survey)
             state = f"needs {entry.vintages[entry.official].needed}"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.errors import EpidemiaError
@@ -182,23 +181,3 @@ def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted
             weight = weight if rule.cells_only else cell_weight
             notes.append({**note, "for": "P(X)" if rule.cells_only else "P(X) and P(Y | X)"})
     return Adjusted(weight, cell_weight, notes)
-
-
-def share(data: Microdata, variables: Sequence[str], among: NDArray[np.bool_]) -> Array:
-    """Return the weighted shares of crossed levels, as a margin of a record holds them.
-
-    Parameters
-    ----------
-    data : Microdata
-    variables : sequence of str
-    among : ndarray of bool, shape (n,)
-
-    Returns
-    -------
-    ndarray, one axis per variable
-        Sums to 1.
-    """
-    cell, cells = _crossed(data, variables)
-    inside = among & (cell != MISSING)
-    totals = np.bincount(cell[inside], weights=data.weight[inside], minlength=cells)
-    return (totals / totals.sum()).reshape([len(data.variables[v].levels) for v in variables])

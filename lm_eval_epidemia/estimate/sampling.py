@@ -57,10 +57,6 @@ class Sample:
     replicate_scale: float = 0.0
 
     @property
-    def has_design(self) -> bool:
-        return self.stratum_of_psu is not None or self.replicate_totals is not None
-
-    @property
     def units(self) -> Codes:
         return np.arange(len(self.weight)) if self.unit is None else self.unit
 

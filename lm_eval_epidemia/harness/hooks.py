@@ -11,6 +11,7 @@ from lm_eval_epidemia import notices
 from lm_eval_epidemia.elicit.answers import Answer, Estimate
 from lm_eval_epidemia.elicit.modes import Mode, in_mode
 from lm_eval_epidemia.elicit.splits import likelihood_split, split
+from lm_eval_epidemia.harness.yamls import ASKED
 
 if TYPE_CHECKING:
     import datasets
@@ -74,44 +75,36 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
     dict
         By metric name what its aggregation needs.
     """
-    logprobs = tuple(float(logprob) for logprob, _ in results)
     answer = Answer(
         task=doc["task"],
         truth=doc["truth"],
         cell=int(doc["cell"]),
         order=tuple(doc["order"]),
         design=doc["design"],
-        logprobs=logprobs,
+        logprobs=_logprobs(results),
     )
-    return {
-        # lm-eval fills the Stderr column of `score` from the metric that follows it.
-        "score": answer,
-        "score_stderr": answer,
-        "l1": answer,
-        "seen": answer,
-        "choice_mass": math.fsum(math.exp(logprob) for logprob in logprobs),
-        "order_bias": answer,
-    }
+    return _for_metrics(answer, "letters")
 
 
 def process_likelihood(
     doc: dict[str, Any], results: Sequence[tuple[float, bool]]
 ) -> dict[str, Any]:
     """Read the answer to one question for a probability; see `process_results`."""
-    logprobs = tuple(float(logprob) for logprob, _ in results)
     estimate = Estimate(
         task=doc["task"],
         truth=doc["truth"],
         cell=int(doc["cell"]),
         level=int(doc["level"]),
-        logprobs=logprobs,
+        logprobs=_logprobs(results),
     )
-    return {
-        "score": estimate,
-        "score_stderr": estimate,
-        "score_expected": estimate,
-        "l1": estimate,
-        "seen": estimate,
-        "choice_mass": math.fsum(math.exp(logprob) for logprob in logprobs),
-        "bin_mass": estimate,
-    }
+    return _for_metrics(estimate, "likelihood")
+
+
+def _logprobs(results: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
+    return tuple(float(logprob) for logprob, _ in results)
+
+
+def _for_metrics(answer: Answer | Estimate, mode: Mode) -> dict[str, Any]:
+    """Give every metric of the task file the answer, and `choice_mass` its number."""
+    mass = math.fsum(math.exp(logprob) for logprob in answer.logprobs)
+    return {**dict.fromkeys(ASKED[mode].metrics, answer), "choice_mass": mass}

@@ -14,7 +14,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = ["Part", "complete_part", "installed_truth", "readable"]
+__all__ = ["Part", "complete_part", "installed_truth", "readable", "share_seen"]
 
 #: Below this mean probability of all letters together, a model does not answer the question.
 LOW_MASS = 0.1
@@ -60,6 +60,23 @@ def installed_truth(answers: Sequence[Any]) -> store.GroundTruth:
             "or install the version of lm-eval-epidemia it was exported with"
         )
     return truth
+
+
+def share_seen(task: str, asked: set[tuple[int, Any]], needed: int) -> float:
+    """Return the share of the population in cells all of whose prompts were answered.
+
+    Parameters
+    ----------
+    task : str
+    asked : set of (int, object)
+        Cell and which of its prompts.
+    needed : int
+        Prompts per cell.
+    """
+    truth = store.load(task)
+    complete = np.bincount([cell for cell, _ in asked], minlength=len(truth.weights)) == needed
+    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
+    return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
 
 def readable(truth: store.GroundTruth, logprobs: Array, answered: NDArray[np.bool_]) -> bool:

@@ -87,10 +87,8 @@ def score_stderr(estimates: Sequence[Estimate]) -> float:
 def seen(estimates: Sequence[Estimate]) -> float:
     """Share of the population in cells that were asked completely: 1 without ``--limit``."""
     truth = store.load(estimates[0].task)
-    pairs = {(estimate.cell, estimate.level) for estimate in estimates}
-    asked = np.bincount([cell for cell, _ in pairs], minlength=len(truth.weights))
-    complete = asked == len(asked_levels(len(truth.levels)))
-    return 1.0 if complete.all() else float(truth.weights[complete].sum())
+    asked = {(estimate.cell, estimate.level) for estimate in estimates}
+    return collect.share_seen(truth.task, asked, len(asked_levels(len(truth.levels))))
 
 
 def bin_mass(estimates: Sequence[Estimate]) -> float:

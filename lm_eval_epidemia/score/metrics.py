@@ -16,7 +16,6 @@ import numpy as np
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.answers import Answer
 from lm_eval_epidemia.elicit.orderings import orderings
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
 
@@ -79,11 +78,10 @@ def score_stderr(answers: Sequence[Answer]) -> float:
 
 def seen(answers: Sequence[Answer]) -> float:
     """Share of the population in cells that were asked completely: 1 without ``--limit``."""
-    truth = store.load(answers[0].task)
-    asked = np.bincount([a.cell for a in set(answers)], minlength=len(truth.weights))
-    complete = asked == len(orderings(len(truth.levels), answers[0].design))
-    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
-    return 1.0 if complete.all() else float(truth.weights[complete].sum())
+    first = answers[0]
+    needed = len(orderings(len(first.order), first.design))
+    asked = {(answer.cell, tuple(answer.order)) for answer in answers}
+    return collect.share_seen(first.task, asked, needed)
 
 
 def choice_mass(masses: Sequence[float]) -> float:

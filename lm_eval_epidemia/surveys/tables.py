@@ -336,33 +336,35 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
     with open_raw(paths, record.expected_files) as files:
         grids = {file: read_grids(file) for file in files}
         for table in entry.tables:
-            headers = _headers(record, table)
             chosen = [f for f in files if table.file.casefold() in f.name.casefold()] or files
-            missing: list[str] = []
-            for file in chosen:
-                for grid in grids[file]:
-                    found = _find(grid, headers)
-                    if isinstance(found, _Found):
-                        _check_year(record, vintage, grid, found, file.name)
-                        tables.append(_read(record, table, found, file.name))
-                        break
-                    missing = found
-                else:
-                    continue
-                break
-            else:
-                texts = {_text(c): str(c) for grid in grids[chosen[0]] for row in grid[:20]
-                         for c in row if isinstance(c, str)}  # fmt: skip
-                lacking = "; ".join(
-                    f"{' or '.join(headers[name])} ({nearest(_text(headers[name][0]), texts)})"
-                    for name in missing
-                )
-                raise EpidemiaError(
-                    f"{', '.join(file.name for file in chosen)} has no table of {table.outcome} by "
-                    f"{table.given}: no header {lacking}. The official file is {entry.needed}: "
-                    f"{entry.page}"
-                )
+            file, grid, found = _locate(record, table, {f: grids[f] for f in chosen}, entry)
+            _check_year(record, vintage, grid, found, file.name)
+            tables.append(_read(record, table, found, file.name))
     return tables
+
+
+def _locate(
+    record: Record, table: Table, grids: dict[Path, list[list[list[Any]]]], entry: Vintage
+) -> tuple[Path, list[list[Any]], _Found]:
+    """Find the sheet that has a table's headers; otherwise say which headers are missing."""
+    headers = _headers(record, table)
+    missing: list[str] = []
+    for file, sheets in grids.items():
+        for grid in sheets:
+            found = _find(grid, headers)
+            if isinstance(found, _Found):
+                return file, grid, found
+            missing = found
+    first = next(iter(grids.values()))
+    texts = {_text(c): c for grid in first for row in grid[:20] for c in row if isinstance(c, str)}
+    lacking = "; ".join(
+        f"{' or '.join(headers[name])} ({nearest(_text(headers[name][0]), texts)})"
+        for name in missing
+    )
+    raise EpidemiaError(
+        f"{', '.join(file.name for file in grids)} has no table of {table.outcome} by "
+        f"{table.given}: no header {lacking}. The official file is {entry.needed}: {entry.page}"
+    )
 
 
 def _check_year(
