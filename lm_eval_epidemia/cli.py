@@ -422,6 +422,70 @@ def truth_check() -> None:
 
 
 @app.command()
+def cost(
+    names: Annotated[list[str], typer.Argument(help="Groups or tasks.")],
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Of Hugging Face: a folder or the name of a model.")
+    ] = None,
+    metadata: Annotated[str | None, typer.Option(help="As for lm_eval: JSON.")] = None,
+    max_gen_toks: Annotated[int, typer.Option(help="Tokens a model may write per answer.")] = 1024,
+) -> None:
+    """Say what groups cost before anything is spent: prompts, requests, tokens."""
+    from lm_eval_epidemia.harness import cost as costs
+
+    loaded = costs.tokenizer(tokenizer) if tokenizer else None
+    lines = costs.cost(names, loaded, _metadata(metadata), max_gen_toks)
+    numbers = ("tasks", "prompts", "requests", "characters", "tokens", "written at most")
+    table = _table("", "group", *numbers, right=numbers)
+    for line in lines:
+        table.add_row(
+            line.name,
+            *("" if number is None else f"{number:,}" for number in line[1:]),
+        )
+    _print(table)
+    if loaded is None:
+        print("tokens are counted with --tokenizer")
+    elif several := costs.letters_of_several_tokens(loaded):
+        print(
+            f"{len(several)} letters ({', '.join(several[:5])} ...) are not one token: they are "
+            "scored by all their tokens, with the same result, in a forward pass per letter"
+        )
+    else:
+        print("every letter is one token")
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    import json
+
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise EpidemiaError(f"--metadata {text!r} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise EpidemiaError(f"--metadata {text!r}: expected an object, as '{{\"n_samples\": 200}}'")
+    return found
+
+
+@app.command()
+def compare(
+    results: Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")],
+) -> None:
+    """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
+    from lm_eval_epidemia.elicit.modes import MODES
+    from lm_eval_epidemia.report import compare as comparing
+
+    rows = comparing.compare(comparing.read_results(results))
+    asked = [mode for mode in MODES if any(mode in row.scores for row in rows)]
+    table = _table("Score over the tasks asked in all of a model's ways (± standard error)",
+                   "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
+    for row in rows:
+        scores = [row.scores.get(mode) for mode in asked]
+        shown = ["" if one is None else f"{one[0]:.1f} ± {one[1]:.1f}" for one in scores]
+        table.add_row(row.model, row.group, str(row.tasks), *shown)
+    _print(table)
+
+
+@app.command()
 def export(
     out: Annotated[Path, typer.Option(help="A new folder.")],
     push_to_hub: Annotated[

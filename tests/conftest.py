@@ -97,6 +97,43 @@ def tiny_llama(tmp_path_factory) -> Path:
     return make_tiny_llama(tmp_path_factory.mktemp("tiny"), texts)
 
 
+@pytest.fixture(scope="session")
+def lettered_llama(tmp_path_factory) -> Path:
+    """A tiny Llama that answers every prompt in its chat template with a letter.
+
+    A direction is found along which the hidden states at the place of the answer are alike, and
+    added to the rows of the output head that belong to letters: A and B become likely there, the
+    other letters after them, and they differ as the random model has it.
+    """
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from lm_eval_epidemia.elicit.modes import MODES
+    from lm_eval_epidemia.elicit.orderings import LETTERS
+    from lm_eval_epidemia.elicit.splits import split
+    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+
+    tasks = [f"epidemia_low_nsduh_{name}_by_age" for name in ("cocaine_ever", "marijuana_ever")]
+    texts = [text for task in tasks for mode in MODES for text in split(task, mode)["prompt"][:22]]
+    folder = make_tiny_llama(tmp_path_factory.mktemp("lettered"), texts)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        states = []
+        for text in texts:
+            said = [{"role": "user", "content": text}]
+            chat = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+            ids = tokenizer(chat, add_special_tokens=False, return_tensors="pt").input_ids
+            states.append(model.model(ids).last_hidden_state[0, -1])
+        direction = torch.linalg.lstsq(torch.stack(states), torch.ones(len(states), 1)).solution
+        rows = [tokenizer.convert_tokens_to_ids(letter) for letter in LETTERS]
+        wanted = torch.tensor([[18.0], [18.0], *[[12.0]] * (len(rows) - 2)])
+        model.lm_head.weight *= 0.2
+        model.lm_head.weight[rows] += wanted * direction.T
+    model.save_pretrained(folder)
+    return folder
+
+
 def evaluate(tasks, **arguments):
     """Run lm-eval in this process with our tasks."""
     from lm_eval import simple_evaluate

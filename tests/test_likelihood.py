@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_eval_epidemia.elicit import likelihood
-from lm_eval_epidemia.elicit.splits import likelihood_split
+from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
@@ -49,7 +49,7 @@ def test_stated_probabilities_become_a_distribution():
 
 
 def test_a_split_asks_for_every_level_of_every_cell():
-    rows, truth = likelihood_split(SEVERAL), store.load(SEVERAL)
+    rows, truth = split(SEVERAL, "likelihood"), store.load(SEVERAL)
     pairs = [(row["cell"], row["level"]) for row in rows]
     assert pairs == [(cell, level) for cell in range(3) for level in range(3)]
     first = rows[0]
@@ -59,7 +59,7 @@ def test_a_split_asks_for_every_level_of_every_cell():
         "2022 who is White identifies with or leans toward the Democratic Party?\nA. 0%\nB. 0%-5%\n"
     )
     assert first["prompt"].endswith("\nU. 95%-100%\nV. 100%\nAnswer:")
-    assert len(likelihood_split(BINARY)) == len(store.load(BINARY).given)
+    assert len(split(BINARY, "likelihood")) == len(store.load(BINARY).given)
     assert truth.fingerprint == first["truth"]
 
 
@@ -101,7 +101,7 @@ def estimates(name, over_bins):
         hooks.process_likelihood(
             doc, [(float(np.log(x)), False) for x in over_bins(doc["cell"], doc["level"])]
         )["score"]
-        for doc in likelihood_split(name)
+        for doc in split(name, "likelihood")
     ]
 
 
@@ -144,7 +144,7 @@ def test_log_probabilities_that_are_not_finite_give_no_number(caplog):
 
 
 def test_questions_of_another_truth_are_refused():
-    doc = dict(likelihood_split(BINARY)[0], truth="0123456789ab")
+    doc = dict(split(BINARY, "likelihood")[0], truth="0123456789ab")
     answer = hooks.process_likelihood(doc, [(-3.0, False)] * 22)["score"]
     with pytest.raises(EpidemiaError, match="made from ground truth 0123456789ab"):
         metrics.score([answer])

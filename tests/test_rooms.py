@@ -73,11 +73,11 @@ def test_processes_that_start_together_do_not_disturb_each_other(home, monkeypat
     shutil.copytree(paths.shipped_groundtruth(), store.built_groundtruth())
     render, folders = yamls.render, []
 
-    def overtaken(places, dataset=None):
+    def overtaken(places, **arguments):
         if not folders:
             folders.append(None)
             folders.append(yamls.task_path())  # the other process, in the middle of ours
-        return render(places, dataset)
+        return render(places, **arguments)
 
     monkeypatch.setattr(yamls, "render", overtaken)
     ours = yamls.task_path()

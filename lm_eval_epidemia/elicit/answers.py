@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Answer", "Estimate"]
+__all__ = ["Answer", "Estimate", "Reply", "Statement"]
 
 
 class Answer(NamedTuple):
@@ -52,3 +52,53 @@ class Estimate(NamedTuple):
     cell: int
     level: int
     logprobs: tuple[float, ...]
+
+
+class Reply(NamedTuple):
+    """One answer that a model wrote to a question.
+
+    Attributes
+    ----------
+    task : str
+    truth : str
+        Fingerprint of the ground truth that the prompt was made from.
+    cell : int
+    order : tuple of int, length K
+        Level number at each displayed position.
+    sample : int
+        Which of the cell's answers this is, from 1.
+    n_samples : int
+        How many it has.
+    position : int or None
+        The position whose letter was written; None if none could be read.
+    """
+
+    task: str
+    truth: str
+    cell: int
+    order: tuple[int, ...]
+    sample: int
+    n_samples: int
+    position: int | None
+
+
+class Statement(NamedTuple):
+    """A probability that a model wrote.
+
+    Attributes
+    ----------
+    task : str
+    truth : str
+        Fingerprint of the ground truth that the prompt was made from.
+    cell : int
+    level : int
+        Level whose probability was asked for.
+    interval : int or None
+        The interval whose letter was written; None if none could be read.
+    """
+
+    task: str
+    truth: str
+    cell: int
+    level: int
+    interval: int | None

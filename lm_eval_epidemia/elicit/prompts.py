@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.surveys.record import Record, Task, Variable
 
-__all__ = ["likelihood_question", "prompt", "question"]
+__all__ = ["ONE_LETTER", "likelihood_question", "prompt", "question"]
+
+#: What a model that writes its answer is asked for.
+ONE_LETTER = "Reply with the letter of one answer and nothing else."
 
 
 def _listed(phrases: Sequence[str]) -> str:
@@ -61,13 +64,20 @@ def likelihood_question(
     return f"What is the probability that {who} {ways[task.outcome].levels[level].phrase}?"
 
 
-def prompt(question: str, answers: Sequence[str]) -> str:
+def prompt(question: str, answers: Sequence[str], note: str = "", request: str = "") -> str:
     """Put a question and its answers, in displayed order, into the text the model continues.
 
     It ends with "Answer:", without a space: lm-eval moves trailing spaces of a context into the
     continuation.
+
+    Parameters
+    ----------
+    question : str
+    answers : sequence of str
+    note : str
+        A line between the question and its answers.
+    request : str
+        A line after the answers, for example `ONE_LETTER`.
     """
-    options = "\n".join(
-        f"{letter}. {answer}" for letter, answer in zip(LETTERS, answers, strict=False)
-    )
-    return f"{question}\n{options}\nAnswer:"
+    options = [f"{letter}. {answer}" for letter, answer in zip(LETTERS, answers, strict=False)]
+    return "\n".join(line for line in (question, note, *options, request, "Answer:") if line)

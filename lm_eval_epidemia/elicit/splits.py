@@ -2,143 +2,130 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from lm_eval_epidemia.elicit.fewshot import examples
 from lm_eval_epidemia.elicit.likelihood import BIN_LETTERS, BINS, asked_levels
-from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
-from lm_eval_epidemia.elicit.prompts import likelihood_question, prompt, question
+from lm_eval_epidemia.elicit.modes import GENERATED, Mode
+from lm_eval_epidemia.elicit.orderings import LETTERS, SEED, design_of, orderings
+from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import Variable, record
-from lm_eval_epidemia.surveys.record import task as declared_task
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["likelihood_split", "split", "ways_of"]
+__all__ = ["split"]
+
+#: Columns of every split, then those of each kind of question, in their order.
+_COMMON = {"task": "string", "truth": "string", "cell": "int32", "given": ["string"]}
+_IN_ORDER = {"order": ["int8"], "design": "string", "choices": ["string"]}
+_PROBABILITY = {"level": "int8", "choices": ["string"]}
+_SAMPLED = {"order": ["int8"], "sample": "int32", "n_samples": "int32", "choices": ["string"]}
 
 
-def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
-    """Return how each variable of a task was recorded in its ground truth."""
-    survey = record(truth.survey)
-    return {name: survey.way(name, column, truth.vintage) for name, column in truth.columns.items()}
-
-
-def _described(truth: store.GroundTruth) -> list[list[str]]:
-    """Say the conditions of each cell: "age: 30-34"."""
-    given = declared_task(truth.task).given
-    return [
-        [f"{name}: {label}" for name, label in zip(given, labels, strict=True)]
-        for labels in truth.given
-    ]
-
-
-def split(task: str, asked: str | int | None = None) -> datasets.Dataset:
+def split(task: str, mode: Mode = "letters", variant: Variant | None = None) -> datasets.Dataset:
     """Return the questions of a task.
 
     Parameters
     ----------
     task : str
-        The name of an available task.
-    asked : str or int, optional
-        The design of the orderings, see `orderings.design_of`.
+        The name of an available task, without the suffix of a mode.
+    mode : str
+        The way of asking, see `elicit.modes`.
+    variant : Variant, optional
+        How the questions are put.
 
     Returns
     -------
     datasets.Dataset
-        One row per cell and ordering, cells and orderings in a fixed order, with the columns
-        ``task``; ``truth`` (fingerprint of the ground truth); ``cell`` (its number there);
-        ``given`` (its conditions, "age: 30-34"); ``order`` (level numbers by displayed position);
-        ``design`` (which orderings a cell is asked in);
-        ``choices`` (the letters); ``prompt``.
+        One row per prompt, in a fixed order, with the columns ``task``; ``truth`` (fingerprint of
+        the ground truth); ``cell`` (its number there); ``given`` (its conditions, "age: 30-34");
+        ``choices`` (the letters); ``prompt``. Where answers are displayed in changing orders,
+        ``order`` (level numbers by displayed position) and ``design`` (which orderings a cell is
+        asked in) or, of sampled answers, ``sample`` (from 1) and ``n_samples``. Where a probability
+        is asked for, ``level`` instead.
     """
     import datasets
 
-    truth, declared = store.load(task), declared_task(task)
-    survey, ways = record(truth.survey), ways_of(truth)
-    design = design_of(len(truth.levels), asked)
-    orders = orderings(len(truth.levels), design)
-    prompts = []
-    for given in truth.given:
-        asked = question(survey, truth.vintage, declared, ways, given)
-        prompts += [prompt(asked, [truth.levels[level] for level in order]) for order in orders]
-    described = _described(truth)
-    rows, cells = len(prompts), range(len(truth.given))
-    features = datasets.Features(
-        {
-            "task": datasets.Value("string"),
-            "truth": datasets.Value("string"),
-            "cell": datasets.Value("int32"),
-            "given": datasets.Sequence(datasets.Value("string")),
-            "order": datasets.Sequence(datasets.Value("int8")),
-            "design": datasets.Value("string"),
-            "choices": datasets.Sequence(datasets.Value("string")),
-            "prompt": datasets.Value("string"),
-        }
-    )
+    variant, truth = variant or Variant(), store.load(task)
+    if mode == "letters":
+        columns, rows = _IN_ORDER, _in_orders(truth, variant)
+    elif mode == "sampled":
+        columns, rows = _SAMPLED, _samples(truth, variant)
+    else:
+        columns, rows = _PROBABILITY, _probabilities(truth, mode in GENERATED)
+    wording, found = Wording(truth), list(rows)
+    given = [wording.described(cell) for cell in range(len(truth.given))]
+    before = examples(task, variant.fewshot, about_probability=columns is _PROBABILITY)
+    space = " " if variant.leading_space else ""
+    count, letters = len(truth.levels), BIN_LETTERS
+    if columns is not _PROBABILITY:
+        letters = LETTERS[:count]
+    values = {
+        "task": [task] * len(found),
+        "truth": [truth.fingerprint] * len(found),
+        "cell": [row["cell"] for row in found],
+        "given": [given[row["cell"]] for row in found],
+        "choices": [[space + letter for letter in letters]] * len(found),
+        "prompt": [before + row["prompt"] for row in found],
+    }
+    kinds = {**_COMMON, **columns, "prompt": "string"}
     return datasets.Dataset.from_dict(
-        {
-            "task": [task] * rows,
-            "truth": [truth.fingerprint] * rows,
-            "cell": [cell for cell in cells for _ in orders],
-            "given": [described[cell] for cell in cells for _ in orders],
-            "order": [list(order) for _ in cells for order in orders],
-            "design": [design] * rows,
-            "choices": [list(LETTERS[: len(truth.levels)])] * rows,
-            "prompt": prompts,
-        },
-        features=features,
+        {name: values.get(name) or [row[name] for row in found] for name in kinds},
+        features=datasets.Features(
+            {
+                name: datasets.Sequence(datasets.Value(kind[0]))
+                if isinstance(kind, list)
+                else datasets.Value(kind)
+                for name, kind in kinds.items()
+            }
+        ),
     )
 
 
-def likelihood_split(task: str) -> datasets.Dataset:
-    """Return the questions of a task for the probabilities themselves.
+def _in_orders(truth: store.GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+    """Each cell in every ordering of the design."""
+    design = design_of(len(truth.levels), variant.orderings)
+    orders, wording = orderings(len(truth.levels), design), Wording(truth)
+    for cell in range(len(truth.given)):
+        asked = wording.question(cell)
+        for order in orders:
+            text = prompt(asked, [truth.levels[level] for level in order])
+            yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
 
-    Parameters
-    ----------
-    task : str
-        The name of an available task, without suffix.
 
-    Returns
-    -------
-    datasets.Dataset
-        One row per cell and asked level, with the columns of `split`, but ``level`` (its number)
-        instead of ``order`` and ``design``.
+def _probabilities(truth: store.GroundTruth, written: bool) -> Iterator[dict[str, Any]]:
+    """Each cell and asked level."""
+    wording, request = Wording(truth), ONE_LETTER if written else ""
+    for cell in range(len(truth.given)):
+        for level in asked_levels(len(truth.levels)):
+            text = prompt(wording.probability(cell, level), BINS, request=request)
+            yield {"cell": cell, "level": level, "prompt": text}
+
+
+def _samples(truth: store.GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+    """Each cell as often as answers are wanted, each with its own random ordering.
+
+    The number of the interview makes every text different: lm-eval stores responses by text, and
+    would give all answers to the same text the same response when a run is taken up again.
     """
-    import datasets
-
-    truth, declared = store.load(task), declared_task(task)
-    survey, ways = record(truth.survey), ways_of(truth)
-    levels = asked_levels(len(truth.levels))
-    asked = [(cell, level) for cell in range(len(truth.given)) for level in levels]
-    described = _described(truth)
-    features = datasets.Features(
-        {
-            "task": datasets.Value("string"),
-            "truth": datasets.Value("string"),
-            "cell": datasets.Value("int32"),
-            "given": datasets.Sequence(datasets.Value("string")),
-            "level": datasets.Value("int8"),
-            "choices": datasets.Sequence(datasets.Value("string")),
-            "prompt": datasets.Value("string"),
-        }
-    )
-    return datasets.Dataset.from_dict(
-        {
-            "task": [task] * len(asked),
-            "truth": [truth.fingerprint] * len(asked),
-            "cell": [cell for cell, _ in asked],
-            "given": [described[cell] for cell, _ in asked],
-            "level": [level for _, level in asked],
-            "choices": [list(BIN_LETTERS)] * len(asked),
-            "prompt": [
-                prompt(
-                    likelihood_question(
-                        survey, truth.vintage, declared, ways, truth.given[cell], level
-                    ),
-                    BINS,
-                )
-                for cell, level in asked
-            ],
-        },
-        features=features,
-    )
+    levels, number = len(truth.levels), variant.n_samples
+    wording, key = Wording(truth), zlib.crc32(truth.task.encode())
+    for cell in range(len(truth.given)):
+        asked = wording.question(cell)
+        rng = np.random.default_rng([SEED, key, cell])
+        # Row by row: the first hundred of two hundred are those of a run with one hundred.
+        orders = rng.permuted(np.tile(np.arange(levels), (number, 1)), axis=1)
+        for sample, order in enumerate(orders.tolist(), start=1):
+            answers = [truth.levels[level] for level in order]
+            text = prompt(asked, answers, f"(Interview {sample})", ONE_LETTER)
+            yield {
+                "cell": cell, "order": order, "sample": sample, "n_samples": number,
+                "prompt": text,
+            }  # fmt: skip

@@ -100,6 +100,17 @@ class Baseline(LM):
         self.position_bias = float(position_bias)
         self._believed: dict[str, Array] = {}
 
+    @staticmethod
+    def _ours(request: Any) -> dict[str, Any]:
+        """Return the row of our split that a request was made from."""
+        doc: dict[str, Any] = request.doc
+        if not isinstance(doc, dict) or not {"task", "cell", "truth"} <= set(doc):
+            raise EpidemiaError(
+                f"epidemia-baseline answers the tasks of this package only, not "
+                f"{request.task_name!r}: its answers come from the ground truth"
+            )
+        return doc
+
     def _letters(self, doc: dict[str, Any]) -> list[float]:
         """Log-probabilities of the displayed letters of one prompt."""
         name = doc["task"]
@@ -121,15 +132,9 @@ class Baseline(LM):
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
         responses, asked, letters = [], None, []
         for request in requests:
-            if not isinstance(request.doc, dict) or not {"task", "cell", "truth"} <= set(
-                request.doc
-            ):
-                raise EpidemiaError(
-                    f"epidemia-baseline answers the tasks of this package only, not "
-                    f"{request.task_name!r}: its answers come from the ground truth"
-                )
-            if request.doc is not asked:  # the letters of a prompt come one after the other
-                asked, letters = request.doc, self._letters(request.doc)
+            doc = self._ours(request)
+            if doc is not asked:  # the letters of a prompt come one after the other
+                asked, letters = doc, self._letters(doc)
             position = LETTERS.index(request.args[1].strip())
             logprob = letters[position]
             responses.append((logprob, logprob == max(letters)))
@@ -139,10 +144,19 @@ class Baseline(LM):
         raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        raise EpidemiaError(
-            "epidemia-baseline gives log-probabilities and does not generate text: use the groups "
-            "epidemia_low, epidemia_high or epidemia_extra"
-        )
+        """Write a letter: the likeliest or, of sampled answers, one drawn from what it believes."""
+        replies = []
+        for request in requests:
+            doc = self._ours(request)
+            letters = self._letters(doc)
+            if "sample" in doc:
+                key = [self.seed, zlib.crc32(doc["task"].encode()), doc["cell"], doc["sample"]]
+                drawn = np.random.default_rng(key).random()
+                number = int(np.searchsorted(np.cumsum(np.exp(letters)), drawn, side="right"))
+            else:
+                number = int(np.argmax(letters))
+            replies.append(LETTERS[min(number, len(letters) - 1)])
+        return replies
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True

@@ -14,10 +14,19 @@ from types import ModuleType
 from typing import Any
 
 from lm_eval_epidemia import notices
+from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness.guard import guarded
 from lm_eval_epidemia.harness.yamls import task_path
 
-__all__ = ["MODELS", "extend_models", "extend_tasks", "forget_cached_requests", "task_manager"]
+__all__ = [
+    "MODELS",
+    "extend_evaluator",
+    "extend_models",
+    "extend_tasks",
+    "forget_cached_requests",
+    "task_manager",
+]
 
 #: Our models, as lm-eval's registry takes them: loaded when first used.
 MODELS = {"epidemia-baseline": "lm_eval_epidemia.harness.baseline:Baseline"}
@@ -35,10 +44,11 @@ def _listed(include_path: Any) -> list[Any]:
     return [path for path in paths if path]
 
 
-def _ours(theirs: list[Any]) -> list[Path]:
+def _ours(theirs: list[Any], metadata: Any) -> list[Path]:
     """Return our folder, unless the user named it too: lm-eval warns of every task seen twice."""
+    variant = Variant.of(metadata)
     try:
-        ours = task_path()
+        ours = task_path(variant)
     except (EpidemiaError, OSError) as error:
         # Somebody may be running other tasks: a damaged ground truth must not stop them.
         notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {error}")
@@ -71,7 +81,7 @@ def extend_tasks(manager: ModuleType) -> None:
     ) -> None:
         paths = _listed(include_path)
         if include_defaults:
-            paths = [*_ours(paths), *paths]
+            paths = [*_ours(paths, metadata), *paths]
         original(self, verbosity, paths, include_defaults, metadata)
         self.include_path = include_path
 
@@ -96,6 +106,19 @@ def extend_models(_models: ModuleType | None = None) -> None:
             model_registry.register(name, target=target)
 
 
+def extend_evaluator(evaluator: Any) -> None:
+    """Guard the answers to our prompts, see `harness.guard`.
+
+    Parameters
+    ----------
+    evaluator : module
+        ``lm_eval.evaluator``.
+    """
+    if not hasattr(evaluator, "_epidemia"):
+        evaluator.evaluate = guarded(evaluator.evaluate)
+        evaluator._epidemia = True
+
+
 def task_manager(**kwargs: Any) -> Any:
     """Return a ``TaskManager`` with our tasks only, plus the user's ``include_path``.
 
@@ -104,13 +127,16 @@ def task_manager(**kwargs: Any) -> Any:
     **kwargs
         As ``lm_eval.tasks.TaskManager`` takes them.
     """
+    import lm_eval.evaluator
     import lm_eval.models
     from lm_eval.tasks.manager import TaskManager
 
     extend_models(lm_eval.models)
+    extend_evaluator(lm_eval.evaluator)
     theirs = _listed(kwargs.pop("include_path", None))
     kwargs.setdefault("include_defaults", False)
-    return TaskManager(include_path=[task_path(), *theirs], **kwargs)
+    ours = task_path(Variant.of(kwargs.get("metadata")))
+    return TaskManager(include_path=[ours, *theirs], **kwargs)
 
 
 def forget_cached_requests(tasks: Iterable[str]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from lm_eval_epidemia import __version__
-from lm_eval_epidemia.elicit.modes import MODES, in_mode
-from lm_eval_epidemia.elicit.splits import likelihood_split, split
+from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
@@ -25,7 +25,7 @@ _COLUMNS = """
 | `given` | the conditions, as `variable: level` |
 | `order` | level number shown at each letter |
 | `design` | which orders the question is asked in |
-| `level` | in the `_likelihood` configs, instead of these two: the level asked about |
+| `level` | in the other configs, instead of these two: the level whose probability is asked for |
 | `choices` | the letters |
 | `prompt` | the text a model continues with one letter |
 """
@@ -91,16 +91,17 @@ def export(out: Path, push_to_hub: str | None = None) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise EpidemiaError(f"{out} exists and is not an empty folder: give a new one")
     places = store.available()
-    made = {"letters": split, "likelihood": likelihood_split}
     configs: dict[str, list[str]] = {}
     for mode in MODES:
+        if mode == "sampled":  # as many answers as a run wants: only the package makes these
+            continue
         for task in all_tasks().values():
-            if task.name in places:
+            if task.name in places and asks(mode, task):
                 config, name = in_mode(task.group, mode), in_mode(task.name, mode)
                 configs.setdefault(config, []).append(name)
                 folder = out / "data" / config
                 folder.mkdir(parents=True, exist_ok=True)
-                made[mode](task.name).to_parquet(folder / f"{name}.parquet")
+                split(task.name, mode).to_parquet(folder / f"{name}.parquet")
     (out / "README.md").write_text(_card(configs, places), encoding="utf-8")
     yamls.write(out / "task_yamls", yamls.render(places, dataset=push_to_hub or str(out)))
     if push_to_hub:

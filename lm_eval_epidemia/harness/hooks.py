@@ -8,15 +8,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia import notices
-from lm_eval_epidemia.elicit.answers import Answer, Estimate
+from lm_eval_epidemia.elicit.answers import Answer, Estimate, Reply, Statement
 from lm_eval_epidemia.elicit.modes import Mode, in_mode
-from lm_eval_epidemia.elicit.splits import likelihood_split, split
+from lm_eval_epidemia.elicit.replies import letter
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.yamls import ASKED
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["load", "process_likelihood", "process_results"]
+__all__ = [
+    "load",
+    "process_likelihood",
+    "process_results",
+    "process_sampled",
+    "process_written",
+]
 
 
 class _NoMetadataHint(logging.Filter):
@@ -37,8 +46,8 @@ logging.getLogger("lm_eval.api.task").addFilter(_NoMetadataHint())
 def load(
     epidemia_task: str,
     epidemia_mode: Mode = "letters",
-    orderings: str | int | None = None,
-    **_: Any,
+    epidemia_variant: dict[str, Any] | None = None,
+    **metadata: Any,
 ) -> dict[str, datasets.Dataset]:
     """Give lm-eval the questions of a task (`custom_dataset`).
 
@@ -46,18 +55,24 @@ def load(
     ----------
     epidemia_task : str
         From `dataset_kwargs` of the task file: the task's name without suffix.
-    epidemia_mode : {"letters", "likelihood"}
-        From the same place: the way of asking.
-    orderings : str or int, optional
-        From ``--metadata``: the design of the orderings, see `elicit.orderings`.
-    **_
-        lm-eval passes the task's metadata and the model's arguments along; they do not matter.
+    epidemia_mode : str
+        From the same place: the way of asking, see `elicit.modes`.
+    epidemia_variant : dict, optional
+        From the same place: the part of the variant that the task file follows.
+    **metadata
+        ``--metadata``, from which the variant is read, and what else lm-eval passes along: the
+        task's own metadata and the model's arguments.
     """
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
     notices.forget()
-    if epidemia_mode == "letters":
-        return {epidemia_task: split(epidemia_task, orderings)}
-    return {in_mode(epidemia_task, epidemia_mode): likelihood_split(epidemia_task)}
+    variant = Variant.of(metadata)
+    if variant.in_task_files != (epidemia_variant or {}):
+        raise EpidemiaError(
+            f"--metadata asks for {variant.in_task_files}, but the file of {epidemia_task} was "
+            f"written for {epidemia_variant or 'neither'}: these need the start-up hook (unset "
+            "EPIDEMIA_AUTOLOAD) or 'epidemia run', and no --include_path to our files"
+        )
+    return {in_mode(epidemia_task, epidemia_mode): split(epidemia_task, epidemia_mode, variant)}
 
 
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
@@ -98,6 +113,32 @@ def process_likelihood(
         logprobs=_logprobs(results),
     )
     return _for_metrics(estimate, "likelihood")
+
+
+def process_sampled(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """Read one written answer; see `process_results`."""
+    reply = Reply(
+        task=doc["task"],
+        truth=doc["truth"],
+        cell=int(doc["cell"]),
+        order=tuple(doc["order"]),
+        sample=int(doc["sample"]),
+        n_samples=int(doc["n_samples"]),
+        position=letter(results[0], len(doc["order"])),
+    )
+    return dict.fromkeys(ASKED["sampled"].metrics, reply)
+
+
+def process_written(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """Read one written probability; see `process_results`."""
+    statement = Statement(
+        task=doc["task"],
+        truth=doc["truth"],
+        cell=int(doc["cell"]),
+        level=int(doc["level"]),
+        interval=letter(results[0], len(doc["choices"])),
+    )
+    return dict.fromkeys(ASKED["closed"].metrics, statement)
 
 
 def _logprobs(results: Sequence[tuple[float, bool]]) -> tuple[float, ...]:

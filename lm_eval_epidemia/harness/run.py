@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from lm_eval_epidemia.elicit.modes import MODES, in_mode
+from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
@@ -41,9 +41,9 @@ def check_tasks(tasks: list[str]) -> None:
         if any(fnmatch(one, name) for one in known):
             continue
         for mode in MODES:
-            for task in all_tasks():
-                if name == in_mode(task, mode):
-                    store.load(task)  # raises, and says which file is needed
+            for task in all_tasks().values():
+                if name == in_mode(task.name, mode) and asks(mode, task):
+                    store.load(task.name)  # raises, and says which file is needed
         if name in {in_mode(group, mode) for group in GROUPS for mode in MODES}:
             raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
         raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
@@ -69,6 +69,7 @@ def run(arguments: list[str]) -> None:
     arguments : list of str
         What would follow ``lm_eval run``.
     """
+    import lm_eval.evaluator
     import lm_eval.models
     import lm_eval.tasks
     from lm_eval.__main__ import cli_evaluate
@@ -76,6 +77,7 @@ def run(arguments: list[str]) -> None:
     sys.argv = ["lm_eval", "run", *arguments]
     tasks = _requested()
     discovery.extend_models(lm_eval.models)
+    discovery.extend_evaluator(lm_eval.evaluator)
     if only_ours(tasks):
         if not any(argument.startswith("--include_path") for argument in arguments):
             check_tasks(tasks)

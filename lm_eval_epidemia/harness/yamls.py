@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia import __version__, paths
-from lm_eval_epidemia.elicit.modes import MODES, Mode, in_mode
+from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, asks, in_mode
+from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -34,6 +35,17 @@ class _Asked(NamedTuple):
     module: str
     #: Whether higher is better. `score_stderr` must follow `score`.
     metrics: dict[str, bool]
+    #: Of a way in which the model writes: how random its answer is.
+    temperature: float | None = None
+
+
+#: A probability is written once, as the model thinks most likely.
+_WRITTEN = _Asked(
+    "process_written",
+    "written",
+    {"score": True, "score_stderr": False, "l1": False, "seen": True, "answered": True},
+    temperature=0.0,
+)
 
 
 ASKED: dict[Mode, _Asked] = {
@@ -62,6 +74,21 @@ ASKED: dict[Mode, _Asked] = {
             "bin_mass": True,
         },
     ),
+    "sampled": _Asked(
+        "process_sampled",
+        "sampled",
+        {
+            "score": True,
+            "score_stderr": False,
+            "l1": False,
+            "seen": True,
+            "answered": True,
+            "order_bias": False,
+        },
+        temperature=1.0,
+    ),
+    "closed": _WRITTEN,
+    "rag": _WRITTEN,
 }
 
 _NOTE = (
@@ -70,13 +97,25 @@ _NOTE = (
 
 BASE = "_epidemia"
 _CUSTOM = _NOTE + "custom_dataset: !function lm_eval_epidemia.harness.hooks.load\n"
-_BASE = """output_type: multiple_choice
+_CHOSEN = """output_type: multiple_choice
 # Columns, not templates: lm-eval builds requests from them many times faster.
 doc_to_text: prompt
 doc_to_choice: choices
 # No answer is the right one; lm-eval wants a target.
 doc_to_target: 0
-num_fewshot: 0
+"""
+_WRITES = """output_type: generate_until
+doc_to_text: prompt
+# No answer is the right one; lm-eval wants a target.
+doc_to_target: ""
+generation_kwargs:
+  # Nothing but the model's own end stops it: thinking has empty lines.
+  until: []
+  # With do_sample, lm-eval would not store responses for --use_cache.
+  temperature: {temperature}
+  max_gen_toks: 1024
+"""
+_BASE = """num_fewshot: 0
 fewshot_config:
   samples: []
 process_results: !function lm_eval_epidemia.harness.hooks.{process}
@@ -88,20 +127,31 @@ _METRIC = """  - metric: {name}
 """
 
 
-def _base(mode: Mode, dataset: str | None) -> str:
+def _base(mode: Mode, dataset: str | None, variant: Variant) -> str:
     asked = ASKED[mode]
+    how = _WRITES.format(temperature=asked.temperature) if mode in GENERATED else _CHOSEN
+    if variant.gen_prefix:
+        how += f"gen_prefix: {json.dumps(variant.gen_prefix)}\n"
+    if variant.leading_space is not None and mode not in GENERATED:
+        how += 'target_delimiter: ""\n'
     metrics = "".join(
         _METRIC.format(name=name, module=asked.module, better=str(better).lower())
         for name, better in asked.metrics.items()
     )
-    return (_CUSTOM if dataset is None else _NOTE) + _BASE.format(process=asked.process) + metrics
+    top = _CUSTOM if dataset is None else _NOTE
+    return top + how + _BASE.format(process=asked.process) + metrics
 
 
-def _task(truth: store.GroundTruth, mode: Mode, base: str, group: str, dataset: str | None) -> str:
+def _task(
+    truth: store.GroundTruth, mode: Mode, base: str, group: str, dataset: str | None,
+    variant: Variant,
+) -> str:  # fmt: skip
     name = in_mode(truth.task, mode)
     if dataset is None:
         source = f"dataset_kwargs:\n  epidemia_task: {truth.task}\n"
         source += "" if mode == "letters" else f"  epidemia_mode: {mode}\n"
+        if chosen := variant.in_task_files:
+            source += f"  epidemia_variant: {json.dumps(chosen)}\n"
     else:
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
     return (
@@ -126,7 +176,9 @@ def _group(name: str, mode: Mode, members: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render(places: dict[str, store.Place], dataset: str | None = None) -> dict[str, str]:
+def render(
+    places: dict[str, store.Place], dataset: str | None = None, variant: Variant | None = None
+) -> dict[str, str]:
     """Return the text of every task file, by its path relative to the folder.
 
     Parameters
@@ -135,19 +187,23 @@ def render(places: dict[str, store.Place], dataset: str | None = None) -> dict[s
         The available tasks, as `store.available` returns them.
     dataset : str, optional
         Read the questions from this dataset repository (a folder or an id on the Hub) instead of
-        the package.
+        the package. Sampled answers are left out: they are as many as a run wants.
+    variant : Variant, optional
+        Write what it asks of a task file.
     """
-    files = {}
+    files, variant = {}, variant or Variant()
     for mode in MODES:
+        if dataset is not None and mode == "sampled":
+            continue
         base = in_mode(BASE, mode)
-        files[base] = _base(mode, dataset)
+        files[base] = _base(mode, dataset, variant)
         # Letters, the plain way of asking, lie at the top; each other way in a folder of its own.
         above = "" if mode == "letters" else f"{mode}/"
         up = "../" * (above.count("/") + 1)
         for group in GROUPS:
             surveys: dict[str, list[str]] = {}
             for task in all_tasks().values():
-                if task.group == group and task.name in places:
+                if task.group == group and task.name in places and asks(mode, task):
                     surveys.setdefault(task.survey, []).append(task.name)
             top = in_mode(group, mode)
             for survey, members in surveys.items():
@@ -156,7 +212,7 @@ def render(places: dict[str, store.Place], dataset: str | None = None) -> dict[s
                 files[f"{above}{survey}/{name}.yaml"] = _group(name, mode, names)
                 for member in members:
                     files[f"{above}{survey}/{in_mode(member, mode)}.yaml"] = _task(
-                        store.load(member), mode, up + base, top, dataset
+                        store.load(member), mode, up + base, top, dataset, variant
                     )
             if surveys:
                 names = [in_mode(f"{group}_{survey}", mode) for survey in surveys]
@@ -197,20 +253,23 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def task_path() -> Path:
+def task_path(variant: Variant | None = None) -> Path:
     """Return the folder of task files for everything available here.
 
-    Where the user built ground truth it is a folder in ``paths.home()``, named after the state of
-    the ground truth and the package: a change of either makes a new one, and processes that start
-    together, or still read the old one, do not disturb each other.
+    Where the user built ground truth, or the variant asks something of the task files, it is a
+    folder in ``paths.home()``, named after the state of the ground truth, the package and the
+    variant: a change of one makes a new one, and processes that start together, or still read the
+    old one, do not disturb each other.
     """
+    chosen = (variant or Variant()).in_task_files
     registry = store.built_groundtruth() / store.REGISTRY
-    if not registry.is_file():
+    if not registry.is_file() and not chosen:
         return paths.shipped_task_yamls()
-    shipped = paths.shipped_groundtruth() / store.REGISTRY
-    state = hashlib.sha256(__version__.encode() + registry.read_bytes())
-    state.update(shipped.read_bytes() if shipped.is_file() else b"")
+    state = hashlib.sha256(__version__.encode())
+    for file in (registry, paths.shipped_groundtruth() / store.REGISTRY):
+        state.update(file.read_bytes() if file.is_file() else b"")
+    state.update(json.dumps(chosen, sort_keys=True).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]
     if not folder.is_dir():
-        write(folder, render(store.available()))
+        write(folder, render(store.available(), variant=variant))
     return folder

@@ -14,10 +14,20 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = ["Part", "complete_part", "installed_truth", "readable", "share_seen"]
+__all__ = [
+    "Part",
+    "complete_part",
+    "installed_truth",
+    "readable",
+    "share_seen",
+    "warn_of_silence",
+]
 
 #: Below this mean probability of all letters together, a model does not answer the question.
 LOW_MASS = 0.1
+
+#: Below this share of replies with a letter, the score says little about the model's beliefs.
+LOW_ANSWERED = 0.9
 
 
 class Part(NamedTuple):
@@ -106,6 +116,24 @@ def readable(truth: store.GroundTruth, logprobs: Array, answered: NDArray[np.boo
             "model hardly answers the question (try --apply_chat_template, or another prompt)",
         )
     return True
+
+
+def warn_of_silence(truth: store.GroundTruth, share: float) -> None:
+    """Warn when too few replies held a letter.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    share : float
+        Of the replies that did, in [0, 1].
+    """
+    if share < LOW_ANSWERED:
+        notices.warn(
+            "few answers that could be read",
+            f"{truth.task}: {share:.0%} of the replies held a letter; the others count as 'all "
+            "answers equally likely' (read them with --log_samples; a model that thinks may need "
+            "--gen_kwargs max_gen_toks=8192, a chat model --apply_chat_template)",
+        )
 
 
 def complete_part(

@@ -9,7 +9,11 @@ only when, lm-eval is imported. ``EPIDEMIA_AUTOLOAD=0`` switches it off. See doc
 import os
 import sys
 
-_WATCHED = {"lm_eval.tasks.manager": "extend_tasks", "lm_eval.models": "extend_models"}
+_WATCHED = {
+    "lm_eval.tasks.manager": "extend_tasks",
+    "lm_eval.models": "extend_models",
+    "lm_eval.evaluator": "extend_evaluator",
+}
 
 
 class _Watcher:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +43,7 @@ __all__ = [
     "Vintage",
     "all_tasks",
     "load_record",
+    "official_cells",
     "record",
     "records",
     "task",
@@ -320,6 +322,7 @@ class Task(_Strict):
     number: int | None = Field(None, description="Position in the published list.")
     universe: tuple[Universe, ...] = ()
     subject: str | None = Field(None, description="Who is asked about, if not the record's.")
+    retrieval: bool = Field(False, description="In the published subset for retrieval.")
     # Filled in by the record.
     kind: Kind = "low"
     survey: str = ""
@@ -557,6 +560,12 @@ def record(survey: str) -> Record:
 def all_tasks() -> dict[str, Task]:
     """Return every declared task, available or not, by its lm-eval name."""
     return {entry.name: entry for item in records().values() for entry in item.all_tasks}
+
+
+def official_cells(task: Task) -> int:
+    """Return how many combinations the official levels of a task's conditions have."""
+    variables = record(task.survey).variables
+    return prod(len(variables[name][0].levels) for name in task.given)
 
 
 def task(name: str) -> Task:

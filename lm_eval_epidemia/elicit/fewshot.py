@@ -1,0 +1,73 @@
+"""Solved examples before a question, drawn from the truths of other surveys' tasks."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from lm_eval_epidemia.elicit.likelihood import BINS, asked_levels, bin_of
+from lm_eval_epidemia.elicit.orderings import LETTERS, SEED
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.record import all_tasks
+
+__all__ = ["examples"]
+
+#: Tasks with more answers would make the examples longer than the question.
+MOST_LEVELS = 8
+
+
+def examples(task: str, number: int, about_probability: bool = False) -> str:
+    """Return solved examples for a task, the same for all its questions.
+
+    Each comes from another task, of a survey other than the one asked, so that no outcome or
+    condition of the task is given away. A cell is drawn by its share of the population, the answers
+    stand in a random order, and the answer given is drawn from the truth P(Y | X).
+
+    Parameters
+    ----------
+    task : str
+        The task asked.
+    number : int
+        How many.
+    about_probability : bool
+        Ask for the probability of a level, and answer with its interval.
+
+    Returns
+    -------
+    str
+        Each example followed by an empty line; empty for none.
+    """
+    if not number:
+        return ""
+    survey = all_tasks()[task].survey
+    others = [
+        name
+        for name in store.available()
+        if all_tasks()[name].survey != survey and len(store.load(name).levels) <= MOST_LEVELS
+    ]
+    if number > len(others):
+        raise EpidemiaError(
+            f"fewshot {number}: only {len(others)} tasks of surveys other than {survey} are here; "
+            "ask for fewer"
+        )
+    rng = np.random.default_rng([SEED, zlib.crc32(task.encode())])
+    solved = []
+    for chosen in rng.choice(len(others), number, replace=False):
+        truth = store.load(others[chosen])
+        wording, levels = Wording(truth), len(truth.levels)
+        cell = int(rng.choice(len(truth.weights), p=truth.weights / truth.weights.sum()))
+        if about_probability:
+            level = int(rng.choice(asked_levels(levels)))
+            asked = prompt(wording.probability(cell, level), BINS)
+            answer = bin_of(float(truth.p[cell, level]))
+        else:
+            order = rng.permutation(levels)
+            asked = prompt(wording.question(cell), [truth.levels[level] for level in order])
+            p = truth.p[cell, order]
+            answer = int(rng.choice(levels, p=p / p.sum()))
+        solved.append(f"{asked} {LETTERS[answer]}\n\n")
+    return "".join(solved)

@@ -1,0 +1,87 @@
+"""Variants of a prompt, chosen with lm-eval's ``--metadata`` and recorded in its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.elicit.orderings import design_of
+from lm_eval_epidemia.errors import EpidemiaError
+
+__all__ = ["Variant"]
+
+#: Answers per cell of a sampled task: below, nothing can be said of their spread.
+FEWEST_SAMPLES, MOST_SAMPLES = 8, 1_000
+
+MOST_EXAMPLES = 50
+
+
+class Variant(NamedTuple):
+    """How the questions of a run are put.
+
+    Attributes
+    ----------
+    orderings : str or int, optional
+        Design of the orderings, see `elicit.orderings`.
+    n_samples : int
+        Answers per cell of a sampled task.
+    fewshot : int
+        Solved examples from other surveys' tasks before each question.
+    gen_prefix : str
+        Begins the model's answer, for example "The answer is".
+    leading_space : bool, optional
+        Whether the letter scored is " A" or "A". By default lm-eval decides: " A" after plain text
+        or a `gen_prefix`, "A" after a chat template.
+    """
+
+    orderings: str | int | None = None
+    n_samples: int = 100
+    fewshot: int = 0
+    gen_prefix: str = ""
+    leading_space: bool | None = None
+
+    @property
+    def in_task_files(self) -> dict[str, Any]:
+        """The part that lm-eval reads from a task's file; empty for the files that ship."""
+        found = {"gen_prefix": self.gen_prefix or None, "leading_space": self.leading_space}
+        return {key: value for key, value in found.items() if value is not None}
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any] | None) -> Variant:
+        """Read a variant from metadata, among which there may be other things.
+
+        Parameters
+        ----------
+        metadata : mapping, optional
+            What lm-eval passes on: ``--metadata`` and the arguments of the model.
+
+        Raises
+        ------
+        EpidemiaError
+            If a value is not one that its key can have.
+        """
+        given = metadata or {}
+        chosen = cls(**{key: given[key] for key in cls._fields if given.get(key) is not None})
+        if chosen.orderings is not None:
+            design_of(2, chosen.orderings)
+        _whole("n_samples", chosen.n_samples, FEWEST_SAMPLES, MOST_SAMPLES)
+        _whole("fewshot", chosen.fewshot, 0, MOST_EXAMPLES)
+        if not isinstance(chosen.gen_prefix, str) or chosen.gen_prefix != chosen.gen_prefix.strip():
+            raise EpidemiaError(
+                f"gen_prefix {chosen.gen_prefix!r}: expected a text without spaces around it"
+            )
+        if chosen.leading_space not in (None, True, False):
+            raise EpidemiaError(
+                f"leading_space {chosen.leading_space!r} is not known: expected true or false"
+            )
+        if chosen.gen_prefix and chosen.leading_space is not None:
+            raise EpidemiaError(
+                "gen_prefix and leading_space were both given: a letter after a gen_prefix always "
+                "has its leading space; give one of them"
+            )
+        return chosen
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise EpidemiaError(f"{name} {value!r}: expected a whole number from {least} to {most}")

@@ -1,0 +1,45 @@
+"""The questions of one task's ground truth."""
+
+from __future__ import annotations
+
+from lm_eval_epidemia.elicit.prompts import likelihood_question, question
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.record import Variable, record
+from lm_eval_epidemia.surveys.record import task as declared_task
+
+__all__ = ["Wording", "ways_of"]
+
+
+def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
+    """Return how each variable of a task was recorded in its ground truth."""
+    survey = record(truth.survey)
+    return {name: survey.way(name, column, truth.vintage) for name, column in truth.columns.items()}
+
+
+class Wording:
+    """Words the questions of a task, cell by cell.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    """
+
+    def __init__(self, truth: store.GroundTruth) -> None:
+        self._truth = truth
+        self._about = (
+            record(truth.survey), truth.vintage, declared_task(truth.task), ways_of(truth),
+        )  # fmt: skip
+
+    def question(self, cell: int) -> str:
+        """Ask what a person of the cell answers."""
+        return question(*self._about, self._truth.given[cell])
+
+    def probability(self, cell: int, level: int) -> str:
+        """Ask for the probability of a level in the cell."""
+        return likelihood_question(*self._about, self._truth.given[cell], level)
+
+    def described(self, cell: int) -> list[str]:
+        """Say the conditions of the cell: "age: 30-34"."""
+        names = declared_task(self._truth.task).given
+        labels = self._truth.given[cell]
+        return [f"{name}: {label}" for name, label in zip(names, labels, strict=True)]

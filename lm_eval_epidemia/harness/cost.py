@@ -1,0 +1,154 @@
+"""What a group costs before anything is spent: prompts, requests and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import track
+
+from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, asks, in_mode
+from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.record import all_tasks
+
+__all__ = ["Cost", "cost", "letters_of_several_tokens", "members", "tokenizer"]
+
+
+class Cost(NamedTuple):
+    """What one group or task takes.
+
+    Attributes
+    ----------
+    name : str
+    tasks : int
+    prompts : int
+        Texts put to the model.
+    requests : int
+        What lm-eval makes of them: one per letter where log-probabilities are asked for, one per
+        prompt where the model writes.
+    characters : int
+        Of all prompts.
+    tokens : int or None
+        Of all prompts, each counted once; None without a tokenizer. Of sampled answers, counted for
+        `FEWEST_SAMPLES` per cell and scaled up.
+    written : int
+        Tokens that the model may write at most; 0 where it does not.
+    """
+
+    name: str
+    tasks: int
+    prompts: int
+    requests: int
+    characters: int
+    tokens: int | None
+    written: int
+
+
+def tokenizer(name: str | Path) -> Any:
+    """Load a Hugging Face tokenizer, by the name of its model or from a folder."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise EpidemiaError(
+            "counting tokens needs transformers: pip install 'lm-eval-epidemia[hf]'"
+        ) from None
+    try:
+        return AutoTokenizer.from_pretrained(str(name))
+    except (OSError, ValueError) as error:
+        raise EpidemiaError(
+            f"--tokenizer {name}: expected a folder with a tokenizer or the name of a model on the "
+            f"Hugging Face Hub ({str(error).splitlines()[0]})"
+        ) from None
+
+
+def letters_of_several_tokens(tokenizer: Any) -> list[str]:
+    """Return the letters that are not one token after a prompt.
+
+    lm-eval then scores a letter by the log-probabilities of all its tokens: the same quantity, at a
+    forward pass per letter.
+    """
+    before = tokenizer("Answer:", add_special_tokens=False)["input_ids"]
+    return [
+        letter
+        for letter in LETTERS
+        if len(tokenizer(f"Answer: {letter}", add_special_tokens=False)["input_ids"])
+        != len(before) + 1
+    ]
+
+
+def members(name: str) -> list[tuple[str, Mode]]:
+    """Spell out a group or task as tasks and their way of asking."""
+    available = store.available()
+    found, known = [], set()
+    for mode in MODES:
+        for task in all_tasks().values():
+            names = {in_mode(one, mode) for one in (task.name, task.group,
+                                                    f"{task.group}_{task.survey}")}  # fmt: skip
+            if asks(mode, task):
+                known |= names
+                if name in names and task.name in available:
+                    found.append((task.name, mode))
+    if name not in known:
+        raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
+    if not found:
+        raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
+    return found
+
+
+def _count(tokenizer: Any, prompts: Sequence[str]) -> int:
+    batches = (prompts[start : start + 1000] for start in range(0, len(prompts), 1000))
+    return sum(len(ids) for batch in batches for ids in tokenizer(list(batch))["input_ids"])
+
+
+def cost(
+    names: Iterable[str],
+    tokenizer: Any = None,
+    metadata: dict[str, Any] | None = None,
+    max_gen_toks: int = 1024,
+) -> list[Cost]:
+    """Count what groups or tasks take, without a model.
+
+    Parameters
+    ----------
+    names : iterable of str
+        For example ``epidemia_high_closed``.
+    tokenizer : optional
+        Of Hugging Face; without it tokens are not counted.
+    metadata : dict, optional
+        As for ``lm_eval --metadata``: the variant of the prompts.
+    max_gen_toks : int
+        Tokens that the model may write per answer.
+
+    Returns
+    -------
+    list of Cost
+        One per name. What a chat template adds is not counted.
+    """
+    variant, lines = Variant.of(metadata), []
+    for name in names:
+        asked = members(name)
+        prompts = requests = characters = tokens = written = 0
+        for task, mode in track(asked, name, console=Console(stderr=True), transient=True):
+            counted, times = variant, 1.0
+            if mode == "sampled":  # the answers of a cell differ in an ordering and a number
+                counted = variant._replace(n_samples=FEWEST_SAMPLES)
+                times = variant.n_samples / FEWEST_SAMPLES
+            rows = split(task, mode, counted)
+            texts = rows["prompt"][:]
+            here = round(len(texts) * times)
+            prompts += here
+            requests += here * (1 if mode in GENERATED else len(rows[0]["choices"]))
+            characters += round(sum(map(len, texts)) * times)
+            tokens += round(_count(tokenizer, texts) * times) if tokenizer else 0
+            written += here * max_gen_toks if mode in GENERATED else 0
+        lines.append(
+            Cost(name, len(asked), prompts, requests, characters,
+                 tokens if tokenizer else None, written)
+        )  # fmt: skip
+    return lines

@@ -1,0 +1,195 @@
+"""A real OpenAI-compatible server on 127.0.0.1: vLLM on CPU, serving a tiny model.
+
+It lives in a virtual environment of its own, which EPIDEMIA_TEST_VLLM names; `.ci/run` makes it,
+and CONTRIBUTING.md says how.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import evaluate
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+
+pytest.importorskip("torch")
+
+TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
+GROUP = "epidemia_low_nsduh"
+SAMPLES = 40
+
+
+@pytest.fixture(scope="module")
+def served(lettered_llama, tmp_path_factory):
+    """The base URL of a server that is up; it is stopped by its own pid."""
+    venv = os.environ.get("EPIDEMIA_TEST_VLLM")
+    if not venv or not Path(venv, "bin", "vllm").is_file():
+        pytest.skip("needs vLLM in a virtual environment named by EPIDEMIA_TEST_VLLM")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("server") / "log.txt"
+    command = [
+        f"{venv}/bin/python", f"{venv}/bin/vllm", "serve", str(lettered_llama),
+        "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
+        "--max-model-len", "1024", "--enforce-eager", "--served-model-name", "tiny",
+    ]  # fmt: skip
+    environment = {
+        **os.environ,
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "PATH": f"{venv}/bin:{os.environ['PATH']}",
+    }
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            for _ in range(300):
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
+                        break
+                except OSError:
+                    assert server.poll() is None, log.read_text()[-3000:]
+                    time.sleep(1)
+            else:
+                pytest.fail(f"the server did not come up: {log.read_text()[-3000:]}")
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            os.killpg(server.pid, signal.SIGINT)
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
+                server.wait()
+
+
+def logprobs(results, task):
+    """By cell and ordering: the log-probabilities of the letters."""
+    return {
+        (sample["doc"]["cell"], tuple(sample["doc"]["order"])): [
+            float(response[0]) for response in sample["filtered_resps"]
+        ]
+        for sample in results["samples"][task]
+    }
+
+
+def chat(served, tasks, **arguments):
+    return evaluate(
+        tasks, model="local-chat-completions", apply_chat_template=True,
+        model_args=f"base_url={served}/chat/completions,model=tiny,num_concurrent=16",
+        **arguments,
+    )  # fmt: skip
+
+
+def test_log_probabilities_of_a_server_are_those_of_the_weights(served, lettered_llama):
+    there = evaluate(
+        [GROUP], model="local-completions", log_samples=True,
+        model_args=f"base_url={served}/completions,model=tiny,tokenizer={lettered_llama},"
+        "tokenized_requests=True,num_concurrent=4",
+    )  # fmt: skip
+    here = evaluate(
+        [GROUP], model="hf", log_samples=True, device="cpu", batch_size=16,
+        model_args=f"pretrained={lettered_llama},dtype=float32",
+    )  # fmt: skip
+    tasks = [name for name in here["results"] if "_by_" in name]
+    assert len(tasks) == 6
+    for task in tasks:
+        ours, theirs = logprobs(here, task), logprobs(there, task)
+        assert ours.keys() == theirs.keys()
+        assert np.allclose([ours[k] for k in ours], [theirs[k] for k in ours], atol=1e-4, rtol=0)
+        for metric in ("score", "l1", "choice_mass", "order_bias"):
+            expected = here["results"][task][f"{metric},none"]
+            assert there["results"][task][f"{metric},none"] == pytest.approx(expected, abs=1e-3)
+
+
+def letter_probabilities(model, prompts):
+    """P(A) of the next token after each prompt in the chat template, by transformers alone."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    letters = [tokenizer.convert_tokens_to_ids(letter) for letter in "AB"]
+    found = []
+    for prompt in prompts:
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+        )
+        with torch.no_grad():
+            ids = tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+            probabilities = torch.softmax(network(ids).logits[0, -1].double(), -1)
+        found.append([float(probabilities[letter]) for letter in letters])
+    return np.array(found)
+
+
+def test_sampled_answers_of_a_chat_endpoint_are_draws_from_its_log_probabilities(
+    served, lettered_llama
+):
+    """Every request with the same seed would answer a cell nearly always alike."""
+    name = f"{TASK}_sampled"
+    results = chat(
+        served, [name], log_samples=True, metadata={"n_samples": SAMPLES},
+        gen_kwargs={"max_gen_toks": 1},
+    )  # fmt: skip
+    row, samples = results["results"][name], results["samples"][name]
+    p = letter_probabilities(lettered_llama, [sample["doc"]["prompt"] for sample in samples])
+    mass, truth = p.sum(axis=1), store.load(TASK)
+    assert mass.min() > 0.5 and row["answered,none"] > 0.9
+    expected = p[:, 0] / mass
+    read = np.array([sample["filtered_resps"][0].strip() in {"A", "B"} for sample in samples])
+    said_a = np.array([sample["filtered_resps"][0].strip() == "A" for sample in samples])
+    # Draws, cell by cell and in all: the count of A within four standard deviations.
+    cells = np.array([sample["doc"]["cell"] for sample in samples])
+    for chosen in (read, *(read & (cells == cell) for cell in range(len(truth.weights)))):
+        sd = np.sqrt((expected * (1 - expected))[chosen].sum())
+        assert abs(said_a[chosen].sum() - expected[chosen].sum()) < 4 * sd
+    # And as spread as independent draws: 11 cells' deviations, chi-squared over its degrees.
+    z = [
+        (said_a[m].sum() - expected[m].sum()) / np.sqrt((expected * (1 - expected))[m].sum())
+        for m in (read & (cells == cell) for cell in range(len(truth.weights)))
+    ]
+    assert 0.2 < np.mean(np.square(z)) < 2.5
+    # The score by log-probabilities, of the same model under the same template.
+    exact = evaluate(
+        [TASK], model="hf", device="cpu", batch_size=16, apply_chat_template=True,
+        model_args=f"pretrained={lettered_llama},dtype=float32",
+    )["results"][TASK]  # fmt: skip
+    assert abs(row["score,none"] - exact["score,none"]) <= 3 * np.hypot(
+        row["score_stderr,none"], exact["score_stderr,none"]
+    )
+
+
+def test_a_probability_written_by_a_chat_endpoint(served):
+    results = chat(
+        served, ["epidemia_high_nsduh_rag"], limit=4, log_samples=True,
+        gen_kwargs={"max_gen_toks": 1},
+    )  # fmt: skip
+    rows = {name: row for name, row in results["results"].items() if name.endswith("_rag")}
+    assert len(rows) == 8 + 1
+    for row in rows.values():
+        assert 0 <= row["score,none"] <= 100 and 0 < row["answered,none"] <= 1
+
+
+def test_a_chat_endpoint_asked_for_log_probabilities_names_the_group_to_use(served):
+    with pytest.raises(EpidemiaError, match=r"LocalChatCompletion gives no log-probabilities.*"
+                       "epidemia_low_sampled"):  # fmt: skip
+        chat(served, [TASK])
+
+
+def test_a_chat_endpoint_without_a_chat_template(served):
+    with pytest.raises(EpidemiaError, match="takes messages, not plain text: add --apply_chat_tem"):
+        evaluate(
+            [f"{TASK}_sampled"], model="local-chat-completions", limit=2,
+            model_args=f"base_url={served}/chat/completions,model=tiny",
+        )  # fmt: skip

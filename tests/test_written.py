@@ -1,0 +1,235 @@
+"""Tasks in which the model writes its answer: sampled, closed and retrieval, through lm-eval."""
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import evaluate
+
+from lm_eval_epidemia.elicit import likelihood
+from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import hooks
+from lm_eval_epidemia.score import monte_carlo, sampled, written
+from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.record import all_tasks
+
+BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
+SEVERAL = "epidemia_low_gss_party_by_race"
+CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
+
+
+def test_the_closed_and_the_retrieval_subset_are_the_published_ones():
+    with (Path(__file__).parent / "data" / "tasks_high.csv").open() as file:
+        published = {int(row["number"]): row for row in csv.DictReader(file)}
+    for task in all_tasks().values():
+        row = published[task.number] if task.kind == "high" else {}
+        assert asks("closed", task) == (row.get("closed_subset") == "yes"), task.name
+        assert asks("rag", task) == (row.get("rag_subset") == "yes"), task.name
+        assert asks("letters", task) and asks("likelihood", task) and asks("sampled", task)
+    assert sum(asks("closed", task) for task in all_tasks().values()) == 63
+    assert sum(asks("rag", task) for task in all_tasks().values()) == 11
+
+
+def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
+    rows = split(SEVERAL, "sampled", Variant(n_samples=30))
+    assert len(rows) == 3 * 30
+    assert len(set(rows["prompt"])) == len(rows)
+    assert [row["sample"] for row in rows] == [*range(1, 31)] * 3
+    first = rows[0]
+    lines = first["prompt"].splitlines()
+    assert lines[1] == "(Interview 1)"
+    assert lines[-2:] == ["Reply with the letter of one answer and nothing else.", "Answer:"]
+    truth = store.load(SEVERAL)
+    shown = [f"{'ABC'[place]}. {truth.levels[level]}" for place, level in enumerate(first["order"])]
+    assert lines[2:5] == shown
+    # Of 30 random orders, each of the six is there in most cells, and cells differ.
+    orders = [tuple(tuple(rows[cell * 30 + i]["order"]) for i in range(30)) for cell in range(3)]
+    assert len(set(orders)) == 3 and all(len(set(order)) >= 5 for order in orders)
+    # More answers only add to fewer.
+    assert split(SEVERAL, "sampled", Variant(n_samples=10))["prompt"][:10] == rows["prompt"][:10]
+
+
+@pytest.mark.parametrize("kind", ["truth", "mean"])
+def test_sampled_answers_of_a_known_respondent(kind):
+    names = [in_mode(task, "sampled") for task in (BINARY, SEVERAL, CLOSED)]
+    found = evaluate(
+        [BINARY, SEVERAL, CLOSED, *names], model_args=f"kind={kind}", log_samples=True,
+        metadata={"n_samples": 200},
+    )  # fmt: skip
+    for task in (BINARY, SEVERAL, CLOSED):
+        row = found["results"][in_mode(task, "sampled")]
+        exact = found["results"][task]
+        assert row["answered,none"] == 1 and row["seen,none"] == 1
+        error = math.hypot(row["score_stderr,none"], exact["score_stderr,none"])
+        assert abs(row["score,none"] - exact["score,none"]) <= 3 * error
+        assert row["score_stderr,none"] >= exact["score_stderr,none"]
+        # Recomputed from the logged samples, without the package's metrics.
+        truth, samples = store.load(task), found["samples"][in_mode(task, "sampled")]
+        counts = np.zeros((len(truth.weights), len(truth.levels) + 1), dtype=int)
+        for sample in samples:
+            level = sample["doc"]["order"]["ABC".index(sample["filtered_resps"][0])]
+            counts[sample["doc"]["cell"], level] += 1
+        assert (counts.sum(axis=1) == 200).all()
+        l1 = truth.weights @ monte_carlo.distances(truth.p, counts)
+        assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
+        anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+        score = float(scoring.scale(l1, anchors.zero, anchors.perfect))
+        assert row["score,none"] == pytest.approx(score, abs=1e-9)
+    assert found["configs"][names[0]]["metadata"]["n_samples"] == 200
+    assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 1.0
+
+
+def replies(task, said, n=20):
+    """Replies to all prompts of a sampled task."""
+    return [
+        hooks.process_sampled(doc, [said(doc)])["score"]
+        for doc in split(task, "sampled", Variant(n_samples=n))
+    ]
+
+
+def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
+    nothing = replies(BINARY, lambda doc: "I cannot answer that.")
+    truth = store.load(BINARY)
+    anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+    assert sampled.answered(nothing) == 0
+    assert sampled.l1(nothing) == pytest.approx(anchors.uniform)
+    assert sampled.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
+    assert "0% of the replies held a letter" in caplog.text
+    caplog.clear()
+    some = replies(BINARY, lambda doc: "" if doc["sample"] % 20 == 0 else "B")
+    assert sampled.answered(some) == pytest.approx(0.95)
+    assert not caplog.text
+    assert sampled.order_bias(some) == pytest.approx(0.5)
+
+
+def test_a_favourite_letter_is_averaged_out_by_the_orderings():
+    """Always A: every level in turn, so nearly the uniform distribution, and a large bias."""
+    answers = replies(SEVERAL, lambda doc: "a)", n=400)
+    truth = store.load(SEVERAL)
+    uniform = scoring.anchors(truth.weights, truth.p, truth.d_perfect()).uniform
+    assert sampled.l1(answers) == pytest.approx(uniform, abs=0.1)
+    assert sampled.order_bias(answers) == pytest.approx(2 / 3)
+    shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
+    for metric in (sampled.l1, sampled.score, sampled.score_stderr, sampled.seen):
+        assert metric(shuffled) == metric(answers)
+
+
+def test_a_limit_scores_cells_that_have_all_their_answers(caplog):
+    name = in_mode(BINARY, "sampled")
+    row = evaluate([name], limit=25, metadata={"n_samples": 10})["results"][name]
+    truth = store.load(BINARY)
+    assert row["seen,none"] == pytest.approx(truth.weights[:2].sum())
+    assert "2 of 11 cells are complete" in caplog.text
+    row = evaluate([name], limit=5, metadata={"n_samples": 10})["results"][name]
+    assert math.isnan(row["score,none"])
+    assert "no cell has all its 10 answers" in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["closed", "rag"])
+def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(mode):
+    name, asked = in_mode(CLOSED, mode), in_mode(CLOSED, "likelihood")
+    for kind in ("truth", "noisy,noise=0.5"):
+        rows = evaluate([name, asked], model_args=f"kind={kind}")["results"]
+        for metric in ("score", "score_stderr", "l1", "seen"):
+            assert rows[name][f"{metric},none"] == rows[asked][f"{metric},none"]
+        assert rows[name]["answered,none"] == 1
+
+
+def test_written_probabilities_that_cannot_be_read(caplog):
+    truth = store.load(CLOSED)
+    docs = split(CLOSED, "closed")
+    statements = [
+        hooks.process_written(doc, ["no idea" if doc["cell"] == 3 else "C. 5%-10%"])["score"]
+        for doc in docs
+    ]
+    p = np.where(np.arange(len(truth.weights)) == 3, 0.5, 0.075)
+    expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
+    assert written.l1(statements) == pytest.approx(expected)
+    assert written.answered(statements) == pytest.approx(1 - 1 / len(docs))
+    assert not caplog.text
+    none = [hooks.process_written(doc, [""])["score"] for doc in docs]
+    assert written.score(none) == 0 and "0% of the replies" in caplog.text
+    part = written.seen(statements[:5])
+    assert part == pytest.approx(truth.weights[:5].sum())
+
+
+def test_of_several_levels_one_unread_makes_the_cell_uniform():
+    truth = store.load(SEVERAL)
+    docs = list(split(SEVERAL, "likelihood"))  # closed tasks are all binary; the metric is not
+    said = {0: "K", 1: "F", 2: "F"}  # 47.5 %, 22.5 %, 22.5 %
+    statements = [
+        hooks.process_written(
+            doc, ["?" if (doc["cell"], doc["level"]) == (1, 2) else said[doc["level"]]]
+        )["score"]
+        for doc in docs
+    ]
+    q = np.array([0.475, 0.225, 0.225]) / 0.925
+    cells = np.array([q, np.full(3, 1 / 3), q])
+    expected = truth.weights @ abs(cells - truth.p).sum(axis=1)
+    assert written.l1(statements) == pytest.approx(expected)
+    assert likelihood.MIDPOINTS[10] == pytest.approx(0.475)
+
+
+def test_an_interrupted_run_of_sampled_answers_goes_on_from_its_cache(tmp_path, monkeypatch):
+    """Killed in the middle: no answer is asked for twice, and repeated ones are not made alike."""
+    from lm_eval_epidemia.harness.baseline import Baseline
+
+    name, asked = in_mode(BINARY, "sampled"), []
+    honest = Baseline.generate_until
+
+    def dying(self, requests, stop=10**9):
+        said = []
+        for request in requests:
+            if len(asked) == 60:
+                asked.append(None)
+                raise KeyboardInterrupt
+            asked.append(request.args[0])
+            said += honest(self, [request])
+            self.cache_hook.add_partial("generate_until", request.args, said[-1])
+        return said
+
+    arguments = {"metadata": {"n_samples": 10}, "log_samples": True}
+    plain = evaluate([name], **arguments)
+    monkeypatch.setattr(Baseline, "generate_until", dying)
+    arguments["use_cache"] = str(tmp_path / "responses")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate([name], **arguments)
+    again = evaluate([name], **arguments)
+    assert len(asked) == 110 + 1 and len(set(asked)) == 110 + 1  # and the None of the kill
+    assert again["results"] == plain["results"]
+    assert {sample["filtered_resps"][0] for sample in again["samples"][name]} == {"A", "B"}
+
+
+def test_a_transformer_writes_its_answers(lettered_llama):
+    """The hf backend, in the chat template: shares of the answers near the probabilities."""
+    names = [in_mode(BINARY, "sampled"), in_mode(CLOSED, "closed")]
+    found = evaluate(
+        names, model="hf", model_args=f"pretrained={lettered_llama},dtype=float32", device="cpu",
+        batch_size=32, apply_chat_template=True, log_samples=True, metadata={"n_samples": 16},
+        gen_kwargs={"max_gen_toks": 1},
+    )  # fmt: skip
+    row = found["results"][names[0]]
+    assert row["answered,none"] > 0.9
+    assert 0 < np.mean([s["filtered_resps"][0] == "A" for s in found["samples"][names[0]]]) < 1
+    assert json.loads(json.dumps(found["configs"][names[0]]["metadata"]["n_samples"])) == 16
+    assert found["results"][names[1]]["answered,none"] > 0
+
+
+def test_all_ways_of_asking_are_groups():
+    import lm_eval_epidemia
+
+    index = lm_eval_epidemia.task_manager().task_index
+    groups = {
+        in_mode(group, mode)
+        for mode in MODES
+        for group in ("epidemia_low", "epidemia_high", "epidemia_extra")
+        if mode in ("letters", "likelihood", "sampled") or group == "epidemia_high"
+    }
+    assert groups <= set(index)
+    assert len([name for name in index if name.endswith("_rag") and "_by_" in name]) == 10
