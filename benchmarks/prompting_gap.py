@@ -2,11 +2,11 @@
 
     python benchmarks/prompting_gap.py
 
-No model that knows anything ships with this project, so one is made: a Llama of 1.6 million
-weights, trained here for some minutes on the NSDUH questions themselves, in plain text and in a chat
-template, answered with letters drawn from the truth. It never saw a `gen_prefix`, a letter without
-its leading space in plain text, or solved examples: the table shows what each of these costs a
-model that was not made for it. Then lm-eval's `hf` backend asks it in every way, and
+No model that knows anything ships with this project, so one is made: a Llama of 1.5 million
+weights, trained here for some minutes on the NSDUH questions themselves, in plain text and in a
+chat template, answered with letters drawn from the truth. It never saw a `gen_prefix`, a letter
+without its leading space in plain text, or solved examples: the table shows what each of these
+costs a model that was not made for it. Then lm-eval's `hf` backend asks it in every way, and
 `epidemia compare`'s own functions put the scores side by side.
 """
 
@@ -103,7 +103,7 @@ def train(folder: Path) -> None:
             else:
                 text, answer = prompt, f" {letter}"
             context = tokenizer(text, add_special_tokens=False).input_ids
-            rows.append((context, tokenizer(answer, add_special_tokens=False).input_ids + [1]))
+            rows.append((context, [*tokenizer(answer, add_special_tokens=False).input_ids, 1]))
         longest = max(len(context) + len(answer) for context, answer in rows)
         ids = torch.zeros(BATCH, longest, dtype=torch.long)
         labels = torch.full((BATCH, longest), -100)

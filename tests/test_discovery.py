@@ -161,3 +161,15 @@ def test_entry_points_are_declared_for_coming_versions():
     assert models.load().__name__ == "Baseline"
     (tasks,) = [e for e in entry_points(group="lm_eval.tasks") if "epidemia" in e.name]
     assert tasks.value == "lm_eval_epidemia.task_yamls"
+
+
+def test_metadata_meant_for_other_tasks_leaves_ours_where_they_are(index):
+    found = index("metadata={'n_samples': 100000, 'max_seq_lengths': [4096]}")
+    assert found["epidemia_low"].startswith(str(paths.shipped_task_yamls()))
+
+
+def test_a_variant_of_the_task_files_has_a_folder_of_its_own(index, home):
+    found = index("metadata={'gen_prefix': 'I say'}")
+    assert found["epidemia_low"].startswith(str(home / "task_yamls"))
+    base = Path(found["epidemia_low"]).parent / "_epidemia"
+    assert 'gen_prefix: "I say"' in base.read_text()

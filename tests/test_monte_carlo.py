@@ -75,9 +75,10 @@ def test_relabelling_levels_and_reordering_cells_changes_nothing(seed, n, levels
     many = monte_carlo.distances(p, np.stack([counts, counts]))
     assert (many == found).all()
     # At most the plain distance: halves are further away.
-    shares = counts[:, :-1] / counts.sum(1)[:, None] + counts[:, -1:] / counts.sum(
-        1, keepdims=True
-    ) / levels
+    shares = (
+        counts[:, :-1] / counts.sum(1)[:, None]
+        + counts[:, -1:] / counts.sum(1, keepdims=True) / levels
+    )
     assert (found <= abs(shares - p).sum(axis=1) + 1e-9).all()
 
 

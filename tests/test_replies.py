@@ -50,7 +50,7 @@ A, B, C, D = range(4)
         ("As an AI model, I do not know.", None),
         ("E", None),
         ("1", None),
-        ("对不起，我无法回答。", None),
+        ("我无法回答。", None),
         # Reasoning.
         ("<think>A? No, it must be</think>B", B),
         ("<think>A</think>\n<think>B</think>\n\nC", C),
@@ -59,7 +59,7 @@ A, B, C, D = range(4)
         ("<think>A</think>", None),
         ("<Reasoning>A</Reasoning>D", D),
         ("[THINK]A[/THINK]B", B),
-        ("<|channel|>analysis<|message|>A?<|end|><|start|>assistant<|channel|>final<|message|>D", D),
+        ("<|channel|>analysis<|message|>A?<|end|><|channel|>final<|message|>D", D),
     ],
 )
 def test_the_first_letter_that_stands_alone(reply, expected):

@@ -110,7 +110,7 @@ def read_results(folders: Iterable[Path]) -> list[Found]:
                 metadata = results.get("configs", {}).get(name, {}).get("metadata", {})
                 said = _variant(metadata, bool(results.get("chat_template")))
                 model = _model(results) + (f" ({said})" if said else "")
-                score, stderr = (float(row[f"{metric},none"]) for metric in ("score", "score_stderr"))
+                score, stderr = float(row["score,none"]), float(row["score_stderr,none"])
                 found.append(Found(model, *names[name], score, stderr))
     if not found:
         raise EpidemiaError(f"no task of ours is in {', '.join(map(str, files))}")

@@ -78,13 +78,18 @@ def score(replies: Sequence[Reply]) -> float:
 
 
 def score_stderr(replies: Sequence[Reply]) -> float:
-    """Standard error of the score: the survey's sampling error and that of the answers."""
+    """Standard error of the score: the survey's sampling error and that of the answers.
+
+    The second is of the distance before the scale is cut off at 0 and 100: a distance that answers
+    put beyond an end is not for that known exactly.
+    """
     if (found := _collect(replies)) is None:
         return float("nan")
     part, anchors = found.part, found.part.anchors
     drawn = monte_carlo.draw_counts(found.counts)
     distances = monte_carlo.distances(part.p, drawn) @ part.weights
-    error = scoring.scale(distances, anchors.zero, anchors.perfect).std(ddof=1)
+    width = anchors.zero - anchors.perfect
+    error = min(100.0, 100 * distances.std(ddof=1) / width) if anchors.informative else 0.0
     return float(np.hypot(part.sampling_error(found.q), error))
 
 

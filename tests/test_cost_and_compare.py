@@ -1,0 +1,161 @@
+"""What a group costs, and one model's scores side by side."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness.cost import cost, tokenizer
+from lm_eval_epidemia.report.compare import compare, read_results
+
+TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(done.exception, EpidemiaError):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_cost_of_a_group_is_that_of_its_prompts(tiny_llama):
+    loaded = tokenizer(tiny_llama)
+    low, sampled, closed = cost(
+        ["epidemia_low_nsduh", f"{TASK}_sampled", "epidemia_high_meps_closed"], loaded,
+        {"n_samples": 20}, max_gen_toks=50,
+    )  # fmt: skip
+    texts = [t for name in names("epidemia_low_nsduh") for t in split(name)["prompt"]]
+    assert low[1:5] == (6, len(texts), 2 * len(texts), sum(map(len, texts)))
+    assert low.tokens == sum(len(loaded(text).input_ids) for text in texts)
+    assert low.written == 0
+    texts = split(TASK, "sampled", Variant(n_samples=20))["prompt"][:]
+    assert sampled[1:4] == (1, 220, 220)
+    exact = sum(len(loaded(text).input_ids) for text in texts)
+    assert sampled.tokens == pytest.approx(exact, rel=0.02)
+    assert sampled.characters == pytest.approx(sum(map(len, texts)), rel=0.01)
+    assert sampled.written == 220 * 50
+    assert closed.prompts == closed.requests and closed.written == 50 * closed.prompts
+
+
+def names(group):
+    from lm_eval_epidemia.harness.cost import members
+
+    return [task for task, _ in members(group)]
+
+
+def test_the_cost_of_a_variant():
+    (plain,), (balanced,), (examples,) = (
+        cost(["epidemia_low_gss"], metadata=metadata)
+        for metadata in ({}, {"orderings": "balanced"}, {"fewshot": 2})
+    )
+    assert plain.prompts == 2 * balanced.prompts  # all have three answers: 6 orders, or 3
+    assert plain.tokens is None
+    assert examples.characters > plain.characters and examples.prompts == plain.prompts
+
+
+def test_cost_on_the_command_line(tiny_llama):
+    said = run("cost", "epidemia_high_rag", "--tokenizer", tiny_llama)
+    assert "epidemia_high_rag" in said and "375" in said and "384,000" in said
+    assert "every letter is one token" in said
+    assert "tokens are counted with --tokenizer" in run("cost", TASK)
+    with pytest.raises(EpidemiaError, match="nearest: epidemia_low_sampled"):
+        run("cost", "epidemia_low_smapled")
+    with pytest.raises(EpidemiaError, match="has no available task"):
+        run("cost", "epidemia_low_nsduh_alcohol_past_month_by_age")
+    with pytest.raises(EpidemiaError, match="is not JSON"):
+        run("cost", TASK, "--metadata", "n_samples=3")
+    with pytest.raises(EpidemiaError, match="expected an object"):
+        run("cost", TASK, "--metadata", "3")
+    with pytest.raises(EpidemiaError, match="expected a folder with a tokenizer"):
+        run("cost", TASK, "--tokenizer", "/nowhere/at/all")
+
+
+def result_file(folder, tasks, model="m", metadata=None, **more):
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = {
+        name: {"score,none": score, "score_stderr,none": error} for name, (score, error) in
+        tasks.items()
+    }  # fmt: skip
+    (folder / "results_2026.json").write_text(
+        json.dumps(
+            {
+                "results": rows,
+                "configs": {name: {"metadata": metadata or {}} for name in rows},
+                "config": {"model": "hf", "model_args": {"pretrained": f"/x/{model}"}},
+                **more,
+            }
+        )
+    )
+
+
+HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
+
+
+def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0), "mmlu": (1.0, 0.1)})
+    result_file(
+        tmp_path / "b",
+        {f"{TASK}_sampled": (50.0, 6.0), f"{HEROIN}_sampled": (math.nan, math.nan),
+         f"{TASK}_likelihood": (60.0, 1.0)},
+    )  # fmt: skip
+    (row,) = compare(read_results([tmp_path]))
+    assert row.model == "m" and row.group == "epidemia_low" and row.tasks == 1
+    assert row.scores == {
+        "letters": (40.0, 3.0), "sampled": (50.0, 6.0), "likelihood": (60.0, 1.0)
+    }  # fmt: skip
+    (row,) = compare(read_results([tmp_path / "a"]))
+    assert row.tasks == 2 and row.scores["letters"] == (30.0, 2.5)  # sqrt(9 + 16) / 2
+
+
+def test_variants_and_templates_are_rows_of_their_own(tmp_path):
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0)})
+    result_file(tmp_path / "b", {TASK: (45.0, 3.0)}, metadata={"fewshot": 5, "vintage": "2022"})
+    result_file(tmp_path / "c", {TASK: (50.0, 3.0)}, chat_template="{{ x }}")
+    said = run("compare", tmp_path)
+    models = {line.split("epidemia_low")[0].strip() for line in said.splitlines()}
+    assert {"m", "m (fewshot=5)", "m (chat template)"} <= models
+    assert "45.0 ± 3.0" in said
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda folder: None, "holds no results_"),
+        (lambda folder: (folder / "results_1.json").write_text("{"), "is not a result file"),
+        (lambda folder: (folder / "results_1.json").write_text("[]"), "is not a result file"),
+        (lambda folder: result_file(folder, {"mmlu": (1.0, 1.0)}), "no task of ours"),
+    ],
+)
+def test_folders_without_results(tmp_path, write, message):
+    write(tmp_path)
+    with pytest.raises(EpidemiaError, match=message):
+        compare(read_results([tmp_path]))
+
+
+def test_a_real_run_in_three_ways(tmp_path):
+    """lm-eval's own result file, and the three scores of one respondent on one scale."""
+    tasks = ",".join([TASK, f"{TASK}_likelihood", f"{TASK}_sampled"])
+    done = subprocess.run(
+        [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline",
+         "--model_args", "kind=mean", "--tasks", tasks, "--output_path", str(tmp_path),
+         "--metadata", '{"n_samples": 200}'],
+        capture_output=True, text=True, check=False, env=os.environ,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    (row,) = compare(read_results([tmp_path]))
+    assert row.model == "epidemia-baseline kind=mean (n_samples=200)"
+    scores = row.scores
+    assert set(scores) == {"letters", "likelihood", "sampled"}
+    for mode in ("likelihood", "sampled"):
+        error = np.hypot(scores[mode][1], scores["letters"][1])
+        assert abs(scores[mode][0] - scores["letters"][0]) < 3 * error + 5  # and the binning

@@ -1,0 +1,224 @@
+"""Variants of the prompts by --metadata, and what is refused between lm-eval and a model."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import evaluate
+
+from lm_eval_epidemia.elicit.fewshot import examples
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.record import all_tasks
+
+TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
+
+
+def asked(metadata, chat=False, task=TASK, **arguments):
+    """What lm-eval puts to the model first: the context and the continuation; and the results."""
+    found = evaluate(
+        [task], metadata=metadata, apply_chat_template=chat, log_samples=True, **arguments
+    )
+    first = found["samples"][task][0]["arguments"]
+    first = first["gen_args_0"] if isinstance(first, dict) else first[0]
+    return (first["arg_0"], first["arg_1"]) if isinstance(first, dict) else tuple(first), found
+
+
+@pytest.mark.parametrize(
+    ("metadata", "chat", "end", "letter"),
+    [
+        ({}, False, "\nAnswer:", " A"),
+        ({}, True, "\nAnswer:</s>\n<|assistant|>\n", "A"),
+        ({"leading_space": False}, False, "\nAnswer:", "A"),
+        ({"leading_space": True}, False, "\nAnswer:", " A"),
+        ({"leading_space": False}, True, "<|assistant|>\n", "A"),
+        ({"leading_space": True}, True, "<|assistant|>\n", " A"),
+        ({"gen_prefix": "The answer is"}, False, "\nAnswer: The answer is", " A"),
+        ({"gen_prefix": "The answer is"}, True, "<|assistant|>\nThe answer is", " A"),
+    ],
+)
+def test_where_the_letter_stands(tiny_llama, metadata, chat, end, letter):
+    (context, continuation), found = asked(
+        metadata, chat, model="hf", model_args=f"pretrained={tiny_llama},dtype=float32",
+        device="cpu", batch_size=22,
+    )  # fmt: skip
+    assert context.endswith(end), context[-80:]
+    assert continuation == letter
+    config = found["configs"][TASK]
+    for key, value in metadata.items():
+        assert config["metadata"][key] == value
+    assert found["results"][TASK]["choice_mass,none"] > 0
+    # The shipped files stay as they are for the next run.
+    assert evaluate([TASK])["configs"][TASK]["target_delimiter"] == " "
+
+
+def test_the_variant_changes_nothing_for_a_respondent_that_does_not_read():
+    plain = evaluate([TASK], model_args="kind=noisy")["results"]
+    for metadata in ({"leading_space": True}, {"gen_prefix": "I say"}, {"fewshot": 2}):
+        assert evaluate([TASK], model_args="kind=noisy", metadata=metadata)["results"] == plain
+
+
+def test_solved_examples_come_from_other_surveys_and_are_the_same_for_every_question():
+    rows, plain = split(TASK, variant=Variant(fewshot=4)), split(TASK)
+    before = examples(TASK, 4)
+    assert rows["prompt"][:] == [before + prompt for prompt in plain["prompt"]]
+    blocks = before.strip().split("\n\n")
+    assert len(blocks) == 4
+    for block in blocks:
+        assert block.splitlines()[-1].removeprefix("Answer: ") in "ABCDEFGH"
+    # Each is a question of a task of another survey, word for word.
+    subjects = [block.splitlines()[0] for block in blocks]
+    others = [
+        name for name in store.available() if all_tasks()[name].survey != "nsduh"
+    ]  # fmt: skip
+    wanted = set(subjects)
+    for name in others:
+        if len(store.load(name).levels) <= 8 and wanted:
+            balanced = Variant(orderings=1)
+            wanted -= {text.splitlines()[0] for text in split(name, variant=balanced)["prompt"]}
+    assert not wanted
+    assert not any("cocaine" in subject for subject in subjects)
+    # Other tasks get other examples; more examples begin with others, not with these.
+    assert examples("epidemia_low_nsduh_heroin_ever_by_age", 4) != before
+    assert examples(TASK, 4) == before and examples(TASK, 0) == ""
+
+
+def test_examples_of_probabilities_answer_with_the_interval_of_the_truth():
+    text = examples(TASK, 3, about_probability=True)
+    blocks = text.strip().split("\n\n")
+    assert all(block.startswith("What is the probability that ") for block in blocks)
+    assert split(TASK, "likelihood", Variant(fewshot=3))["prompt"][0].startswith(text)
+    for block in blocks:
+        assert "\nV. 100%\nAnswer: " in block
+
+
+def test_the_answers_of_examples_are_drawn_from_the_truth():
+    """Over many tasks the first displayed letter is right about as often as its probability says:
+    answers are draws, not always the commonest. 400 examples, two answers each or more."""
+    names = [name for name in store.available() if "nsduh" not in name][:40]
+    letters = [
+        block.splitlines()[-1][-1]
+        for name in names
+        for block in examples(name, 10).strip().split("\n\n")
+    ]
+    share = letters.count("A") / len(letters)
+    assert len(letters) == 400 and 0.25 < share < 0.5
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"n_samples": 3}, "n_samples 3: expected a whole number from 8 to 1000"),
+        ({"n_samples": "many"}, "n_samples 'many': expected a whole number"),
+        ({"n_samples": True}, "n_samples True"),
+        ({"fewshot": -1}, "fewshot -1: expected a whole number from 0 to 50"),
+        ({"gen_prefix": "is "}, "gen_prefix 'is ': expected a text without spaces around it"),
+        ({"gen_prefix": 3}, "gen_prefix 3"),
+        ({"leading_space": "yes"}, "leading_space 'yes' is not known: expected true or false"),
+        ({"leading_space": True, "gen_prefix": "So"}, "give one of them"),
+        ({"orderings": "none"}, "orderings 'none' is not known"),
+    ],
+)
+def test_a_variant_that_does_not_exist(metadata, message):
+    with pytest.raises(EpidemiaError, match=message):
+        evaluate([TASK], metadata=metadata)
+
+
+def test_a_variant_that_the_task_file_does_not_follow_is_refused():
+    """Our files named by --include_path, without the hook: nothing is silently left out."""
+    from lm_eval.tasks.manager import TaskManager
+
+    from lm_eval_epidemia.harness.yamls import task_path
+
+    manager = TaskManager(
+        include_path=str(task_path()), include_defaults=False, metadata={"gen_prefix": "So"}
+    )
+    with pytest.raises(EpidemiaError, match="these need the start-up hook"):
+        manager.load([TASK])
+
+
+# The model's context and tokenizer.
+
+
+def hf(model, tasks, **arguments):
+    return evaluate(
+        tasks, model="hf", device="cpu", batch_size=22,
+        model_args=f"pretrained={model},dtype=float32{arguments.pop('more', '')}", **arguments,
+    )  # fmt: skip
+
+
+def test_a_prompt_that_does_not_fit_is_refused_and_not_shortened(tiny_llama):
+    with pytest.raises(EpidemiaError, match=rf"{TASK}: a prompt of \d+ tokens .*context of 40"):
+        hf(tiny_llama, [TASK], more=",max_length=40")
+    with pytest.raises(EpidemiaError, match=r"max_gen_toks=1024 do not fit.*lower --gen_kwargs"):
+        hf(tiny_llama, [f"{TASK}_sampled"], limit=2)
+    with pytest.raises(EpidemiaError, match="fewer 'fewshot' examples"):
+        hf(tiny_llama, [TASK], limit=2, metadata={"fewshot": 50})
+    assert hf(tiny_llama, [TASK], more=",max_length=200")["results"][TASK]["seen,none"] == 1
+
+
+def test_letters_of_several_tokens_give_the_same_scores(tiny_llama, tmp_path):
+    """A tokenizer without merges: " A" is two tokens, and lm-eval adds their log-probabilities."""
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+    from lm_eval_epidemia.harness.cost import letters_of_several_tokens
+
+    whole = AutoTokenizer.from_pretrained(tiny_llama)
+    assert letters_of_several_tokens(whole) == []
+    described = json.loads(whole.backend_tokenizer.to_str())
+    described["model"]["merges"] = []
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(described)), bos_token="<s>",
+        eos_token="</s>",
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
+    tokenizer.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    assert len(letters_of_several_tokens(tokenizer)) == 26
+    found = hf(tmp_path, [TASK], log_samples=True)
+    for sample in found["samples"][TASK][:4]:
+        context = tokenizer(sample["doc"]["prompt"]).input_ids
+        for letter, response in zip("AB", sample["filtered_resps"], strict=True):
+            ids = [*context, *tokenizer(f" {letter}").input_ids]
+            assert len(ids) == len(context) + 2
+            with torch.no_grad():
+                logits = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
+            expected = sum(float(logits[-3 + i, ids[-2 + i]]) for i in range(2))
+            assert response[0] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_thinking_model_is_asked_after_an_empty_reasoning_block(tiny_llama, tmp_path):
+    import shutil
+
+    from transformers import AutoTokenizer
+
+    shutil.copytree(tiny_llama, tmp_path / "thinker")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    tokenizer.chat_template = tokenizer.chat_template.replace(
+        "<|assistant|>\n{% endif %}",
+        "<|assistant|>\n{% if enable_thinking is defined and not enable_thinking %}"
+        "<think>\n\n</think>\n\n{% endif %}{% endif %}",
+    )
+    tokenizer.save_pretrained(tmp_path / "thinker")
+    (context, letter), _ = asked(
+        {}, True, model="hf", device="cpu", batch_size=22,
+        model_args=f"pretrained={tmp_path / 'thinker'},dtype=float32,enable_thinking=False",
+    )  # fmt: skip
+    assert context.endswith("<|assistant|>\n<think>\n\n</think>\n\n") and letter == "A"
+
+
+def test_epidemia_run_guards_without_the_start_up_hook(tiny_llama, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "hf", "--model_args",
+         f"pretrained={tiny_llama},dtype=float32,max_length=30", "--tasks", TASK, "--device",
+         "cpu"],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "EPIDEMIA_AUTOLOAD": "0"},
+    )  # fmt: skip
+    assert done.returncode == 2 and "do not fit into the model's context of 30" in done.stderr
