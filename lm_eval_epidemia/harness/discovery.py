@@ -29,7 +29,11 @@ __all__ = [
 ]
 
 #: Our models, as lm-eval's registry takes them: loaded when first used.
-MODELS = {"epidemia-baseline": "lm_eval_epidemia.harness.baseline:Baseline"}
+MODELS = {
+    "epidemia-baseline": "lm_eval_epidemia.harness.baseline:Baseline",
+    "choice-hf": "lm_eval_epidemia.harness.choice_hf:ChoiceHF",
+    "choice-vllm": "lm_eval_epidemia.harness.choice_vllm:ChoiceVLLM",
+}
 
 
 def _scans_entry_points(module: ModuleType) -> bool:
@@ -46,7 +50,12 @@ def _listed(include_path: Any) -> list[Any]:
 
 def _ours(theirs: list[Any], metadata: Any) -> list[Path]:
     """Return our folder, unless the user named it too: lm-eval warns of every task seen twice."""
-    variant = Variant.of(metadata)
+    try:
+        variant = Variant.of(metadata)
+    except EpidemiaError:
+        variant = (
+            Variant()
+        )  # may be meant for somebody's tasks; ours refuse it when they are loaded
     try:
         ours = task_path(variant)
     except (EpidemiaError, OSError) as error:

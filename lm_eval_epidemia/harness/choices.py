@@ -1,0 +1,157 @@
+"""From lm-eval's requests to questions: contexts whose choices differ in their last token.
+
+Shared by `choice-hf` and `choice-vllm`. lm-eval turns a multiple-choice prompt into one request per
+choice and tokenizes each twice; here a context is tokenized once, and its choices are put back
+together, so that one forward pass answers them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+__all__ = ["LONGEST_CHOICE", "Question", "batch_encoder", "encode", "group"]
+
+#: Tokens of a choice beyond which a request goes to lm-eval's own path.
+LONGEST_CHOICE = 4
+
+#: A choice's tokens are taken from other contexts that end in the same characters, once this many
+#: of these gave the same.
+TAIL, WITNESSES = 48, 3
+
+#: Contexts tokenized at a time.
+BATCH = 1024
+
+Key = tuple[str, str]
+Encoded = tuple[Key, list[int], list[int]]
+
+
+class Question(NamedTuple):
+    """One input to the model, and the choices that are read after it.
+
+    Attributes
+    ----------
+    tokens : list of int
+        The context and all but the last token of the choices.
+    shared : int
+        How many of these belong to the choices: their log-probabilities count.
+    requests : list of int
+        Numbers of the requests answered.
+    last : list of int
+        The last token of each request's choice.
+    """
+
+    tokens: list[int]
+    shared: int
+    requests: list[int]
+    last: list[int]
+
+
+def batch_encoder(lm: Any) -> Callable[[list[str]], list[list[int]]]:
+    """Return a function that tokenizes many texts as ``lm.tok_encode`` does each.
+
+    Parameters
+    ----------
+    lm : TemplateLM
+        A model of lm-eval with a Hugging Face tokenizer.
+    """
+    bos = lm.tokenizer.decode(lm.prefix_token_id) if lm.prefix_token_id is not None else ""
+    usual = {} if lm.add_bos_token is None else {"add_special_tokens": lm.add_bos_token}
+
+    def tokenized(texts: list[str], **special: bool) -> list[list[int]]:
+        if not texts:
+            return []
+        found: list[list[int]] = lm.tokenizer(texts, **special)["input_ids"]
+        # Whatever lm-eval does besides, it must come to the same.
+        return found if found[0] == lm.tok_encode(texts[0]) else [lm.tok_encode(t) for t in texts]
+
+    def encoded(texts: list[str]) -> list[list[int]]:
+        has_bos = [bool(bos) and text.startswith(bos) for text in texts]
+        with_bos = iter(tokenized([t for t, has in zip(texts, has_bos, strict=True) if has],
+                                  add_special_tokens=False))  # fmt: skip
+        without = iter(tokenized([t for t, has in zip(texts, has_bos, strict=True) if not has],
+                                 **usual))  # fmt: skip
+        return [next(with_bos if has else without) for has in has_bos]
+
+    return encoded
+
+
+def _spaces_moved(context: str, choice: str) -> Key:
+    """Give a context's trailing spaces to the choice, as lm-eval does."""
+    kept = context.rstrip()
+    return kept, context[len(kept) :] + choice
+
+
+def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list[Encoded]:
+    """Tokenize requests as ``lm._encode_pair`` does, each context once.
+
+    The tokens of a choice are those that follow the context's in the tokens of both together.
+    Tokenizers work locally: where three contexts that end in the same 48 characters gave a choice
+    the same tokens, the fourth is not tried.
+
+    Parameters
+    ----------
+    lm : TemplateLM
+        A causal model of lm-eval.
+    requests : sequence of (str, str)
+        Context, not empty, and continuation.
+    disable_tqdm : bool
+
+    Returns
+    -------
+    list of ((str, str), list of int, list of int)
+        As ``lm._loglikelihood_tokens`` takes them.
+    """
+    encoder = batch_encoder(lm)
+    moved = [_spaces_moved(*request) for request in requests]
+    contexts = list(dict.fromkeys(context for context, _ in moved))
+    tokens: dict[str, list[int]] = {}
+    with tqdm(total=len(contexts), desc="Tokenizing contexts", disable=disable_tqdm) as bar:
+        for start in range(0, len(contexts), BATCH):
+            batch = contexts[start : start + BATCH]
+            tokens.update(zip(batch, encoder(batch), strict=True))
+            bar.update(len(batch))
+    witnesses: dict[Key, list[list[int]]] = {}
+    encoded = []
+    for request, (context, choice) in zip(requests, moved, strict=True):
+        before, seen = tokens[context], witnesses.setdefault((context[-TAIL:], choice), [])
+        if len(seen) >= WITNESSES and all(one == seen[0] for one in seen):
+            after = seen[0]
+        else:
+            after = lm.tok_encode(context + choice)[len(before) :]
+            seen.append(after)
+        encoded.append((request, before, after))
+    return encoded
+
+
+def group(encoded: Sequence[Encoded], longest: int) -> tuple[list[Question], list[int]]:
+    """Put the requests together that one forward pass can answer.
+
+    Parameters
+    ----------
+    encoded : sequence
+        As `encode` returns it.
+    longest : int
+        Tokens that the model takes; longer questions are left to lm-eval.
+
+    Returns
+    -------
+    questions : list of Question
+    others : list of int
+        Numbers of the requests that are left.
+    """
+    questions: dict[tuple[int, tuple[int, ...]], Question] = {}
+    others = []
+    for number, (_, context, choice) in enumerate(encoded):
+        if not 1 <= len(choice) <= LONGEST_CHOICE or len(context) + len(choice) > longest:
+            others.append(number)
+            continue
+        # A context's list of tokens is one object for all its requests.
+        key = (id(context), tuple(choice[:-1]))
+        if key not in questions:
+            questions[key] = Question([*context, *choice[:-1]], len(choice) - 1, [], [])
+        questions[key].requests.append(number)
+        questions[key].last.append(choice[-1])
+    return list(questions.values()), others

@@ -1,0 +1,58 @@
+"""Run by tests/test_vllm.py in the environment that has vLLM: one engine, asked through lm-eval.
+
+    python vllm_engine.py MODEL_FOLDER OUT.json LM TASKS [chat]
+
+LM is ``vllm`` or ``choice-vllm``. Writes the answers of all samples and the engine's counters.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ.update(
+    VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
+    TORCHDYNAMO_DISABLE="1", VLLM_NO_USAGE_STATS="1", TOKENIZERS_PARALLELISM="false",
+)  # fmt: skip
+
+
+def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
+    from lm_eval import simple_evaluate
+    from lm_eval.api.registry import get_model
+
+    import lm_eval_epidemia
+
+    include = [part.removeprefix("include=") for part in more if part.startswith("include=")]
+    manager = lm_eval_epidemia.task_manager(include_path=include)
+    if "old" in more:  # a vLLM that cannot name tokens by their ids
+        from vllm import SamplingParams
+
+        SamplingParams.__annotations__.pop("logprob_token_ids")
+    lm = get_model(name)(
+        pretrained=model, dtype="float32", enforce_eager=True, max_model_len=1024,
+        batch_size="auto", disable_log_stats=False,
+    )  # fmt: skip
+    results = simple_evaluate(
+        lm, tasks=tasks.split(","), task_manager=manager, log_samples=True,
+        apply_chat_template="chat" in more,
+    )  # fmt: skip
+    counters = {
+        metric.name: metric.value
+        for metric in lm.model.get_metrics()
+        if metric.name.startswith("vllm:prefix_cache") and hasattr(metric, "value")
+    }
+    answers = {
+        task: [
+            [
+                [float(logprob), str(greedy) == "True"]
+                for logprob, greedy in sample["filtered_resps"]
+            ]
+            for sample in sorted(samples, key=lambda sample: sample["doc_id"])
+        ]
+        for task, samples in results["samples"].items()
+    }
+    Path(out).write_text(json.dumps({"answers": answers, "counters": counters}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
