@@ -41,6 +41,8 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_low_likelihood": 63,
         "epidemia_high_likelihood": 44,
         "epidemia_extra_likelihood": 54,
+        "epidemia_high_closed": 32,
+        "epidemia_high_rag": 10,
     }
     assert all(
         (repository / f["path"]).is_file() for c in header["configs"] for f in c["data_files"]
