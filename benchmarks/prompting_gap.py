@@ -3,7 +3,7 @@
     python benchmarks/prompting_gap.py
 
 No model that knows anything ships with this project, so one is made: a Llama of 1.5 million
-weights, trained here for some minutes on the NSDUH questions themselves, in plain text and in a
+weights, trained here on the NSDUH questions themselves, in plain text and in a
 chat template, answered with letters drawn from the truth. It never saw a `gen_prefix`, a letter
 without its leading space in plain text, or solved examples: the table shows what each of these
 costs a model that was not made for it. Then lm-eval's `hf` backend asks it in every way, and

@@ -149,7 +149,7 @@ def test_the_hook_imports_nothing_of_ours_until_lm_eval_is_imported():
 
 def test_the_watcher_leaves_once_it_has_worked():
     code = (
-        "import lm_eval.models, lm_eval.tasks.manager, sys, inspect\n"
+        "import lm_eval.models, lm_eval.tasks.manager, lm_eval.evaluator, sys, inspect\n"
         "print([type(f).__name__ for f in sys.meta_path if 'Watcher' in type(f).__name__])\n"
         "print(inspect.getsource(lm_eval.tasks.manager)[:6])"
     )
@@ -173,3 +173,14 @@ def test_a_variant_of_the_task_files_has_a_folder_of_its_own(index, home):
     assert found["epidemia_low"].startswith(str(home / "task_yamls"))
     base = Path(found["epidemia_low"]).parent / "_epidemia"
     assert 'gen_prefix: "I say"' in base.read_text()
+
+
+def test_the_hook_guards_what_lm_eval_asks_a_model():
+    code = (
+        "import lm_eval, lm_eval.evaluator\n"
+        "print(lm_eval.evaluate is lm_eval.evaluator.evaluate, "
+        "hasattr(lm_eval.evaluator.evaluate, '__wrapped__'), lm_eval.evaluator._epidemia)"
+    )
+    assert python(code).stdout.split() == ["True", "True", "True"]
+    off = "import lm_eval.evaluator as e; print(hasattr(e, '_epidemia'))"
+    assert python(off, EPIDEMIA_AUTOLOAD="0").stdout.split() == ["False"]

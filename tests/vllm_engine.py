@@ -30,7 +30,7 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
         SamplingParams.__annotations__.pop("logprob_token_ids")
     lm = get_model(name)(
         pretrained=model, dtype="float32", enforce_eager=True, max_model_len=1024,
-        batch_size="auto", disable_log_stats=False,
+        batch_size="auto", disable_log_stats=False, block_size=32,
     )  # fmt: skip
     results = simple_evaluate(
         lm, tasks=tasks.split(","), task_manager=manager, log_samples=True,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ import torch.nn.functional as F
 from lm_eval.models.huggingface import HFLM
 from tqdm import tqdm
 
-from lm_eval_epidemia.harness.choices import Encoded, Question, encode, group
+from lm_eval_epidemia.harness.choices import Encoded, Question, encode, group, remember
 
 __all__ = ["ChoiceHF"]
 
@@ -74,10 +75,10 @@ class ChoiceHF(HFLM):
                         raise
                     limit = max(limit // 2, 1)
                 else:
-                    for question, read in zip(batch, found, strict=True):
-                        for number, answer in zip(question.requests, read, strict=True):
-                            answers[number] = answer
-                            self.cache_hook.add_partial("loglikelihood", encoded[number][0], answer)
+                    numbers = [number for question in batch for number in question.requests]
+                    for number, answer in zip(numbers, chain.from_iterable(found), strict=True):
+                        answers[number] = answer
+                    remember(self, ((encoded[number][0], answers[number]) for number in numbers))
                     start += len(batch)
                     bar.update(len(batch))
                     continue

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from lm_eval.models.vllm_causallms import VLLM
 from tqdm import tqdm
 
-from lm_eval_epidemia.harness.choices import Encoded, Question, encode, group
+from lm_eval_epidemia.harness.choices import Encoded, Question, encode, group, remember
 
 __all__ = ["ChoiceVLLM"]
 
@@ -84,6 +84,7 @@ class ChoiceVLLM(VLLM):
                         sampling_params=self._sampling([read.wanted for read in flat]),
                     )
                 )
+                done = []
                 for question, reads in zip(batch, asked, strict=True):
                     found = _answers(question, reads, [next(outputs).outputs[0] for _ in reads])
                     for number, answer in zip(question.requests, found, strict=True):
@@ -91,7 +92,8 @@ class ChoiceVLLM(VLLM):
                             left.append(number)
                         else:
                             answers[number] = answer
-                            self.cache_hook.add_partial("loglikelihood", encoded[number][0], answer)
+                            done.append(number)
+                remember(self, ((encoded[number][0], answers[number]) for number in done))
                 bar.update(len(batch))
         return left
 

@@ -7,12 +7,12 @@ together, so that one forward pass answers them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-__all__ = ["LONGEST_CHOICE", "Question", "batch_encoder", "encode", "group"]
+__all__ = ["LONGEST_CHOICE", "Question", "batch_encoder", "encode", "group", "remember"]
 
 #: Tokens of a choice beyond which a request goes to lm-eval's own path.
 LONGEST_CHOICE = 4
@@ -155,3 +155,27 @@ def group(encoded: Sequence[Encoded], longest: int) -> tuple[list[Question], lis
         questions[key].requests.append(number)
         questions[key].last.append(choice[-1])
     return list(questions.values()), others
+
+
+def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> None:
+    """Write answers to lm-eval's cache of responses, where there is one, before going on.
+
+    Keyed as lm-eval keys them. It would commit each one in the background; a run that is killed
+    after this returned has them all.
+
+    Parameters
+    ----------
+    lm : LM
+    answered : iterable of ((str, str), (float, bool))
+        Requests and their answers.
+    """
+    database = lm.cache_hook.dbdict
+    if database is None:
+        return
+    each, database.autocommit = database.autocommit, False
+    try:
+        for request, answer in answered:
+            lm.cache_hook.add_partial("loglikelihood", request, answer)
+        database.commit()
+    finally:
+        database.autocommit = each

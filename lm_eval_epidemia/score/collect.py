@@ -113,7 +113,9 @@ def readable(truth: store.GroundTruth, logprobs: Array, answered: NDArray[np.boo
         notices.warn(
             "low choice_mass",
             f"{truth.task}: the letters together carry a probability of {mass:.3g} on average; the "
-            "model hardly answers the question (try --apply_chat_template, or another prompt)",
+            "model hardly answers the question (try --apply_chat_template, or another prompt), or "
+            "its chat template ends in a line break, which lm-eval counts as part of the answer "
+            "(then the score is not affected)",
         )
     return True
 

@@ -1,0 +1,384 @@
+"""`choice-hf` against lm-eval's own `hf` on the same weights: the same numbers, another way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from test_huggingface import lm_eval, results_in
+
+from lm_eval_epidemia.elicit.splits import split
+
+pytest.importorskip("torch")
+
+TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
+SEVERAL = "epidemia_low_acs_employer_by_race"
+
+SUMS = [
+    {"question": f"{a} plus {b} is", "choices": [str(a + b + d) for d in (0, 1, 2, 5)], "answer": 0}
+    for a in range(2, 6)
+    for b in range(2, 6)
+]
+
+
+@pytest.fixture
+def mmlu_style(tmp_path):
+    """Tasks of other people: lettered answers with two solved examples; answers of any length."""
+    (tmp_path / "rows.json").write_text(json.dumps(SUMS))
+    head = f"dataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {tmp_path}/rows.json\n"
+    head += "test_split: test\nfewshot_split: test\noutput_type: multiple_choice\n"
+    (tmp_path / "lettered.yaml").write_text(
+        f"task: lettered\n{head}num_fewshot: 2\n"
+        'doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\n'
+        'D. {{choices[3]}}\\nAnswer:"\ndoc_to_choice: ["A", "B", "C", "D"]\ndoc_to_target: answer\n'
+        "metric_list:\n  - metric: acc\n"
+    )
+    (tmp_path / "continued.yaml").write_text(
+        f"task: continued\n{head}doc_to_text: question\n"
+        "doc_to_choice: \"{{[choices[0], choices[1] ~ ' exactly', choices[2] ~ ' or perhaps a "
+        "little more than that', choices[3]]}}\"\n"
+        "doc_to_target: answer\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n"
+    )
+    return tmp_path
+
+
+def answers(results, task):
+    samples = sorted(results["samples"][task], key=lambda sample: sample["doc_id"])
+    return [
+        [(float(logprob), str(greedy)) for logprob, greedy in sample["filtered_resps"]]
+        for sample in samples
+    ]
+
+
+def assert_same(ours, theirs, atol=1e-5):
+    """Log-probabilities within `atol`, and the same ones greedy."""
+    for one, other in zip(ours, theirs, strict=True):
+        assert [greedy for _, greedy in one] == [greedy for _, greedy in other]
+        assert np.allclose([x for x, _ in one], [x for x, _ in other], atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_our_tasks_and_others_through_lm_eval(tiny_llama, mmlu_style, chat):
+    import lm_eval_epidemia
+
+    tasks = [TASK, SEVERAL, "lettered", "continued"]
+    found = []
+    for model in ("hf", "choice-hf"):
+        from lm_eval import simple_evaluate
+
+        manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
+        found.append(
+            simple_evaluate(
+                model,
+                f"pretrained={tiny_llama},dtype=float32",
+                tasks,
+                device="cpu",
+                batch_size=16,
+                apply_chat_template=chat,
+                task_manager=manager,
+                log_samples=True,
+            )
+        )
+    stock, ours = found
+    for task in tasks:
+        assert_same(answers(ours, task), answers(stock, task))
+        for metric, value in stock["results"][task].items():
+            if isinstance(value, float):
+                assert ours["results"][task][metric] == pytest.approx(value, abs=1e-3), metric
+
+
+# The model itself, request by request.
+
+
+def requests(pairs):
+    from lm_eval.api.instance import Instance
+
+    return [
+        Instance("loglikelihood", {}, arguments=pair, idx=number)
+        for number, pair in enumerate(pairs)
+    ]
+
+
+def pairs(tasks=(TASK, SEVERAL), cells=30, choices=" {}"):
+    return [
+        (row["prompt"], choices.format(letter))
+        for task in tasks
+        for row in list(split(task))[:cells]
+        for letter in row["choices"]
+    ]
+
+
+def both(folder, asked, **arguments):
+    """The answers of `choice-hf` and of `hf`."""
+    from lm_eval.models.huggingface import HFLM
+
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    arguments = {"pretrained": str(folder), "dtype": "float32", "device": "cpu",
+                 "batch_size": 8, **arguments}  # fmt: skip
+    return [
+        [[(float(x), str(greedy))] for x, greedy in
+         kind(**arguments).loglikelihood(requests(asked), disable_tqdm=True)]
+        for kind in (ChoiceHF, HFLM)
+    ]  # fmt: skip
+
+
+def architecture(name, vocabulary):
+    import transformers as t
+
+    small = {"vocab_size": vocabulary, "num_hidden_layers": 2, "hidden_size": 32,
+             "initializer_range": 0.2}  # fmt: skip
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16,
+             "intermediate_size": 64}  # fmt: skip
+    return {
+        "gpt2": lambda: t.GPT2Config(
+            vocab_size=vocabulary, n_embd=32, n_layer=2, n_head=2, initializer_range=0.2
+        ),
+        "gemma2": lambda: t.Gemma2Config(
+            **small, **heads, final_logit_softcapping=3.0, attn_logit_softcapping=5.0,
+            query_pre_attn_scalar=16, sliding_window=40,
+        ),
+        "neox": lambda: t.GPTNeoXConfig(**small, num_attention_heads=2, intermediate_size=64),
+        "mamba": lambda: t.MambaConfig(**small, state_size=4),
+        "qwen3": lambda: t.Qwen3Config(**small, **heads, tie_word_embeddings=True),
+    }[name]()  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "neox", "mamba", "qwen3"])
+def test_architectures(tiny_llama, tmp_path, name):
+    """Absolute positions, soft-capped logits, sliding windows, no attention, tied heads."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    torch.manual_seed(1)
+    # A vocabulary padded beyond the tokenizer's, as many models have it.
+    AutoModelForCausalLM.from_config(architecture(name, len(tokenizer) + 24)).save_pretrained(
+        tmp_path
+    )
+    tokenizer.save_pretrained(tmp_path)
+    ours, stock = both(tmp_path, pairs(cells=12))
+    assert_same(ours, stock)
+    assert len({round(x, 3) for ((x, _),) in ours}) > 10
+
+
+def test_an_encoder_decoder_takes_the_stock_path(tiny_llama, tmp_path):
+    import torch
+    from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    tokenizer.pad_token = "</s>"
+    torch.manual_seed(1)
+    T5ForConditionalGeneration(
+        T5Config(vocab_size=len(tokenizer), d_model=32, d_kv=16, d_ff=64, num_layers=1,
+                 num_heads=2, pad_token_id=1, decoder_start_token_id=1)
+    ).save_pretrained(tmp_path)  # fmt: skip
+    tokenizer.save_pretrained(tmp_path)
+    ours, stock = both(tmp_path, pairs(cells=4))
+    assert ours == stock
+
+
+def retokenized(tiny_llama, folder, change):
+    """The tiny model with a changed tokenizer."""
+    from tokenizers import Tokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+    whole = AutoTokenizer.from_pretrained(tiny_llama)
+    described = json.loads(whole.backend_tokenizer.to_str())
+    more = change(described) or {}
+    PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(described)), bos_token="<s>",
+        eos_token="</s>", **more,
+    ).save_pretrained(folder)  # fmt: skip
+    AutoModelForCausalLM.from_pretrained(tiny_llama).save_pretrained(folder)
+    return folder
+
+
+def without_merges(described):
+    described["model"]["merges"] = []
+
+
+def with_bos(described):
+    described["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                   {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}},
+    }  # fmt: skip
+
+
+def space_apart(described):
+    """The space is a token of its own and never joins the letter, as in some tokenizers."""
+    described["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+             "use_regex": False},
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [without_merges, with_bos, space_apart])
+@pytest.mark.parametrize("choices", [" {}", "{}", "\n{}", " {}."])
+def test_tokenizers(tiny_llama, tmp_path, change, choices):
+    ours, stock = both(retokenized(tiny_llama, tmp_path, change), pairs(cells=6, choices=choices))
+    assert_same(ours, stock)
+
+
+def test_contexts_that_begin_with_bos_or_end_in_spaces(tiny_llama, tmp_path):
+    folder = retokenized(tiny_llama, tmp_path, with_bos)
+    asked = [
+        (f"{start}{prompt}{end}", choice)
+        for prompt, choice in pairs(cells=3)
+        for start in ("", "<s>")
+        for end in ("", " ", "\n", " \n\n")
+    ]
+    for more in ({}, {"add_bos_token": True}, {"add_bos_token": False}):
+        assert_same(*both(folder, asked, **more))
+
+
+def test_requests_that_cannot_share_a_pass_are_answered_as_stock_does(tiny_llama):
+    asked = [
+        *pairs(cells=2),
+        ("The capital of England is", " London, on the river Thames, as everybody knows"),
+        ("The capital of England is", " L"),
+        (pairs(cells=1)[0][0], " A"),  # asked twice
+        (" ".join(f"word{i}" for i in range(900)), " end"),  # beyond the context of 1,024
+        ("x", " y"),
+    ]
+    assert_same(*both(tiny_llama, asked))
+    assert_same(*both(tiny_llama, [("", " A"), *asked]))
+
+
+def test_bfloat16_differs_no_more_than_another_batch_size_does(tiny_llama):
+    from lm_eval.models.huggingface import HFLM
+
+    asked = pairs(cells=20)
+    ours, stock = both(tiny_llama, asked, dtype="bfloat16")
+    other = HFLM(pretrained=str(tiny_llama), dtype="bfloat16", device="cpu", batch_size=3)
+    again = other.loglikelihood(requests(asked), disable_tqdm=True)
+
+    def gap(a, b):
+        return max(abs(x - y) for ((x, _),), (y, _) in zip(a, b, strict=True))
+
+    theirs = [answer for (answer,) in stock]
+    assert gap(ours, theirs) <= 2 * max(gap(stock, again), 0.01)
+
+
+def test_memory_that_runs_out_halves_the_batches(tiny_llama, monkeypatch):
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    honest, sizes = ChoiceHF._read, []
+
+    def tight(self, batch):
+        sizes.append(len(batch))
+        if len(batch) > 5:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return honest(self, batch)
+
+    plain = both(tiny_llama, pairs(cells=30))[0]
+    monkeypatch.setattr(ChoiceHF, "_read", tight)
+    again = both(tiny_llama, pairs(cells=30), batch_size="auto")[0]
+    assert_same(again, plain)
+    assert max(sizes) > 5 and Counter(sizes).most_common(1)[0][0] <= 5
+    monkeypatch.setattr(ChoiceHF, "_read", lambda self, batch: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        both(tiny_llama, pairs(cells=2))
+
+
+def test_no_tensor_of_prompt_times_vocabulary(tiny_llama, monkeypatch):
+    """The output head sees one position of each prompt."""
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    shapes = []
+    honest = ChoiceHF._model_call
+
+    def watched(self, ids, *more, **named):
+        logits = honest(self, ids, *more, **named)
+        shapes.append((ids.shape, logits.shape))
+        return logits
+
+    monkeypatch.setattr(ChoiceHF, "_model_call", watched)
+    both(tiny_llama, pairs(cells=20))
+    assert shapes and all(after[:2] == (before[0], 1) for before, after in shapes)
+    # Each prompt once: 20 of two choices, 20 of four.
+    assert sum(before[0] for before, _ in shapes) == 40
+
+
+def test_two_processes_give_the_answers_of_one(tiny_llama, tmp_path):
+    def run(out, launcher=()):
+        lm_eval(
+            "--model", "choice-hf", "--model_args", f"pretrained={tiny_llama},dtype=float32",
+            "--tasks", f"{TASK},{SEVERAL}", "--device", "cpu", "--batch_size", 16,
+            "--output_path", out, launcher=launcher,
+        )  # fmt: skip
+        return results_in(out)["results"]
+
+    one = run(tmp_path / "one")
+    two = run(
+        tmp_path / "two",
+        [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2",
+         "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m"],
+    )  # fmt: skip
+    for name, row in one.items():
+        for metric, value in row.items():
+            if isinstance(value, float):
+                assert two[name][metric] == pytest.approx(value, abs=1e-3), (name, metric)
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from lm_eval import simple_evaluate
+import lm_eval_epidemia
+from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+model, folder, batches, tasks = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+honest, log = ChoiceHF._read, (folder / "read.txt").open("a")
+
+def counted(self, batch):
+    global batches
+    if batches == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    batches -= 1
+    found = honest(self, batch)
+    for one in batch:
+        log.write(str(one.tokens) + "\\n")
+    log.flush()
+    return found
+
+ChoiceHF._read = counted
+results = simple_evaluate(
+    "choice-hf", f"pretrained={model},dtype=float32", tasks, device="cpu", batch_size=16,
+    task_manager=lm_eval_epidemia.task_manager(), use_cache=str(folder / "responses"),
+)
+print(json.dumps({task: row["score,none"] for task, row in results["results"].items()}))
+"""
+
+
+def test_a_run_that_is_killed_goes_on_where_it_stopped(tiny_llama, tmp_path):
+    def run(folder, batches):
+        folder.mkdir(exist_ok=True)
+        arguments = map(str, (tiny_llama, folder, batches, TASK, SEVERAL))
+        return subprocess.run(
+            [sys.executable, "-c", KILLED, *arguments],
+            capture_output=True, text=True, check=False, env=os.environ,
+        )  # fmt: skip
+
+    whole = run(tmp_path / "whole", -1)
+    first = run(tmp_path / "killed", 5)
+    assert first.returncode == -signal.SIGKILL
+    read = (tmp_path / "killed" / "read.txt").read_text().splitlines()
+    assert 0 < len(read) < 22 + len(split(SEVERAL))
+    again = run(tmp_path / "killed", -1)
+    assert again.returncode == 0, again.stderr[-2000:]
+    both_runs = (tmp_path / "killed" / "read.txt").read_text().splitlines()
+    assert len(both_runs) == len(set(both_runs)) == 22 + len(split(SEVERAL))
+    scores = [json.loads(run.stdout.splitlines()[-1]) for run in (whole, again)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
