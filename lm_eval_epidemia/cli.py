@@ -435,7 +435,15 @@ def cost(
 
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
     lines = costs.cost(names, loaded, _metadata(metadata), max_gen_toks)
-    numbers = ("tasks", "prompts", "requests", "characters", "tokens", "written at most")
+    numbers = (
+        "tasks",
+        "prompts",
+        "requests",
+        "characters",
+        "tokens",
+        "distinct",
+        "written at most",
+    )
     table = _table("", "group", *numbers, right=numbers)
     for line in lines:
         table.add_row(

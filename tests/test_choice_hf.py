@@ -12,6 +12,7 @@ import pytest
 from test_huggingface import lm_eval, results_in
 
 from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.harness.choices import Question, plan
 
 pytest.importorskip("torch")
 
@@ -277,8 +278,8 @@ def test_memory_that_runs_out_halves_the_batches(tiny_llama, monkeypatch):
     honest, sizes = ChoiceHF._read, []
 
     def tight(self, batch):
-        sizes.append(len(batch))
-        if len(batch) > 5:
+        sizes.append(len(batch.questions))
+        if len(batch.questions) > 5:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return honest(self, batch)
 
@@ -293,22 +294,93 @@ def test_memory_that_runs_out_halves_the_batches(tiny_llama, monkeypatch):
 
 
 def test_no_tensor_of_prompt_times_vocabulary(tiny_llama, monkeypatch):
-    """The output head sees one position of each prompt."""
+    """The output head sees one position of each prompt, and of a shared beginning."""
+    import torch
+
     from lm_eval_epidemia.harness.choice_hf import ChoiceHF
 
-    shapes = []
-    honest = ChoiceHF._model_call
+    seen = []
+    honest = ChoiceHF._logits_at
 
-    def watched(self, ids, *more, **named):
-        logits = honest(self, ids, *more, **named)
-        shapes.append((ids.shape, logits.shape))
+    def watched(self, ids, *more):
+        logits = honest(self, ids, *more)
+        seen.append((ids.shape, logits.shape))
         return logits
 
-    monkeypatch.setattr(ChoiceHF, "_model_call", watched)
-    both(tiny_llama, pairs(cells=20))
-    assert shapes and all(after[:2] == (before[0], 1) for before, after in shapes)
+    widest = []
+    linear = torch.nn.functional.linear
+
+    def watched_linear(states, weight, *more):
+        made = linear(states, weight, *more)
+        if weight.shape[0] >= 400:  # only the output head is that wide
+            widest.append(made.shape[1])
+        return made
+
+    monkeypatch.setattr(ChoiceHF, "_logits_at", watched)
+    monkeypatch.setattr(torch.nn.functional, "linear", watched_linear)
+    from lm_eval.models.huggingface import HFLM
+
+    arguments = {"pretrained": str(tiny_llama), "dtype": "float32", "device": "cpu"}
+    model = ChoiceHF(**arguments, batch_size=8)
+    model.loglikelihood(requests(pairs(cells=20)[:1]), disable_tqdm=True)  # asks what it can share
+    widest.clear(), seen.clear()
+    model.loglikelihood(requests(pairs(cells=20)), disable_tqdm=True)
+    assert seen and all(after[:2] == (before[0], 1) for before, after in seen)
+    assert set(widest) == {1}
     # Each prompt once: 20 of two choices, 20 of four.
-    assert sum(before[0] for before, _ in shapes) == 40
+    assert sum(before[0] for before, _ in seen) == 40
+    HFLM(**arguments, batch_size=8).loglikelihood(requests(pairs(cells=2)), disable_tqdm=True)
+    assert max(widest) > 50
+
+
+def test_beginnings_are_computed_once(tiny_llama, monkeypatch):
+    """The 24 orders of a question with four answers, after three solved examples."""
+    from lm_eval_epidemia.elicit.variants import Variant
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    rows = list(split(SEVERAL, variant=Variant(fewshot=3)))[:48]
+    asked = [(row["prompt"], f" {letter}") for row in rows for letter in row["choices"]]
+    computed = []
+    honest = ChoiceHF._logits_at
+
+    def watched(self, ids, positions, before):
+        computed.append(ids.numel())
+        return honest(self, ids, positions, before)
+
+    monkeypatch.setattr(ChoiceHF, "_logits_at", watched)
+    ours, stock = both(tiny_llama, asked)
+    assert_same(ours, stock)
+    from transformers import AutoTokenizer
+
+    whole = sum(map(len, AutoTokenizer.from_pretrained(tiny_llama)([r["prompt"] for r in rows])[
+        "input_ids"]))  # fmt: skip
+    assert sum(computed) < 0.4 * whole
+
+
+@pytest.mark.parametrize("limit", [1, 40, 1000, 10_000])
+@pytest.mark.parametrize("share", [False, True])
+def test_a_plan_has_every_question_once_within_the_limit(limit, share):
+    rng = np.random.default_rng(3)
+    questions = []
+    for number in range(1000):
+        beginning = [7] * int(rng.integers(0, 3) * 40)
+        tokens = [*beginning, *rng.integers(0, 50, rng.integers(4, 30)).tolist()]
+        questions.append(Question(tokens, int(rng.integers(0, 2)), [number], [1]))
+    batches = plan(questions, limit, share)
+    planned = [one.requests[0] for batch in batches for one in batch.questions]
+    assert sorted(planned) == list(range(1000))
+    for batch in batches:
+        longest = max(len(one.tokens) for one in batch.questions)
+        assert len(batch.questions) == 1 or len(batch.questions) * longest <= limit
+        (shared,) = {one.shared for one in batch.questions}
+        first = batch.questions[0].tokens[: batch.prefix]
+        for one in batch.questions:
+            assert one.tokens[: batch.prefix] == first
+            assert len(one.tokens) - batch.prefix >= shared + 2 or batch.prefix == 0
+    if share and limit >= 1000:
+        assert any(batch.prefix for batch in batches)
+        plain = plan(questions, limit, False)
+        assert sum(b.cost for b in batches) < sum(b.cost for b in plain)
 
 
 def test_two_processes_give_the_answers_of_one(tiny_llama, tmp_path):
@@ -348,7 +420,7 @@ def counted(self, batch):
         os.kill(os.getpid(), signal.SIGKILL)
     batches -= 1
     found = honest(self, batch)
-    for one in batch:
+    for one in batch.questions:
         log.write(str(one.tokens) + "\\n")
     log.flush()
     return found

@@ -38,6 +38,15 @@ def test_the_cost_of_a_group_is_that_of_its_prompts(tiny_llama):
     assert low[1:5] == (6, len(texts), 2 * len(texts), sum(map(len, texts)))
     assert low.tokens == sum(len(loaded(text).input_ids) for text in texts)
     assert low.written == 0
+    # Distinct tokens: the nodes of the tree that all prompts of a task make, token by token.
+    nodes = 0
+    for name in names("epidemia_low_nsduh"):
+        paths = set()
+        for text in split(name)["prompt"]:
+            ids = tuple(loaded(text).input_ids)
+            paths |= {ids[:end] for end in range(1, len(ids) + 1)}
+        nodes += len(paths)
+    assert low.distinct == nodes < low.tokens
     texts = split(TASK, "sampled", Variant(n_samples=20))["prompt"][:]
     assert sampled[1:4] == (1, 220, 220)
     exact = sum(len(loaded(text).input_ids) for text in texts)

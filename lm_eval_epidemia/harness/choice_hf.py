@@ -2,9 +2,10 @@
 
 The stock backend tokenizes a context once per choice and takes the log-softmax at every position of
 every prompt, [batch, position, vocabulary]. Here a context is tokenized once, batches are filled by
-tokens, and the hidden states are cut to the positions that are read before they reach the output
-head, so that nothing of the size of prompt times vocabulary is ever made. Everything else, from
-loading to generation, is the stock class.
+tokens, a beginning that the prompts of a batch share is computed once, and the hidden states are
+cut to the positions that are read before they reach the output head, so that nothing of the size of
+prompt times vocabulary is ever made. Everything else, from loading to generation, is the stock
+class.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -19,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from lm_eval.models.huggingface import HFLM
 from tqdm import tqdm
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from lm_eval_epidemia.harness.choices import Encoded, Question, encode, group, remember
+from lm_eval_epidemia.harness.choices import Batch, Encoded, Question, encode, group, plan, remember
 
 __all__ = ["ChoiceHF"]
 
@@ -62,28 +65,29 @@ class ChoiceHF(HFLM):
         quiet: bool,
     ) -> None:  # fmt: skip
         """Fill in the answers of all questions, longest first, and write them to the cache."""
-        ordered = sorted(questions, key=lambda one: (one.shared, -len(one.tokens), one.tokens))
-        limit = self._token_limit(ordered)
-        with tqdm(total=len(ordered), desc="Prompts", unit="prompt", disable=quiet) as bar:
-            start = 0
-            while start < len(ordered):
-                batch = _next_batch(ordered, start, limit)
+        limit, left = self._token_limit(questions), list(questions)
+        with tqdm(total=len(left), desc="Prompts", unit="prompt", disable=quiet) as bar:
+            while left:
+                done = 0
+                batches = plan(left, limit, self._shares_prefixes)
                 try:
-                    found = self._read(batch)
+                    for batch in batches:
+                        found = self._read(batch)
+                        numbers = [n for one in batch.questions for n in one.requests]
+                        for number, answer in zip(numbers, chain.from_iterable(found), strict=True):
+                            answers[number] = answer
+                        remember(self, ((encoded[n][0], answers[n]) for n in numbers))
+                        bar.update(len(batch.questions))
+                        done += 1
                 except RuntimeError as error:
-                    if "out of memory" not in str(error).lower() or len(batch) == 1:
+                    alone = len(batches[done].questions) == 1
+                    if "out of memory" not in str(error).lower() or alone:
                         raise
                     limit = max(limit // 2, 1)
-                else:
-                    numbers = [number for question in batch for number in question.requests]
-                    for number, answer in zip(numbers, chain.from_iterable(found), strict=True):
-                        answers[number] = answer
-                    remember(self, ((encoded[number][0], answers[number]) for number in numbers))
-                    start += len(batch)
-                    bar.update(len(batch))
-                    continue
-                gc.collect()
-                torch.cuda.empty_cache()
+                left = [one for batch in batches[done:] for one in batch.questions]
+                if left:
+                    gc.collect()
+                    torch.cuda.empty_cache()
 
     def _token_limit(self, questions: Sequence[Question]) -> int:
         """Tokens of a batch, padding included."""
@@ -91,45 +95,77 @@ class ChoiceHF(HFLM):
             return AUTO_TOKENS.get(self.device.type, AUTO_TOKENS["cpu"])
         return int(self.batch_size) * max((len(one.tokens) for one in questions), default=1)
 
-    def _read(self, batch: Sequence[Question]) -> list[list[tuple[float, bool]]]:
-        """Answer one batch, all of whose choices have the same number of tokens."""
-        kept = batch[0].shared + 1
-        lengths = torch.tensor([len(one.tokens) for one in batch])
+    def _read(self, batch: Batch) -> list[list[tuple[float, bool]]]:
+        """Answer one batch."""
+        asked, prefix = batch
+        kept = asked[0].shared + 1
+        lengths = torch.tensor([len(one.tokens) for one in asked]) - prefix
         # Padded on the right, as stock: a causal model does not look there, and positions count
         # from the first token without a mask.
-        ids = torch.zeros(len(batch), int(lengths.max()), dtype=torch.long)
-        for row, one in enumerate(batch):
-            ids[row, : len(one.tokens)] = torch.tensor(one.tokens)
+        ids = torch.zeros(len(asked), int(lengths.max()), dtype=torch.long)
+        for row, one in enumerate(asked):
+            ids[row, : lengths[row]] = torch.tensor(one.tokens[prefix:])
         read = lengths[:, None] - kept + torch.arange(kept)
         with torch.no_grad():
-            logits = self._logits_at(ids.to(self.device), read.to(self.device))
+            before = self._beginning(asked[0].tokens[:prefix], len(asked)) if prefix else None
+            logits = self._logits_at(ids.to(self.device), read.to(self.device), before)
             logprobs = F.log_softmax(logits, dim=-1, dtype=self.softmax_dtype)
             # What is greedy is what the stock class calls so: the largest log-probability.
             greedy = logprobs.argmax(dim=-1).tolist()
-            wanted = [[*one.tokens[len(one.tokens) - one.shared :], *one.last] for one in batch]
+            wanted = [[*one.tokens[len(one.tokens) - one.shared :], *one.last] for one in asked]
             widest = max(map(len, wanted))
             columns = torch.tensor([[*row, *[0] * (widest - len(row))] for row in wanted])
             rows = columns.to(logprobs.device)[:, None, :].expand(-1, kept, -1)
             found = torch.gather(logprobs, 2, rows).float().tolist()
         answers = []
-        for one, tokens, best, numbers in zip(batch, wanted, greedy, found, strict=True):
-            before = sum(numbers[place][place] for place in range(one.shared))
+        for one, tokens, best, numbers in zip(asked, wanted, greedy, found, strict=True):
+            shared = sum(numbers[place][place] for place in range(one.shared))
             so_far = all(best[place] == tokens[place] for place in range(one.shared))
             answers.append(
                 [
-                    (before + numbers[-1][one.shared + number], so_far and best[-1] == token)
+                    (shared + numbers[-1][one.shared + number], so_far and best[-1] == token)
                     for number, token in enumerate(one.last)
                 ]
             )
         return answers
 
-    def _logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    @cached_property
+    def _shares_prefixes(self) -> bool:
+        """Whether the model keeps keys and values of a beginning that rows can share.
+
+        Models with another memory (state space, sliding windows) read every prompt whole, and so do
+        those under autocast or with virtual tokens before each prompt (prompt tuning).
+        """
+        adapter = getattr(self.model, "active_peft_config", None)
+        if self.mixed_precision_dtype is not None or getattr(adapter, "is_prompt_learning", False):
+            return False
+        try:
+            with torch.no_grad():
+                ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
+                kept = self.model(ids, use_cache=True).past_key_values
+        except (AttributeError, TypeError, ValueError):
+            return False
+        return type(kept) is DynamicCache and all(type(one) is DynamicLayer for one in kept.layers)
+
+    def _beginning(self, tokens: list[int], rows: int) -> DynamicCache:
+        """Compute the keys and values of a beginning once, for all rows of a batch."""
+        ids = torch.tensor([tokens], device=self.device)
+        with _cut_before(self.model.get_output_embeddings(), torch.zeros(1, 1).long(), len(tokens)):
+            kept: DynamicCache = self.model(ids, use_cache=True).past_key_values
+        kept.batch_repeat_interleave(rows)
+        return kept
+
+    def _logits_at(
+        self, ids: torch.Tensor, positions: torch.Tensor, before: DynamicCache | None
+    ) -> torch.Tensor:
         """Return the logits at some positions of each row, computed there only.
 
         Parameters
         ----------
         ids : tensor of int, shape (B, L)
         positions : tensor of int, shape (B, m)
+        before : DynamicCache, optional
+            Keys and values of what stands before each row.
 
         Returns
         -------
@@ -137,7 +173,10 @@ class ChoiceHF(HFLM):
         """
         head = self.model.get_output_embeddings()
         with _cut_before(head, positions, ids.shape[1]) as cut:
-            logits = self._model_call(ids)
+            if before is None:
+                logits = self._model_call(ids)
+            else:
+                logits = self.model(ids, past_key_values=before, use_cache=True).logits
         if not cut:
             # A model whose head is not called as a module: all positions were computed.
             logits = _at(logits, positions, ids.shape[1])
@@ -176,10 +215,3 @@ def _cut_before(
         yield cut
     finally:
         handle.remove()
-
-
-def _next_batch(ordered: Sequence[Question], start: int, limit: int) -> list[Question]:
-    """Return the questions that a forward pass takes: the first is the longest."""
-    rows = max(1, limit // len(ordered[start].tokens))
-    batch = ordered[start : start + rows]
-    return [one for one in batch if one.shared == ordered[start].shared]

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-__all__ = ["LONGEST_CHOICE", "Question", "batch_encoder", "encode", "group", "remember"]
+__all__ = [
+    "LONGEST_CHOICE",
+    "Batch",
+    "Question",
+    "batch_encoder",
+    "encode",
+    "group",
+    "plan",
+    "remember",
+]
 
 #: Tokens of a choice beyond which a request goes to lm-eval's own path.
 LONGEST_CHOICE = 4
@@ -23,6 +32,12 @@ TAIL, WITNESSES = 48, 3
 
 #: Contexts tokenized at a time.
 BATCH = 1024
+
+#: A beginning that fewer tokens or fewer prompts share is not worth a forward pass of its own.
+SHORTEST_PREFIX, FEWEST_ROWS = 16, 4
+
+#: Tokens that keep an accelerator busy: a batch that has them ends where its beginning does.
+ENOUGH = 2048
 
 Key = tuple[str, str]
 Encoded = tuple[Key, list[int], list[int]]
@@ -155,6 +170,84 @@ def group(encoded: Sequence[Encoded], longest: int) -> tuple[list[Question], lis
         questions[key].requests.append(number)
         questions[key].last.append(choice[-1])
     return list(questions.values()), others
+
+
+class Batch(NamedTuple):
+    """What one forward pass takes.
+
+    Attributes
+    ----------
+    questions : list of Question
+        All with the same number of shared choice tokens.
+    prefix : int
+        How many tokens at the beginning are the same in all; 0 where that does not pay.
+    """
+
+    questions: list[Question]
+    prefix: int
+
+    @property
+    def cost(self) -> int:
+        """Tokens that the model computes, padding included."""
+        longest = max(len(one.tokens) for one in self.questions)
+        return self.prefix + len(self.questions) * (longest - self.prefix)
+
+
+def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
+    """Put questions into batches, in the order that makes the model compute less.
+
+    By length, longest first, there is little padding. By their tokens, questions with the same
+    beginning (a system prompt, solved examples, a question in another order of its answers) stand
+    side by side, and the beginning is computed once per batch.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+    limit : int
+        Tokens of a batch, padding and beginnings included.
+    share : bool
+        Whether the model can compute beginnings once.
+    """
+    by_length = sorted(questions, key=lambda one: (one.shared, -len(one.tokens), one.tokens))
+    plans = [_batches(by_length, limit, share=False)]
+    if share:
+        by_tokens = sorted(questions, key=lambda one: (one.shared, one.tokens))
+        plans.append(_batches(by_tokens, limit, share=True))
+    return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two questions have in common at the beginning."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return place
+    return min(len(one), len(other))
+
+
+def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch]:
+    batches: list[Batch] = []
+    start = 0
+    while start < len(ordered):
+        first, end = ordered[start], start + 1
+        longest = shortest = common = len(first.tokens)
+        while end < len(ordered) and ordered[end].shared == first.shared:
+            tokens = ordered[end].tokens
+            rows, longer = end - start, max(longest, len(tokens))
+            if (rows + 1) * longer > limit:
+                break
+            with_next = _common(first.tokens, tokens) if share else 0
+            # A batch that is large enough is not continued into questions that begin differently.
+            enough = rows * (longest - common) >= min(limit // 4, ENOUGH)
+            if share and enough and (rows + 1) * with_next < rows * common:
+                break
+            longest, shortest, common = longer, min(shortest, len(tokens)), with_next
+            end += 1
+        # At least the positions that are read, and one token before them, are each row's own.
+        common = min(common, shortest - first.shared - 2)
+        pays = share and common >= SHORTEST_PREFIX and end - start >= FEWEST_ROWS
+        batches.append(Batch(list(ordered[start:end]), common if pays else 0))
+        start = end
+    return batches
 
 
 def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,9 @@ class Cost(NamedTuple):
     tokens : int or None
         Of all prompts, each counted once; None without a tokenizer. Of sampled answers, counted for
         `FEWEST_SAMPLES` per cell and scaled up.
+    distinct : int or None
+        Of these, the tokens that do not stand in a beginning shared with another prompt of the
+        task: what is left to compute where shared beginnings are computed once.
     written : int
         Tokens that the model may write at most; 0 where it does not.
     """
@@ -47,6 +51,7 @@ class Cost(NamedTuple):
     requests: int
     characters: int
     tokens: int | None
+    distinct: int | None
     written: int
 
 
@@ -101,9 +106,17 @@ def members(name: str) -> list[tuple[str, Mode]]:
     return found
 
 
-def _count(tokenizer: Any, prompts: Sequence[str]) -> int:
+def _count(tokenizer: Any, prompts: Sequence[str]) -> tuple[int, int]:
+    """Count the tokens of all prompts, and those that begin two prompts next in order."""
     batches = (prompts[start : start + 1000] for start in range(0, len(prompts), 1000))
-    return sum(len(ids) for batch in batches for ids in tokenizer(list(batch))["input_ids"])
+    found = sorted(ids for batch in batches for ids in tokenizer(list(batch))["input_ids"])
+    shared = 0
+    for one, other in pairwise(found):
+        for place in range(min(len(one), len(other))):
+            if one[place] != other[place]:
+                break
+            shared += 1
+    return sum(map(len, found)), shared
 
 
 def cost(
@@ -133,7 +146,7 @@ def cost(
     variant, lines = Variant.of(metadata), []
     for name in names:
         asked = members(name)
-        prompts = requests = characters = tokens = written = 0
+        prompts = requests = characters = tokens = shared = written = 0
         for task, mode in track(asked, name, console=Console(stderr=True), transient=True):
             counted, times = variant, 1.0
             if mode == "sampled":  # the answers of a cell differ in an ordering and a number
@@ -145,10 +158,13 @@ def cost(
             prompts += here
             requests += here * (1 if mode in GENERATED else len(rows[0]["choices"]))
             characters += round(sum(map(len, texts)) * times)
-            tokens += round(_count(tokenizer, texts) * times) if tokenizer else 0
+            if tokenizer:
+                counted_tokens = _count(tokenizer, texts)
+                tokens += round(counted_tokens[0] * times)
+                shared += round(counted_tokens[1] * times)
             written += here * max_gen_toks if mode in GENERATED else 0
         lines.append(
             Cost(name, len(asked), prompts, requests, characters,
-                 tokens if tokenizer else None, written)
+                 tokens if tokenizer else None, tokens - shared if tokenizer else None, written)
         )  # fmt: skip
     return lines
