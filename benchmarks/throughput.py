@@ -1,10 +1,11 @@
 """Prompts per second of the stock backends and of choice-hf and choice-vllm, in one run.
 
-    python benchmarks/throughput.py [--config tiny|llama-8b] [--prompts N] [--choices K]
+    python benchmarks/throughput.py [--config mini|tiny|llama-8b] [--prompts N] [--choices K]
                                     [--tokens T] [--backends hf,...] [--batch-size N] [--dtype D]
 
 A model is made on the spot from a config, with random weights: `tiny` (a 32,000-word vocabulary,
-for a CPU) or `llama-8b` (the shape of Llama 3 8B in bfloat16, for a GPU). Prompts are questions of
+for a CPU), `mini` (1,000 words: what is left is the backend's own time) or `llama-8b` (the shape of
+Llama 3 8B in bfloat16, for a GPU). Prompts are questions of
 the package, with K answers and about T tokens. Each backend runs in a process of its own, so that
 peak memory is its own, and is warmed up with a few prompts first. `floor` is the model alone,
 reading the same tokens once in the same batches: nothing can be faster without sharing prefixes.
@@ -36,6 +37,11 @@ os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 BACKENDS = ("floor", "hf", "hf without cache", "choice-hf", "vllm", "choice-vllm")
 
 SHAPES: dict[str, dict[str, Any]] = {
+    "mini": {
+        "vocab_size": 1_000, "hidden_size": 64, "head_dim": 32, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+        "max_position_embeddings": 2048,
+    },
     "tiny": {
         "vocab_size": 32_000, "hidden_size": 256, "intermediate_size": 688,
         "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
@@ -84,8 +90,8 @@ def questions(folder: Path, number: int, choices: int, tokens: int) -> list[tupl
     from lm_eval_epidemia.elicit.splits import split
 
     rows = split(BY_CHOICES[choices])
-    step = max(1, len(rows) // number)
-    chosen = [rows[(place * step) % len(rows)] for place in range(number)]
+    # One after the other, as a run has them: a question stands in all its orders.
+    chosen = [rows[place % len(rows)] for place in range(number)]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     length = len(tokenizer(chosen[0]["prompt"]).input_ids)
     filler = "" if tokens <= length else "In this survey, " * ((tokens - length) // 4)
@@ -111,8 +117,7 @@ def measure(
     device = "cuda" if cuda else "cpu"
     arguments: dict[str, Any] = {"pretrained": str(folder), "dtype": options.dtype}
     if "vllm" in backend:
-        arguments |= {"batch_size": "auto", "enforce_eager": not cuda, "disable_log_stats": False,
-                      "max_model_len": 2048}  # fmt: skip
+        arguments |= {"batch_size": "auto", "enforce_eager": not cuda, "disable_log_stats": False}
         arguments |= {} if cuda else {"block_size": 32}
     else:
         arguments |= {"batch_size": options.batch_size, "device": device}
