@@ -272,6 +272,20 @@ def test_bfloat16_differs_no_more_than_another_batch_size_does(tiny_llama):
     assert gap(ours, theirs) <= 2 * max(gap(stock, again), 0.01)
 
 
+def test_log_probabilities_that_are_not_numbers_stay_so(tiny_llama, tmp_path):
+    """A broken model: NaN here as there, and our metrics say so instead of giving a score."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_llama)
+    with torch.no_grad():
+        model.lm_head.weight.fill_(torch.nan)
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_llama).save_pretrained(tmp_path)
+    ours, stock = both(tmp_path, pairs(cells=3))
+    assert np.isnan([x for ((x, _),) in ours]).all() and np.isnan([x for ((x, _),) in stock]).all()
+
+
 def test_memory_that_runs_out_halves_the_batches(tiny_llama, monkeypatch):
     from lm_eval_epidemia.harness.choice_hf import ChoiceHF
 

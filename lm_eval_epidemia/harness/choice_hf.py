@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -23,7 +23,14 @@ from lm_eval.models.huggingface import HFLM
 from tqdm import tqdm
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from lm_eval_epidemia.harness.choices import Batch, Encoded, Question, encode, group, plan, remember
+from lm_eval_epidemia.harness.choices import (
+    Batch,
+    Encoded,
+    Question,
+    answer_requests,
+    plan,
+    remember,
+)
 
 __all__ = ["ChoiceHF"]
 
@@ -44,27 +51,19 @@ class ChoiceHF(HFLM):
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests as the stock class does; see there."""
-        pairs = [request.args for request in requests]
-        if self.backend != "causal" or self.enable_thinking or any(not c for c, _ in pairs):
+        empty = any(not request.args[0] for request in requests)
+        if self.backend != "causal" or self.enable_thinking or empty:
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         quiet = disable_tqdm or self.rank != 0
-        encoded = encode(self, pairs, quiet)
-        questions, others = group(encoded, self.max_length)
-        answers: list[Any] = [None] * len(requests)
-        self._answer(questions, encoded, answers, quiet)
-        if others:
-            stock = self._loglikelihood_tokens(
-                [encoded[number] for number in others], disable_tqdm=disable_tqdm
-            )
-            for number, answer in zip(others, stock, strict=True):
-                answers[number] = answer
-        return answers
+        return answer_requests(
+            self, requests, self.max_length, partial(self._answer, quiet=quiet), quiet
+        )
 
     def _answer(
         self, questions: list[Question], encoded: Sequence[Encoded], answers: list[Any],
         quiet: bool,
-    ) -> None:  # fmt: skip
-        """Fill in the answers of all questions, longest first, and write them to the cache."""
+    ) -> list[int]:  # fmt: skip
+        """Fill in the answers of all questions, and write them to the cache."""
         limit, left = self._token_limit(questions), list(questions)
         with tqdm(total=len(left), desc="Prompts", unit="prompt", disable=quiet) as bar:
             while left:
@@ -88,6 +87,7 @@ class ChoiceHF(HFLM):
                 if left:
                     gc.collect()
                     torch.cuda.empty_cache()
+        return []
 
     def _token_limit(self, questions: Sequence[Question]) -> int:
         """Tokens of a batch, padding included."""

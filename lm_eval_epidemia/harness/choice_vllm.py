@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from lm_eval.models.vllm_causallms import VLLM
 from tqdm import tqdm
 
-from lm_eval_epidemia.harness.choices import Encoded, Question, encode, group, remember
+from lm_eval_epidemia.harness.choices import Encoded, Question, answer_requests, remember
 
 __all__ = ["ChoiceVLLM"]
 
@@ -49,21 +50,13 @@ class ChoiceVLLM(VLLM):
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests as the stock class does; see there."""
-        pairs = [request.args for request in requests]
-        if self.enable_thinking or any(not context for context, _ in pairs):
+        if self.enable_thinking or any(not request.args[0] for request in requests):
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
-        encoded = encode(self, pairs, disable_tqdm)
         # vLLM generates a token, which takes a place in the context.
-        questions, others = group(encoded, self.max_length - 1)
-        answers: list[Any] = [None] * len(requests)
-        others += self._answer(questions, encoded, answers, disable_tqdm)
-        if others:
-            stock = self._loglikelihood_tokens(
-                [encoded[number] for number in others], disable_tqdm=disable_tqdm
-            )
-            for number, answer in zip(others, stock, strict=True):
-                answers[number] = answer
-        return answers
+        return answer_requests(
+            self, requests, self.max_length - 1, partial(self._answer, quiet=disable_tqdm),
+            disable_tqdm,
+        )  # fmt: skip
 
     def _answer(
         self, questions: list[Question], encoded: Sequence[Encoded], answers: list[Any],

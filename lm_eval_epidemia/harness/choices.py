@@ -16,6 +16,7 @@ __all__ = [
     "LONGEST_CHOICE",
     "Batch",
     "Question",
+    "answer_requests",
     "batch_encoder",
     "encode",
     "group",
@@ -170,6 +171,41 @@ def group(encoded: Sequence[Encoded], longest: int) -> tuple[list[Question], lis
         questions[key].requests.append(number)
         questions[key].last.append(choice[-1])
     return list(questions.values()), others
+
+
+def answer_requests(
+    lm: Any,
+    requests: Sequence[Any],
+    longest: int,
+    answer: Callable[[list[Question], list[Encoded], list[Any]], list[int]],
+    quiet: bool,
+) -> list[tuple[float, bool]]:
+    """Answer requests in questions, and what is left in lm-eval's own way.
+
+    Parameters
+    ----------
+    lm : TemplateLM
+        A causal model of lm-eval.
+    requests : sequence of Instance
+        None with an empty context.
+    longest : int
+        Tokens that the model takes.
+    answer : callable
+        Given questions, encoded requests and a list to fill in by number of request; returns the
+        numbers it could not answer.
+    quiet : bool
+        Show no progress.
+    """
+    encoded = encode(lm, [request.args for request in requests], quiet)
+    questions, others = group(encoded, longest)
+    answers: list[Any] = [None] * len(requests)
+    others += answer(questions, encoded, answers)
+    if others:
+        left = [encoded[number] for number in others]
+        stock = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
+        for number, one in zip(others, stock, strict=True):
+            answers[number] = one
+    return answers
 
 
 class Batch(NamedTuple):
