@@ -69,7 +69,6 @@ def run(arguments: list[str]) -> None:
     arguments : list of str
         What would follow ``lm_eval run``.
     """
-    import lm_eval.evaluator
     import lm_eval.models
     import lm_eval.tasks
     from lm_eval.__main__ import cli_evaluate
@@ -77,7 +76,6 @@ def run(arguments: list[str]) -> None:
     sys.argv = ["lm_eval", "run", *arguments]
     tasks = _requested()
     discovery.extend_models(lm_eval.models)
-    discovery.extend_evaluator(lm_eval.evaluator)
     if only_ours(tasks):
         if not any(argument.startswith("--include_path") for argument in arguments):
             check_tasks(tasks)
@@ -85,4 +83,8 @@ def run(arguments: list[str]) -> None:
         lm_eval.tasks.TaskManager = discovery.task_manager
     else:
         discovery.extend_tasks(lm_eval.tasks.manager)
+    # Last: its import takes longest, and a misspelt task is refused before it.
+    import lm_eval.evaluator
+
+    discovery.extend_evaluator(lm_eval.evaluator)
     cli_evaluate()
