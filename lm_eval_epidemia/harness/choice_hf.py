@@ -191,9 +191,7 @@ def _at(states: torch.Tensor, positions: torch.Tensor, length: int) -> torch.Ten
 
 
 @contextmanager
-def _cut_before(
-    head: Any, positions: torch.Tensor, length: int
-) -> Iterator[list[bool]]:  # fmt: skip
+def _cut_before(head: Any, positions: torch.Tensor, length: int) -> Iterator[list[bool]]:
     """Let an output head see only some positions of its input.
 
     What a model does with its logits afterwards (soft-capping, scaling) is then done to these.

@@ -91,9 +91,7 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
         By metric name what its aggregation needs.
     """
     answer = Answer(
-        task=doc["task"],
-        truth=doc["truth"],
-        cell=int(doc["cell"]),
+        **_asked(doc),
         order=tuple(doc["order"]),
         design=doc["design"],
         logprobs=_logprobs(results),
@@ -106,9 +104,7 @@ def process_likelihood(
 ) -> dict[str, Any]:
     """Read the answer to one question for a probability; see `process_results`."""
     estimate = Estimate(
-        task=doc["task"],
-        truth=doc["truth"],
-        cell=int(doc["cell"]),
+        **_asked(doc),
         level=int(doc["level"]),
         logprobs=_logprobs(results),
     )
@@ -118,9 +114,7 @@ def process_likelihood(
 def process_sampled(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Read one written answer; see `process_results`."""
     reply = Reply(
-        task=doc["task"],
-        truth=doc["truth"],
-        cell=int(doc["cell"]),
+        **_asked(doc),
         order=tuple(doc["order"]),
         sample=int(doc["sample"]),
         n_samples=int(doc["n_samples"]),
@@ -132,13 +126,16 @@ def process_sampled(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
 def process_written(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Read one written probability; see `process_results`."""
     statement = Statement(
-        task=doc["task"],
-        truth=doc["truth"],
-        cell=int(doc["cell"]),
+        **_asked(doc),
         level=int(doc["level"]),
         interval=letter(results[0], len(doc["choices"])),
     )
     return dict.fromkeys(ASKED["closed"].metrics, statement)
+
+
+def _asked(doc: dict[str, Any]) -> dict[str, Any]:
+    """What every kind of answer keeps of the row it was asked from."""
+    return {"task": doc["task"], "truth": doc["truth"], "cell": int(doc["cell"])}
 
 
 def _logprobs(results: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
