@@ -144,3 +144,12 @@ def evaluate(tasks, **arguments):
     manager = lm_eval_epidemia.task_manager(metadata=arguments.pop("metadata", None))
     arguments.setdefault("model_args", "kind=truth")
     return simple_evaluate(tasks=tasks, task_manager=manager, **arguments)
+
+
+@pytest.fixture(scope="session")
+def vllm_venv() -> Path:
+    """The virtual environment with vLLM on CPU, which EPIDEMIA_TEST_VLLM names."""
+    venv = Path(os.environ.get("EPIDEMIA_TEST_VLLM", "/nowhere"))
+    if not (venv / "bin" / "vllm").is_file():
+        pytest.skip("needs vLLM in a virtual environment named by EPIDEMIA_TEST_VLLM")
+    return venv

@@ -167,6 +167,59 @@ def test_architectures(tiny_llama, tmp_path, name):
     assert len({round(x, 3) for ((x, _),) in ours}) > 10
 
 
+@pytest.mark.parametrize("kind", ["lora", "prompt tuning", "prefix tuning"])
+def test_adapters(tiny_llama, tmp_path, kind):
+    """PEFT adapters: changed weights (the output head's too), virtual tokens, virtual keys."""
+    import peft
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = {
+        "lora": peft.LoraConfig(
+            r=4, target_modules=["q_proj", "v_proj", "lm_head"], task_type="CAUSAL_LM"
+        ),
+        "prompt tuning": peft.PromptTuningConfig(num_virtual_tokens=6, task_type="CAUSAL_LM"),
+        "prefix tuning": peft.PrefixTuningConfig(num_virtual_tokens=6, task_type="CAUSAL_LM"),
+    }[kind]
+    base = AutoModelForCausalLM.from_pretrained(tiny_llama)
+    adapter = peft.get_peft_model(base, config)
+    torch.manual_seed(5)
+    for weights in adapter.parameters():
+        if weights.requires_grad:
+            torch.nn.init.normal_(weights, std=0.3)
+    adapter.save_pretrained(tmp_path)
+    asked = pairs(cells=12)
+    ours, stock = both(tiny_llama, asked, peft=str(tmp_path))
+    assert_same(ours, stock)
+    plain = both(tiny_llama, asked)[1]
+    assert not np.allclose([x for ((x, _),) in stock], [x for ((x, _),) in plain], atol=0.01)
+
+
+def test_four_bit_weights(tiny_llama, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+    how = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    model = AutoModelForCausalLM.from_pretrained(
+        tiny_llama, quantization_config=how, dtype=torch.float32
+    )
+    assert model.model.layers[0].mlp.down_proj.weight.dtype == torch.uint8
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_llama).save_pretrained(tmp_path)
+    assert_same(*both(tmp_path, pairs(cells=12)))
+
+
+def test_a_model_spread_over_devices(tiny_llama, tmp_path):
+    """`device_map=auto` with too little memory: layers are brought in from the disk one by one."""
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    spread = {"parallelize": True, "max_cpu_memory": "200KB", "offload_folder": str(tmp_path)}
+    ours, stock = both(tiny_llama, pairs(cells=12), **spread)
+    assert_same(ours, stock)
+    model = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu", **spread).model
+    assert "disk" in model.hf_device_map.values()
+
+
 def test_an_encoder_decoder_takes_the_stock_path(tiny_llama, tmp_path):
     import torch
     from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration

@@ -5,6 +5,7 @@ EPIDEMIA_TEST_VLLM names it; `.ci/run` makes it, and CONTRIBUTING.md says how.
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -18,23 +19,30 @@ pytest.importorskip("torch")
 TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race"]
 
 
-@pytest.fixture(scope="module")
-def engine(tiny_llama, tmp_path_factory):
-    """Ask one engine through lm-eval: its answers and its counters."""
-    venv = os.environ.get("EPIDEMIA_TEST_VLLM")
-    if not venv or not Path(venv, "bin", "vllm").is_file():
-        pytest.skip("needs vLLM in a virtual environment named by EPIDEMIA_TEST_VLLM")
-    out = tmp_path_factory.mktemp("engine") / "out.json"
+@pytest.fixture
+def start(tiny_llama, vllm_venv, tmp_path):
+    """Ask one engine through lm-eval, in a process of its own, and return what it said."""
 
-    def ask(model, tasks, *more):
+    def run(model, tasks, *more):
         script = Path(__file__).with_name("vllm_engine.py")
-        done = subprocess.run(
-            [f"{venv}/bin/python", script, tiny_llama, out, model, ",".join(tasks), *more],
+        return subprocess.run(
+            [f"{vllm_venv}/bin/python", script, tiny_llama, tmp_path / "out.json", model,
+             ",".join(tasks), *more],
             capture_output=True, text=True, check=False,
-            env={**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}"},
+            env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
         )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def engine(start, tmp_path):
+    """The same, when nothing fails: its answers, its counters and what it said."""
+
+    def ask(*arguments):
+        done = start(*arguments)
         assert done.returncode == 0, done.stderr[-3000:]
-        found = json.loads(out.read_text())
+        found = json.loads((tmp_path / "out.json").read_text())
         return found["answers"], found["counters"], done.stderr + done.stdout
 
     return ask
@@ -87,3 +95,17 @@ def test_an_older_vllm_says_so_and_gives_the_same(engine):
     new, _, _ = engine("choice-vllm", TASKS[:1])
     assert_same(ours, new, 1e-6)
     assert "does not return the log-probabilities of given tokens (0.32 does)" in said
+
+
+def test_a_run_that_is_killed_goes_on_where_it_stopped(start, engine, tmp_path):
+    """Killed before its fourth submission of 50 prompts: the first 150 are not asked again."""
+    whole, _, _ = engine("choice-vllm", TASKS)
+    prompts = sum(map(len, whole.values()))
+    small = (f"cache={tmp_path / 'responses'}", "submission=50", f"log={tmp_path / 'read.txt'}")
+    assert start("choice-vllm", TASKS, *small, "kill=3").returncode == -signal.SIGKILL
+    before = (tmp_path / "read.txt").read_text().splitlines()
+    again, _, _ = engine("choice-vllm", TASKS, *small)
+    asked = (tmp_path / "read.txt").read_text().splitlines()
+    assert len(before) == 150 < prompts
+    assert len(asked) == len(set(asked)) == prompts
+    assert_same(again, whole, 1e-6)

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import time
 import urllib.request
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,17 +26,14 @@ SAMPLES = 40
 
 
 @pytest.fixture(scope="module")
-def served(lettered_llama, tmp_path_factory):
+def served(lettered_llama, vllm_venv, tmp_path_factory):
     """The base URL of a server that is up; it is stopped by its own pid."""
-    venv = os.environ.get("EPIDEMIA_TEST_VLLM")
-    if not venv or not Path(venv, "bin", "vllm").is_file():
-        pytest.skip("needs vLLM in a virtual environment named by EPIDEMIA_TEST_VLLM")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("server") / "log.txt"
     command = [
-        f"{venv}/bin/python", f"{venv}/bin/vllm", "serve", str(lettered_llama),
+        f"{vllm_venv}/bin/python", f"{vllm_venv}/bin/vllm", "serve", str(lettered_llama),
         "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
         "--max-model-len", "1024", "--enforce-eager", "--served-model-name", "tiny",
     ]  # fmt: skip
@@ -47,7 +43,7 @@ def served(lettered_llama, tmp_path_factory):
         "TORCHDYNAMO_DISABLE": "1",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
-        "PATH": f"{venv}/bin:{os.environ['PATH']}",
+        "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}",
     }
     with log.open("wb") as output:
         server = subprocess.Popen(

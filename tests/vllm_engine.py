@@ -1,19 +1,40 @@
-"""Run by tests/test_vllm.py in the environment that has vLLM: one engine, asked through lm-eval.
+"""Run by test_choice_vllm.py in the environment that has vLLM: one engine, asked through lm-eval.
 
-    python vllm_engine.py MODEL_FOLDER OUT.json LM TASKS [chat]
+    python vllm_engine.py MODEL_FOLDER OUT.json LM TASKS [chat] [old] [include=FOLDER]
+                          [cache=PATH] [submission=N] [log=FILE] [kill=N]
 
-LM is ``vllm`` or ``choice-vllm``. Writes the answers of all samples and the engine's counters.
+LM is ``vllm`` or ``choice-vllm``. Writes the answers of all samples and the engine's counters; in
+the log, the prompts the engine was given. ``kill=N`` kills the process before submission N + 1.
 """
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 os.environ.update(
     VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
     TORCHDYNAMO_DISABLE="1", VLLM_NO_USAGE_STATS="1", TOKENIZERS_PARALLELISM="false",
 )  # fmt: skip
+
+
+def watch(lm: Any, log: Path, left: int) -> None:
+    """Write down what the engine is given; end the process after some submissions."""
+    honest = lm._model_generate
+
+    def counted(requests: list[list[int]], **more: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        found = honest(requests=requests, **more)
+        with log.open("a") as file:
+            file.writelines(f"{prompt}\n" for prompt in requests)
+        return found
+
+    lm._model_generate = counted
 
 
 def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
@@ -22,8 +43,8 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
 
     import lm_eval_epidemia
 
-    include = [part.removeprefix("include=") for part in more if part.startswith("include=")]
-    manager = lm_eval_epidemia.task_manager(include_path=include)
+    given = dict(part.split("=", 1) for part in more if "=" in part)
+    manager = lm_eval_epidemia.task_manager(include_path=given.get("include"))
     if "old" in more:  # a vLLM that cannot name tokens by their ids
         from vllm import SamplingParams
 
@@ -32,9 +53,15 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
         pretrained=model, dtype="float32", enforce_eager=True, max_model_len=1024,
         batch_size="auto", disable_log_stats=False, block_size=32,
     )  # fmt: skip
+    if "log" in given:
+        watch(lm, Path(given["log"]), int(given.get("kill", -1)))
+    if "submission" in given:
+        from lm_eval_epidemia.harness import choice_vllm
+
+        choice_vllm.SUBMISSION = int(given["submission"])
     results = simple_evaluate(
         lm, tasks=tasks.split(","), task_manager=manager, log_samples=True,
-        apply_chat_template="chat" in more,
+        apply_chat_template="chat" in more, use_cache=given.get("cache"),
     )  # fmt: skip
     counters = {
         metric.name: metric.value
