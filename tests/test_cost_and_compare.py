@@ -79,7 +79,7 @@ def test_cost_on_the_command_line(tiny_llama):
     assert "tokens are counted with --tokenizer" in run("cost", TASK)
     with pytest.raises(EpidemiaError, match="nearest: epidemia_low_sampled"):
         run("cost", "epidemia_low_smapled")
-    with pytest.raises(EpidemiaError, match="has no available task"):
+    with pytest.raises(EpidemiaError, match="has no ground truth here: it needs NSDUH-2023"):
         run("cost", "epidemia_low_nsduh_alcohol_past_month_by_age")
     with pytest.raises(EpidemiaError, match="is not JSON"):
         run("cost", TASK, "--metadata", "n_samples=3")

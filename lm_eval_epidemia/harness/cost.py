@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, asks, in_mode
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness.run import check_tasks
 from lm_eval_epidemia.surveys.record import all_tasks
 
 __all__ = ["Cost", "cost", "letters_of_several_tokens", "members", "tokenizer"]
@@ -88,21 +90,15 @@ def letters_of_several_tokens(tokenizer: Any) -> list[str]:
 
 
 def members(name: str) -> list[tuple[str, Mode]]:
-    """Spell out a group or task as tasks and their way of asking."""
-    available = store.available()
-    found, known = [], set()
+    """Spell out a group, task or pattern as available tasks and their way of asking."""
+    check_tasks([name])
+    available, found = store.available(), []
     for mode in MODES:
         for task in all_tasks().values():
-            names = {in_mode(one, mode) for one in (task.name, task.group,
-                                                    f"{task.group}_{task.survey}")}  # fmt: skip
-            if asks(mode, task):
-                known |= names
-                if name in names and task.name in available:
-                    found.append((task.name, mode))
-    if name not in known:
-        raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
-    if not found:
-        raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
+            names = (task.name, task.group, f"{task.group}_{task.survey}")
+            matched = any(fnmatch(in_mode(one, mode), name) for one in names)
+            if matched and asks(mode, task) and task.name in available:
+                found.append((task.name, mode))
     return found
 
 

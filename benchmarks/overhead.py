@@ -1,0 +1,92 @@
+"""What a run of low + high takes besides the model.
+
+    python benchmarks/overhead.py [--tasks epidemia_low,epidemia_high] [--prompts 400]
+
+First `lm_eval.simple_evaluate` with `choice-hf` on every task of the groups, the forward pass
+replaced by nothing: loading tasks, prompts, tokenizing, batches, metrics, standard errors. Then one
+task on a Llama of 100 million parameters, forward passes included, and the share of the time that
+was not theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import throughput
+
+os.environ["LMEVAL_LOG_LEVEL"] = "ERROR"
+
+#: A task with eight answers, and what a 100-million-parameter Llama looks like.
+TASK = "epidemia_low_acs_salary_by_age"
+SHAPE = {
+    "vocab_size": 32_000, "hidden_size": 768, "intermediate_size": 2_048, "num_hidden_layers": 7,
+    "num_attention_heads": 12, "num_key_value_heads": 12, "max_position_embeddings": 2048,
+}  # fmt: skip
+
+
+def evaluate(folder: Path, tasks: list[str], limit: int | None = None) -> tuple[float, float, int]:
+    """Return seconds in all, seconds in the model and prompts of a run."""
+    from lm_eval import simple_evaluate
+
+    import lm_eval_epidemia
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    manager = lm_eval_epidemia.task_manager()
+    lm = ChoiceHF(pretrained=str(folder), dtype="float32", device="cpu", batch_size=16)
+    inside, prompts, honest = 0.0, 0, type(lm)._read
+
+    def timed(self: Any, batch: Any) -> Any:
+        nonlocal inside, prompts
+        started = time.perf_counter()
+        found = honest(self, batch)
+        inside += time.perf_counter() - started
+        prompts += len(batch.questions)
+        return found
+
+    type(lm)._read = timed  # type: ignore[method-assign]
+    try:
+        started = time.perf_counter()
+        simple_evaluate(lm, tasks=tasks, task_manager=manager, limit=limit)
+        return time.perf_counter() - started, inside, prompts
+    finally:
+        type(lm)._read = honest  # type: ignore[method-assign]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tasks", default="epidemia_low,epidemia_high")
+    parser.add_argument("--prompts", type=int, default=400)
+    options = parser.parse_args()
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    folder = Path(tempfile.mkdtemp(prefix="epidemia-"))
+    try:
+        throughput.make_model(folder, "tiny", "float32")
+        honest = ChoiceHF._read
+        # Uniform answers: scores are computed as ever.
+        ChoiceHF._read = lambda _self, batch: [  # type: ignore[method-assign]
+            [(-3.0, False)] * len(one.last) for one in batch.questions
+        ]
+        took, _, prompts = evaluate(folder, options.tasks.split(","))
+        ChoiceHF._read = honest  # type: ignore[method-assign]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{options.tasks}: {prompts:,} prompts, {took:.1f} s without the model, "
+              f"peak {peak:,.0f} MB")  # fmt: skip
+        throughput.SHAPES["100m"] = SHAPE
+        throughput.make_model(folder, "100m", "float32")
+        took, inside, prompts = evaluate(folder, [TASK], options.prompts)
+        print(f"100 million parameters: {prompts} prompts in {took:.1f} s, of which the model "
+              f"{inside:.1f} s; the rest is {100 * (1 - inside / took):.1f} %")  # fmt: skip
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
