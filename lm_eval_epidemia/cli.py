@@ -21,10 +21,12 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(no_args_is_help=True, help="The tasks and where their truth comes from.")
 truth_app = typer.Typer(no_args_is_help=True, help="Build and check ground truth.")
+site_app = typer.Typer(no_args_is_help=True, help="The site of results.")
 survey_app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, check, describe.")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(truth_app, name="groundtruth")
 app.add_typer(survey_app, name="survey")
+app.add_typer(site_app, name="site")
 
 
 def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
@@ -480,9 +482,9 @@ def compare(
 ) -> None:
     """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
     from lm_eval_epidemia.elicit.modes import MODES
-    from lm_eval_epidemia.report import compare as comparing
+    from lm_eval_epidemia.report.compare import compare as comparing
 
-    rows = comparing.compare(comparing.read_results(results))
+    rows = comparing(_read(results))
     asked = [mode for mode in MODES if any(mode in row.scores for row in rows)]
     table = _table("Score over the tasks asked in all of a model's ways (± standard error)",
                    "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
@@ -491,6 +493,129 @@ def compare(
         shown = ["" if one is None else f"{one[0]:.1f} ± {one[1]:.1f}" for one in scores]
         table.add_row(row.model, row.group, str(row.tasks), *shown)
     _print(table)
+
+
+def _read(results: list[Path], sizes: list[str] | None = None) -> Any:
+    """Read result files, and say on stderr what a reader must know about them."""
+    from lm_eval_epidemia.report.results import model_size, read_results
+
+    given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
+    found = read_results(results, given)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return found
+
+
+def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
+    """Read options of the form NAME=VALUE; a name may hold a = itself."""
+    found = []
+    for text in given or []:
+        name, sign, value = text.rpartition("=")
+        if not (name and sign and value):
+            raise EpidemiaError(f"{option} {text!r}: expected {form}")
+        found.append((name, value))
+    return found
+
+
+_RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]
+_SIZES = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly."),
+]
+_PUBLISHED = Annotated[
+    bool, typer.Option("--published", help="Add published scores of seven models, marked as such.")
+]
+
+
+@app.command()
+def report(
+    results: _RESULTS,
+    format: Annotated[  # the name of the option
+        str, typer.Option("--format", help="table, csv, json or latex.")
+    ] = "table",
+    html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
+    size: _SIZES = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(help="BASE=INSTRUCT, where the names do not tell; may be given repeatedly."),
+    ] = None,
+    published: _PUBLISHED = False,
+) -> None:
+    """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
+    from lm_eval_epidemia.report import output
+
+    if format not in ("table", "csv", "json", "latex"):
+        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+    versions = dict(_pairs("--pair", pair, "BASE=INSTRUCT"))
+    found = output.make_report(_read(results, size), published, versions)
+    if format == "json":
+        print(output.as_json(found))
+    elif format == "csv":
+        print(output.as_csv(found), end="")
+    elif format == "latex":
+        print(output.as_latex(output.sections(found)))
+    else:
+        for section in output.sections(found):
+            right = section.columns[1:]
+            table = _table(section.title, *section.columns, right=right)
+            for row in section.rows:
+                table.add_row(*(_markup_free(cell) for cell in row))
+            _print(table)
+            if section.note:
+                print(f"  {section.note}\n")
+    if html is not None:
+        _site(found, html)
+
+
+def _markup_free(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _site(found: Any, out: Path) -> None:
+    from lm_eval_epidemia.report.site import build_site
+
+    index = build_site(found, out)
+    # Beside a report that is read by a program, this is no part of it.
+    print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
+
+
+@site_app.command("build")
+def site_build(
+    results: _RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder; a site that is there is replaced.")],
+    size: _SIZES = None,
+    published: _PUBLISHED = False,
+) -> None:
+    """Write a static site: leaderboard, method, explorer, calibration, data cards."""
+    from lm_eval_epidemia.report.output import make_report
+
+    _site(make_report(_read(results, size), published), out)
+
+
+@app.command()
+def plot(
+    name: Annotated[str, typer.Argument(help="One of the figures; 'list' names them.")],
+    results: Annotated[
+        list[Path] | None, typer.Argument(help="What was --output_path of lm_eval.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="For the figures of one task.")] = None,
+    size: _SIZES = None,
+    published: _PUBLISHED = False,
+) -> None:
+    """Save a figure of the site for a paper."""
+    from lm_eval_epidemia.report import figures
+
+    if name == "list":
+        for known, figure in figures.FIGURES.items():
+            print(f"{known}: {figure.says}")
+        return
+    path = figures.save(name, results or [], out, task, published, lambda r: _read(r, size))
+    print(f"{name} is in {path.resolve()}")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 RECORD = """
 survey: toy
+domain: economic
 title: A toy survey of households
 publisher: Nobody
 homepage: https://example.org

@@ -15,7 +15,8 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.cost import cost, tokenizer
-from lm_eval_epidemia.report.compare import compare, read_results
+from lm_eval_epidemia.report.compare import compare
+from lm_eval_epidemia.report.results import read_results
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 

@@ -19,7 +19,16 @@ from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.metrics import choice_mass
 
-__all__ = ["bin_mass", "choice_mass", "l1", "score", "score_expected", "score_stderr", "seen"]
+__all__ = [
+    "against_truth",
+    "bin_mass",
+    "choice_mass",
+    "l1",
+    "score",
+    "score_expected",
+    "score_stderr",
+    "seen",
+]
 
 
 class _Estimated(NamedTuple):
@@ -29,7 +38,7 @@ class _Estimated(NamedTuple):
     over_bins: Array  # (C', A, 22), probability of each interval for each asked level
 
     @property
-    def likeliest(self) -> Array:
+    def q(self) -> Array:
         """The distribution made of the midpoints of the likeliest intervals; (C', K)."""
         return distribution(MIDPOINTS[self.over_bins.argmax(axis=-1)], self.part.p.shape[1])
 
@@ -39,7 +48,7 @@ class _Estimated(NamedTuple):
         return distribution(self.over_bins @ MIDPOINTS, self.part.p.shape[1])
 
 
-def _collect(estimates: Sequence[Estimate]) -> _Estimated | None:
+def against_truth(estimates: Sequence[Estimate]) -> _Estimated | None:
     """Put answers against the truth; None when no score can be given, with a warning saying why."""
     truth = collect.installed_truth(estimates)
     levels = asked_levels(len(truth.levels))
@@ -58,30 +67,30 @@ def _collect(estimates: Sequence[Estimate]) -> _Estimated | None:
 
 def l1(estimates: Sequence[Estimate]) -> float:
     """Weighted L1 distance of stated from true distributions, in [0, 2]; NaN without score."""
-    if (found := _collect(estimates)) is None:
+    if (found := against_truth(estimates)) is None:
         return float("nan")
-    return found.part.distance(found.likeliest)
+    return found.part.distance(found.q)
 
 
 def score(estimates: Sequence[Estimate]) -> float:
     """Score from 0 to 100 of the midpoints of the likeliest intervals."""
-    if (found := _collect(estimates)) is None:
+    if (found := against_truth(estimates)) is None:
         return float("nan")
-    return found.part.score(found.likeliest)
+    return found.part.score(found.q)
 
 
 def score_expected(estimates: Sequence[Estimate]) -> float:
     """Score from 0 to 100 of the probability-weighted midpoints."""
-    if (found := _collect(estimates)) is None:
+    if (found := against_truth(estimates)) is None:
         return float("nan")
     return found.part.score(found.expected)
 
 
 def score_stderr(estimates: Sequence[Estimate]) -> float:
     """Standard error of the score: the survey's sampling error; nothing else is sampled."""
-    if (found := _collect(estimates)) is None:
+    if (found := against_truth(estimates)) is None:
         return float("nan")
-    return found.part.sampling_error(found.likeliest)
+    return found.part.sampling_error(found.q)
 
 
 def seen(estimates: Sequence[Estimate]) -> float:

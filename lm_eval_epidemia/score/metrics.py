@@ -19,7 +19,7 @@ from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = ["choice_mass", "l1", "order_bias", "score", "score_stderr", "seen"]
+__all__ = ["against_truth", "choice_mass", "l1", "order_bias", "score", "score_stderr", "seen"]
 
 
 class _Answered(NamedTuple):
@@ -33,7 +33,7 @@ class _Answered(NamedTuple):
         return self.by_order.mean(axis=1)
 
 
-def _collect(answers: Sequence[Answer]) -> _Answered | None:
+def against_truth(answers: Sequence[Answer]) -> _Answered | None:
     """Put answers against the truth; None when no score can be given, with a warning saying why."""
     truth = collect.installed_truth(answers)
     levels = len(truth.levels)
@@ -55,21 +55,21 @@ def _collect(answers: Sequence[Answer]) -> _Answered | None:
 
 def l1(answers: Sequence[Answer]) -> float:
     """Weighted L1 distance of elicited from true distributions, in [0, 2]; NaN without score."""
-    if (found := _collect(answers)) is None:
+    if (found := against_truth(answers)) is None:
         return float("nan")
     return found.part.distance(found.q)
 
 
 def score(answers: Sequence[Answer]) -> float:
     """Score from 0 (no better than knowing nothing) to 100 (cannot be told from the truth)."""
-    if (found := _collect(answers)) is None:
+    if (found := against_truth(answers)) is None:
         return float("nan")
     return found.part.score(found.q)
 
 
 def score_stderr(answers: Sequence[Answer]) -> float:
     """Standard error of the score: the survey's sampling error and, if sampled, the orderings'."""
-    if (found := _collect(answers)) is None:
+    if (found := against_truth(answers)) is None:
         return float("nan")
     part = found.part
     orders = scoring.ordering_error(part.weights, part.p, found.by_order, part.anchors)

@@ -18,7 +18,7 @@ from lm_eval_epidemia.elicit.answers import Reply
 from lm_eval_epidemia.score import collect, monte_carlo
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = ["answered", "l1", "order_bias", "score", "score_stderr", "seen"]
+__all__ = ["against_truth", "answered", "l1", "order_bias", "score", "score_stderr", "seen"]
 
 
 class _Sampled(NamedTuple):
@@ -39,7 +39,7 @@ class _Sampled(NamedTuple):
         return float(self.part.weights @ monte_carlo.distances(self.part.p, self.counts))
 
 
-def _collect(replies: Sequence[Reply]) -> _Sampled | None:
+def against_truth(replies: Sequence[Reply]) -> _Sampled | None:
     """Put answers against the truth; None when no score can be given, with a warning saying why."""
     truth = collect.installed_truth(replies)
     levels, number = len(truth.levels), replies[0].n_samples
@@ -64,14 +64,14 @@ def l1(replies: Sequence[Reply]) -> float:
 
     In [0, 2] up to Monte Carlo error, which can take it below 0; NaN without score.
     """
-    if (found := _collect(replies)) is None:
+    if (found := against_truth(replies)) is None:
         return float("nan")
     return found.l1
 
 
 def score(replies: Sequence[Reply]) -> float:
     """Score from 0 (no better than knowing nothing) to 100 (cannot be told from the truth)."""
-    if (found := _collect(replies)) is None:
+    if (found := against_truth(replies)) is None:
         return float("nan")
     anchors = found.part.anchors
     return float(scoring.scale(found.l1, anchors.zero, anchors.perfect))
@@ -83,7 +83,7 @@ def score_stderr(replies: Sequence[Reply]) -> float:
     The second is of the distance before the scale is cut off at 0 and 100: a distance that answers
     put beyond an end is not for that known exactly.
     """
-    if (found := _collect(replies)) is None:
+    if (found := against_truth(replies)) is None:
         return float("nan")
     part, anchors = found.part, found.part.anchors
     drawn = monte_carlo.draw_counts(found.counts)

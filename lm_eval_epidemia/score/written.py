@@ -17,7 +17,7 @@ from lm_eval_epidemia.elicit.likelihood import MIDPOINTS, asked_levels, distribu
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import collect
 
-__all__ = ["answered", "l1", "score", "score_stderr", "seen"]
+__all__ = ["against_truth", "answered", "l1", "score", "score_stderr", "seen"]
 
 
 class _Stated(NamedTuple):
@@ -27,7 +27,7 @@ class _Stated(NamedTuple):
     q: Array  # (C', K)
 
 
-def _collect(statements: Sequence[Statement]) -> _Stated | None:
+def against_truth(statements: Sequence[Statement]) -> _Stated | None:
     """Put answers against the truth; None when no score can be given, with a warning saying why."""
     truth = collect.installed_truth(statements)
     levels, count = asked_levels(len(truth.levels)), len(truth.levels)
@@ -49,21 +49,21 @@ def _collect(statements: Sequence[Statement]) -> _Stated | None:
 
 def l1(statements: Sequence[Statement]) -> float:
     """Weighted L1 distance of stated from true distributions, in [0, 2]; NaN without score."""
-    if (found := _collect(statements)) is None:
+    if (found := against_truth(statements)) is None:
         return float("nan")
     return found.part.distance(found.q)
 
 
 def score(statements: Sequence[Statement]) -> float:
     """Score from 0 to 100 of the midpoints of the written intervals."""
-    if (found := _collect(statements)) is None:
+    if (found := against_truth(statements)) is None:
         return float("nan")
     return found.part.score(found.q)
 
 
 def score_stderr(statements: Sequence[Statement]) -> float:
     """Standard error of the score: the survey's sampling error; each question is asked once."""
-    if (found := _collect(statements)) is None:
+    if (found := against_truth(statements)) is None:
         return float("nan")
     return found.part.sampling_error(found.q)
 

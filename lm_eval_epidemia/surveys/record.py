@@ -53,6 +53,7 @@ __all__ = [
 MAX_LEVELS = 26
 
 Kind = Literal["low", "high", "extra"]
+Domain = Literal["health", "economic", "social"]
 
 
 class _Strict(BaseModel):
@@ -346,6 +347,7 @@ class Record(_Strict):
     """A survey: source, design, variables and tasks."""
 
     survey: str = Field(pattern=r"^[a-z][a-z0-9]*$")
+    domain: Domain = Field(description="What reports put it under.")
     title: str
     publisher: str
     homepage: str

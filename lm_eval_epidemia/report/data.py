@@ -1,0 +1,385 @@
+"""The rows behind every figure, from a report and the samples of its runs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from scipy import stats
+
+from lm_eval_epidemia import distance as respondents
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.modes import MODES, in_mode
+from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report.leaderboard import mean_over, tasks_in
+from lm_eval_epidemia.report.normalise import anchors_of, normalise
+from lm_eval_epidemia.report.output import Report
+from lm_eval_epidemia.report.results import Asked
+from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
+from lm_eval_epidemia.surveys.record import all_tasks
+
+__all__ = [
+    "Calibration",
+    "Samples",
+    "bootstrap_rows",
+    "calibration_rows",
+    "calibrations",
+    "cell_rows",
+    "curve_rows",
+    "distribution_rows",
+    "interval",
+    "leaderboard_rows",
+    "mean_respondent",
+    "order_bias_rows",
+    "read_samples",
+    "size_rows",
+]
+
+#: Bins of the calibration figure, per axis.
+BINS = 20
+
+#: What was answered, by entry and task.
+Samples = dict[tuple[str, Asked], Elicited]
+
+Rows = list[dict[str, Any]]
+
+
+def _read(job: tuple[str, Asked, Any]) -> tuple[str, Asked, Elicited | str | None]:
+    name, asked, path = job
+    try:
+        return name, asked, elicited(path, asked)
+    except EpidemiaError as error:
+        return name, asked, str(error)
+
+
+def read_samples(
+    report: Report, tasks: Iterable[Asked] | None = None
+) -> tuple[Samples, list[str]]:  # fmt: skip
+    """Read the samples of all runs, on every processor.
+
+    Parameters
+    ----------
+    report : Report
+    tasks : iterable of Asked, optional
+        All if not given.
+
+    Returns
+    -------
+    samples : dict
+    notes : list of str
+        What could not be read, per entry.
+    """
+    wanted = None if tasks is None else set(tasks)
+    jobs, missing, notes = [], defaultdict(list), []
+    for entry in report.runs:
+        for asked, score in entry.scores.items():
+            if wanted is None or asked in wanted:
+                if path := sample_file(score.source, asked):
+                    jobs.append((entry.name, asked, path))
+                else:
+                    missing[entry.name].append(asked)
+    for name, listed in missing.items():
+        notes.append(
+            f"{name}: no samples of {len(listed)} tasks, so no cells; run with --log_samples"
+        )
+    # The largest first, so that no process is left alone with one at the end.
+    jobs.sort(key=lambda job: -job[2].stat().st_size)
+    workers = min(os.cpu_count() or 1, len(jobs))
+    found: Samples = {}
+    with ProcessPoolExecutor(max(1, workers)) as pool:
+        done = pool.map(_read, jobs) if workers > 1 else map(_read, jobs)
+        shown = track(done, "Samples", len(jobs), console=Console(stderr=True), transient=True)
+        for name, asked, one in shown:
+            if isinstance(one, str):
+                notes.append(f"{name}: {one}")
+            elif one is not None:
+                found[name, asked] = one
+    for entry in report.runs:
+        for asked, score in entry.scores.items():
+            one = found.get((entry.name, asked))
+            if one is not None and not math.isclose(one.l1, score.l1, abs_tol=1e-6):
+                notes.append(
+                    f"{entry.name}: the samples of {in_mode(*asked)} give a distance of "
+                    f"{one.l1:.6f}, its result file says {score.l1:.6f}: one of them was changed"
+                )
+    return found, notes
+
+
+def interval(p: Array, n_eff: Array) -> tuple[Array, Array]:
+    """Return 95 % intervals of true probabilities: Jeffreys', with effective sample sizes.
+
+    Quantiles of ``Beta(p n + 1/2, (1 - p) n + 1/2)``, widened to p itself where p is 0 or 1 (Brown,
+    Cai and DasGupta 2001).
+
+    Parameters
+    ----------
+    p : ndarray, shape (C, K)
+    n_eff : ndarray, shape (C,)
+        Infinite where there is no sampling error: the interval is p alone.
+
+    Returns
+    -------
+    low, high : ndarray, shape (C, K)
+    """
+    exact = ~np.isfinite(n_eff)[:, None]
+    n = np.where(exact, 1.0, n_eff[:, None])
+    low, high = (
+        stats.beta.ppf(level, p * n + 0.5, (1 - p) * n + 0.5) for level in (0.025, 0.975)
+    )  # fmt: skip
+    return np.where(exact, p, np.minimum(low, p)), np.where(exact, p, np.maximum(high, p))
+
+
+def mean_respondent(tasks: Sequence[Asked]) -> float:
+    """Return the mean score of the respondent that knows P(Y) alone, over available tasks."""
+    places = store.available()
+    found = [
+        normalise(anchors.mean, anchors, "score")
+        for one in tasks
+        if one.task in places
+        for anchors in [anchors_of(one.task)]
+    ]
+    return math.fsum(found) / len(found) if found else math.nan
+
+
+def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `leaderboard`."""
+    rows = []
+    for number, column in enumerate(report.columns):
+        everyone = sorted({a for e in report.runs for a in tasks_in(e, column)})
+        knows = mean_respondent(everyone)
+        for place, entry in enumerate(report.entries):
+            found = mean_over(entry, tasks_in(entry, column))
+            if found.tasks:
+                reach = 0.0 if math.isnan(found.error) else 1.96 * found.error
+                rows.append(
+                    {
+                        "model": entry.name, "place": place, "group": column, "column": number,
+                        "score": found.score,
+                        "low": max(found.score - reach, 0.0),
+                        "high": min(found.score + reach, 100.0), "mean": knows,
+                        "kind": "published" if entry.reference else "run",
+                    }
+                )  # fmt: skip
+    return rows
+
+
+def size_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `size`; models whose size is not known are left out."""
+    sizes = {entry.name: entry.parameters for entry in report.runs if entry.parameters}
+    rows = [
+        {**row, "parameters": sizes[row["model"]]}
+        for row in leaderboard_rows(report)
+        if row["model"] in sizes
+    ]
+    if not rows:
+        raise EpidemiaError("no size of a model is known: give some with --size MODEL=7B")
+    return rows
+
+
+def beside_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `beside`."""
+    others = {entry.name: entry.others for entry in report.runs}
+    rows = [
+        {**row, "other": other, "value": value}
+        for row in leaderboard_rows(report)
+        for other, value in others.get(row["model"], {}).items()
+    ]
+    if not rows:
+        raise EpidemiaError("the result files hold no other task, such as mmlu")
+    return rows
+
+
+class Calibration(NamedTuple):
+    """How elicited probabilities go with true ones, over cells and answers.
+
+    Attributes
+    ----------
+    share : ndarray, shape (BINS, BINS)
+        Weight by elicited (first axis) and true probability; sums to 1. Every task weighs the same,
+        a cell its share of the population, its answers the same.
+    q, p : ndarray, shape (BINS,)
+        Mean elicited and true probability where the elicited one is in the bin; NaN where none is.
+    """
+
+    share: Array
+    q: Array
+    p: Array
+
+
+def calibrations(report: Report, samples: Samples) -> dict[str, Calibration]:
+    """Return the calibration of every run that has samples of tasks asked by letters."""
+    found = {}
+    for entry in report.runs:
+        tasks = [one for one in sorted(entry.scores) if one.mode == "letters"]
+        chosen = [(a, samples[entry.name, a]) for a in tasks if (entry.name, a) in samples]
+        share, weight, q_sum, p_sum = np.zeros((BINS, BINS)), *np.zeros((3, BINS))
+        for asked, one in chosen:
+            truth = store.load(asked.task)
+            part = truth.weights[one.cells] / truth.weights[one.cells].sum()
+            q, p = one.q.ravel(), truth.p[one.cells].ravel()
+            w = np.repeat(part, one.q.shape[1]) / one.q.shape[1] / len(chosen)
+            x, y = (np.minimum((values * BINS).astype(int), BINS - 1) for values in (q, p))
+            np.add.at(share, (x, y), w)
+            np.add.at(weight, x, w)
+            np.add.at(q_sum, x, w * q)
+            np.add.at(p_sum, x, w * p)
+        if chosen:
+            some = np.where(weight > 0, weight, np.nan)
+            found[entry.name] = Calibration(share, q_sum / some, p_sum / some)
+    return found
+
+
+def rows_of_calibration(model: str, found: Calibration) -> Rows:
+    """Rows of the figure `calibration` for one model."""
+    rows: Rows = [
+        {
+            "model": model, "kind": "density", "q": i / BINS, "q2": (i + 1) / BINS, "p": j / BINS,
+            "p2": (j + 1) / BINS, "share": round(float(found.share[i, j]), 7),
+        }
+        for i, j in zip(*np.nonzero(found.share), strict=True)
+    ]  # fmt: skip
+    return rows + [
+        {"model": model, "kind": "curve", "q": round(float(q), 5), "p": round(float(p), 5)}
+        for q, p in zip(found.q, found.p, strict=True)
+        if not math.isnan(q)
+    ]
+
+
+def calibration_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `calibration`."""
+    found = calibrations(report, _samples(report))
+    return [row for model, one in found.items() for row in rows_of_calibration(model, one)]
+
+
+def rows_of_order_bias(report: Report, samples: Samples) -> Rows:
+    """Average by entry and number of answers what a displayed position gets, times uniform."""
+    rows = []
+    for entry in report.runs:
+        by_number: dict[int, list[Array]] = defaultdict(list)
+        for asked in sorted(entry.scores):
+            one = samples.get((entry.name, asked))
+            if asked.mode == "letters" and one is not None and one.by_position is not None:
+                by_number[len(one.by_position)].append(one.by_position)
+        for number, found in sorted(by_number.items()):
+            mean = np.mean(found, axis=0) * number
+            label = f"{number:2d} answers"  # sorts as numbers do
+            rows += [
+                {"model": entry.name, "answers": label, "position": letter, "times": float(times)}
+                for letter, times in zip(LETTERS, mean, strict=False)
+            ]
+    return rows
+
+
+def order_bias_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `order_bias`."""
+    return rows_of_order_bias(report, _samples(report))
+
+
+def _samples(report: Report, tasks: Iterable[Asked] | None = None) -> Samples:
+    found, notes = read_samples(report, tasks)
+    if not found:
+        raise EpidemiaError("\n".join(["no samples: run lm_eval with --log_samples", *notes]))
+    return found
+
+
+def _of_task(report: Report, task: str) -> list[tuple[str, Asked, Elicited]]:
+    """Return what the runs answered in a task, named as lm-eval names it."""
+    by_name = {in_mode(one, mode): Asked(one, mode) for one in all_tasks() for mode in MODES}
+    if task not in by_name:
+        raise EpidemiaError(f"no task {task!r}: see 'epidemia tasks list'")
+    found = _samples(report, [by_name[task]])
+    return [(name, asked, one) for (name, asked), one in found.items()]
+
+
+def distribution_rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `distribution`: of the cell with most people."""
+    models = _of_task(report, task or "")
+    truth = store.load(models[0][1].task)
+    cell = int(truth.weights.argmax())
+    low, high = interval(truth.p, truth.n_eff)
+    rows = [
+        {"who": "truth", "answer": label, "place": place, "p": float(truth.p[cell, place]),
+         "low": float(low[cell, place]), "high": float(high[cell, place])}
+        for place, label in enumerate(truth.levels)
+    ]  # fmt: skip
+    for name, _asked, one in models:
+        if cell in one.cells:
+            values = one.q[one.cells.index(cell)]
+            rows += [
+                {"who": name, "answer": label, "place": place, "p": float(values[place])}
+                for place, label in enumerate(truth.levels)
+            ]
+    return rows
+
+
+def respondent_rows(truth: store.GroundTruth, level: int) -> Rows:
+    """Rows of the figure `curve` for the truth and the respondents that anchor its scale."""
+    low, high = interval(truth.p, truth.n_eff)
+    known = {
+        "truth": truth.p,
+        "mean": respondents.mean(truth.weights, truth.p),
+        "uniform": respondents.uniform(truth.p),
+    }
+    rows = []
+    for who, p in known.items():
+        for cell, (label,) in enumerate(truth.given):
+            row = {"who": who, "condition": label, "place": cell, "p": float(p[cell, level])}
+            if who == "truth":
+                row |= {"low": float(low[cell, level]), "high": float(high[cell, level])}
+            rows.append(row)
+    return rows
+
+
+def curve_rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `curve`: the first answer, of a task with one condition."""
+    models = _of_task(report, task or "")
+    truth = store.load(models[0][1].task)
+    if len(all_tasks()[truth.task].given) != 1:
+        raise EpidemiaError(f"{task} has several conditions: try the figure 'cells'")
+    rows = respondent_rows(truth, 0)
+    for name, _asked, one in models:
+        rows += [
+            {"who": name, "condition": truth.given[cell][0], "place": cell, "p": float(q[0])}
+            for cell, q in zip(one.cells, one.q, strict=True)
+        ]
+    return rows
+
+
+def cell_rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `cells`: of the run that stands first."""
+    models = {name: one for name, _asked, one in _of_task(report, task or "")}
+    first = next(entry.name for entry in report.runs if entry.name in models)
+    truth, one = store.load(_of_task(report, task or "")[0][1].task), models[first]
+    given = [", ".join(Wording(truth).described(cell)) for cell in range(len(truth.given))]
+    return [
+        {"given": given[cell], "answer": label, "p": float(truth.p[cell, place]),
+         "q": float(one.q[number, place]), "weight": float(truth.weights[cell])}
+        for number, cell in enumerate(one.cells)
+        for place, label in enumerate(truth.levels)
+    ]  # fmt: skip
+
+
+def bootstrap_rows(_report: Report | None, task: str | None = None) -> Rows:
+    """Rows of the figure `bootstrap`."""
+    truth = store.load(task or "")
+    anchors = anchors_of(truth.task)
+    if not truth.distances:
+        raise EpidemiaError(f"{task} is a published table: no bootstrap, D_perfect is 0")
+    scheme = "iid" if "iid" in truth.distances else "design"
+    rows: Rows = [
+        {"kind": "replicate", "distance": float(distance)} for distance in truth.distances[scheme]
+    ]
+    named = {"D_perfect: 100": anchors.perfect, "D_mean": anchors.mean, "D_zero: 0": anchors.zero}
+    return rows + [
+        {"kind": "anchor", "label": label, "distance": value} for label, value in named.items()
+    ]

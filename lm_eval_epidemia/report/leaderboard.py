@@ -1,0 +1,332 @@
+"""Who does better, and whether that can be said: means over tasks, slices, paired comparisons."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.harness.yamls import GROUPS
+from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
+from lm_eval_epidemia.report.results import Asked, Entry
+from lm_eval_epidemia.surveys.record import Task, all_tasks, record
+
+__all__ = [
+    "SLICES",
+    "Comparison",
+    "Mean",
+    "Standing",
+    "by_column",
+    "columns",
+    "compare_entries",
+    "correlation",
+    "mean_over",
+    "normalised_means",
+    "pairs_of_versions",
+    "standings",
+    "tasks_in",
+]
+
+#: Two-sided level of confidence of every "better".
+CONFIDENCE = 0.95
+
+#: Ways to cut a group: from a task to the label of its slice, None for tasks in none.
+SLICES: dict[str, Callable[[Task], str | None]] = {
+    "survey": lambda task: task.survey,
+    "domain": lambda task: record(task.survey).domain,
+    "dimension": lambda task: f"d = {len(task.given)}",
+    "subset": lambda task: "closed" if asks("closed", task) else None,
+}
+
+
+class Mean(NamedTuple):
+    """A mean score.
+
+    Attributes
+    ----------
+    score : float
+    error : float
+        Standard error from the tasks' own errors: of these tasks, not of others like them.
+    tasks : int
+        How many it is over.
+    """
+
+    score: float
+    error: float
+    tasks: int
+
+
+class Comparison(NamedTuple):
+    """Two models over the tasks both were asked.
+
+    Attributes
+    ----------
+    one, other : str
+    column : str
+    tasks, clusters : int
+        Tasks in common, and outcomes (of a survey) among them.
+    difference : float
+        Mean of the first's score less the second's.
+    error : float
+        Its standard error, from how the difference varies between outcomes; NaN with one outcome.
+    low, high : float
+        Confidence interval at `CONFIDENCE`.
+    here : float
+        Standard error of the difference in these very tasks, from the errors of their scores.
+    wins, ties, losses : int
+        Tasks in which the first is above the second by more than twice the standard error of the
+        two scores, within it, or below.
+    """
+
+    one: str
+    other: str
+    column: str
+    tasks: int
+    clusters: int
+    difference: float
+    error: float
+    low: float
+    high: float
+    here: float
+    wins: int
+    ties: int
+    losses: int
+
+    @property
+    def verdict(self) -> str:
+        """What can be said of the first, at `CONFIDENCE`.
+
+        ``better`` or ``worse``: the interval leaves out 0, so other outcomes of this kind would
+        show it too. ``better here`` or ``worse here``: the scores differ by more than their errors,
+        but not so evenly over outcomes that more can be said. ``not shown``: neither.
+        """
+        if self.low > 0 or self.high < 0:
+            return "better" if self.low > 0 else "worse"
+        if abs(self.difference) > float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here:
+            return "better here" if self.difference > 0 else "worse here"
+        return "not shown"
+
+
+class Standing(NamedTuple):
+    """Where an entry stands in a column.
+
+    Attributes
+    ----------
+    mean : Mean
+    complete : bool
+        Whether it was asked every task that an entry of its protocol was asked.
+    best, worst : int or None
+        Ranks that cannot be excluded: 1 + how many are shown better, and how many entries less
+        those shown worse. None where it is not ranked.
+    """
+
+    mean: Mean
+    complete: bool
+    best: int | None
+    worst: int | None
+
+
+def columns(entries: Iterable[Entry]) -> list[str]:
+    """Return the groups that somebody was asked, in their usual order, as lm-eval knows them."""
+    asked = {
+        in_mode(all_tasks()[one.task].group, one.mode) for entry in entries for one in entry.scores
+    }
+    return [name for mode in MODES for group in GROUPS if (name := in_mode(group, mode)) in asked]
+
+
+def by_column(entry: Entry) -> dict[str, dict[Asked, float]]:
+    """Return an entry's scores that are numbers, by group."""
+    found: dict[str, dict[Asked, float]] = defaultdict(dict)
+    for asked, score in entry.scores.items():
+        if not math.isnan(score.score):
+            found[in_mode(all_tasks()[asked.task].group, asked.mode)][asked] = score.score
+    return found
+
+
+def tasks_in(entry: Entry, column: str) -> list[Asked]:
+    """Return the tasks of a group that an entry has a score in."""
+    return sorted(by_column(entry).get(column, {}))
+
+
+def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Mean:
+    """Average an entry's scores, each task counting once; NaN over no task."""
+    chosen = [entry.scores[asked] for asked in tasks]
+    if not chosen:
+        return Mean(math.nan, math.nan, 0)
+    scores = [one.score for one in chosen]
+    error = math.sqrt(sum(one.error**2 for one in chosen)) / len(chosen)
+    return Mean(math.fsum(scores) / len(chosen), error, len(chosen))
+
+
+def compare_entries(one: Entry, other: Entry, column: str) -> Comparison:
+    """Compare two entries, task by task.
+
+    The standard error is cluster-robust: tasks that ask for the same outcome of a survey, given
+    different conditions, are alike and count as one observation of how the two models differ
+    (``sqrt(G / (G - 1) sum_g (sum_{t in g} (d_t - d))^2) / T``, G outcomes, T tasks); the interval
+    takes Student's t with G - 1 degrees of freedom.
+
+    Parameters
+    ----------
+    one, other : Entry
+    column : str
+        A group, as lm-eval knows it.
+    """
+    common = sorted(set(tasks_in(one, column)) & set(tasks_in(other, column)))
+    pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
+    d = np.array([first.score - second.score for first, second in pairs])
+    noise = np.array([math.hypot(first.error, second.error) for first, second in pairs])
+    outcomes = [(all_tasks()[a.task].survey, all_tasks()[a.task].outcome) for a in common]
+    clusters = sorted(set(outcomes))
+    difference = float(d.mean()) if len(d) else math.nan
+    error = low = high = math.nan
+    if len(clusters) > 1:
+        sums = [
+            sum(x - difference for x, place in zip(d, outcomes, strict=True) if place == cluster)
+            for cluster in clusters
+        ]
+        groups = len(clusters)
+        error = math.sqrt(groups / (groups - 1) * math.fsum(x * x for x in sums)) / len(d)
+        reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, groups - 1))
+        low, high = difference - reach, difference + reach
+    # A score without a standard error (published ones) gives neither wins nor losses.
+    wins, losses = int((d > 2 * noise).sum()), int((d < -2 * noise).sum())
+    here = float(np.sqrt((noise**2).sum()) / len(d)) if len(d) else math.nan
+    return Comparison(one.name, other.name, column, len(d), len(clusters), difference, error, low,
+                      high, here, wins, len(d) - wins - losses, losses)  # fmt: skip
+
+
+def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
+    """Rank entries in a group, with the ranks that their comparisons leave open.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        Only those of one protocol are compared with each other; references are not ranked.
+    column : str
+
+    Returns
+    -------
+    dict of str to Standing
+        By the entry's name; entries that were not asked the group are left out.
+    """
+    found: dict[str, Standing] = {}
+    runs: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if tasks_in(entry, column):
+            runs[entry.protocol].append(entry)
+    for alike in runs.values():
+        whole = set().union(*(tasks_in(entry, column) for entry in alike if not entry.reference))
+        ranked = [e for e in alike if not e.reference and set(tasks_in(e, column)) == whole]
+        better, worse = dict.fromkeys([e.name for e in ranked], 0), {e.name: 0 for e in ranked}
+        for one, other in combinations(ranked, 2):
+            verdict = compare_entries(one, other, column).verdict
+            if verdict in ("better", "worse"):
+                winner, loser = (one, other) if verdict == "better" else (other, one)
+                worse[winner.name] += 1
+                better[loser.name] += 1
+        for entry in alike:
+            mean = mean_over(entry, tasks_in(entry, column))
+            if entry in ranked:
+                best, worst = 1 + better[entry.name], len(ranked) - worse[entry.name]
+                found[entry.name] = Standing(mean, True, best, worst)
+            else:
+                found[entry.name] = Standing(
+                    mean, set(tasks_in(entry, column)) >= whole, None, None
+                )
+    return found
+
+
+def normalised_means(entry: Entry, column: str) -> dict[str, Mean]:
+    """Average an entry's distances on every scale; see `normalise`.
+
+    Returns
+    -------
+    dict of str to Mean
+        By scale; empty where the anchors are not those of the questions asked (another truth, a
+        part of the cells) or the file has no distance. Errors are given for the score alone.
+    """
+    tasks = tasks_in(entry, column)
+    if entry.reference or not tasks or any(entry.scores[one].seen < 1 for one in tasks):
+        return {}
+    if "truth" in entry.protocol or any(math.isnan(entry.scores[one].l1) for one in tasks):
+        return {}
+    found = {}
+    for how in NORMALISATIONS:
+        values = [normalise(entry.scores[a].l1, anchors_of(a.task), how) for a in tasks]
+        error = mean_over(entry, tasks).error if how == "score" else math.nan
+        found[how] = Mean(math.fsum(values) / len(values), error, len(values))
+    return found
+
+
+def correlation(
+    entries: Iterable[Entry], column: str, other: str
+) -> tuple[float, int]:  # fmt: skip
+    """Correlate ranks in a group with those in another task.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Those of one protocol, each with the whole group.
+    column : str
+    other : str
+        A key of `Entry.others`.
+
+    Returns
+    -------
+    coefficient : float
+        Spearman's, in [-1, 1]; NaN for fewer than three models or where all are alike.
+    models : int
+    """
+    both = [e for e in entries if other in e.others and tasks_in(e, column)]
+    if len(both) < 3:
+        return math.nan, len(both)
+    scores = [mean_over(entry, tasks_in(entry, column)).score for entry in both]
+    values = [entry.others[other] for entry in both]
+    if len(set(scores)) < 2 or len(set(values)) < 2:
+        return math.nan, len(both)
+    return float(stats.spearmanr(scores, values).statistic), len(both)
+
+
+#: Words in a model's name that say it was tuned to follow instructions, and that it was not.
+TUNED, PLAIN = {"instruct", "it", "chat"}, {"base", "pt", "hf"}
+
+
+def pairs_of_versions(
+    entries: Sequence[Entry], given: Mapping[str, str] | None = None
+) -> list[tuple[Entry, Entry]]:
+    """Find base models and their instruct versions, by their names.
+
+    "Llama-3.1-8B" and "Llama-3.1-8B-Instruct" are a pair, as are "gemma-2-9b" and "gemma-2-9b-it".
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        Of one protocol.
+    given : mapping of str to str, optional
+        Instruct versions by the name of their base model, for names that do not say.
+    """
+    stems: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    tuned = []
+    for entry in entries:
+        words = [word for word in re.split(r"[-_\s]+", entry.model.lower()) if word]
+        stem = tuple(word for word in words if word not in TUNED | PLAIN)
+        if TUNED & set(words):
+            tuned.append((stem, entry))
+        else:
+            stems[stem].append(entry)
+    found = [(base, entry) for stem, entry in tuned for base in stems.get(stem, [])]
+    for base, instruct in (given or {}).items():
+        found += [
+            (one, other)
+            for one in entries if one.model == base
+            for other in entries if other.model == instruct
+        ]  # fmt: skip
+    return found

@@ -1,0 +1,56 @@
+"""Other scales for the same distance, all derived from a task's `l1` and its anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score.score import Anchors, anchors, scale
+
+__all__ = ["NORMALISATIONS", "anchors_of", "normalise"]
+
+
+def _without_perfect(distance: float, found: Anchors) -> float:
+    # A zero of the scale that is the truth itself: only the truth reaches it.
+    if found.zero == 0:
+        return 100.0 if distance == 0 else 0.0
+    return 100 * max(1 - distance / found.zero, 0.0)
+
+
+#: By name: from a distance in [0, 2] and the anchors to 0..100.
+NORMALISATIONS: dict[str, Callable[[float, Anchors], float]] = {
+    "score": lambda d, found: float(scale(d, found.zero, found.perfect)),
+    "against uniform": lambda d, found: float(scale(d, found.uniform, found.perfect)),
+    "against mean": lambda d, found: float(scale(d, found.mean, found.perfect)),
+    "without D_perfect": _without_perfect,
+}
+
+
+def anchors_of(task: str) -> Anchors:
+    """Return the anchors of an available task, as its scores use them."""
+    truth = store.load(task)
+    return anchors(truth.weights, truth.p, truth.d_perfect())
+
+
+def normalise(distance: float, found: Anchors, how: str) -> float:
+    """Put a distance on one of the scales.
+
+    Parameters
+    ----------
+    distance : float
+        `l1` of a task, in [0, 2] (of sampled answers, up to Monte Carlo error); NaN gives NaN.
+    found : Anchors
+    how : str
+        ``score``: 0 is the better of uniform and, of a binary outcome, the commoner answer; 100 is
+        `D_perfect`. ``against uniform``: 0 is the uniform answer. ``against mean``: 0 is the
+        respondent that knows P(Y) alone. ``without D_perfect``: as the score, but 100 is the truth
+        itself: ``100 max(1 - D / D_zero, 0)``.
+
+    Returns
+    -------
+    float
+        In [0, 100].
+    """
+    return float("nan") if np.isnan(distance) else NORMALISATIONS[how](distance, found)

@@ -1,0 +1,483 @@
+"""The report as tables for people, and as rows and JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.report.leaderboard import (
+    CONFIDENCE,
+    SLICES,
+    Comparison,
+    Mean,
+    Standing,
+    columns,
+    compare_entries,
+    correlation,
+    mean_over,
+    normalised_means,
+    pairs_of_versions,
+    standings,
+    tasks_in,
+)
+from lm_eval_epidemia.report.normalise import NORMALISATIONS
+from lm_eval_epidemia.report.published import MARK, published
+from lm_eval_epidemia.report.results import Entry, Results
+from lm_eval_epidemia.surveys.record import all_tasks
+
+__all__ = [
+    "Report",
+    "Section",
+    "as_csv",
+    "as_json",
+    "as_latex",
+    "as_rows",
+    "make_report",
+    "sections",
+]
+
+#: With more models than this, only neighbours in rank are compared in the terminal.
+MOST_PAIRS_OF = 5
+
+
+class Section(NamedTuple):
+    """One table of the report.
+
+    Attributes
+    ----------
+    title : str
+    columns : tuple of str
+        The first two name the model (or pair) and are text; the rest are numbers as text.
+    rows : list of list of str
+    note : str
+        How to read it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+    note: str = ""
+
+
+class Report(NamedTuple):
+    """Runs, reference rows, and what was found about them.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        Runs, those of the default protocol first, then published scores.
+    columns : list of str
+        Groups that a run was asked.
+    standings : dict of str to dict of str to Standing
+        By group and entry.
+    pairs : list of (Entry, Entry)
+        Base models and their instruct versions.
+    notes : list of str
+    """
+
+    entries: list[Entry]
+    columns: list[str]
+    standings: dict[str, dict[str, Standing]]
+    pairs: list[tuple[Entry, Entry]]
+    notes: list[str]
+
+    @property
+    def runs(self) -> list[Entry]:
+        """Entries that are runs."""
+        return [entry for entry in self.entries if not entry.reference]
+
+    def alike(self) -> list[list[Entry]]:
+        """Runs that can be compared with each other: one list per protocol."""
+        protocols = list(dict.fromkeys(entry.protocol for entry in self.runs))
+        return [[e for e in self.runs if e.protocol == protocol] for protocol in protocols]
+
+
+def make_report(
+    results: Results, with_published: bool = False, pairs: Mapping[str, str] | None = None
+) -> Report:
+    """Put entries in order and compare them.
+
+    Parameters
+    ----------
+    results : Results
+    with_published : bool
+        Add published scores of the tasks that were asked, as reference rows.
+    pairs : mapping of str to str, optional
+        Instruct versions by base model; others are found by their names.
+    """
+    runs = list(results.entries)
+    found = columns(runs)
+    asked = {one for entry in runs for one in entry.scores}
+    reference = published(asked) if with_published else []
+
+    def order(entry: Entry) -> tuple[Any, ...]:
+        means = [mean_over(entry, tasks_in(entry, column)) for column in found]
+        # Whoever was asked most comes first, then by score.
+        return (entry.protocol, -len(entry.scores), [-_finite(mean.score) for mean in means])
+
+    ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
+    comparable = [[e for e in runs if e.protocol == p] for p in {e.protocol for e in runs}]
+    versions = [pair for alike in comparable for pair in pairs_of_versions(alike, pairs)]
+    return Report(
+        ordered, found, {column: standings(ordered, column) for column in found}, versions,
+        list(results.notes),
+    )  # fmt: skip
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else -1.0
+
+
+def with_error(mean: Mean) -> str:
+    """Write a mean: ``54.8 ± 1.2``, without error where there is none."""
+    if math.isnan(mean.score):
+        return ""
+    return f"{mean.score:.1f}" + ("" if math.isnan(mean.error) else f" ± {mean.error:.1f}")
+
+
+def size(parameters: float | None) -> str:
+    """Write a number of parameters: ``7.6B``."""
+    if not parameters:
+        return ""
+    for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if parameters >= unit:
+            return f"{parameters / unit:.3g}{letter}"
+    return f"{parameters:.0f}"
+
+
+def ranks(standing: Standing) -> str:
+    """Write the ranks that are possible: ``2``, ``2-4``, empty where there is none."""
+    if standing.best is None:
+        return ""
+    return f"{standing.best}" + ("" if standing.best == standing.worst else f"-{standing.worst}")
+
+
+def _leaderboard(report: Report) -> Section:
+    header = ["model", "size"]
+    for column in report.columns:
+        header += [column, "rank"]
+    rows, partial = [], False
+    for entry in report.entries:
+        cells = [entry.name, size(entry.parameters)]
+        for column in report.columns:
+            standing = report.standings[column].get(entry.name)
+            if standing is None:
+                cells += ["", ""]
+                continue
+            part = "" if standing.complete else f" ({standing.mean.tasks} tasks)"
+            partial = partial or bool(part)
+            cells += [with_error(standing.mean) + part, ranks(standing)]
+        rows.append(cells)
+    note = (
+        f"Ranks: what paired comparisons over the same tasks leave open at {CONFIDENCE:.0%}, among "
+        "models asked in the same way and in all tasks of the group."
+    )
+    if partial:
+        note += " (n tasks): not asked them all, so neither ranked nor to be read beside the rest."
+    if any(entry.reference for entry in report.entries):
+        note += f" (published): {MARK}; over the tasks asked here."
+    return Section("Score, 0 to 100 (± standard error)", tuple(header), rows, note)
+
+
+def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
+    """Average an entry's scores in a group by survey, domain, dimension or subset.
+
+    Returns
+    -------
+    dict of str to Mean
+        By the slice's label, in order.
+    """
+    found: dict[str, list[Any]] = {}
+    for asked in tasks_in(entry, column):
+        if (label := SLICES[kind](all_tasks()[asked.task])) is not None:
+            found.setdefault(label, []).append(asked)
+    return {label: mean_over(entry, found[label]) for label in sorted(found)}
+
+
+def _sliced(report: Report, kind: str, title: str) -> list[Section]:
+    made = []
+    for column in report.columns:
+        by_entry = {e.name: slices(e, column, kind) for e in report.entries}
+        labels = sorted({label for one in by_entry.values() for label in one})
+        if not labels or (kind != "subset" and len(labels) < 2):
+            continue
+        most = {x: max(one[x].tasks for one in by_entry.values() if x in one) for x in labels}
+        rows = [
+            [name, *(_part(one.get(label), most[label]) for label in labels)]
+            for name, one in by_entry.items()
+            if one
+        ]
+        header = tuple(f"{label} ({most[label]})" for label in labels)
+        made.append(Section(f"{column} {title} (number of tasks)", ("model", *header), rows))
+    return made
+
+
+def _part(mean: Mean | None, most: int) -> str:
+    if mean is None:
+        return ""
+    return with_error(mean) + ("" if mean.tasks == most else f" ({mean.tasks})")
+
+
+def _normalisations(report: Report) -> list[Section]:
+    made = []
+    for column in report.columns:
+        rows = []
+        for entry in report.runs:
+            if found := normalised_means(entry, column):
+                rows.append([entry.name, *(f"{found[how].score:.1f}" for how in NORMALISATIONS)])
+        if rows:
+            made.append(Section(f"{column} on other scales", ("model", *NORMALISATIONS), rows))
+    return made
+
+
+def _by_size(report: Report) -> list[Section]:
+    known = sorted(
+        (entry for entry in report.runs if entry.parameters),
+        key=lambda entry: entry.parameters or 0,
+    )
+    if len({entry.parameters for entry in known}) < 2:
+        return []
+    rows = [
+        [
+            entry.name,
+            size(entry.parameters),
+            *(with_error(mean_over(entry, tasks_in(entry, column))) for column in report.columns),
+        ]
+        for entry in known
+    ]
+    return [Section("By model size", ("model", "size", *report.columns), rows)]
+
+
+def comparisons(report: Report) -> list[Comparison]:
+    """Compare every two runs that were asked in the same way, the better mean first."""
+    return [
+        compare_entries(one, other, column)
+        for column in report.columns
+        for alike in report.alike()
+        for one, other in combinations(_ordered(alike, column), 2)
+    ]
+
+
+def _ordered(entries: Iterable[Entry], column: str) -> list[Entry]:
+    here = [entry for entry in entries if tasks_in(entry, column)]
+    return sorted(here, key=lambda e: -mean_over(e, tasks_in(e, column)).score)
+
+
+PAIRED = ("pair", "tasks", "difference", "95 % interval", "win / tie / loss", "the first is")
+
+
+def _pair(found: Comparison) -> list[str]:
+    interval = "" if math.isnan(found.low) else f"{found.low:.1f} to {found.high:.1f}"
+    error = "" if math.isnan(found.error) else f" ± {found.error:.1f}"
+    return [
+        f"{found.one} / {found.other}", str(found.tasks), f"{found.difference:+.1f}{error}",
+        interval, f"{found.wins} / {found.ties} / {found.losses}", found.verdict,
+    ]  # fmt: skip
+
+
+def _pairs(report: Report) -> list[Section]:
+    made = []
+    for column in report.columns:
+        found = []
+        for alike in report.alike():
+            ordered = _ordered(alike, column)
+            chosen = (
+                combinations(ordered, 2) if len(ordered) <= MOST_PAIRS_OF else pairwise(ordered)
+            )
+            found += [compare_entries(one, other, column) for one, other in chosen]
+        rows = [_pair(one) for one in found if one.tasks]
+        if rows:
+            made.append(
+                Section(
+                    f"{column}: two models over the tasks of both", PAIRED, rows,
+                    "Difference of the first from the second; a task is won by more than twice the "
+                    "standard error of its two scores. The interval takes tasks on one outcome as "
+                    "one observation; 'here' means in these tasks, but not so evenly over outcomes "
+                    "that it can be said of others. Not corrected for the number of comparisons.",
+                )
+            )  # fmt: skip
+    return made
+
+
+def _versions(report: Report) -> list[Section]:
+    rows = []
+    for column in report.columns:
+        for base, instruct in report.pairs:
+            found = compare_entries(instruct, base, column)
+            if found.tasks:
+                rows.append([*_pair(found)[:1], column, *_pair(found)[1:]])
+    if not rows:
+        return []
+    header = (PAIRED[0], "group", *PAIRED[1:])
+    return [Section("Instruct version / base model", header, rows)]
+
+
+def _beside(report: Report) -> list[Section]:
+    """Other tasks in the same files, and how their ranks go with ours."""
+    others = list(dict.fromkeys(name for entry in report.runs for name in entry.others))
+    if not others:
+        return []
+    rows = []
+    for entry in report.runs:
+        if entry.others:
+            means = [with_error(mean_over(entry, tasks_in(entry, c))) for c in report.columns]
+            values = [f"{entry.others[o]:.1f}" if o in entry.others else "" for o in others]
+            rows.append([entry.name, *means, *values])
+    made = [Section("Beside other tasks", ("model", *report.columns, *others), rows)]
+    correlated = []
+    for column in report.columns:
+        found = [correlation(whole(report, column), column, other) for other in others]
+        correlated.append([column, *(_coefficient(*one) for one in found)])
+    made.append(
+        Section(
+            "Rank correlation with other tasks (Spearman, number of models)",
+            ("group", *others), correlated,
+            "Over the models asked in the default way and in all tasks of the group; none from "
+            "fewer than three.",
+        )
+    )  # fmt: skip
+    return made
+
+
+def whole(report: Report, column: str) -> list[Entry]:
+    """Return the runs asked in the default way in every task of a group."""
+    found = report.standings[column]
+    return [
+        e for e in report.runs
+        if not e.protocol and e.name in found and found[e.name].complete
+    ]  # fmt: skip
+
+
+def _coefficient(value: float, models: int) -> str:
+    return f"({models})" if math.isnan(value) else f"{value:.2f} ({models})"
+
+
+def sections(report: Report) -> list[Section]:
+    """Return the tables of the report, the leaderboard first."""
+    return [
+        _leaderboard(report),
+        *_beside(report),
+        *_sliced(report, "survey", "by survey"),
+        *_sliced(report, "domain", "by domain"),
+        *_sliced(report, "dimension", "by number of conditions"),
+        *_sliced(report, "subset", "in the closed subset"),
+        *_by_size(report),
+        *_versions(report),
+        *_normalisations(report),
+        *_pairs(report),
+    ]
+
+
+def as_rows(report: Report) -> list[dict[str, Any]]:
+    """Return everything as rows of one tidy table.
+
+    Returns
+    -------
+    list of dict
+        ``kind`` (group, survey, domain, dimension, subset, scale, task, other, pair, correlation),
+        ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
+        ``name`` (the slice, task, scale, second model or other task), ``value``, ``stderr``,
+        ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``; NaN or empty where that does not
+        apply.
+    """
+    rows: list[dict[str, Any]] = []
+
+    def add(
+        kind: str, entry: Entry | None, group: str, name: str, value: float, **more: Any
+    ) -> None:
+        rows.append(
+            {
+                "kind": kind,
+                "model": entry.name if entry else "",
+                "protocol": entry.protocol if entry else "",
+                "chat_template": entry.chat if entry else "",
+                "parameters": (entry.parameters if entry else None) or math.nan,
+                "reference": entry.reference if entry else False,
+                "group": group, "name": name, "value": value,
+                "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
+                "rank_worst": math.nan, "verdict": "", **more,
+            }
+        )  # fmt: skip
+
+    for entry in report.entries:
+        for column in report.columns:
+            if (standing := report.standings[column].get(entry.name)) is None:
+                continue
+            mean = standing.mean
+            add("group", entry, column, column, mean.score, stderr=mean.error, tasks=mean.tasks,
+                rank_best=_or_nan(standing.best), rank_worst=_or_nan(standing.worst))  # fmt: skip
+            for kind in SLICES:
+                for label, part in slices(entry, column, kind).items():
+                    add(kind, entry, column, label, part.score, stderr=part.error, tasks=part.tasks)
+            for how, part in normalised_means(entry, column).items():
+                add("scale", entry, column, how, part.score, stderr=part.error, tasks=part.tasks)
+        for asked in sorted(entry.scores):
+            group = in_mode(all_tasks()[asked.task].group, asked.mode)
+            one = entry.scores[asked]
+            add("task", entry, group, in_mode(*asked), one.score, stderr=one.error, tasks=1)
+        for other, value in entry.others.items():
+            add("other", entry, "", other, value)
+    by_name = {entry.name: entry for entry in report.entries}
+    for found in comparisons(report):
+        if found.tasks:
+            add("pair", by_name[found.one], found.column, found.other, found.difference,
+                stderr=found.error, tasks=found.tasks, verdict=found.verdict)  # fmt: skip
+    for column in report.columns:
+        for other in dict.fromkeys(name for entry in report.runs for name in entry.others):
+            value, _models = correlation(whole(report, column), column, other)
+            add("correlation", None, column, other, value)
+    return rows
+
+
+def _or_nan(value: int | None) -> float:
+    return math.nan if value is None else value
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: NaN as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def as_json(report: Report) -> str:
+    """Return the report as JSON: notes, the rows of `as_rows`, all comparisons."""
+    rows = [{key: _plain(value) for key, value in row.items()} for row in as_rows(report)]
+    compared = [
+        {**{key: _plain(value) for key, value in one._asdict().items()}, "verdict": one.verdict}
+        for one in comparisons(report)
+        if one.tasks
+    ]
+    found = {"notes": report.notes, "rows": rows, "comparisons": compared}
+    return json.dumps(found, indent=1, ensure_ascii=False)
+
+
+def as_csv(report: Report) -> str:
+    """Return the rows of `as_rows` as CSV."""
+    import pandas as pd
+
+    text: str = pd.DataFrame(as_rows(report)).to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def as_latex(shown: Sequence[Section]) -> str:
+    """Return tables as LaTeX (booktabs), every text escaped."""
+    import pandas as pd
+
+    made = []
+    for section in shown:
+        frame = pd.DataFrame(section.rows, columns=list(section.columns))
+        table = frame.to_latex(
+            index=False, escape=True, caption=_escaped(section.title),
+            column_format="l" + "r" * (len(section.columns) - 1),
+        )  # fmt: skip
+        made.append(table.replace("±", r"$\pm$").replace("…", r"\dots{}"))
+    return "\n".join(made)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("_", r"\_").replace("%", r"\%").replace("±", r"$\pm$")

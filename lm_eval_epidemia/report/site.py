@@ -1,0 +1,381 @@
+"""The static site: pages and data that open from the file system, without a server or a network."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import math
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import altair as alt
+import jinja2
+import numpy as np
+import vl_convert
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from rich.console import Console
+from rich.progress import track
+
+from lm_eval_epidemia import __version__
+from lm_eval_epidemia import distance as respondents
+from lm_eval_epidemia.elicit.likelihood import BINS
+from lm_eval_epidemia.elicit.modes import GENERATED, MODES, in_mode
+from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
+from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report import data, figures
+from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.normalise import anchors_of, normalise
+from lm_eval_epidemia.report.output import Report, Section, sections
+from lm_eval_epidemia.report.results import Asked
+from lm_eval_epidemia.surveys.record import all_tasks, record, records
+
+__all__ = ["MARKER", "build_site"]
+
+#: A folder with this file is a site of ours and may be replaced.
+MARKER = ".epidemia-site"
+
+#: The running example of the method page.
+EXAMPLE, EXAMPLE_CONDITION = "epidemia_extra_nsduh_cigarettes_ever_by_age", "30-34"
+
+PAGES = (
+    ("index.html", "Leaderboard"), ("method.html", "Method"), ("explorer.html", "Explorer"),
+    ("calibration.html", "Calibration"), ("survey-nsduh.html", "Data"),
+)  # fmt: skip
+
+
+class _Row(NamedTuple):
+    cells: list[str]
+    kind: str = ""
+
+
+def build_site(report: Report, out: Path) -> Path:
+    """Write the site.
+
+    Parameters
+    ----------
+    report : Report
+    out : Path
+        A folder that does not exist, is empty, or holds a site, which is replaced when the new one
+        is whole.
+
+    Returns
+    -------
+    Path
+        The first page.
+    """
+    out = out.resolve()
+    if out.exists() and not out.is_dir():
+        raise EpidemiaError(f"{out} is a file: give a folder for the site")
+    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists():
+        raise EpidemiaError(f"{out} holds other files and would be replaced: give another folder")
+    samples, notes = data.read_samples(report)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        _write(temporary, report, samples, [*report.notes, *notes])
+        temporary.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        temporary.rename(out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return out / PAGES[0][0]
+
+
+def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]) -> None:
+    (folder / MARKER).write_text(f"{__version__}\n", encoding="utf-8")
+    _assets(folder / "assets")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+    )  # fmt: skip
+    environment.filters["sort_key"] = sort_key
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.globals |= {"version": __version__, "runs": len(report.runs), "pages": PAGES}
+
+    def page(name: str, template: str = "", **values: Any) -> None:
+        made = environment.get_template(template or name).render(page=name, **values)
+        (folder / name).write_text(made, encoding="utf-8")
+
+    page("index.html", **_index(report, notes))
+    page("method.html", **_method(report, samples))
+    page("explorer.html", **_explorer(folder / "data", report, samples))
+    page("calibration.html", **_calibration(report, samples))
+    for name, survey in records().items():
+        page(f"survey-{name}.html", "survey.html", title=survey.title, surveys=list(records()),
+             card=Markup(_rendered(card(survey))))  # fmt: skip
+
+
+def _rendered(markdown: str) -> str:
+    """Render a data card, without the note on how its file is made."""
+    text = re.sub(r"<!--.*?-->", "", markdown)
+    return MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+
+
+def _assets(folder: Path) -> None:
+    """Write what all pages share: our own sheets and scripts, and two libraries."""
+    folder.mkdir()
+    web = importlib.resources.files(__package__) / "web"
+    for name in ("site.css", "site.js", "explorer.js", "calibration.js"):
+        (folder / name).write_bytes((web / name).read_bytes())
+    (folder / "vega.js").write_text(
+        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8"
+    )
+    tables = importlib.resources.files("itables") / "html"
+    (folder / "datatables.css").write_bytes((tables / "dt_bundle.css").read_bytes())
+    module = json.dumps((tables / "dt_bundle.js").read_text(encoding="utf-8"))
+    (folder / "datatables.js").write_text(f"window.dataTablesModule = {module};", encoding="utf-8")
+
+
+def sort_key(text: str) -> str:
+    """Return what a displayed number is sorted by: the number itself; blanks come last, as -1e9."""
+    found = re.match(r"[+-]?\d[\d,]*(\.\d+)?([eE][+-]?\d+)?", text.strip())
+    if found is None:
+        return "-1e9"
+    number = float(found.group().replace(",", ""))
+    unit = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(text.strip()[found.end() :][:1], 1.0)
+    return repr(number * unit)
+
+
+def _index(report: Report, notes: list[str]) -> dict[str, Any]:
+    first, *others = sections(report)
+    shown = [_with_baseline(first, report), *others]
+    references = {entry.name for entry in report.entries if entry.reference}
+    rows = data.leaderboard_rows(report)
+    chart = figures.leaderboard(alt.Data(values=rows))
+    return {
+        "sections": [
+            {
+                **section._asdict(),
+                "rows": [_kind(row, references) for row in section.rows],
+            }
+            for section in shown
+        ],
+        "notes": notes,
+        "leaderboard": Markup(svg(chart)),
+    }
+
+
+#: What the baseline is called where it stands among models.
+KNOWS_MARGINAL = "knows P(Y) alone (baseline)"
+
+
+def _with_baseline(section: Section, report: Report) -> Section:
+    """Add the respondent that knows P(Y) alone, over the tasks that somebody was asked."""
+    cells = [KNOWS_MARGINAL, ""]
+    for column in report.columns:
+        asked = {one for entry in report.runs for one in entry.scores}
+        tasks = [a for a in sorted(asked) if in_mode(all_tasks()[a.task].group, a.mode) == column]
+        cells += [number(data.mean_respondent(tasks), 1), ""]
+    return section._replace(rows=[*section.rows, cells])
+
+
+def _kind(row: list[str], references: set[str]) -> _Row:
+    kind = "baseline" if row[0] == KNOWS_MARGINAL else "reference" if row[0] in references else ""
+    return _Row(row, kind)
+
+
+def number(value: float, digits: int) -> str:
+    """Write a number; nothing for NaN."""
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+#: Stands for the colour of the page's text while a figure is drawn.
+_INK = "#010203"
+
+
+def svg(chart: alt.TopLevelMixin) -> str:
+    """Draw a figure whose text takes the colour of the page around it."""
+    ink = {"labelColor": _INK, "titleColor": _INK}
+    config = {
+        "background": "transparent",
+        "axis": {**ink, "gridColor": "#88888855", "domainColor": "#888888"},
+        "legend": ink, "header": ink, "view": {"stroke": "#88888855"},
+    }  # fmt: skip
+    specification = {**chart.to_dict(), "config": config}
+    return str(vl_convert.vegalite_to_svg(json.dumps(specification))).replace(_INK, "currentColor")
+
+
+def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
+    truth, anchors = store.load(EXAMPLE), anchors_of(EXAMPLE)
+    cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
+    low, high = data.interval(truth.p, truth.n_eff)
+    mean = respondents.mean(truth.weights, truth.p)
+    curve = _renamed(data.respondent_rows(truth, 0))
+    bars = [
+        {"who": who, "answer": label, "place": place, "p": float(p[cell, place]),
+         "low": float(low[cell, place]), "high": float(high[cell, place])}
+        for who, p in (("truth", truth.p), ("knows P(Y) alone", mean))
+        for place, label in enumerate(truth.levels)
+    ]  # fmt: skip
+    asked = Asked(EXAMPLE, "letters")
+    # The model that stands highest and was asked it in every cell.
+    best = next(
+        (e for e in report.runs if not e.protocol and (e.name, asked) in samples
+         and len(samples[e.name, asked].cells) == len(truth.given)), None,
+    )  # fmt: skip
+    if best is not None:
+        q = samples[best.name, asked].q
+        curve += [
+            {"who": best.name, "condition": label, "place": i, "p": float(q[i, 0])}
+            for i, (label,) in enumerate(truth.given)
+        ]
+        bars += [
+            {"who": best.name, "answer": label, "place": i, "p": float(q[cell, i])}
+            for i, label in enumerate(truth.levels)
+        ]
+    return {
+        "example": {
+            "condition": EXAMPLE_CONDITION,
+            "truth": f"{truth.p[cell, 0]:.1%}",
+            "interval": f"{low[cell, 0]:.1%} to {high[cell, 0]:.1%}",
+            "n": f"{truth.n[cell]:,}",
+            "question": prompt(Wording(truth).question(cell), truth.levels),
+            "most": MAX_ORDERINGS,
+            "replicates": len(truth.distances["iid"]),
+            "zero": f"{anchors.zero:.4f}",
+            "perfect": f"{anchors.perfect:.4f}",
+            "model": best.name if best else "",
+            "distance": f"{best.scores[asked].l1:.4f}" if best else "",
+            "score": f"{best.scores[asked].score:.1f}" if best else "",
+        },
+        "figures": {
+            name: figures.specification(name) for name in ("curve", "distribution", "bootstrap")
+        },
+        "rows": {
+            "curve": curve,
+            "distribution": bars,
+            "bootstrap": data.bootstrap_rows(None, EXAMPLE),
+        },
+    }
+
+
+def _renamed(rows: data.Rows) -> data.Rows:
+    return [{**row, "who": row["who"].replace("mean", "knows P(Y) alone")} for row in rows]
+
+
+def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, Any]:
+    folder.mkdir()
+    places = store.available()
+    asked = sorted(
+        {one for entry in report.entries for one in entry.scores},
+        key=lambda one: (MODES.index(one.mode), list(all_tasks()).index(one.task)),
+    )
+    tasks, files = [], {}
+    for one in track(asked, "Tasks", console=Console(stderr=True), transient=True):
+        name, task = in_mode(*one), all_tasks()[one.task]
+        here = one.task in places
+        if here:
+            files[name] = name
+            text = json.dumps(task_data(one, report, samples), allow_nan=False,
+                              separators=(",", ":"))  # fmt: skip
+            (folder / f"{name}.js").write_text(
+                f"epidemia.receive({json.dumps(name)},{text});\n", encoding="utf-8"
+            )
+        anchors = anchors_of(one.task) if here else None
+        scores = [(entry.name, entry.scores.get(one)) for entry in report.entries]
+        tasks.append(
+            {
+                "name": name, "title": task.title, "survey": task.survey, "mode": one.mode,
+                "domain": record(task.survey).domain, "dimension": str(len(task.given)),
+                "file": here,
+                "mean": number(normalise(anchors.mean, anchors, "score"), 1) if anchors else "",
+                "cells": [
+                    {"model": model, "text": number(score.score, 1) if score else ""}
+                    for model, score in scores
+                ],
+            }
+        )  # fmt: skip
+    filters = {
+        kind: sorted({str(task[kind]) for task in tasks})
+        for kind in ("survey", "domain", "dimension", "mode")
+    }
+    return {
+        "tasks": tasks, "entries": report.entries, "files": files, "filters": filters,
+        "figures": {n: figures.specification(n) for n in ("distribution", "curve", "cells")},
+    }  # fmt: skip
+
+
+def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, Any]:
+    """Return what the explorer shows of a task: truth, questions, and every model's answers."""
+    truth, task, anchors = store.load(asked.task), all_tasks()[asked.task], anchors_of(asked.task)
+    low, high = data.interval(truth.p, truth.n_eff)
+    wording, cells = Wording(truth), range(len(truth.given))
+    if asked.mode in ("letters", "sampled"):
+        questions, answers = [wording.question(cell) for cell in cells], truth.levels
+    else:
+        questions, answers = [wording.probability(cell, 0) for cell in cells], tuple(BINS)
+    # What follows the question is the same for every cell; answers stand in their natural order.
+    tail = prompt("", answers, request=ONE_LETTER if asked.mode in GENERATED else "")
+    models = []
+    for entry in report.entries:
+        if (score := entry.scores.get(asked)) is None:
+            continue
+        one = samples.get((entry.name, asked))
+        everywhere = one is not None and len(one.cells) == len(truth.given)
+        models.append(
+            {
+                "name": entry.name, "reference": entry.reference,
+                **{key: _known(value) for key, value in
+                   (("score", score.score), ("error", score.error), ("l1", score.l1))},
+                "diagnostics": {k: _known(v) for k, v in score.diagnostics.items()},
+                "cells": None if one is None or everywhere else one.cells,
+                "q": None if one is None else _rounded(one.q),
+            }
+        )  # fmt: skip
+    return {
+        "name": in_mode(*asked), "title": task.title, "survey": task.survey,
+        "vintage": truth.vintage, "variables": task.given, "levels": truth.levels,
+        "given": truth.given, "weight": _rounded(truth.weights, 7), "n": truth.n.tolist(),
+        "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
+        "mean": _rounded(respondents.mean(truth.weights, truth.p)[0]),
+        "anchors": {"D zero": anchors.zero, "D mean": anchors.mean, "D perfect": anchors.perfect},
+        "questions": questions, "tail": "\n" + tail, "models": models,
+    }  # fmt: skip
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _rounded(values: Any, digits: int = 5) -> Any:
+    return np.round(values, digits).tolist()
+
+
+def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
+    found = data.calibrations(report, samples)
+    summary = []
+    for entry in report.runs:
+        if (one := found.get(entry.name)) is None:
+            continue
+        gaps, weight = np.abs(one.q - one.p), one.share.sum(axis=1)
+        scores = [score for asked, score in entry.scores.items() if asked.mode == "letters"]
+        summary.append(
+            _Row(
+                [entry.name, number(float(np.nansum(gaps * weight)), 4),
+                 *(number(_mean(score.diagnostics.get(name, math.nan) for score in scores), 4)
+                   for name in ("order_bias", "choice_mass")),
+                 str(sum((entry.name, asked) in samples for asked in entry.scores
+                         if asked.mode == "letters"))]
+            )
+        )  # fmt: skip
+    return {
+        "models": list(found),
+        "summary": summary,
+        "calibration": {name: data.rows_of_calibration(name, one) for name, one in found.items()},
+        "order_bias": data.rows_of_order_bias(report, samples),
+        "figures": {n: figures.specification(n) for n in ("calibration", "order_bias")},
+    }
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else math.nan
