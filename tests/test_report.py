@@ -1,0 +1,541 @@
+"""Reading results, means and ranks, paired comparisons, other scales: everything but the site."""
+
+import json
+import math
+import shutil
+import tracemalloc
+from io import StringIO
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import evaluate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report import leaderboard, output
+from lm_eval_epidemia.report.data import interval, read_samples
+from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
+from lm_eval_epidemia.report.published import published
+from lm_eval_epidemia.report.results import Asked, Entry, Score, model_size, read_results
+from lm_eval_epidemia.report.samples import elicited, sample_file
+
+COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
+HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
+RACE = "epidemia_low_nsduh_heroin_ever_by_race"
+EMPLOYER = "epidemia_low_acs_employer_by_race"
+SALARY = "epidemia_low_acs_salary_by_age"
+
+
+def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
+    """A result file as lm-eval 0.4.13 writes it; `tasks` are (score, error) or whole rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, configs = {}, {}
+    for name, row in tasks.items():
+        if isinstance(row, tuple):
+            row = {"alias": name, "score,none": row[0], "score_stderr,none": row[1],
+                   "score_stderr_stderr,none": "N/A", "l1,none": 0.1, "seen,none": 1.0,
+                   "choice_mass,none": 0.9, "order_bias,none": 0.05}  # fmt: skip
+        rows[name] = row
+        task = name.removesuffix("_likelihood").removesuffix("_sampled")
+        truth = store.load(task).fingerprint if task in store.available() else "x"
+        configs[name] = {"metadata": {"truth": truth, **more.get("metadata", {})}}
+    results = {
+        "results": rows,
+        "configs": configs,
+        "versions": dict.fromkeys(rows, 1),
+        "n-shot": dict.fromkeys(rows, 0),
+        "config": {"model": "hf", "model_args": {"pretrained": model}, **more.pop("config", {})},
+        "date": 1.0,
+        **{key: value for key, value in more.items() if key != "metadata"},
+    }
+    path = folder / f"results_{stamp}.json"
+    path.write_text(json.dumps(results))
+    return path
+
+
+def entries(*folders, **more):
+    return read_results(folders, **more).entries
+
+
+# What is read.
+
+
+def test_a_run_becomes_an_entry(tmp_path):
+    write(
+        tmp_path, {COCAINE: (40.0, 3.0), f"{COCAINE}_likelihood": (20.0, 1.0)},
+        config={"model_num_parameters": 7_600_000_000},
+    )  # fmt: skip
+    (entry,) = entries(tmp_path)
+    assert (entry.name, entry.parameters, entry.protocol) == ("some-model", 7.6e9, "")
+    assert entry.scores[Asked(COCAINE, "letters")].score == 40.0
+    assert entry.scores[Asked(COCAINE, "likelihood")].error == 1.0
+    assert entry.scores[Asked(COCAINE, "letters")].diagnostics == {
+        "choice_mass": 0.9, "order_bias": 0.05
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "protocol"),
+    [
+        ({"metadata": {"fewshot": 5}}, "fewshot=5"),
+        ({"metadata": {"orderings": "balanced"}}, "orderings=balanced"),
+        ({"metadata": {"gen_prefix": "It is"}}, "gen_prefix=It is"),
+        ({"metadata": {"leading_space": False}}, "leading_space=False"),
+        ({"metadata": {"truth": "abc", "vintage": "2023"}}, "truth 2023 abc"),
+        ({"versions": {COCAINE: 0}}, "task version 0"),
+        ({"n-shot": {COCAINE: 3}}, "num_fewshot=3"),
+        ({"system_instruction": "Be brief", "system_instruction_sha": "12345678ab"},
+         "system prompt 12345678"),
+    ],
+)  # fmt: skip
+def test_what_was_asked_otherwise_stands_apart(tmp_path, more, protocol):
+    write(tmp_path / "usual", {COCAINE: (40.0, 3.0)})
+    write(tmp_path / "other", {COCAINE: (60.0, 3.0)}, **more)
+    usual, other = entries(tmp_path)
+    assert usual.protocol == "" and other.protocol == protocol
+    assert protocol in other.name
+    report = output.make_report(read_results([tmp_path]))
+    standing = report.standings["epidemia_low"]
+    assert [(standing[e.name].best, standing[e.name].worst) for e in report.runs] == [(1, 1)] * 2
+    assert output.comparisons(report) == []  # never compared with each other
+
+
+def test_a_limit_is_marked_unless_nothing_was_cut_off(tmp_path):
+    row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1}
+    write(
+        tmp_path, {COCAINE: {**row, "seen,none": 0.4}, HEROIN: {**row, "seen,none": 1.0}},
+        config={"limit": 10},
+    )  # fmt: skip
+    whole, part = entries(tmp_path)
+    assert (whole.protocol, list(whole.scores)) == ("", [Asked(HEROIN, "letters")])
+    assert (part.protocol, list(part.scores)) == ("limit 10", [Asked(COCAINE, "letters")])
+    assert leaderboard.normalised_means(part, "epidemia_low") == {}
+
+
+def test_sampled_answers_of_another_temperature_are_not_compared(tmp_path):
+    name = f"{COCAINE}_sampled"
+    write(tmp_path, {name: (40.0, 3.0)}, config={"gen_kwargs": {"temperature": 0.7}})
+    assert entries(tmp_path)[0].protocol == "temperature=0.7"
+    write(tmp_path, {name: (40.0, 3.0)}, config={"gen_kwargs": {"max_gen_toks": 5}})
+    assert entries(tmp_path)[0].protocol == ""
+
+
+def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
+    write(tmp_path / "b", {COCAINE: (40.0, 3.0), HEROIN: (1.0, 1.0)}, date=5.0)
+    write(tmp_path / "a", {COCAINE: (60.0, 3.0)}, date=9.0)
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert entry.scores[Asked(COCAINE, "letters")].score == 60.0
+    assert entry.scores[Asked(HEROIN, "letters")].score == 1.0
+    (note,) = results.notes
+    assert "1 tasks are in two runs" in note and "later and counts" in note
+
+
+def test_names_tell_models_apart(tmp_path):
+    for number, arguments in enumerate(
+        [
+            {"pretrained": "org/model"},
+            {"pretrained": "other/model"},
+            {"pretrained": "org/pythia", "revision": "step1000"},
+            {"pretrained": "org/pythia", "revision": "main"},
+            {"pretrained": "org/pythia", "peft": "/adapters/mine"},
+            "pretrained=org/old,dtype=float32",
+            {"kind": "noisy", "noise": 0.3},
+            {"pretrained": "x" * 300},
+            {"pretrained": "x" * 300 + "y"},
+        ]
+    ):
+        write(tmp_path / str(number), {COCAINE: (1.0, 1.0)}, config={"model_args": arguments})
+    names = [entry.name for entry in entries(tmp_path)]
+    assert len(set(names)) == 9 and max(map(len, names)) <= 130
+    assert {"org/model", "other/model", "pythia +revision=step1000", "pythia", "pythia +mine",
+            "old", "hf kind=noisy,noise=0.3"} <= set(names)  # fmt: skip
+
+
+def test_other_tasks_become_columns_and_groups_hide_their_members(tmp_path):
+    others = {
+        "mmlu": {"acc,none": 0.65, "acc_stderr,none": 0.004},
+        "mmlu_anatomy": {"acc,none": 0.5},
+        "hellaswag": {"acc,none": 0.5, "acc_norm,none": 0.7, "sample_len": 100},
+        "perplex": {"word_perplexity,none": 9.0},
+        "mine": {"gain,none": 3.0, "cost,none": 9.0},
+    }
+    write(
+        tmp_path, {COCAINE: (40.0, 3.0), **others},
+        group_subtasks={"mmlu": ["mmlu_anatomy"], "hellaswag": []},
+        higher_is_better={"mine": {"cost": False, "gain": True}},
+    )  # fmt: skip
+    # A run of another task alone belongs to the same model; older files name metrics plainly.
+    write(tmp_path / "more", {"arc": {"acc": 0.3, "acc_stderr": 0.1}})
+    (entry,) = entries(tmp_path)
+    assert entry.others == {
+        "mmlu (acc)": 65.0, "hellaswag (acc_norm)": 70.0, "mine (gain)": 3.0, "arc (acc)": 30.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"results": 3}', "null", '{"results": {"a": '])
+def test_files_that_are_no_results_are_named_and_left_out(tmp_path, text):
+    write(tmp_path, {COCAINE: (40.0, 3.0)})
+    (tmp_path / "results_broken.json").write_text(text)
+    results = read_results([tmp_path])
+    assert len(results.entries) == 1
+    assert "results_broken.json is not a result file" in results.notes[0]
+
+
+def test_folders_that_hold_nothing(tmp_path):
+    with pytest.raises(EpidemiaError, match="holds no results_"):
+        read_results([tmp_path])
+    with pytest.raises(EpidemiaError, match="does not exist"):
+        read_results([tmp_path / "typo"])
+    write(tmp_path, {"mmlu": {"acc,none": 0.5}})
+    with pytest.raises(EpidemiaError, match="no task of ours"):
+        read_results([tmp_path])
+
+
+def test_a_score_that_is_not_a_number_is_said_and_left_out_of_means(tmp_path):
+    write(tmp_path, {COCAINE: (math.nan, math.nan), HEROIN: (30.0, 4.0)})
+    results = read_results([tmp_path])
+    assert "no score (NaN) in 1 tasks" in results.notes[0]
+    mean = leaderboard.mean_over(
+        results.entries[0], leaderboard.tasks_in(results.entries[0], "epidemia_low")
+    )
+    assert mean == (30.0, 4.0, 1)
+    report = output.make_report(results)
+    # JSON has no NaN.
+    assert json.loads(output.as_json(report), parse_constant=lambda text: 1 / 0)["rows"]
+
+
+def test_sizes(tmp_path):
+    assert [model_size(x) for x in ("7B", "350m", "1.5e9", " 2T ")] == [7e9, 3.5e8, 1.5e9, 2e12]
+    for wrong in ("", "B", "big", "-7B", "nan", "inf"):
+        with pytest.raises(EpidemiaError, match="expected a number of parameters"):
+            model_size(wrong)
+    write(tmp_path, {COCAINE: (40.0, 3.0)})
+    assert entries(tmp_path, sizes={"some-model": 7e9})[0].parameters == 7e9
+    with pytest.raises(EpidemiaError, match="a size was given for other"):
+        read_results([tmp_path], {"other": 1.0})
+
+
+# What is computed.
+
+
+def entry(model, scores, error=1.0, mode="letters", **more):
+    return Entry(
+        model, scores={Asked(t, mode): Score(x, error, 0.1) for t, x in scores.items()}, **more
+    )  # fmt: skip
+
+
+def test_a_mean_has_the_error_of_its_tasks():
+    one = entry("a", {COCAINE: 10.0, HEROIN: 40.0}, error=3.0)
+    # sqrt(9 + 9) / 2
+    assert leaderboard.mean_over(one, sorted(one.scores)) == (25.0, pytest.approx(2.1213203), 2)
+
+
+def test_a_comparison_counts_outcomes_not_tasks():
+    """Two outcomes of NSDUH and two of the ACS; the two heroin tasks move together.
+
+    d = 10 (cocaine), 20, 20 (heroin by age, by race), 30 (employer): mean 20. Sums of deviations by
+    outcome: -10, 0, 10. Error: sqrt(3 / 2 (100 + 0 + 100)) / 4 = 4.3301; t(0.975, 2) = 4.30265.
+    """
+    one = entry("a", {COCAINE: 60.0, HEROIN: 70.0, RACE: 70.0, EMPLOYER: 80.0})
+    other = entry("b", dict.fromkeys([COCAINE, HEROIN, RACE, EMPLOYER, SALARY], 50.0))
+    found = leaderboard.compare_entries(one, other, "epidemia_low")
+    assert (found.tasks, found.clusters, found.difference) == (4, 3, 20.0)
+    assert found.error == pytest.approx(4.330127)
+    assert (found.low, found.high) == pytest.approx((20 - 18.6310, 20 + 18.6310), abs=1e-3)
+    assert (found.wins, found.ties, found.losses) == (4, 0, 0)
+    assert found.verdict == "better"
+    back = leaderboard.compare_entries(other, one, "epidemia_low")
+    assert (back.difference, back.wins, back.losses, back.verdict) == (-20.0, 0, 4, "worse")
+
+
+def test_better_is_said_only_when_it_is():
+    base = {COCAINE: 50.0, HEROIN: 50.0, EMPLOYER: 50.0}
+    uneven = entry("uneven", {COCAINE: 50.0, HEROIN: 50.5, EMPLOYER: 80.0})
+    same = entry("same", {**base, EMPLOYER: 50.4})
+    other = entry("other", base)
+    said = [leaderboard.compare_entries(e, other, "epidemia_low").verdict for e in (uneven, same)]
+    assert said == ["better here", "not shown"]
+    lone = leaderboard.compare_entries(
+        entry("a", {COCAINE: 90.0}), entry("b", {COCAINE: 10.0}), "epidemia_low"
+    )
+    assert math.isnan(lone.error) and lone.verdict == "better here"
+    standing = leaderboard.standings([uneven, same, other], "epidemia_low")
+    assert {(one.best, one.worst) for one in standing.values()} == {(1, 3)}
+
+
+def test_only_who_was_asked_everything_is_ranked():
+    tasks = [COCAINE, HEROIN, EMPLOYER, SALARY]
+    good, bad = entry("good", dict.fromkeys(tasks, 90.0)), entry("bad", dict.fromkeys(tasks, 10.0))
+    part = entry("part", {COCAINE: 95.0})
+    reference = entry("old", dict.fromkeys(tasks, 50.0), error=math.nan, reference=True)
+    found = leaderboard.standings([good, bad, part, reference], "epidemia_low")
+    assert (found["good"].best, found["good"].worst) == (1, 1)
+    assert (found["bad"].best, found["bad"].worst) == (2, 2)
+    assert not found["part"].complete and found["part"].best is None
+    assert found["old"].complete and found["old"].best is None
+
+
+def test_rank_correlation():
+    """Ranks 1, 2, 3, 4 against 1, 3, 2, 4: 1 - 6 (1 + 1) / (4 * 15) = 0.8."""
+    asked = [(10.0, 20.0), (20.0, 60.0), (30.0, 40.0), (40.0, 80.0)]
+    models = [entry(f"m{x}", {COCAINE: x}, others={"mmlu (acc)": y}) for x, y in asked]
+    assert leaderboard.correlation(models, "epidemia_low", "mmlu (acc)") == (pytest.approx(0.8), 4)
+    assert math.isnan(leaderboard.correlation(models[:2], "epidemia_low", "mmlu (acc)")[0])
+    assert math.isnan(leaderboard.correlation(models, "epidemia_low", "arc")[0])
+
+
+def test_instruct_versions_are_found_by_name():
+    names = ["Llama-3.1-8B", "Llama-3.1-8B-Instruct", "gemma-2-9b-it", "gemma-2-9b", "phi-4",
+             "Mistral-7B-v0.3", "Mistral-7B-Instruct-v0.3", "Qwen2.5-7B-Instruct"]  # fmt: skip
+    models = [entry(name, {COCAINE: 1.0}) for name in names]
+    found = {(a.model, b.model) for a, b in leaderboard.pairs_of_versions(models)}
+    assert found == {
+        ("Llama-3.1-8B", "Llama-3.1-8B-Instruct"), ("gemma-2-9b", "gemma-2-9b-it"),
+        ("Mistral-7B-v0.3", "Mistral-7B-Instruct-v0.3"),
+    }  # fmt: skip
+    given = leaderboard.pairs_of_versions(models, {"phi-4": "Qwen2.5-7B-Instruct"})
+    assert ("phi-4", "Qwen2.5-7B-Instruct") in {(a.model, b.model) for a, b in given}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([COCAINE, HEROIN, EMPLOYER, SALARY, "epidemia_low_bls_sex_by_occupation"]),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.05, 20),
+)
+def test_every_scale_equals_recomputation_from_raw_probabilities(task, seed, concentration):
+    """Written out anew from the definitions, from P and P~ instead of l1 and anchors."""
+    truth = store.load(task)
+    cells, levels = truth.p.shape
+    q = np.random.default_rng(seed).dirichlet([concentration] * levels, cells)
+    weights = truth.weights
+
+    def away(values):
+        rows = zip(weights, values, truth.p, strict=True)
+        return float(sum(w * abs(a - b).sum() for w, a, b in rows))
+
+    marginal = weights @ truth.p
+    uniform = away(np.full_like(truth.p, 1 / levels))
+    commoner = away(np.tile(np.eye(levels)[marginal.argmax()], (cells, 1)))
+    mean = away(np.tile(marginal, (cells, 1)))
+    zero = min(uniform, commoner) if levels == 2 else uniform
+    perfect = 0.0
+    if truth.distances:
+        ordered = np.sort(truth.distances["iid"])
+        place = 0.95 * (len(ordered) - 1)
+        low = int(place)
+        perfect = ordered[low] + (place - low) * (
+            ordered[min(low + 1, len(ordered) - 1)] - ordered[low]
+        )
+    d = away(q)
+
+    def scaled(top):
+        return 100 * min(max((top - d) / (top - perfect), 0.0), 1.0)
+
+    expected = {
+        "score": scaled(zero), "against uniform": scaled(uniform), "against mean": scaled(mean),
+        "without D_perfect": 100 * max(1 - d / zero, 0.0),
+    }  # fmt: skip
+    assert set(expected) == set(NORMALISATIONS)
+    for how, value in expected.items():
+        assert normalise(d, anchors_of(task), how) == pytest.approx(value, abs=1e-9), how
+
+
+def test_intervals_of_the_truth():
+    """Jeffreys' interval for 10 of 100: Beta(10.5, 90.5), its density integrated anew."""
+    low, high = interval(np.array([[0.1, 0.9], [0.0, 1.0]]), np.array([100.0, 100.0]))
+    x = np.linspace(0, 1, 200_001)[1:-1]
+    density = np.exp(9.5 * np.log(x) + 89.5 * np.log1p(-x))
+    below = np.cumsum(density) / density.sum()
+    expected = np.interp([0.025, 0.975], below, x)
+    assert (low[0, 0], high[0, 0]) == pytest.approx(tuple(expected), abs=1e-5)
+    assert low[1, 0] == 0 and high[1, 1] == 1 and 0.02 < high[1, 0] < 0.03
+    exact = interval(np.array([[0.3, 0.7]]), np.array([np.inf]))
+    assert exact[0].tolist() == exact[1].tolist() == [[0.3, 0.7]]
+
+
+def test_published_scores_are_of_the_tasks_asked():
+    """Llama 3 8B, task 52: as in the published table; one score was published as not a number."""
+    models = {
+        e.model: e for e in published([Asked(COCAINE, "letters"), Asked(HEROIN, "likelihood")])
+    }
+    assert len(models) == 7 and all(e.reference for e in models.values())
+    assert set(models["GPT 4.1"].scores) == {Asked(HEROIN, "likelihood")}
+    whole = published(
+        Asked(task, mode) for task in store.all_tasks() for mode in ("letters", "likelihood")
+    )
+    assert sum(len(e.scores) for e in whole) == 2197 - 1
+    first = Asked("epidemia_low_acs_employment_status_by_sex", "letters")
+    (llama,) = [e for e in whole if e.model == "LLama3 8B"]
+    assert llama.scores[first].score == 52.7991
+
+
+# What is printed.
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+@pytest.fixture
+def three(tmp_path):
+    folder = tmp_path / "results"
+    tasks = [COCAINE, HEROIN, EMPLOYER, SALARY]
+    for name, level in (("Big-70B", 60.0), ("Small-7B", 30.0), ("Small-7B-Instruct", 31.0)):
+        scores = {task: (level + 3 * i, 1.5) for i, task in enumerate(tasks)}
+        write(folder / name, {**scores, "mmlu": {"acc,none": level / 100}}, model=f"org/{name}",
+              config={"model_num_parameters": 7e9 if "7B" in name else 7e10})  # fmt: skip
+    return folder
+
+
+def test_the_report_as_tables(three):
+    said = run("report", three, "--published").stdout
+    for part in (
+        "Big-70B", "70B", "64.5 ± 0.8", "Beside other tasks", "mmlu (acc)", "by survey",
+        "by domain", "By model size", "Instruct version / base model", "on other scales",
+        "two models over the tasks of both", "LLama3 8B (published)", "1.00 (3)",
+    ):  # fmt: skip
+        assert part in said, part
+    assert "+34.5 ± 0.0" not in said and "+30.0 ± 0.0" in said
+
+
+def test_the_report_for_programs(three):
+    rows = pd.read_csv(StringIO(run("report", three, "--format", "csv").stdout))
+    big = rows[(rows.model == "Big-70B") & (rows.kind == "group")].iloc[0]
+    assert big.value == 64.5 and big.rank_best == 1 and big.tasks == 4
+    assert set(rows.kind) == {"group", "survey", "domain", "dimension", "scale", "task", "other",
+                              "pair", "correlation"}  # fmt: skip
+    found = json.loads(run("report", three, "--format", "json").stdout)
+    assert {one["verdict"] for one in found["comparisons"]} <= {
+        "better", "worse", "better here", "worse here", "not shown"
+    }  # fmt: skip
+    assert len(found["rows"]) == len(rows)
+    latex = run("report", three, "--format", "latex").stdout
+    assert r"epidemia\_low" in latex and r"$\pm$" in latex and r"\begin{tabular}" in latex
+
+
+def test_names_from_files_are_text(tmp_path):
+    write(tmp_path, {COCAINE: (1.0, 1.0)}, model="org/[red]a & b_{c}[bold]\n#2 %")
+    assert "[red]a & b_{c}[bold] #2 %" in run("report", tmp_path).stdout
+    latex = run("report", tmp_path, "--format", "latex").stdout
+    assert r"\& b\_\{c\}" in latex and r"\#2 \%" in latex
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "xml"], "expected table, csv, json or latex"),
+        (["--size", "Big-70B"], "expected MODEL=7B"),
+        (["--size", "Big-70B=large"], "expected a number of parameters"),
+        (["--pair", "x"], "expected BASE=INSTRUCT"),
+    ],
+)
+def test_options_that_are_not_known(three, arguments, message):
+    with pytest.raises(EpidemiaError, match=message):
+        run("report", three, *arguments)
+
+
+def test_figures_are_saved(three, tmp_path):
+    for ending, begins in (
+        (".svg", b"<svg"),
+        (".png", b"\x89PNG"),
+        (".pdf", b"%PDF"),
+        (".json", b"{"),
+    ):
+        out = tmp_path / f"figure{ending}"
+        run("plot", "leaderboard", three, "--out", out)
+        assert out.read_bytes().startswith(begins)
+    for name in ("size", "beside"):
+        run("plot", name, three, "--out", tmp_path / f"{name}.svg")
+    run("plot", "bootstrap", "--task", COCAINE, "--out", tmp_path / "b.svg")
+    assert "calibration" in run("plot", "list").stdout
+    for wrong, message in (
+        (["calibrations", three], "nearest: calibration"),
+        (["curve", three], "name it with --task"),
+        (["leaderboard"], "give what was --output_path"),
+        (["leaderboard", three, "--out", "figure.gif"], "expected a name that ends in"),
+        (["calibration", three], "run lm_eval with --log_samples"),
+        (["curve", three, "--task", "typo"], "no task 'typo'"),
+        (["bootstrap", "--task", "epidemia_low_bls_sex_by_occupation"], "published table"),
+    ):
+        with pytest.raises(EpidemiaError, match=message):
+            run("plot", *wrong)
+
+
+# Samples, as lm-eval writes them.
+
+
+@pytest.fixture(scope="module")
+def sampled_run(tmp_path_factory):
+    """A run of one respondent in four ways of asking, with samples, by lm-eval itself."""
+    from lm_eval.loggers import EvaluationTracker
+
+    folder = tmp_path_factory.mktemp("run")
+    tasks = [COCAINE, EMPLOYER, SALARY, f"{COCAINE}_likelihood", f"{EMPLOYER}_sampled",
+             "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed"]  # fmt: skip
+    tracker = EvaluationTracker(output_path=str(folder))
+    results = evaluate(
+        tasks, model_args="kind=noisy,noise=0.5", log_samples=True, evaluation_tracker=tracker,
+        metadata={"n_samples": 20},
+    )  # fmt: skip
+    samples = results.pop("samples")
+    tracker.save_results_aggregated(results=results, samples=samples)
+    for task in tasks:
+        tracker.save_results_samples(task_name=task, samples=samples[task])
+    return folder
+
+
+def test_samples_give_the_distance_of_the_result_file(sampled_run):
+    (found,) = entries(sampled_run)
+    assert len(found.scores) == 6
+    for asked, score in found.scores.items():
+        path = sample_file(score.source, asked)
+        one = elicited(path, asked)
+        assert one.l1 == pytest.approx(score.l1, abs=1e-9), in_mode(*asked)
+        assert one.q.shape == store.load(asked.task).p.shape
+        assert (one.by_position is not None) == (asked.mode in ("letters", "sampled"))
+
+
+def test_samples_are_read_line_by_line(sampled_run, tmp_path):
+    """Fifty times as long: memory grows by the answers, not by the text."""
+    (found,) = entries(sampled_run)
+    asked = Asked(EMPLOYER, "letters")
+    path = sample_file(found.scores[asked].source, asked)
+    long = tmp_path / "long.jsonl"
+    with long.open("wb") as file:
+        for _ in range(50):
+            file.write(path.read_bytes())
+    tracemalloc.start()
+    elicited(long, asked)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert long.stat().st_size > 15e6 and peak < long.stat().st_size / 2
+
+
+def test_samples_that_are_damaged_or_missing_are_named(sampled_run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(sampled_run, copy)
+    cocaine, employer, salary = (
+        next(copy.rglob(f"samples_{t}_2*")) for t in (COCAINE, EMPLOYER, SALARY)
+    )
+    cocaine.write_bytes(cocaine.read_bytes()[:-200])
+    employer.unlink()
+    salary.write_text(salary.read_text().replace('"-0.', '"-1.'))
+    report = output.make_report(read_results([copy]))
+    samples, notes = read_samples(report)
+    said = "\n".join(notes)
+    assert "line 22 is not a sample" in said and "no samples of 1 tasks" in said
+    assert f"the samples of {SALARY} give a distance" in said
+    assert {asked.task for _, asked in samples} == {
+        SALARY, COCAINE, EMPLOYER, "epidemia_high_nsduh_cocaine_ever_by_age_sex"
+    }  # fmt: skip
