@@ -38,7 +38,7 @@ def results_in(folder):
 
 
 def samples_in(folder, task):
-    (path,) = folder.rglob(f"samples_{task}_*.jsonl")
+    (path,) = folder.rglob(f"samples_{task}_[0-9]*.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

@@ -104,7 +104,7 @@
       make("pre", { id: "question" }, data.questions[cell] + data.tail),
       make("h3", {}, "The answers"),
       answers(data, cell, model, q),
-      make("figure", { id: "distribution", role: "img", "aria-label": "Truth and model, by answer" }),
+      make("figure", {}, make("div", { id: "distribution", role: "img", "aria-label": "Truth and model, by answer" })),
       everybody(data, cell, model),
       over(data, model, answer),
     );
@@ -192,7 +192,7 @@
     return make("section", {},
       make("h3", {}, single ? `Over all levels of ${data.variables[0]}` : "Over all conditions"),
       ...(single ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
-      make("figure", { id: "over", role: "img", "aria-label": "Truth and model over all conditions" }));
+      make("figure", {}, make("div", { id: "over", role: "img", "aria-label": "Truth and model over all conditions" })));
   }
 
   function drawOver(data, model, answer) {

@@ -1,0 +1,395 @@
+"""The site in a real browser, from the file system: Debian's Chromium, driven by Playwright.
+
+Its input are real runs of lm-eval: three respondents, a tiny transformer, published scores.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from test_huggingface import lm_eval, samples_in
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report.output import make_report
+from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.report.site import build_site, sort_key
+from lm_eval_epidemia.score.score import softmax
+
+pytest.importorskip("torch")
+playwright = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
+
+COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
+TASKS = ",".join([
+    "epidemia_low_nsduh", "epidemia_high_nsduh_cocaine_ever_by_age_sex",
+    "epidemia_low_acs_salary_by_age", "epidemia_low_bls_sex_by_occupation",
+    "epidemia_low_nsduh_likelihood", "epidemia_extra_nsduh_cigarettes_ever_by_age",
+])  # fmt: skip
+HOSTILE = (
+    "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>&amp;😀" + "y" * 300
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_llama, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for kind in ("truth", "mean", "noisy,noise=0.3"):
+        lm_eval(
+            "--model", "epidemia-baseline", "--model_args", f"kind={kind}", "--tasks", TASKS,
+            "--output_path", folder / kind, "--log_samples",
+        )  # fmt: skip
+    lm_eval(
+        "--model", "choice-hf", "--model_args", f"pretrained={tiny_llama},dtype=float32",
+        "--tasks", TASKS, "--device", "cpu", "--batch_size", 16,
+        "--output_path", folder / "tiny", "--log_samples",
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(runs, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "site"
+    build_site(make_report(read_results([runs]), with_published=True), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open pages; at the end, nothing was complained of and no host was asked for anything."""
+    contexts, complaints, requests = [], [], []
+
+    def go(folder, page, width=1280, **more):
+        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **more))
+        tab = contexts[-1].new_page()
+        tab.set_default_timeout(15_000)
+        tab.on("console", lambda said: complaints.append(f"{said.type}: {said.text}")
+               if said.type in ("error", "warning") else None)  # fmt: skip
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.goto(f"file://{folder}/{page}")
+        if tab.locator("table[data-sortable]").count():
+            tab.wait_for_selector("html[data-ready=yes]")
+        return tab
+
+    go.requests = requests
+    yield go
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert {url.split(":")[0] for url in requests} <= {"file", "blob", "data"}
+
+
+def result(runs, folder):
+    (path,) = (runs / folder).rglob("results_*.json")
+    return json.loads(path.read_text())["results"]
+
+
+def column(tab, table, number):
+    return tab.locator(f"#{table} tbody tr td:nth-child({number})").all_inner_texts()
+
+
+def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
+    tab = visit(site, "index.html")
+    rows = {
+        row[0]: row
+        for row in (r.split("\t") for r in tab.locator("#table-1 tbody tr").all_inner_texts())
+    }
+    header = tab.locator("#table-1 thead th").all_inner_texts()
+    for folder, name in (
+        ("truth", "epidemia-baseline kind=truth"),
+        ("mean", "epidemia-baseline kind=mean"),
+    ):
+        found = result(runs, folder)
+        low = [
+            row for task, row in found.items()
+            if task.startswith("epidemia_low") and "_by_" in task and "likelihood" not in task
+        ]  # fmt: skip
+        score = np.mean([row["score,none"] for row in low])
+        error = np.sqrt(sum(row["score_stderr,none"] ** 2 for row in low)) / len(low)
+        assert len(low) == 8
+        assert rows[name][header.index("epidemia_low")] == f"{score:.1f} ± {error:.1f}"
+    assert any("(published)" in name for name in rows)
+    assert "knows P(Y) alone (baseline)" in rows
+
+
+def test_tables_sort_and_filter(site, visit):
+    tab = visit(site, "index.html")
+    number = tab.locator("#table-1 thead th").all_inner_texts().index("epidemia_low") + 1
+    for _ in range(2):
+        tab.locator(f"#table-1 thead th:nth-child({number})").click()
+        shown = [float(sort_key(text)) for text in column(tab, "table-1", number)]
+        assert shown in (sorted(shown), sorted(shown, reverse=True)) and len(shown) > 5
+    assert len(set(shown)) > 3
+    tab.locator("#table-1_wrapper input[type=search]").fill("kind=mean")
+    assert column(tab, "table-1", 1) == ["epidemia-baseline kind=mean"]
+
+
+def test_the_first_page_is_small(site, visit):
+    tab = visit(site, "index.html")
+    read = [url.removeprefix("file://") for url in visit.requests if url.startswith("file:")]
+    assert len(read) == 5  # the page, two sheets, two scripts
+    assert sum(Path(path).stat().st_size for path in read) < 1_000_000
+    assert tab.locator("#figure-leaderboard svg").count() == 1
+
+
+def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
+    tab = visit(site, "explorer.html")
+    assert tab.locator("#shown").inner_text() == "16 of 16 tasks"
+    tab.select_option("#filter-survey", "nsduh")
+    tab.select_option("#filter-mode", "letters")
+    assert tab.locator("#shown").inner_text() == "8 of 16 tasks"
+    tab.select_option("#filter-dimension", "2")
+    assert tab.locator("#shown").inner_text() == "1 of 16 tasks"
+    tab.select_option("#filter-dimension", "")
+    header = tab.locator("#tasks thead th").all_inner_texts()
+    model = next(name for name in header if name.startswith("tiny"))
+    number = header.index(model) + 1
+    tab.locator(f"#tasks thead th:nth-child({number})").click()
+    shown = [float(text) for text in column(tab, "tasks", number)]
+    assert shown in (sorted(shown), sorted(shown, reverse=True))
+    # A click on a score opens the model's answers in that task.
+    row = tab.locator("#tasks tbody tr", has_text="Cocaine Ever Used by Age").first
+    row.locator(f"td:nth-child({number}) a").click()
+    tab.wait_for_selector("#answers")
+    assert tab.locator("#model").input_value() == model
+    facts = tab.locator("#facts").inner_text()
+    expected = result(runs, "tiny")[COCAINE]
+    assert f"{expected['score,none']:.1f} ± {expected['score_stderr,none']:.1f}" in facts
+    assert f"{expected['l1,none']:.4f}" in facts
+    assert f"{expected['order_bias,none']:.3f}" in facts
+    assert f"{expected['choice_mass,none']:.3f}" in facts
+
+
+def shown_answers(tab):
+    rows = tab.locator("#answers tbody tr").all_inner_texts()
+    return {row.split("\t")[0]: row.split("\t")[1:] for row in rows}
+
+
+def test_a_condition_shows_truth_and_answers(site, runs, visit):
+    """The page's numbers against the ground truth, and against the samples, averaged anew."""
+    tab = visit(site, "explorer.html")
+    model = next(
+        n for n in tab.locator("#tasks thead th").all_inner_texts() if n.startswith("tiny")
+    )
+    link = urlencode({"task": COCAINE, "model": model})
+    tab = visit(site, f"explorer.html#{link}")
+    tab.wait_for_selector("#answers")
+    truth = store.load(COCAINE)
+    samples = samples_in(runs / "tiny", COCAINE)
+    for label in ("30-34", "65 or older"):
+        tab.select_option("#condition-0", label)
+        cell = [given for (given,) in truth.given].index(label)
+        tab.wait_for_function(f"location.hash.includes('cell={cell}')")
+        tab.wait_for_selector("#distribution svg")
+        orders = []
+        for sample in (s for s in samples if s["doc"]["cell"] == cell):
+            letters = softmax(np.array([float(x) for x, _ in sample["filtered_resps"]]))
+            orders.append(letters[np.argsort(sample["doc"]["order"])])
+        assert len(orders) == 2
+        q = np.mean(orders, axis=0)
+        found = shown_answers(tab)
+        for place, level in enumerate(truth.levels):
+            assert found[level][0] == f"{100 * truth.p[cell, place]:.1f} %"
+            assert found[level][2] == f"{100 * round(q[place], 5):.1f} %"
+            assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", found[level][1])
+        words = samples[0]["doc"]["prompt"].split("\n")[0].split("who is")[0]
+        assert tab.locator("#question").inner_text().startswith(words)
+        assert f"{truth.n[cell]:,} sampled units" in tab.locator("#panel").inner_text()
+        assert tab.locator("#over svg.marks").count() == 1
+
+
+def test_models_are_stepped_through_and_addresses_reopen(site, visit):
+    tab = visit(site, f"explorer.html#{urlencode({'task': COCAINE, 'cell': 3})}")
+    tab.wait_for_selector("#answers")
+    names = tab.locator("#model option").all_inner_texts()
+    first = tab.locator("#model").input_value()
+    for _ in range(2):
+        tab.locator("#next").click()
+        tab.wait_for_timeout(100)
+    tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[2])
+    tab.locator("#previous").click()
+    tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[1])
+    assert first == names[0]
+    again = visit(site, f"explorer.html{tab.evaluate('location.hash')}")
+    again.wait_for_selector("#answers")
+    assert again.locator("#model").input_value() == names[1]
+    assert again.locator("#condition-0").input_value() == store.load(COCAINE).given[3][0]
+    tab.go_back()
+    tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[2])
+    tab.locator("#close").click()
+    tab.wait_for_selector("#panel", state="hidden")
+
+
+def test_two_conditions_and_exact_tables_and_published_models(site, visit):
+    tab = visit(site, "explorer.html#task=epidemia_high_nsduh_cocaine_ever_by_age_sex&cell=0")
+    tab.wait_for_selector("#over svg")
+    given = store.load("epidemia_high_nsduh_cocaine_ever_by_age_sex").given
+    other = next(labels[1] for labels in given if labels[1] != given[0][1])
+    tab.select_option("#condition-1", other)
+    tab.wait_for_function(
+        "value => document.getElementById('condition-1').value === value", arg=other
+    )
+    assert tab.locator("#condition-0").input_value() == given[0][0]
+    assert f"cell={given.index((given[0][0], other))}" in tab.url
+    tab = visit(site, "explorer.html#task=epidemia_low_bls_sex_by_occupation")
+    tab.wait_for_selector("#answers")
+    assert "exact" in tab.locator("#answers").inner_text()
+    assert "Published table" in tab.locator("#panel").inner_text()
+    tab.select_option("#model", "Phi4 (published)")
+    tab.wait_for_selector("text=its answers were not published")
+    tab = visit(site, "explorer.html#task=no_such_task")
+    tab.wait_for_selector("text=There is no task no_such_task")
+
+
+def test_the_keyboard_is_enough(site, visit):
+    tab = visit(site, "explorer.html")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to the content"
+    tab.locator("#tasks tbody a").first.focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("#answers")
+    assert tab.evaluate("document.activeElement.id") == "open"
+    tab.locator("#next").focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_function("location.hash.includes('model=')")
+    tab.locator("#tasks thead th").nth(4).locator("[tabindex]").first.focus()
+    tab.keyboard.press("Enter")
+    values = [float(text) for text in column(tab, "tasks", 5)]
+    assert values in (sorted(values), sorted(values, reverse=True))
+
+
+def test_calibration_and_colours(site, visit):
+    tab = visit(site, "calibration.html", color_scheme="dark")
+    tab.wait_for_selector("#calibration svg")
+    assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
+    names = tab.locator("#chosen option").all_inner_texts()
+    assert len(names) == 4
+    tab.select_option("#chosen", names[3])
+    tab.wait_for_function(
+        "name => document.querySelector('#calibration svg').textContent.includes(name)",
+        arg=names[3],
+    )
+    rows = {
+        r.split("\t")[0]: r.split("\t")[1:]
+        for r in tab.locator("#models tbody tr").all_inner_texts()
+    }
+    assert float(rows["epidemia-baseline kind=truth"][0]) < 0.001 < float(rows[names[3]][0])
+    tab.locator("#theme").click()
+    assert tab.evaluate("document.documentElement.dataset.theme") == "light"
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_the_method_page_draws_its_example(site, visit):
+    tab = visit(site, "method.html")
+    for name in ("curve", "distribution", "bootstrap"):
+        tab.locator(f"[data-figure={name}]").scroll_into_view_if_needed()
+        tab.wait_for_selector(f"[data-figure={name}] svg")
+    truth = store.load("epidemia_extra_nsduh_cigarettes_ever_by_age")
+    cell = truth.given.index(("30-34",))
+    assert f"{truth.p[cell, 0]:.1%} ever smoked" in tab.locator("main").inner_text()
+
+
+def test_a_phone_scrolls_down_only(site, visit):
+    for page in ("index.html", "method.html", "calibration.html", f"explorer.html#task={COCAINE}",
+                 "survey-nsduh.html"):  # fmt: skip
+        tab = visit(site, page, width=390)
+        tab.wait_for_timeout(700)
+        wide = tab.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, (page, wide)
+
+
+def test_every_data_card_opens(site, visit):
+    tab = visit(site, "survey-nsduh.html")
+    for name in tab.locator("p.quiet a").all_inner_texts():
+        tab.goto(f"file://{site}/survey-{name}.html")
+        assert (
+            tab.locator(".card h1").count() == 1 and "<!--" not in tab.content().split("<main")[1]
+        )
+
+
+def test_names_from_files_cannot_script_a_page(runs, tmp_path, visit):
+    hostile = tmp_path / "runs"
+    shutil.copytree(runs / "tiny", hostile / "one")
+    (path,) = hostile.rglob("results_*.json")
+    results = json.loads(path.read_text())
+    results["config"]["model_args"] = {"pretrained": HOSTILE.replace("/", "|")}
+    results["results"][HOSTILE] = {"acc,none": 0.5}
+    results["system_instruction_sha"] = "</script><script>window.hacked=1</script>"
+    results["system_instruction"] = "x"
+    path.write_text(json.dumps(results))
+    (hostile / HOSTILE[:60].replace("/", "|")).mkdir()
+    shutil.copy(path, hostile / HOSTILE[:60].replace("/", "|") / "results_broken.json")
+    broken = hostile / HOSTILE[:60].replace("/", "|") / "results_broken.json"
+    broken.write_text("{")
+    out = tmp_path / "site"
+    report = make_report(read_results([hostile]))
+    build_site(report, out)
+    name = report.runs[0].name
+    assert name.startswith("<script>window.hacked=1<|script>\"'><img") and len(name) <= 120
+    for page in ("index.html", "explorer.html", "calibration.html", "method.html",
+                 f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}"):  # fmt: skip
+        tab = visit(out, page)
+        tab.wait_for_timeout(700)
+        assert tab.evaluate("window.hacked") is None, page
+        assert tab.locator("main img, main script:not([type='application/json'])").count() == 0
+        if page == "index.html":
+            assert name in column(tab, "table-1", 1)
+            assert "is not a result file" in tab.locator(".notes").inner_text()
+    assert tab.locator("#model").input_value() == name
+
+
+def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
+    bare = tmp_path / "runs"
+    bare.mkdir()
+    (path,) = (runs / "mean").rglob("results_*.json")
+    shutil.copy(path, bare)
+    out = tmp_path / "site"
+    build_site(make_report(read_results([bare])), out)
+    tab = visit(out, f"explorer.html#task={COCAINE}")
+    tab.wait_for_selector("text=No answers of this model here: run lm_eval with --log_samples")
+    assert "no samples of 16 tasks" in visit(out, "index.html").locator(".notes").inner_text()
+    assert "There are no samples" in visit(out, "calibration.html").locator("main").inner_text()
+
+
+def test_the_same_results_make_the_same_bytes_and_a_site_is_replaced_whole(runs, tmp_path):
+    report = make_report(read_results([runs / "mean"]))
+    out = tmp_path / "site"
+    build_site(report, out)
+    first = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    (out / "left-over.html").write_text("old")
+    build_site(report, out)
+    assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == first
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("mine")
+    with pytest.raises(EpidemiaError, match="holds other files"):
+        build_site(report, other)
+    with pytest.raises(EpidemiaError, match="is a file"):
+        build_site(report, other / "thesis.tex")
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_what_a_cell_is_sorted_by():
+    shown = ["100.0 ± 0.3", "7.6B", "148K", "1,234", "-3.5", "", "2-4", "better"]
+    assert [float(sort_key(text)) for text in shown] == [
+        100.0, 7.6e9, 148e3, 1234.0, -3.5, -1e9, 2.0, -1e9
+    ]  # fmt: skip
