@@ -483,8 +483,12 @@ def compare(
     """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
     from lm_eval_epidemia.elicit.modes import MODES
     from lm_eval_epidemia.report.compare import compare as comparing
+    from lm_eval_epidemia.report.results import read_results
 
-    rows = comparing(_read(results))
+    found = read_results(results)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    rows = comparing(found)
     asked = [mode for mode in MODES if any(mode in row.scores for row in rows)]
     table = _table("Score over the tasks asked in all of a model's ways (± standard error)",
                    "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
@@ -495,12 +499,17 @@ def compare(
     _print(table)
 
 
-def _read(results: list[Path], sizes: list[str] | None = None) -> Any:
-    """Read result files, and say on stderr what a reader must know about them."""
+def _report(
+    results: list[Path], sizes: list[str] | None = None, published: bool = False,
+    pairs: list[str] | None = None,
+) -> Any:  # fmt: skip
+    """Read result files and compare them; say on stderr what a reader must know about them."""
+    from lm_eval_epidemia.report.output import make_report
     from lm_eval_epidemia.report.results import model_size, read_results
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
-    found = read_results(results, given)
+    versions = dict(_pairs("--pair", pairs, "BASE=INSTRUCT"))
+    found = make_report(read_results(results, given), published, versions)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     return found
@@ -546,8 +555,7 @@ def report(
 
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
-    versions = dict(_pairs("--pair", pair, "BASE=INSTRUCT"))
-    found = output.make_report(_read(results, size), published, versions)
+    found = _report(results, size, published, pair)
     if format == "json":
         print(output.as_json(found))
     elif format == "csv":
@@ -589,9 +597,7 @@ def site_build(
     published: _PUBLISHED = False,
 ) -> None:
     """Write a static site: leaderboard, method, explorer, calibration, data cards."""
-    from lm_eval_epidemia.report.output import make_report
-
-    _site(make_report(_read(results, size), published), out)
+    _site(_report(results, size, published), out)
 
 
 @app.command()
@@ -614,7 +620,9 @@ def plot(
         for known, figure in figures.FIGURES.items():
             print(f"{known}: {figure.says}")
         return
-    path = figures.save(name, results or [], out, task, published, lambda r: _read(r, size))
+    if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
+        raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
+    path = figures.save(name, lambda: _report(results or [], size, published), out, task)
     print(f"{name} is in {path.resolve()}")
 
 

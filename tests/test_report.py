@@ -115,7 +115,7 @@ def test_a_limit_is_marked_unless_nothing_was_cut_off(tmp_path):
     whole, part = entries(tmp_path)
     assert (whole.protocol, list(whole.scores)) == ("", [Asked(HEROIN, "letters")])
     assert (part.protocol, list(part.scores)) == ("limit 10", [Asked(COCAINE, "letters")])
-    assert leaderboard.normalised_means(part, "epidemia_low") == {}
+    assert leaderboard.normalised_means(part, "epidemia_low", {}) == {}
 
 
 def test_sampled_answers_of_another_temperature_are_not_compared(tmp_path):

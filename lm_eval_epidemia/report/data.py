@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
@@ -139,15 +139,10 @@ def interval(p: Array, n_eff: Array) -> tuple[Array, Array]:
     return np.where(exact, p, np.minimum(low, p)), np.where(exact, p, np.maximum(high, p))
 
 
-def mean_respondent(tasks: Sequence[Asked]) -> float:
+def mean_respondent(report: Report, tasks: Iterable[Asked]) -> float:
     """Return the mean score of the respondent that knows P(Y) alone, over available tasks."""
-    places = store.available()
-    found = [
-        normalise(anchors.mean, anchors, "score")
-        for one in tasks
-        if one.task in places
-        for anchors in [anchors_of(one.task)]
-    ]
+    known = [report.anchors[one.task] for one in tasks if one.task in report.anchors]
+    found = [normalise(anchors.mean, anchors, "score") for anchors in known]
     return math.fsum(found) / len(found) if found else math.nan
 
 
@@ -156,7 +151,7 @@ def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
     rows = []
     for number, column in enumerate(report.columns):
         everyone = sorted({a for e in report.runs for a in tasks_in(e, column)})
-        knows = mean_respondent(everyone)
+        knows = mean_respondent(report, everyone)
         for place, entry in enumerate(report.entries):
             found = mean_over(entry, tasks_in(entry, column))
             if found.tasks:

@@ -7,7 +7,7 @@ it needs. Colours are Okabe and Ito's, which people who see colours differently 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -293,33 +293,27 @@ def specification(name: str) -> dict[str, Any]:
 
 
 def save(
-    name: str,
-    results: Sequence[Path],
-    out: Path | None,
-    task: str | None,
-    published: bool,
-    read: Callable[[list[Path]], Any],
-) -> Path:
+    name: str, report: Callable[[], Any], out: Path | None = None, task: str | None = None
+) -> Path:  # fmt: skip
     """Write a figure.
 
     Parameters
     ----------
     name : str
         A key of `FIGURES`.
-    results : sequence of Path
-        Result files and folders.
+    report : callable
+        Returns the `Report`; called only for a figure that shows one.
     out : Path, optional
         Its ending says the format: .svg, .png (at 300 dots per inch), .pdf, .json (Vega-Lite);
         ``NAME.svg`` if not given.
     task : str, optional
         For figures of one task.
-    published : bool
-        Whether published scores are shown too.
-    read : callable
-        From paths to `Results`.
-    """
-    from lm_eval_epidemia.report.output import make_report
 
+    Returns
+    -------
+    Path
+        Where it is.
+    """
     if name not in FIGURES:
         raise EpidemiaError(
             f"no figure {name!r} ({nearest(name, FIGURES)}): see 'epidemia plot list'"
@@ -327,14 +321,11 @@ def save(
     figure = FIGURES[name]
     if figure.needs_task and not task:
         raise EpidemiaError(f"{name} is of one task: name it with --task")
-    if figure.needs_results and not results:
-        raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
     out = out or Path(f"{name}.svg")
     if out.suffix not in _WRITTEN:
         raise EpidemiaError(f"--out {out}: expected a name that ends in {', '.join(_WRITTEN)}")
-    report = make_report(read(list(results)), published) if figure.needs_results else None
-    chart = figure.draw(alt.Data(values=_clean(figure.rows(report, task))))
-    specification = chart.to_json()
+    rows = figure.rows(report() if figure.needs_results else None, task)
+    specification = figure.draw(alt.Data(values=_clean(rows))).to_json()
     with atomic_write(out) as temporary:
         temporary.write_bytes(_WRITTEN[out.suffix](specification))
     return out

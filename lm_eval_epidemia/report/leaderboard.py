@@ -14,8 +14,9 @@ from scipy import stats
 
 from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
 from lm_eval_epidemia.harness.yamls import GROUPS
-from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
+from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.report.results import Asked, Entry
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 
 __all__ = [
@@ -244,8 +245,17 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
     return found
 
 
-def normalised_means(entry: Entry, column: str) -> dict[str, Mean]:
+def normalised_means(
+    entry: Entry, column: str, anchors: Mapping[str, Anchors]
+) -> dict[str, Mean]:  # fmt: skip
     """Average an entry's distances on every scale; see `normalise`.
+
+    Parameters
+    ----------
+    entry : Entry
+    column : str
+    anchors : mapping
+        Of every available task.
 
     Returns
     -------
@@ -256,11 +266,13 @@ def normalised_means(entry: Entry, column: str) -> dict[str, Mean]:
     tasks = tasks_in(entry, column)
     if entry.reference or not tasks or any(entry.scores[one].seen < 1 for one in tasks):
         return {}
-    if "truth" in entry.protocol or any(math.isnan(entry.scores[one].l1) for one in tasks):
+    if "truth" in entry.protocol or any(one.task not in anchors for one in tasks):
+        return {}
+    if any(math.isnan(entry.scores[one].l1) for one in tasks):
         return {}
     found = {}
     for how in NORMALISATIONS:
-        values = [normalise(entry.scores[a].l1, anchors_of(a.task), how) for a in tasks]
+        values = [normalise(entry.scores[a].l1, anchors[a.task], how) for a in tasks]
         error = mean_over(entry, tasks).error if how == "score" else math.nan
         found[how] = Mean(math.fsum(values) / len(values), error, len(values))
     return found

@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.leaderboard import (
     CONFIDENCE,
     SLICES,
@@ -24,9 +25,10 @@ from lm_eval_epidemia.report.leaderboard import (
     standings,
     tasks_in,
 )
-from lm_eval_epidemia.report.normalise import NORMALISATIONS
+from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
 from lm_eval_epidemia.report.published import MARK, published
 from lm_eval_epidemia.report.results import Entry, Results
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks
 
 __all__ = [
@@ -39,6 +41,9 @@ __all__ = [
     "make_report",
     "sections",
 ]
+
+#: Points by which a score may miss that of its distance, by rounding.
+TOLERANCE = 1e-6
 
 #: With more models than this, only neighbours in rank are compared in the terminal.
 MOST_PAIRS_OF = 5
@@ -74,6 +79,8 @@ class Report(NamedTuple):
         Groups that a run was asked.
     standings : dict of str to dict of str to Standing
         By group and entry.
+    anchors : dict of str to Anchors
+        Of every available task that was asked.
     pairs : list of (Entry, Entry)
         Base models and their instruct versions.
     notes : list of str
@@ -82,6 +89,7 @@ class Report(NamedTuple):
     entries: list[Entry]
     columns: list[str]
     standings: dict[str, dict[str, Standing]]
+    anchors: dict[str, Anchors]
     pairs: list[tuple[Entry, Entry]]
     notes: list[str]
 
@@ -122,10 +130,30 @@ def make_report(
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
     comparable = [[e for e in runs if e.protocol == p] for p in {e.protocol for e in runs}]
     versions = [pair for alike in comparable for pair in pairs_of_versions(alike, pairs)]
+    tasks = {one.task for one in asked}
+    anchors = {task: anchors_of(task) for task in store.available() if task in tasks}
     return Report(
-        ordered, found, {column: standings(ordered, column) for column in found}, versions,
-        list(results.notes),
+        ordered, found, {column: standings(ordered, column) for column in found}, anchors,
+        versions, [*results.notes, *_changed(runs, anchors)],
     )  # fmt: skip
+
+
+def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[str]:
+    """Name scores that are not those of their distances."""
+    notes = []
+    for entry in entries:
+        wrong = [
+            asked.task
+            for asked, one in entry.scores.items()
+            if not entry.protocol and asked.task in anchors
+            and abs(normalise(one.l1, anchors[asked.task], "score") - one.score) > TOLERANCE
+        ]  # fmt: skip
+        if wrong:
+            notes.append(
+                f"{entry.name}: the scores of {len(wrong)} tasks are not those of their distances "
+                f"({wrong[0]}): the file was changed, or D_perfect was another"
+            )
+    return notes
 
 
 def _finite(value: float) -> float:
@@ -227,7 +255,7 @@ def _normalisations(report: Report) -> list[Section]:
     for column in report.columns:
         rows = []
         for entry in report.runs:
-            if found := normalised_means(entry, column):
+            if found := normalised_means(entry, column, report.anchors):
                 rows.append([entry.name, *(f"{found[how].score:.1f}" for how in NORMALISATIONS)])
         if rows:
             made.append(Section(f"{column} on other scales", ("model", *NORMALISATIONS), rows))
@@ -413,7 +441,7 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             for kind in SLICES:
                 for label, part in slices(entry, column, kind).items():
                     add(kind, entry, column, label, part.score, stderr=part.error, tasks=part.tasks)
-            for how, part in normalised_means(entry, column).items():
+            for how, part in normalised_means(entry, column, report.anchors).items():
                 add("scale", entry, column, how, part.score, stderr=part.error, tasks=part.tasks)
         for asked in sorted(entry.scores):
             group = in_mode(all_tasks()[asked.task].group, asked.mode)

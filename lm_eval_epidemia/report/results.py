@@ -180,7 +180,11 @@ def _variant(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _protocol(
-    asked: Asked, score: Score, results: Mapping[str, Any], metadata: Mapping[str, Any]
+    asked: Asked,
+    score: Score,
+    results: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    installed: str | None,
 ) -> str:
     """Say what keeps a score from being compared with others; empty if nothing does."""
     config, lm_eval_name = results.get("config", {}), in_mode(*asked)
@@ -195,7 +199,7 @@ def _protocol(
     if version != TASK_VERSION:
         said.append(f"task version {version}")
     fingerprint = metadata.get("truth")
-    if fingerprint and fingerprint != _installed(asked.task):
+    if fingerprint and fingerprint != installed:
         said.append(f"truth {metadata.get('vintage', '')} {fingerprint}".replace("  ", " "))
     # With a --limit that a task does not reach, nothing is missing.
     if score.seen < 1:
@@ -204,11 +208,6 @@ def _protocol(
         drawn = {k: v for k, v in (config.get("gen_kwargs") or {}).items() if k != "max_gen_toks"}
         said += [f"{key}={value}" for key, value in drawn.items()]
     return ", ".join(said)
-
-
-def _installed(task: str) -> str | None:
-    """Return the fingerprint of the truth that is used here."""
-    return store.load(task).fingerprint if task in store.available() else None
 
 
 def _score(row: Mapping[str, Any], source: Path) -> Score:
@@ -294,8 +293,9 @@ def read_results(
         runs.append((_number(results.get("date")), file, results))
     runs.sort(key=lambda run: (run[0] if not math.isnan(run[0]) else -math.inf, str(run[1])))
     entries: dict[tuple[str, ...], Entry] = {}
+    installed = {name: store.load(name).fingerprint for name in store.available()}
     for _date, file, results in runs:
-        _enter(entries, notes, file, results, names)
+        _enter(entries, notes, file, results, names, installed)
     found = [entry for entry in entries.values() if entry.scores]
     if not found:
         listed = ", ".join(map(str, files[:3])) + (" and more" if len(files) > 3 else "")
@@ -319,7 +319,7 @@ def read_results(
 
 def _enter(
     entries: dict[tuple[str, ...], Entry], notes: list[str], file: Path,
-    results: dict[str, Any], names: dict[str, Asked],
+    results: dict[str, Any], names: dict[str, Asked], installed: Mapping[str, str],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
     model, more = _model(results.get("config") or {})
@@ -332,7 +332,7 @@ def _enter(
             continue
         asked, score = names[name], _score(row, file)
         metadata = ((results.get("configs") or {}).get(name) or {}).get("metadata") or {}
-        protocol = _protocol(asked, score, results, metadata)
+        protocol = _protocol(asked, score, results, metadata, installed.get(asked.task))
         key = (model, more, str(chat), protocol)
         mine.add(key)
         entry = entries.setdefault(key, Entry(model + more, chat, protocol=protocol))

@@ -174,7 +174,7 @@ def _with_baseline(section: Section, report: Report) -> Section:
     for column in report.columns:
         asked = {one for entry in report.runs for one in entry.scores}
         tasks = [a for a in sorted(asked) if in_mode(all_tasks()[a.task].group, a.mode) == column]
-        cells += [number(data.mean_respondent(tasks), 1), ""]
+        cells += [number(data.mean_respondent(report, tasks), 1), ""]
     return section._replace(rows=[*section.rows, cells])
 
 
@@ -280,7 +280,7 @@ def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, 
             (folder / f"{name}.js").write_text(
                 f"epidemia.receive({json.dumps(name)},{text});\n", encoding="utf-8"
             )
-        anchors = anchors_of(one.task) if here else None
+        anchors = report.anchors.get(one.task)
         scores = [(entry.name, entry.scores.get(one)) for entry in report.entries]
         tasks.append(
             {
@@ -306,7 +306,8 @@ def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, 
 
 def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, Any]:
     """Return what the explorer shows of a task: truth, questions, and every model's answers."""
-    truth, task, anchors = store.load(asked.task), all_tasks()[asked.task], anchors_of(asked.task)
+    truth, task = store.load(asked.task), all_tasks()[asked.task]
+    anchors = report.anchors[asked.task]
     low, high = data.interval(truth.p, truth.n_eff)
     wording, cells = Wording(truth), range(len(truth.given))
     if asked.mode in ("letters", "sampled"):

@@ -1,0 +1,110 @@
+"""Build time, memory and sizes of the site for 20 models and all tasks, and a 2 GB sample file.
+
+    python benchmarks/site.py [--models 20] [--tasks epidemia_low,epidemia_high,epidemia_extra]
+
+One run of a noisy respondent is made with lm-eval; every model is that run under another name, its
+sample files linked (each is read and computed for every model all the same).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from lm_eval_epidemia.report.output import make_report, sections
+from lm_eval_epidemia.report.results import Asked, read_results
+from lm_eval_epidemia.report.samples import elicited
+from lm_eval_epidemia.report.site import build_site
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+LARGE = "epidemia_low_acs_salary_by_age"
+
+
+def peak() -> float:
+    """Megabytes of this process and of its largest child, at most so far."""
+    mine, child = (
+        resource.getrusage(who).ru_maxrss / 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return mine + 2 * child
+
+
+def copies(run: Path, folder: Path, number: int) -> None:
+    """Put a run there `number` times, as if of different models."""
+    (results,) = run.rglob("results_*.json")
+    found = json.loads(results.read_text())
+    for place in range(number):
+        there = folder / f"model-{place:02d}"
+        there.mkdir()
+        name = f"Some-Model-{place + 1}B" + ("-Instruct" if place % 2 else "")
+        found["config"] |= {"model_args": {"pretrained": name}, "model_num_parameters": 1e9}
+        for row in found["results"].values():
+            if "score,none" in row:  # distinct, so that ranks are
+                row["score,none"] = max(row["score,none"] - place, 0.0)
+        (there / results.name).write_text(json.dumps(found))
+        for samples in results.parent.glob("samples_*.jsonl"):
+            os.link(samples, there / samples.name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", type=int, default=20)
+    parser.add_argument("--tasks", default="epidemia_low,epidemia_high,epidemia_extra")
+    parser.add_argument("--gigabytes", type=float, default=2.0)
+    options = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="epidemia-site-"))
+    try:
+        run = work / "run"
+        subprocess.run(
+            [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline",
+             "--model_args", "kind=noisy,noise=0.5", "--tasks", options.tasks,
+             "--output_path", str(run), "--log_samples"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        (work / "results").mkdir()
+        copies(run, work / "results", options.models)
+        read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
+        started = time.perf_counter()
+        report = make_report(read_results([work / "results"]), with_published=True)
+        tables = sections(report)
+        first = time.perf_counter() - started
+        build_site(report, work / "site")
+        whole = time.perf_counter() - started
+        tasks = len(report.runs[0].scores)
+        print(f"{options.models} models, {tasks} tasks, {read:.1f} GB of results and samples")
+        print(f"report: {len(tables)} tables in {first:.1f} s")
+        print(f"site: {whole:.1f} s in all, peak {peak():,.0f} MB over its processes")
+        sizes = {path.relative_to(work / "site"): path.stat().st_size
+                 for path in (work / "site").rglob("*") if path.is_file()}  # fmt: skip
+        page = [Path("index.html"), *(Path("assets") / name for name in
+                ("site.css", "site.js", "datatables.css", "datatables.js"))]  # fmt: skip
+        print(f"first page with all it loads: {sum(sizes[one] for one in page) / 1e6:.2f} MB")
+        for one in sorted(sizes, key=lambda path: -sizes[path])[:4]:
+            print(f"  {one}: {sizes[one] / 1e6:.2f} MB")
+        print(f"whole site: {sum(sizes.values()) / 1e6:.1f} MB")
+        (samples,) = run.rglob(f"samples_{LARGE}_2*")
+        with (work / "large.jsonl").open("wb") as file:
+            text = samples.read_bytes()
+            while file.tell() < options.gigabytes * 1e9:
+                file.write(text)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        started = time.perf_counter()
+        elicited(work / "large.jsonl", Asked(LARGE, "letters"))
+        took = time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"a sample file of {options.gigabytes:g} GB: {took:.1f} s, peak grew by "
+              f"{after - before:,.0f} MB")  # fmt: skip
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
