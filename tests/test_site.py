@@ -305,7 +305,7 @@ def test_the_method_page_draws_its_example(site, visit):
         tab.wait_for_selector(f"[data-figure={name}] svg")
     truth = store.load("epidemia_extra_nsduh_cigarettes_ever_by_age")
     cell = truth.given.index(("30-34",))
-    assert f"{truth.p[cell, 0]:.1%} ever smoked" in tab.locator("main").inner_text()
+    assert f"{100 * truth.p[cell, 0]:.1f} % ever smoked" in tab.locator("main").inner_text()
 
 
 def test_a_phone_scrolls_down_only(site, visit):

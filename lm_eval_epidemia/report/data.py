@@ -29,6 +29,7 @@ from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.surveys.record import all_tasks
 
 __all__ = [
+    "KNOWS_MARGINAL",
     "Calibration",
     "Samples",
     "bootstrap_rows",
@@ -44,6 +45,9 @@ __all__ = [
     "read_samples",
     "size_rows",
 ]
+
+#: What the respondent is called that knows P(Y), and not how it depends on X.
+KNOWS_MARGINAL = "knows P(Y) alone"
 
 #: Bins of the calibration figure, per axis.
 BINS = 20
@@ -307,14 +311,15 @@ def distribution_rows(report: Report, task: str | None = None) -> Rows:
          "low": float(low[cell, place]), "high": float(high[cell, place])}
         for place, label in enumerate(truth.levels)
     ]  # fmt: skip
+    answered = {KNOWS_MARGINAL: respondents.mean(truth.weights, truth.p)[cell]}
     for name, _asked, one in models:
         if cell in one.cells:
-            values = one.q[one.cells.index(cell)]
-            rows += [
-                {"who": name, "answer": label, "place": place, "p": float(values[place])}
-                for place, label in enumerate(truth.levels)
-            ]
-    return rows
+            answered[name] = one.q[one.cells.index(cell)]
+    return rows + [
+        {"who": name, "answer": label, "place": place, "p": float(values[place])}
+        for name, values in answered.items()
+        for place, label in enumerate(truth.levels)
+    ]
 
 
 def respondent_rows(truth: store.GroundTruth, level: int) -> Rows:
@@ -322,7 +327,7 @@ def respondent_rows(truth: store.GroundTruth, level: int) -> Rows:
     low, high = interval(truth.p, truth.n_eff)
     known = {
         "truth": truth.p,
-        "mean": respondents.mean(truth.weights, truth.p),
+        KNOWS_MARGINAL: respondents.mean(truth.weights, truth.p),
         "uniform": respondents.uniform(truth.p),
     }
     rows = []

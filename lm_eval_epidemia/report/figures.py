@@ -90,6 +90,13 @@ def beside(data: Any) -> alt.TopLevelMixin:
     )
 
 
+def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
+    """Tell respondents apart, in the order of the rows; colours and shapes share one legend."""
+    scale = {"scale": alt.Scale(range=colours)} if colours else {}
+    legend = alt.Legend(labelLimit=300)
+    return channel("who:N", title=title, sort=None, legend=legend, **scale)
+
+
 def distribution(data: Any) -> alt.TopLevelMixin:
     """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
     y = alt.Y("answer:N", title=None, sort=alt.EncodingSortField("place", op="min"),
@@ -104,8 +111,8 @@ def distribution(data: Any) -> alt.TopLevelMixin:
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x="low:Q", x2="high:Q", y=y),
         others.mark_point(filled=True, size=70, opacity=0.9).encode(
             x=x, y=y, tooltip=["who:N", "answer:N", "p:Q"],
-            color=alt.Color("who:N", title="bar: truth", scale=alt.Scale(range=PALETTE)),
-            shape=alt.Shape("who:N", title="bar: truth"),
+            color=_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]),
+            shape=_who(alt.Shape, "bar: truth"),
         ),
     ).properties(width=380, height=alt.Step(26))  # fmt: skip
 
@@ -122,9 +129,8 @@ def curve(data: Any) -> alt.TopLevelMixin:
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
         base.mark_line(point=True).encode(
             x=x, y=y, tooltip=["who:N", "condition:N", "p:Q"],
-            color=alt.Color("who:N", title=None, sort=None,
-                            scale=alt.Scale(range=[BLUE, GREEN, GREY, ORANGE, *PALETTE[2:]])),
-            strokeDash=alt.StrokeDash("who:N", title=None, sort=None),
+            color=_who(alt.Color, None, [BLUE, GREEN, GREY, ORANGE, *PALETTE[2:]]),
+            strokeDash=_who(alt.StrokeDash, None),
         ),
     ).properties(width=420, height=260)  # fmt: skip
 

@@ -165,12 +165,12 @@ def _index(report: Report, notes: list[str]) -> dict[str, Any]:
 
 
 #: What the baseline is called where it stands among models.
-KNOWS_MARGINAL = "knows P(Y) alone (baseline)"
+BASELINE = f"{data.KNOWS_MARGINAL} (baseline)"
 
 
 def _with_baseline(section: Section, report: Report) -> Section:
     """Add the respondent that knows P(Y) alone, over the tasks that somebody was asked."""
-    cells = [KNOWS_MARGINAL, ""]
+    cells = [BASELINE, ""]
     for column in report.columns:
         asked = {one for entry in report.runs for one in entry.scores}
         tasks = [a for a in sorted(asked) if in_mode(all_tasks()[a.task].group, a.mode) == column]
@@ -179,7 +179,7 @@ def _with_baseline(section: Section, report: Report) -> Section:
 
 
 def _kind(row: list[str], references: set[str]) -> _Row:
-    kind = "baseline" if row[0] == KNOWS_MARGINAL else "reference" if row[0] in references else ""
+    kind = "baseline" if row[0] == BASELINE else "reference" if row[0] in references else ""
     return _Row(row, kind)
 
 
@@ -209,11 +209,11 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
     cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
     low, high = data.interval(truth.p, truth.n_eff)
     mean = respondents.mean(truth.weights, truth.p)
-    curve = _renamed(data.respondent_rows(truth, 0))
+    curve = data.respondent_rows(truth, 0)
     bars = [
         {"who": who, "answer": label, "place": place, "p": float(p[cell, place]),
          "low": float(low[cell, place]), "high": float(high[cell, place])}
-        for who, p in (("truth", truth.p), ("knows P(Y) alone", mean))
+        for who, p in (("truth", truth.p), (data.KNOWS_MARGINAL, mean))
         for place, label in enumerate(truth.levels)
     ]  # fmt: skip
     asked = Asked(EXAMPLE, "letters")
@@ -235,8 +235,8 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
     return {
         "example": {
             "condition": EXAMPLE_CONDITION,
-            "truth": f"{truth.p[cell, 0]:.1%}",
-            "interval": f"{low[cell, 0]:.1%} to {high[cell, 0]:.1%}",
+            "truth": f"{100 * truth.p[cell, 0]:.1f} %",
+            "interval": f"{100 * low[cell, 0]:.1f} % to {100 * high[cell, 0]:.1f} %",
             "n": f"{truth.n[cell]:,}",
             "question": prompt(Wording(truth).question(cell), truth.levels),
             "most": MAX_ORDERINGS,
@@ -256,10 +256,6 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
             "bootstrap": data.bootstrap_rows(None, EXAMPLE),
         },
     }
-
-
-def _renamed(rows: data.Rows) -> data.Rows:
-    return [{**row, "who": row["who"].replace("mean", "knows P(Y) alone")} for row in rows]
 
 
 def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, Any]:
