@@ -19,7 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from lm_eval_epidemia.report.output import make_report, sections
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.output import sections
 from lm_eval_epidemia.report.results import Asked, read_results
 from lm_eval_epidemia.report.samples import elicited
 from lm_eval_epidemia.report.site import build_site

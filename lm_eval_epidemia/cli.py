@@ -504,7 +504,7 @@ def _report(
     pairs: list[str] | None = None,
 ) -> Any:  # fmt: skip
     """Read result files and compare them; say on stderr what a reader must know about them."""
-    from lm_eval_epidemia.report.output import make_report
+    from lm_eval_epidemia.report.leaderboard import make_report
     from lm_eval_epidemia.report.results import model_size, read_results
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}

@@ -100,10 +100,10 @@ def test_what_was_asked_otherwise_stands_apart(tmp_path, more, protocol):
     usual, other = entries(tmp_path)
     assert usual.protocol == "" and other.protocol == protocol
     assert protocol in other.name
-    report = output.make_report(read_results([tmp_path]))
+    report = leaderboard.make_report(read_results([tmp_path]))
     standing = report.standings["epidemia_low"]
     assert [(standing[e.name].best, standing[e.name].worst) for e in report.runs] == [(1, 1)] * 2
-    assert output.comparisons(report) == []  # never compared with each other
+    assert leaderboard.comparisons(report) == []  # never compared with each other
 
 
 def test_a_limit_is_marked_unless_nothing_was_cut_off(tmp_path):
@@ -173,9 +173,11 @@ def test_other_tasks_become_columns_and_groups_hide_their_members(tmp_path):
     )  # fmt: skip
     # A run of another task alone belongs to the same model; older files name metrics plainly.
     write(tmp_path / "more", {"arc": {"acc": 0.3, "acc_stderr": 0.1}})
+    write(tmp_path / "part", {"mmlu": {"acc,none": 0.9}}, config={"limit": 10})
     (entry,) = entries(tmp_path)
     assert entry.others == {
         "mmlu (acc)": 65.0, "hellaswag (acc_norm)": 70.0, "mine (gain)": 3.0, "arc (acc)": 30.0,
+        "mmlu (acc, limit 10)": 90.0,
     }  # fmt: skip
 
 
@@ -206,7 +208,7 @@ def test_a_score_that_is_not_a_number_is_said_and_left_out_of_means(tmp_path):
         results.entries[0], leaderboard.tasks_in(results.entries[0], "epidemia_low")
     )
     assert mean == (30.0, 4.0, 1)
-    report = output.make_report(results)
+    report = leaderboard.make_report(results)
     # JSON has no NaN.
     assert json.loads(output.as_json(report), parse_constant=lambda text: 1 / 0)["rows"]
 
@@ -262,6 +264,9 @@ def test_better_is_said_only_when_it_is():
     other = entry("other", base)
     said = [leaderboard.compare_entries(e, other, "epidemia_low").verdict for e in (uneven, same)]
     assert said == ["better here", "not shown"]
+    # Evenly better by less than the scores' own errors is not shown.
+    even = entry("even", dict.fromkeys(base, 50.1))
+    assert leaderboard.compare_entries(even, other, "epidemia_low").verdict == "not shown"
     lone = leaderboard.compare_entries(
         entry("a", {COCAINE: 90.0}), entry("b", {COCAINE: 10.0}), "epidemia_low"
     )
@@ -531,7 +536,7 @@ def test_samples_that_are_damaged_or_missing_are_named(sampled_run, tmp_path):
     cocaine.write_bytes(cocaine.read_bytes()[:-200])
     employer.unlink()
     salary.write_text(salary.read_text().replace('"-0.', '"-1.'))
-    report = output.make_report(read_results([copy]))
+    report = leaderboard.make_report(read_results([copy]))
     samples, notes = read_samples(report)
     said = "\n".join(notes)
     assert "line 22 is not a sample" in said and "no samples of 1 tasks" in said

@@ -15,7 +15,7 @@ from test_huggingface import lm_eval, samples_in
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.output import make_report
+from lm_eval_epidemia.report.leaderboard import make_report
 from lm_eval_epidemia.report.results import read_results
 from lm_eval_epidemia.report.site import build_site, sort_key
 from lm_eval_epidemia.score.score import softmax

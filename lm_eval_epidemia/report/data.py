@@ -21,9 +21,8 @@ from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.leaderboard import mean_over, tasks_in
+from lm_eval_epidemia.report.leaderboard import Report, mean_over, tasks_in
 from lm_eval_epidemia.report.normalise import anchors_of, normalise
-from lm_eval_epidemia.report.output import Report
 from lm_eval_epidemia.report.results import Asked
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.surveys.record import all_tasks
@@ -357,9 +356,9 @@ def curve_rows(report: Report, task: str | None = None) -> Rows:
 
 def cell_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `cells`: of the run that stands first."""
-    models = {name: one for name, _asked, one in _of_task(report, task or "")}
-    first = next(entry.name for entry in report.runs if entry.name in models)
-    truth, one = store.load(_of_task(report, task or "")[0][1].task), models[first]
+    found = _of_task(report, task or "")
+    truth, models = store.load(found[0][1].task), {name: one for name, _asked, one in found}
+    one = next(models[entry.name] for entry in report.runs if entry.name in models)
     given = [", ".join(Wording(truth).described(cell)) for cell in range(len(truth.given))]
     return [
         {"given": given[cell], "answer": label, "p": float(truth.p[cell, place]),

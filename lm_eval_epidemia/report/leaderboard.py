@@ -7,15 +7,17 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import GROUPS
-from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
-from lm_eval_epidemia.report.results import Asked, Entry
+from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
+from lm_eval_epidemia.report.published import published
+from lm_eval_epidemia.report.results import Asked, Entry, Results
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 
@@ -23,17 +25,26 @@ __all__ = [
     "SLICES",
     "Comparison",
     "Mean",
+    "Report",
     "Standing",
     "by_column",
     "columns",
     "compare_entries",
+    "comparisons",
     "correlation",
+    "make_report",
     "mean_over",
     "normalised_means",
+    "ordered_in",
     "pairs_of_versions",
+    "slices",
     "standings",
     "tasks_in",
+    "whole",
 ]
+
+#: Points by which a score may miss that of its distance, by rounding.
+TOLERANCE = 1e-6
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95
@@ -104,15 +115,14 @@ class Comparison(NamedTuple):
     def verdict(self) -> str:
         """What can be said of the first, at `CONFIDENCE`.
 
-        ``better`` or ``worse``: the interval leaves out 0, so other outcomes of this kind would
-        show it too. ``better here`` or ``worse here``: the scores differ by more than their errors,
-        but not so evenly over outcomes that more can be said. ``not shown``: neither.
+        ``not shown``: the scores do not differ by more than their errors. ``better here`` or
+        ``worse here``: they do, in these tasks. ``better`` or ``worse``: besides, the interval
+        leaves out 0, so other outcomes of this kind would be expected to show it too.
         """
-        if self.low > 0 or self.high < 0:
-            return "better" if self.low > 0 else "worse"
-        if abs(self.difference) > float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here:
-            return "better here" if self.difference > 0 else "worse here"
-        return "not shown"
+        if not abs(self.difference) > float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here:
+            return "not shown"
+        which = "better" if self.difference > 0 else "worse"
+        return which if self.low > 0 or self.high < 0 else f"{which} here"
 
 
 class Standing(NamedTuple):
@@ -342,3 +352,138 @@ def pairs_of_versions(
             for other in entries if other.model == instruct
         ]  # fmt: skip
     return found
+
+
+def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
+    """Average an entry's scores in a group by survey, domain, dimension or subset.
+
+    Returns
+    -------
+    dict of str to Mean
+        By the slice's label, in order.
+    """
+    found: dict[str, list[Any]] = {}
+    for asked in tasks_in(entry, column):
+        if (label := SLICES[kind](all_tasks()[asked.task])) is not None:
+            found.setdefault(label, []).append(asked)
+    return {label: mean_over(entry, found[label]) for label in sorted(found)}
+
+
+class Report(NamedTuple):
+    """Runs, reference rows, and what was found about them.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        Runs, those of the default protocol first, then published scores.
+    columns : list of str
+        Groups that a run was asked.
+    standings : dict of str to dict of str to Standing
+        By group and entry.
+    anchors : dict of str to Anchors
+        Of every available task that was asked.
+    pairs : list of (Entry, Entry)
+        Base models and their instruct versions.
+    notes : list of str
+    """
+
+    entries: list[Entry]
+    columns: list[str]
+    standings: dict[str, dict[str, Standing]]
+    anchors: dict[str, Anchors]
+    pairs: list[tuple[Entry, Entry]]
+    notes: list[str]
+
+    @property
+    def runs(self) -> list[Entry]:
+        """Entries that are runs."""
+        return [entry for entry in self.entries if not entry.reference]
+
+    def alike(self) -> list[list[Entry]]:
+        """Runs that can be compared with each other: one list per protocol."""
+        return _alike(self.runs)
+
+
+def _alike(entries: Sequence[Entry]) -> list[list[Entry]]:
+    protocols = list(dict.fromkeys(entry.protocol for entry in entries))
+    return [[e for e in entries if e.protocol == protocol] for protocol in protocols]
+
+
+def make_report(
+    results: Results, with_published: bool = False, pairs: Mapping[str, str] | None = None
+) -> Report:
+    """Put entries in order and compare them.
+
+    Parameters
+    ----------
+    results : Results
+    with_published : bool
+        Add published scores of the tasks that were asked, as reference rows.
+    pairs : mapping of str to str, optional
+        Instruct versions by base model; others are found by their names.
+    """
+    runs = list(results.entries)
+    found = columns(runs)
+    asked = {one for entry in runs for one in entry.scores}
+    reference = published(asked) if with_published else []
+
+    def order(entry: Entry) -> tuple[Any, ...]:
+        means = [mean_over(entry, tasks_in(entry, column)) for column in found]
+        # Whoever was asked most comes first, then by score.
+        return (entry.protocol, -len(entry.scores), [-_finite(mean.score) for mean in means])
+
+    ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
+    versions = [pair for alike in _alike(runs) for pair in pairs_of_versions(alike, pairs)]
+    tasks = {one.task for one in asked}
+    anchors = {task: anchors_of(task) for task in store.available() if task in tasks}
+    return Report(
+        ordered, found, {column: standings(ordered, column) for column in found}, anchors,
+        versions, [*results.notes, *_changed(runs, anchors)],
+    )  # fmt: skip
+
+
+def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[str]:
+    """Name scores that are not those of their distances."""
+    notes = []
+    for entry in entries:
+        wrong = [
+            asked.task
+            for asked, one in entry.scores.items()
+            if not entry.protocol and asked.task in anchors
+            and abs(normalise(one.l1, anchors[asked.task], "score") - one.score) > TOLERANCE
+        ]  # fmt: skip
+        if wrong:
+            notes.append(
+                f"{entry.name}: the scores of {len(wrong)} tasks are not those of their distances "
+                f"({wrong[0]}): the file was changed, or D_perfect was another"
+            )
+    return notes
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else -1.0
+
+
+def comparisons(report: Report) -> list[Comparison]:
+    """Compare every two runs that were asked in the same way, the better mean first."""
+    return [
+        compare_entries(one, other, column)
+        for column in report.columns
+        for alike in report.alike()
+        for one, other in combinations(ordered_in(alike, column), 2)
+    ]
+
+
+def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
+    """Return the entries asked in a group, the best mean first."""
+    here = [entry for entry in entries if tasks_in(entry, column)]
+    return sorted(here, key=lambda e: -mean_over(e, tasks_in(e, column)).score)
+
+
+def whole(report: Report, column: str) -> list[Entry]:
+    """Return the runs asked in the default way in every task of a group."""
+    found = report.standings[column]
+    return [
+        e for e in report.runs
+        if not e.protocol and e.name in found and found[e.name].complete
+    ]  # fmt: skip

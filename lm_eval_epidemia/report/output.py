@@ -4,46 +4,34 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.modes import in_mode
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.leaderboard import (
     CONFIDENCE,
     SLICES,
     Comparison,
     Mean,
+    Report,
     Standing,
-    columns,
     compare_entries,
+    comparisons,
     correlation,
     mean_over,
     normalised_means,
-    pairs_of_versions,
-    standings,
+    ordered_in,
+    slices,
     tasks_in,
+    whole,
 )
-from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
-from lm_eval_epidemia.report.published import MARK, published
-from lm_eval_epidemia.report.results import Entry, Results
-from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.report.normalise import NORMALISATIONS
+from lm_eval_epidemia.report.published import MARK
+from lm_eval_epidemia.report.results import Entry
 from lm_eval_epidemia.surveys.record import all_tasks
 
-__all__ = [
-    "Report",
-    "Section",
-    "as_csv",
-    "as_json",
-    "as_latex",
-    "as_rows",
-    "make_report",
-    "sections",
-]
-
-#: Points by which a score may miss that of its distance, by rounding.
-TOLERANCE = 1e-6
+__all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "sections"]
 
 #: With more models than this, only neighbours in rank are compared in the terminal.
 MOST_PAIRS_OF = 5
@@ -66,98 +54,6 @@ class Section(NamedTuple):
     columns: tuple[str, ...]
     rows: list[list[str]]
     note: str = ""
-
-
-class Report(NamedTuple):
-    """Runs, reference rows, and what was found about them.
-
-    Attributes
-    ----------
-    entries : list of Entry
-        Runs, those of the default protocol first, then published scores.
-    columns : list of str
-        Groups that a run was asked.
-    standings : dict of str to dict of str to Standing
-        By group and entry.
-    anchors : dict of str to Anchors
-        Of every available task that was asked.
-    pairs : list of (Entry, Entry)
-        Base models and their instruct versions.
-    notes : list of str
-    """
-
-    entries: list[Entry]
-    columns: list[str]
-    standings: dict[str, dict[str, Standing]]
-    anchors: dict[str, Anchors]
-    pairs: list[tuple[Entry, Entry]]
-    notes: list[str]
-
-    @property
-    def runs(self) -> list[Entry]:
-        """Entries that are runs."""
-        return [entry for entry in self.entries if not entry.reference]
-
-    def alike(self) -> list[list[Entry]]:
-        """Runs that can be compared with each other: one list per protocol."""
-        protocols = list(dict.fromkeys(entry.protocol for entry in self.runs))
-        return [[e for e in self.runs if e.protocol == protocol] for protocol in protocols]
-
-
-def make_report(
-    results: Results, with_published: bool = False, pairs: Mapping[str, str] | None = None
-) -> Report:
-    """Put entries in order and compare them.
-
-    Parameters
-    ----------
-    results : Results
-    with_published : bool
-        Add published scores of the tasks that were asked, as reference rows.
-    pairs : mapping of str to str, optional
-        Instruct versions by base model; others are found by their names.
-    """
-    runs = list(results.entries)
-    found = columns(runs)
-    asked = {one for entry in runs for one in entry.scores}
-    reference = published(asked) if with_published else []
-
-    def order(entry: Entry) -> tuple[Any, ...]:
-        means = [mean_over(entry, tasks_in(entry, column)) for column in found]
-        # Whoever was asked most comes first, then by score.
-        return (entry.protocol, -len(entry.scores), [-_finite(mean.score) for mean in means])
-
-    ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
-    comparable = [[e for e in runs if e.protocol == p] for p in {e.protocol for e in runs}]
-    versions = [pair for alike in comparable for pair in pairs_of_versions(alike, pairs)]
-    tasks = {one.task for one in asked}
-    anchors = {task: anchors_of(task) for task in store.available() if task in tasks}
-    return Report(
-        ordered, found, {column: standings(ordered, column) for column in found}, anchors,
-        versions, [*results.notes, *_changed(runs, anchors)],
-    )  # fmt: skip
-
-
-def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[str]:
-    """Name scores that are not those of their distances."""
-    notes = []
-    for entry in entries:
-        wrong = [
-            asked.task
-            for asked, one in entry.scores.items()
-            if not entry.protocol and asked.task in anchors
-            and abs(normalise(one.l1, anchors[asked.task], "score") - one.score) > TOLERANCE
-        ]  # fmt: skip
-        if wrong:
-            notes.append(
-                f"{entry.name}: the scores of {len(wrong)} tasks are not those of their distances "
-                f"({wrong[0]}): the file was changed, or D_perfect was another"
-            )
-    return notes
-
-
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else -1.0
 
 
 def with_error(mean: Mean) -> str:
@@ -209,21 +105,6 @@ def _leaderboard(report: Report) -> Section:
     if any(entry.reference for entry in report.entries):
         note += f" (published): {MARK}; over the tasks asked here."
     return Section("Score, 0 to 100 (± standard error)", tuple(header), rows, note)
-
-
-def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
-    """Average an entry's scores in a group by survey, domain, dimension or subset.
-
-    Returns
-    -------
-    dict of str to Mean
-        By the slice's label, in order.
-    """
-    found: dict[str, list[Any]] = {}
-    for asked in tasks_in(entry, column):
-        if (label := SLICES[kind](all_tasks()[asked.task])) is not None:
-            found.setdefault(label, []).append(asked)
-    return {label: mean_over(entry, found[label]) for label in sorted(found)}
 
 
 def _sliced(report: Report, kind: str, title: str) -> list[Section]:
@@ -280,21 +161,6 @@ def _by_size(report: Report) -> list[Section]:
     return [Section("By model size", ("model", "size", *report.columns), rows)]
 
 
-def comparisons(report: Report) -> list[Comparison]:
-    """Compare every two runs that were asked in the same way, the better mean first."""
-    return [
-        compare_entries(one, other, column)
-        for column in report.columns
-        for alike in report.alike()
-        for one, other in combinations(_ordered(alike, column), 2)
-    ]
-
-
-def _ordered(entries: Iterable[Entry], column: str) -> list[Entry]:
-    here = [entry for entry in entries if tasks_in(entry, column)]
-    return sorted(here, key=lambda e: -mean_over(e, tasks_in(e, column)).score)
-
-
 PAIRED = ("pair", "tasks", "difference", "95 % interval", "win / tie / loss", "the first is")
 
 
@@ -312,7 +178,7 @@ def _pairs(report: Report) -> list[Section]:
     for column in report.columns:
         found = []
         for alike in report.alike():
-            ordered = _ordered(alike, column)
+            ordered = ordered_in(alike, column)
             chosen = (
                 combinations(ordered, 2) if len(ordered) <= MOST_PAIRS_OF else pairwise(ordered)
             )
@@ -369,15 +235,6 @@ def _beside(report: Report) -> list[Section]:
         )
     )  # fmt: skip
     return made
-
-
-def whole(report: Report, column: str) -> list[Entry]:
-    """Return the runs asked in the default way in every task of a group."""
-    found = report.standings[column]
-    return [
-        e for e in report.runs
-        if not e.protocol and e.name in found and found[e.name].complete
-    ]  # fmt: skip
 
 
 def _coefficient(value: float, models: int) -> str:

@@ -242,7 +242,9 @@ def _others(results: Mapping[str, Any], ours: set[str]) -> dict[str, float]:
         if metric is not None and not math.isnan(numbers[metric]):
             value = numbers[metric]
             share = metric in OTHER_METRICS and 0 <= value <= 1
-            found[f"{name} ({metric})"] = 100 * value if share else value
+            limit = (results.get("config") or {}).get("limit")
+            said = metric + (f", limit {limit}" if limit else "")
+            found[f"{name} ({said})"] = 100 * value if share else value
     return found
 
 

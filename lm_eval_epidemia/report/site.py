@@ -23,7 +23,7 @@ from rich.progress import track
 
 from lm_eval_epidemia import __version__
 from lm_eval_epidemia import distance as respondents
-from lm_eval_epidemia.elicit.likelihood import BINS
+from lm_eval_epidemia.elicit.likelihood import BINS, asked_levels
 from lm_eval_epidemia.elicit.modes import GENERATED, MODES, in_mode
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
 from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
@@ -32,8 +32,9 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report import data, figures
 from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.normalise import anchors_of, normalise
-from lm_eval_epidemia.report.output import Report, Section, sections
+from lm_eval_epidemia.report.output import Section, sections
 from lm_eval_epidemia.report.results import Asked
 from lm_eval_epidemia.surveys.record import all_tasks, record, records
 
@@ -240,7 +241,7 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
             "n": f"{truth.n[cell]:,}",
             "question": prompt(Wording(truth).question(cell), truth.levels),
             "most": MAX_ORDERINGS,
-            "replicates": len(truth.distances["iid"]),
+            "replicates": len(next(iter(truth.distances.values()))),
             "zero": f"{anchors.zero:.4f}",
             "perfect": f"{anchors.perfect:.4f}",
             "model": best.name if best else "",
@@ -306,9 +307,12 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
     anchors = report.anchors[asked.task]
     low, high = data.interval(truth.p, truth.n_eff)
     wording, cells = Wording(truth), range(len(truth.given))
+    heading = "The question"
     if asked.mode in ("letters", "sampled"):
         questions, answers = [wording.question(cell) for cell in cells], truth.levels
     else:
+        if len(asked_levels(len(truth.levels))) > 1:
+            heading += ", asked for each answer, here for the first"
         questions, answers = [wording.probability(cell, 0) for cell in cells], tuple(BINS)
     # What follows the question is the same for every cell; answers stand in their natural order.
     tail = prompt("", answers, request=ONE_LETTER if asked.mode in GENERATED else "")
@@ -335,7 +339,7 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
         "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
         "mean": _rounded(respondents.mean(truth.weights, truth.p)[0]),
         "anchors": {"D zero": anchors.zero, "D mean": anchors.mean, "D perfect": anchors.perfect},
-        "questions": questions, "tail": "\n" + tail, "models": models,
+        "heading": heading, "questions": questions, "tail": "\n" + tail, "models": models,
     }  # fmt: skip
 
 

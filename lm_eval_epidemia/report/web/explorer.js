@@ -100,7 +100,7 @@
       conditions(data, cell),
       make("p", { class: "quiet" }, `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}`
         + `${percent(data.weight[cell])} of the population asked about.`),
-      make("h3", {}, "The question"),
+      make("h3", {}, data.heading),
       make("pre", { id: "question" }, data.questions[cell] + data.tail),
       make("h3", {}, "The answers"),
       answers(data, cell, model, q),
