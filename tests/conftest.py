@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,8 @@ import pytest
 # Before anything imports a library that might want the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# Tests run side by side on all cores; threads of tiny models would only wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 REPOSITORY = Path(__file__).parent.parent
 #: Real survey files lie beside the checkout where there are any (here and in CI).
@@ -143,7 +147,51 @@ def evaluate(tasks, **arguments):
     arguments.setdefault("model", "epidemia-baseline")
     manager = lm_eval_epidemia.task_manager(metadata=arguments.pop("metadata", None))
     arguments.setdefault("model_args", "kind=truth")
-    return simple_evaluate(tasks=tasks, task_manager=manager, **arguments)
+    # lm-eval lists all installed packages after every run: seconds, for what no test looks at.
+    with mock.patch("lm_eval.evaluator.add_env_info"):
+        return simple_evaluate(tasks=tasks, task_manager=manager, **arguments)
+
+
+SUMS = [
+    {"question": f"{a} plus {b} is", "choices": [str(a + b + d) for d in (0, 1, 2, 5)], "answer": 0}
+    for a in range(2, 6)
+    for b in range(2, 6)
+]
+
+
+@pytest.fixture(scope="session")
+def mmlu_style(tmp_path_factory):
+    """Tasks of other people: lettered answers with two solved examples; answers of any length."""
+    folder = tmp_path_factory.mktemp("others")
+    (folder / "rows.json").write_text(json.dumps(SUMS))
+    head = f"dataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {folder}/rows.json\n"
+    head += "test_split: test\nfewshot_split: test\noutput_type: multiple_choice\n"
+    (folder / "lettered.yaml").write_text(
+        f"task: lettered\n{head}num_fewshot: 2\n"
+        'doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\n'
+        'D. {{choices[3]}}\\nAnswer:"\ndoc_to_choice: ["A", "B", "C", "D"]\ndoc_to_target: answer\n'
+        "metric_list:\n  - metric: acc\n"
+    )
+    (folder / "continued.yaml").write_text(
+        f"task: continued\n{head}doc_to_text: question\n"
+        "doc_to_choice: \"{{[choices[0], choices[1] ~ ' exactly', choices[2] ~ ' or perhaps a "
+        "little more than that', choices[3]]}}\"\n"
+        "doc_to_target: answer\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n"
+    )
+    return folder
+
+
+def recorded(folder, tasks, **arguments):
+    """Run lm-eval in this process, and leave what its command line leaves: results and samples."""
+    from lm_eval.loggers import EvaluationTracker
+
+    tracker = EvaluationTracker(output_path=str(folder))
+    results = evaluate(tasks, log_samples=True, evaluation_tracker=tracker, **arguments)
+    samples = results.pop("samples")
+    tracker.save_results_aggregated(results=results, samples=samples)
+    for task, rows in samples.items():
+        tracker.save_results_samples(task_name=task, samples=rows)
+    return folder
 
 
 @pytest.fixture(scope="session")

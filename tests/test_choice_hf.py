@@ -19,33 +19,6 @@ pytest.importorskip("torch")
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 SEVERAL = "epidemia_low_acs_employer_by_race"
 
-SUMS = [
-    {"question": f"{a} plus {b} is", "choices": [str(a + b + d) for d in (0, 1, 2, 5)], "answer": 0}
-    for a in range(2, 6)
-    for b in range(2, 6)
-]
-
-
-@pytest.fixture
-def mmlu_style(tmp_path):
-    """Tasks of other people: lettered answers with two solved examples; answers of any length."""
-    (tmp_path / "rows.json").write_text(json.dumps(SUMS))
-    head = f"dataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {tmp_path}/rows.json\n"
-    head += "test_split: test\nfewshot_split: test\noutput_type: multiple_choice\n"
-    (tmp_path / "lettered.yaml").write_text(
-        f"task: lettered\n{head}num_fewshot: 2\n"
-        'doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\n'
-        'D. {{choices[3]}}\\nAnswer:"\ndoc_to_choice: ["A", "B", "C", "D"]\ndoc_to_target: answer\n'
-        "metric_list:\n  - metric: acc\n"
-    )
-    (tmp_path / "continued.yaml").write_text(
-        f"task: continued\n{head}doc_to_text: question\n"
-        "doc_to_choice: \"{{[choices[0], choices[1] ~ ' exactly', choices[2] ~ ' or perhaps a "
-        "little more than that', choices[3]]}}\"\n"
-        "doc_to_target: answer\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n"
-    )
-    return tmp_path
-
 
 def answers(results, task):
     samples = sorted(results["samples"][task], key=lambda sample: sample["doc_id"])

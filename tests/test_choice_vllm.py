@@ -12,40 +12,47 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import evaluate
-from test_choice_hf import mmlu_style  # noqa: F401
 
 pytest.importorskip("torch")
 
 TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race"]
+OTHERS = ["lettered", "continued"]
 
 
-@pytest.fixture
-def start(tiny_llama, vllm_venv, tmp_path):
-    """Ask one engine through lm-eval, in a process of its own, and return what it said."""
+@pytest.fixture(scope="module")
+def start(tiny_llama, vllm_venv, tmp_path_factory):
+    """Ask one engine through lm-eval, in a process of its own; it takes half a minute to start."""
+    out = tmp_path_factory.mktemp("engine") / "out.json"
 
     def run(model, tasks, *more):
         script = Path(__file__).with_name("vllm_engine.py")
-        return subprocess.run(
-            [f"{vllm_venv}/bin/python", script, tiny_llama, tmp_path / "out.json", model,
-             ",".join(tasks), *more],
+        done = subprocess.run(
+            [f"{vllm_venv}/bin/python", script, tiny_llama, out, model, ",".join(tasks), *more],
             capture_output=True, text=True, check=False,
             env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
         )  # fmt: skip
+        return done, out
 
     return run
 
 
-@pytest.fixture
-def engine(start, tmp_path):
+@pytest.fixture(scope="module")
+def engine(start):
     """The same, when nothing fails: its answers, its counters and what it said."""
 
     def ask(*arguments):
-        done = start(*arguments)
+        done, out = start(*arguments)
         assert done.returncode == 0, done.stderr[-3000:]
-        found = json.loads((tmp_path / "out.json").read_text())
+        found = json.loads(out.read_text())
         return found["answers"], found["counters"], done.stderr + done.stdout
 
     return ask
+
+
+@pytest.fixture(scope="module")
+def usual(engine, mmlu_style):
+    """What choice-vllm answers when nothing is special."""
+    return engine("choice-vllm", [*TASKS, *OTHERS], f"include={mmlu_style}")
 
 
 def assert_same(ours, theirs, atol):
@@ -57,12 +64,10 @@ def assert_same(ours, theirs, atol):
                 assert [greedy for _, greedy in one] == [greedy for _, greedy in other]
 
 
-def test_the_stock_backend_and_transformers_give_the_same(engine, tiny_llama, mmlu_style):  # noqa: F811
+def test_the_stock_backend_and_transformers_give_the_same(engine, usual, tiny_llama, mmlu_style):
     """One letter after plain text: one read per prompt, partly from the prefix cache."""
-    tasks = [*TASKS, "lettered", "continued"]
-    include = f"include={mmlu_style}"
-    stock, before, _ = engine("vllm", tasks, include)
-    ours, counters, _ = engine("choice-vllm", tasks, include)
+    stock, before, _ = engine("vllm", [*TASKS, *OTHERS], f"include={mmlu_style}")
+    ours, counters, _ = usual
     assert_same(ours, stock, 1e-6)
     # The stock backend asks for log-probabilities of the prompt, which no cache can give.
     assert before["vllm:prefix_cache_queries"] == 0
@@ -89,20 +94,20 @@ def test_a_chat_template_whose_line_break_goes_to_the_answer(engine):
     assert counters["vllm:prefix_cache_hits"] > 0.4 * counters["vllm:prefix_cache_queries"]
 
 
-def test_an_older_vllm_says_so_and_gives_the_same(engine):
+def test_an_older_vllm_says_so_and_gives_the_same(engine, usual):
     """Its most probable tokens do not hold all letters of a random model: the stock path."""
     ours, _, said = engine("choice-vllm", TASKS[:1], "old")
-    new, _, _ = engine("choice-vllm", TASKS[:1])
-    assert_same(ours, new, 1e-6)
+    assert_same(ours, {TASKS[0]: usual[0][TASKS[0]]}, 1e-6)
     assert "does not return the log-probabilities of given tokens (0.32 does)" in said
 
 
-def test_a_run_that_is_killed_goes_on_where_it_stopped(start, engine, tmp_path):
+def test_a_run_that_is_killed_goes_on_where_it_stopped(start, engine, usual, tmp_path):
     """Killed before its fourth submission of 50 prompts: the first 150 are not asked again."""
-    whole, _, _ = engine("choice-vllm", TASKS)
+    whole = {task: usual[0][task] for task in TASKS}
     prompts = sum(map(len, whole.values()))
     small = (f"cache={tmp_path / 'responses'}", "submission=50", f"log={tmp_path / 'read.txt'}")
-    assert start("choice-vllm", TASKS, *small, "kill=3").returncode == -signal.SIGKILL
+    killed, _ = start("choice-vllm", TASKS, *small, "kill=3")
+    assert killed.returncode == -signal.SIGKILL
     before = (tmp_path / "read.txt").read_text().splitlines()
     again, _, _ = engine("choice-vllm", TASKS, *small)
     asked = (tmp_path / "read.txt").read_text().splitlines()

@@ -9,7 +9,7 @@ from io import StringIO
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate
+from conftest import recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -443,6 +443,7 @@ def test_names_from_files_are_text(tmp_path):
         (["--size", "Big-70B"], "expected MODEL=7B"),
         (["--size", "Big-70B=large"], "expected a number of parameters"),
         (["--pair", "x"], "expected BASE=INSTRUCT"),
+        (["--pair", "Big-70B=Bigger"], "no model 'Bigger' to pair"),
     ],
 )
 def test_options_that_are_not_known(three, arguments, message):
@@ -483,21 +484,12 @@ def test_figures_are_saved(three, tmp_path):
 @pytest.fixture(scope="module")
 def sampled_run(tmp_path_factory):
     """A run of one respondent in four ways of asking, with samples, by lm-eval itself."""
-    from lm_eval.loggers import EvaluationTracker
-
-    folder = tmp_path_factory.mktemp("run")
     tasks = [COCAINE, EMPLOYER, SALARY, f"{COCAINE}_likelihood", f"{EMPLOYER}_sampled",
              "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed"]  # fmt: skip
-    tracker = EvaluationTracker(output_path=str(folder))
-    results = evaluate(
-        tasks, model_args="kind=noisy,noise=0.5", log_samples=True, evaluation_tracker=tracker,
+    return recorded(
+        tmp_path_factory.mktemp("run"), tasks, model_args="kind=noisy,noise=0.5",
         metadata={"n_samples": 20},
     )  # fmt: skip
-    samples = results.pop("samples")
-    tracker.save_results_aggregated(results=results, samples=samples)
-    for task in tasks:
-        tracker.save_results_samples(task_name=task, samples=samples[task])
-    return folder
 
 
 def test_samples_give_the_distance_of_the_result_file(sampled_run):

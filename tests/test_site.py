@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-from test_huggingface import lm_eval, samples_in
+from conftest import recorded
+from test_huggingface import samples_in
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -28,11 +29,11 @@ if CHROMIUM is None:
     pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
-TASKS = ",".join([
+TASKS = [
     "epidemia_low_nsduh", "epidemia_high_nsduh_cocaine_ever_by_age_sex",
-    "epidemia_low_acs_salary_by_age", "epidemia_low_bls_sex_by_occupation",
+    "epidemia_low_acs_employer_by_race", "epidemia_low_bls_sex_by_occupation",
     "epidemia_low_nsduh_likelihood", "epidemia_extra_nsduh_cigarettes_ever_by_age",
-])  # fmt: skip
+]  # fmt: skip
 HOSTILE = (
     "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>&amp;😀" + "y" * 300
 )
@@ -42,14 +43,10 @@ HOSTILE = (
 def runs(tiny_llama, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for kind in ("truth", "mean", "noisy,noise=0.3"):
-        lm_eval(
-            "--model", "epidemia-baseline", "--model_args", f"kind={kind}", "--tasks", TASKS,
-            "--output_path", folder / kind, "--log_samples",
-        )  # fmt: skip
-    lm_eval(
-        "--model", "choice-hf", "--model_args", f"pretrained={tiny_llama},dtype=float32",
-        "--tasks", TASKS, "--device", "cpu", "--batch_size", 16,
-        "--output_path", folder / "tiny", "--log_samples",
+        recorded(folder / kind, TASKS, model_args=f"kind={kind}")
+    recorded(
+        folder / "tiny", TASKS, model="choice-hf",
+        model_args=f"pretrained={tiny_llama},dtype=float32", device="cpu", batch_size=16,
     )  # fmt: skip
     return folder
 

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import GROUPS
 from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
@@ -421,8 +422,18 @@ def make_report(
         Add published scores of the tasks that were asked, as reference rows.
     pairs : mapping of str to str, optional
         Instruct versions by base model; others are found by their names.
+
+    Raises
+    ------
+    EpidemiaError
+        If a pair names a model that is not there.
     """
     runs = list(results.entries)
+    models = {entry.model for entry in runs}
+    if unknown := {name for pair in (pairs or {}).items() for name in pair} - models:
+        raise EpidemiaError(
+            f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
+        )
     found = columns(runs)
     asked = {one for entry in runs for one in entry.scores}
     reference = published(asked) if with_published else []
