@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["EpidemiaError", "nearest"]
+__all__ = ["EpidemiaError", "few", "nearest"]
 
 
 class EpidemiaError(ValueError):
     """Bad input, or ground truth that cannot be used; the message says how to mend it."""
+
+
+def few(names: Sequence[str]) -> str:
+    """Name the first three and count the others: ``"a, b, c and 4 more"``."""
+    listed = ", ".join(names[:3])
+    return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more"
 
 
 def nearest(given: str, known: Iterable[str], n: int = 3) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lm_eval_epidemia import paths
+from lm_eval_epidemia.errors import few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.record import Record, Task, Universe, Vintage
@@ -117,15 +118,12 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
     lines += ["", *_table(header, rows, right=8)]
     if dropped:
         lines += ["", f"Left out ({what}, by reason; each counted once, in this order):", ""]
-        lines += [f"- {lost}: {_tasks(tasks)}" for lost, tasks in dropped.items()]
+        lines += [
+            f"- {lost}: {few([f'`{task}`' for task in tasks])}" for lost, tasks in dropped.items()
+        ]
     if absent:
         lines += ["", "Conditions that no record has:", "", *absent]
     return lines
-
-
-def _tasks(names: list[str]) -> str:
-    listed = ", ".join(f"`{name}`" for name in names[:3])
-    return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more"
 
 
 def _variables(record: Record) -> list[str]:

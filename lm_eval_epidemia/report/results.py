@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, in_mode
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import TASK_VERSION
 from lm_eval_epidemia.surveys.record import all_tasks
@@ -300,10 +300,8 @@ def read_results(
         _enter(entries, notes, file, results, names, installed)
     found = [entry for entry in entries.values() if entry.scores]
     if not found:
-        listed = ", ".join(map(str, files[:3])) + (" and more" if len(files) > 3 else "")
-        raise EpidemiaError(
-            "\n".join([f"no task of ours is in {listed}", *notes])
-        )  # fmt: skip
+        listed = few([str(file) for file in files])
+        raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
     _shorten(found)
     names_seen: Counter[str] = Counter()
     for entry in found:
@@ -312,10 +310,10 @@ def read_results(
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
         unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.score)]
         if unscored:
-            notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {_few(unscored)}")
+            notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
     if unknown := set(sizes or {}) - {entry.model for entry in found}:
         known = ", ".join(sorted({entry.model for entry in found}))
-        raise EpidemiaError(f"a size was given for {_few(sorted(unknown))}; the models are {known}")
+        raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
     return Results(sorted(found, key=lambda entry: (entry.protocol, entry.name)), notes)
 
 
@@ -348,7 +346,7 @@ def _enter(
     for name, sources in replaced.items():
         notes.append(
             f"{name}: {len(sources)} tasks are in two runs; {file} is later and counts, "
-            f"{_few(sorted({str(source) for source in sources}))} does not"
+            f"{few(sorted({str(source) for source in sources}))} does not"
         )
     # Other tasks belong to the model whatever way ours were asked in; a run of theirs alone too.
     others = _others(results, set(names))
@@ -371,8 +369,3 @@ def _shorten(entries: Sequence[Entry]) -> None:
 def _last(name: str) -> str:
     model, *more = name.split(" +")
     return " +".join([Path(model).name, *more])
-
-
-def _few(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:3])
-    return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more"
