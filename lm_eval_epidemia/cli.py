@@ -556,6 +556,9 @@ def report(
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
     found = _report(results, size, published, pair)
+    # First: whoever reads the tables may stop reading ('| head') before they end.
+    if html is not None:
+        _site(found, html)
     if format == "json":
         print(output.as_json(found))
     elif format == "csv":
@@ -571,8 +574,6 @@ def report(
             _print(table)
             if section.note:
                 print(f"  {section.note}\n")
-    if html is not None:
-        _site(found, html)
 
 
 def _markup_free(text: str) -> str:
