@@ -22,6 +22,15 @@ REPOSITORY = Path(__file__).parent.parent
 RAW = REPOSITORY.parent / "shared" / "data"
 
 
+#: Files that take longest go first, so that no process is left alone with one at the end.
+SLOWEST = ["test_cli", "test_site", "test_harness", "test_groundtruth", "test_choice_hf",
+           "test_huggingface", "test_elicit"]  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: [*SLOWEST, item.path.stem].index(item.path.stem))
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     """Every test has a home of its own, empty at first."""

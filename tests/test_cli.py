@@ -97,7 +97,7 @@ def test_a_build_says_where_its_output_is_and_tasks_become_available(tmp_path, h
 def test_an_interrupt_keeps_what_is_finished_and_the_same_command_continues(tmp_path, home):
     raw = tmp_path / "NSDUH_2023.csv"
     nsduh_2023(600).to_csv(raw, index=False)
-    arguments = ["groundtruth", "build", "nsduh", "--raw", str(raw), "--replicates", "80"]
+    arguments = ["groundtruth", "build", "nsduh", "--raw", str(raw), "--replicates", "20"]
     with subprocess.Popen([*EPIDEMIA, *arguments], stderr=subprocess.PIPE, text=True) as process:
         unfinished = home / "groundtruth" / ".nsduh_2023.unfinished"
         deadline = time.monotonic() + 60
