@@ -1,1 +1,1 @@
-"""What it means: data cards of the surveys."""
+"""What it means: results read and compared, figures, the site, data cards of the surveys."""
