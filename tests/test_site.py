@@ -133,6 +133,7 @@ def test_tables_sort_and_filter(site, visit):
     number = tab.locator("#table-1 thead th").all_inner_texts().index("epidemia_low") + 1
     for _ in range(2):
         tab.locator(f"#table-1 thead th:nth-child({number})").click()
+        tab.wait_for_selector(f"#table-1 thead th:nth-child({number})[aria-sort]")
         shown = [float(sort_key(text)) for text in column(tab, "table-1", number)]
         assert shown in (sorted(shown), sorted(shown, reverse=True)) and len(shown) > 5
     assert len(set(shown)) > 3
@@ -161,6 +162,7 @@ def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
     model = next(name for name in header if name.startswith("tiny"))
     number = header.index(model) + 1
     tab.locator(f"#tasks thead th:nth-child({number})").click()
+    tab.wait_for_selector(f"#tasks thead th:nth-child({number})[aria-sort]")
     shown = [float(text) for text in column(tab, "tasks", number)]
     assert shown in (sorted(shown), sorted(shown, reverse=True))
     # A click on a score opens the model's answers in that task.
@@ -270,6 +272,8 @@ def test_the_keyboard_is_enough(site, visit):
     tab.wait_for_function("location.hash.includes('model=')")
     tab.locator("#tasks thead th").nth(4).locator("[tabindex]").first.focus()
     tab.keyboard.press("Enter")
+    # Tables are sorted a moment after the key.
+    tab.wait_for_selector("#tasks thead th:nth-child(5)[aria-sort]")
     values = [float(text) for text in column(tab, "tasks", 5)]
     assert values in (sorted(values), sorted(values, reverse=True))
 

@@ -100,6 +100,11 @@ class GroundTruth:
     fingerprint: str
     state: State
 
+    @property
+    def scheme(self) -> Scheme:
+        """The bootstrap that scores use: ``iid``, the published protocol, wherever it was built."""
+        return "iid" if "iid" in self.distances else "design"
+
     def d_perfect(self, quantile: float = QUANTILE, scheme: Scheme | None = None) -> float:
         """Distance below which a respondent cannot be told from the truth; in [0, 2].
 
@@ -108,8 +113,7 @@ class GroundTruth:
         quantile : float
             Of the bootstrap distances; 0.95 unless told otherwise.
         scheme : {"iid", "design"}, optional
-            The published protocol resamples records (``iid``); that is the default wherever it was
-            built.
+            By default the one that scores use.
 
         Returns
         -------
@@ -118,8 +122,7 @@ class GroundTruth:
         """
         if not self.distances:
             return 0.0
-        if scheme is None:
-            scheme = "iid" if "iid" in self.distances else "design"
+        scheme = scheme or self.scheme
         if scheme not in self.distances:
             raise EpidemiaError(
                 f"{self.task} has no {scheme!r} bootstrap (it has {', '.join(self.distances)}): "

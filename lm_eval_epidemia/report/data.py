@@ -21,7 +21,7 @@ from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.leaderboard import Report, mean_over, tasks_in
+from lm_eval_epidemia.report.leaderboard import Report, group_mean, tasks_in
 from lm_eval_epidemia.report.normalise import anchors_of, normalise
 from lm_eval_epidemia.report.results import Asked
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
@@ -156,7 +156,7 @@ def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
         everyone = sorted({a for e in report.runs for a in tasks_in(e, column)})
         knows = mean_respondent(report, everyone)
         for place, entry in enumerate(report.entries):
-            found = mean_over(entry, tasks_in(entry, column))
+            found = group_mean(entry, column)
             if found.tasks:
                 reach = 0.0 if math.isnan(found.error) else 1.96 * found.error
                 rows.append(
@@ -290,30 +290,27 @@ def _samples(report: Report, tasks: Iterable[Asked] | None = None) -> Samples:
     return found
 
 
-def _of_task(report: Report, task: str) -> list[tuple[str, Asked, Elicited]]:
-    """Return what the runs answered in a task, named as lm-eval names it."""
+def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, Elicited]]:
+    """Return a task's truth and what the runs answered, the task named as lm-eval names it."""
     by_name = {in_mode(one, mode): Asked(one, mode) for one in all_tasks() for mode in MODES}
     if task not in by_name:
         raise EpidemiaError(f"no task {task!r}: see 'epidemia tasks list'")
     found = _samples(report, [by_name[task]])
-    return [(name, asked, one) for (name, asked), one in found.items()]
+    return store.load(by_name[task].task), {name: one for (name, _), one in found.items()}
 
 
-def distribution_rows(report: Report, task: str | None = None) -> Rows:
-    """Rows of the figure `distribution`: of the cell with most people."""
-    models = _of_task(report, task or "")
-    truth = store.load(models[0][1].task)
-    cell = int(truth.weights.argmax())
+def rows_of_distribution(truth: store.GroundTruth, cell: int, models: dict[str, Elicited]) -> Rows:
+    """Rows of the figure `distribution`: truth, who knows P(Y) alone, and models, in one cell."""
     low, high = interval(truth.p, truth.n_eff)
-    rows = [
+    answered = {KNOWS_MARGINAL: respondents.mean(truth.weights, truth.p)[cell]}
+    answered |= {
+        name: one.q[one.cells.index(cell)] for name, one in models.items() if cell in one.cells
+    }
+    rows: Rows = [
         {"who": "truth", "answer": label, "place": place, "p": float(truth.p[cell, place]),
          "low": float(low[cell, place]), "high": float(high[cell, place])}
         for place, label in enumerate(truth.levels)
     ]  # fmt: skip
-    answered = {KNOWS_MARGINAL: respondents.mean(truth.weights, truth.p)[cell]}
-    for name, _asked, one in models:
-        if cell in one.cells:
-            answered[name] = one.q[one.cells.index(cell)]
     return rows + [
         {"who": name, "answer": label, "place": place, "p": float(values[place])}
         for name, values in answered.items()
@@ -321,43 +318,44 @@ def distribution_rows(report: Report, task: str | None = None) -> Rows:
     ]
 
 
-def respondent_rows(truth: store.GroundTruth, level: int) -> Rows:
-    """Rows of the figure `curve` for the truth and the respondents that anchor its scale."""
+def distribution_rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `distribution`: of the cell with most people."""
+    truth, models = _of_task(report, task or "")
+    return rows_of_distribution(truth, int(truth.weights.argmax()), models)
+
+
+def rows_of_curve(truth: store.GroundTruth, models: dict[str, Elicited]) -> Rows:
+    """Rows of the figure `curve`: the first answer, by truth, anchoring respondents and models."""
     low, high = interval(truth.p, truth.n_eff)
-    known = {
-        "truth": truth.p,
-        KNOWS_MARGINAL: respondents.mean(truth.weights, truth.p),
-        "uniform": respondents.uniform(truth.p),
+    everywhere = range(len(truth.given))
+    said = {
+        "truth": (everywhere, truth.p),
+        KNOWS_MARGINAL: (everywhere, respondents.mean(truth.weights, truth.p)),
+        "uniform": (everywhere, respondents.uniform(truth.p)),
+        **{name: (one.cells, one.q) for name, one in models.items()},
     }
     rows = []
-    for who, p in known.items():
-        for cell, (label,) in enumerate(truth.given):
-            row = {"who": who, "condition": label, "place": cell, "p": float(p[cell, level])}
+    for who, (cells, p) in said.items():
+        for cell, values in zip(cells, p, strict=True):
+            row = {"who": who, "condition": truth.given[cell][0], "place": cell,
+                   "p": float(values[0])}  # fmt: skip
             if who == "truth":
-                row |= {"low": float(low[cell, level]), "high": float(high[cell, level])}
+                row |= {"low": float(low[cell, 0]), "high": float(high[cell, 0])}
             rows.append(row)
     return rows
 
 
 def curve_rows(report: Report, task: str | None = None) -> Rows:
-    """Rows of the figure `curve`: the first answer, of a task with one condition."""
-    models = _of_task(report, task or "")
-    truth = store.load(models[0][1].task)
+    """Rows of the figure `curve`: of a task with one condition."""
+    truth, models = _of_task(report, task or "")
     if len(all_tasks()[truth.task].given) != 1:
         raise EpidemiaError(f"{task} has several conditions: try the figure 'cells'")
-    rows = respondent_rows(truth, 0)
-    for name, _asked, one in models:
-        rows += [
-            {"who": name, "condition": truth.given[cell][0], "place": cell, "p": float(q[0])}
-            for cell, q in zip(one.cells, one.q, strict=True)
-        ]
-    return rows
+    return rows_of_curve(truth, models)
 
 
 def cell_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `cells`: of the run that stands first."""
-    found = _of_task(report, task or "")
-    truth, models = store.load(found[0][1].task), {name: one for name, _asked, one in found}
+    truth, models = _of_task(report, task or "")
     one = next(models[entry.name] for entry in report.runs if entry.name in models)
     given = [", ".join(Wording(truth).described(cell)) for cell in range(len(truth.given))]
     return [
@@ -374,9 +372,9 @@ def bootstrap_rows(_report: Report | None, task: str | None = None) -> Rows:
     anchors = anchors_of(truth.task)
     if not truth.distances:
         raise EpidemiaError(f"{task} is a published table: no bootstrap, D_perfect is 0")
-    scheme = "iid" if "iid" in truth.distances else "design"
     rows: Rows = [
-        {"kind": "replicate", "distance": float(distance)} for distance in truth.distances[scheme]
+        {"kind": "replicate", "distance": float(distance)}
+        for distance in truth.distances[truth.scheme]
     ]
     named = {"D_perfect: 100": anchors.perfect, "D_mean": anchors.mean, "D_zero: 0": anchors.zero}
     return rows + [

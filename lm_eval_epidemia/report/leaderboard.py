@@ -28,11 +28,11 @@ __all__ = [
     "Mean",
     "Report",
     "Standing",
-    "by_column",
     "columns",
     "compare_entries",
     "comparisons",
     "correlation",
+    "group_mean",
     "make_report",
     "mean_over",
     "normalised_means",
@@ -153,18 +153,14 @@ def columns(entries: Iterable[Entry]) -> list[str]:
     return [name for mode in MODES for group in GROUPS if (name := in_mode(group, mode)) in asked]
 
 
-def by_column(entry: Entry) -> dict[str, dict[Asked, float]]:
-    """Return an entry's scores that are numbers, by group."""
-    found: dict[str, dict[Asked, float]] = defaultdict(dict)
-    for asked, score in entry.scores.items():
-        if not math.isnan(score.score):
-            found[in_mode(all_tasks()[asked.task].group, asked.mode)][asked] = score.score
-    return found
-
-
 def tasks_in(entry: Entry, column: str) -> list[Asked]:
-    """Return the tasks of a group that an entry has a score in."""
-    return sorted(by_column(entry).get(column, {}))
+    """Return the tasks of a group that an entry has a score in that is a number."""
+    return sorted(
+        asked
+        for asked, score in entry.scores.items()
+        if in_mode(all_tasks()[asked.task].group, asked.mode) == column
+        and not math.isnan(score.score)
+    )
 
 
 def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Mean:
@@ -175,6 +171,11 @@ def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Mean:
     scores = [one.score for one in chosen]
     error = math.sqrt(sum(one.error**2 for one in chosen)) / len(chosen)
     return Mean(math.fsum(scores) / len(chosen), error, len(chosen))
+
+
+def group_mean(entry: Entry, column: str) -> Mean:
+    """Average an entry's scores in a group."""
+    return mean_over(entry, tasks_in(entry, column))
 
 
 def compare_entries(one: Entry, other: Entry, column: str) -> Comparison:
@@ -245,7 +246,7 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
                 worse[winner.name] += 1
                 better[loser.name] += 1
         for entry in alike:
-            mean = mean_over(entry, tasks_in(entry, column))
+            mean = group_mean(entry, column)
             if entry in ranked:
                 best, worst = 1 + better[entry.name], len(ranked) - worse[entry.name]
                 found[entry.name] = Standing(mean, True, best, worst)
@@ -311,7 +312,7 @@ def correlation(
     both = [e for e in entries if other in e.others and tasks_in(e, column)]
     if len(both) < 3:
         return math.nan, len(both)
-    scores = [mean_over(entry, tasks_in(entry, column)).score for entry in both]
+    scores = [group_mean(entry, column).score for entry in both]
     values = [entry.others[other] for entry in both]
     if len(set(scores)) < 2 or len(set(values)) < 2:
         return math.nan, len(both)
@@ -439,7 +440,7 @@ def make_report(
     reference = published(asked) if with_published else []
 
     def order(entry: Entry) -> tuple[Any, ...]:
-        means = [mean_over(entry, tasks_in(entry, column)) for column in found]
+        means = [group_mean(entry, column) for column in found]
         # Whoever was asked most comes first, then by score.
         return (entry.protocol, -len(entry.scores), [-_finite(mean.score) for mean in means])
 
@@ -488,7 +489,7 @@ def comparisons(report: Report) -> list[Comparison]:
 def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
     """Return the entries asked in a group, the best mean first."""
     here = [entry for entry in entries if tasks_in(entry, column)]
-    return sorted(here, key=lambda e: -mean_over(e, tasks_in(e, column)).score)
+    return sorted(here, key=lambda e: -group_mean(e, column).score)
 
 
 def whole(report: Report, column: str) -> list[Entry]:

@@ -19,11 +19,10 @@ from lm_eval_epidemia.report.leaderboard import (
     compare_entries,
     comparisons,
     correlation,
-    mean_over,
+    group_mean,
     normalised_means,
     ordered_in,
     slices,
-    tasks_in,
     whole,
 )
 from lm_eval_epidemia.report.normalise import NORMALISATIONS
@@ -154,7 +153,7 @@ def _by_size(report: Report) -> list[Section]:
         [
             entry.name,
             size(entry.parameters),
-            *(with_error(mean_over(entry, tasks_in(entry, column))) for column in report.columns),
+            *(with_error(group_mean(entry, column)) for column in report.columns),
         ]
         for entry in known
     ]
@@ -218,7 +217,7 @@ def _beside(report: Report) -> list[Section]:
     rows = []
     for entry in report.runs:
         if entry.others:
-            means = [with_error(mean_over(entry, tasks_in(entry, c))) for c in report.columns]
+            means = [with_error(group_mean(entry, c)) for c in report.columns]
             values = [f"{entry.others[o]:.1f}" if o in entry.others else "" for o in others]
             rows.append([entry.name, *means, *values])
     made = [Section("Beside other tasks", ("model", *report.columns, *others), rows)]

@@ -209,30 +209,13 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
     truth, anchors = store.load(EXAMPLE), anchors_of(EXAMPLE)
     cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
     low, high = data.interval(truth.p, truth.n_eff)
-    mean = respondents.mean(truth.weights, truth.p)
-    curve = data.respondent_rows(truth, 0)
-    bars = [
-        {"who": who, "answer": label, "place": place, "p": float(p[cell, place]),
-         "low": float(low[cell, place]), "high": float(high[cell, place])}
-        for who, p in (("truth", truth.p), (data.KNOWS_MARGINAL, mean))
-        for place, label in enumerate(truth.levels)
-    ]  # fmt: skip
     asked = Asked(EXAMPLE, "letters")
     # The model that stands highest and was asked it in every cell.
     best = next(
         (e for e in report.runs if not e.protocol and (e.name, asked) in samples
          and len(samples[e.name, asked].cells) == len(truth.given)), None,
     )  # fmt: skip
-    if best is not None:
-        q = samples[best.name, asked].q
-        curve += [
-            {"who": best.name, "condition": label, "place": i, "p": float(q[i, 0])}
-            for i, (label,) in enumerate(truth.given)
-        ]
-        bars += [
-            {"who": best.name, "answer": label, "place": i, "p": float(q[cell, i])}
-            for i, label in enumerate(truth.levels)
-        ]
+    models = {best.name: samples[best.name, asked]} if best is not None else {}
     return {
         "example": {
             "condition": EXAMPLE_CONDITION,
@@ -241,7 +224,7 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
             "n": f"{truth.n[cell]:,}",
             "question": prompt(Wording(truth).question(cell), truth.levels),
             "most": MAX_ORDERINGS,
-            "replicates": len(next(iter(truth.distances.values()))),
+            "replicates": len(truth.distances[truth.scheme]),
             "zero": f"{anchors.zero:.4f}",
             "perfect": f"{anchors.perfect:.4f}",
             "model": best.name if best else "",
@@ -252,8 +235,8 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
             name: figures.specification(name) for name in ("curve", "distribution", "bootstrap")
         },
         "rows": {
-            "curve": curve,
-            "distribution": bars,
+            "curve": data.rows_of_curve(truth, models),
+            "distribution": data.rows_of_distribution(truth, cell, models),
             "bootstrap": data.bootstrap_rows(None, EXAMPLE),
         },
     }

@@ -62,7 +62,7 @@ window.epidemia = (() => {
       for (const entry of entries.filter((one) => one.isIntersecting)) {
         seen.unobserve(entry.target);
         const name = entry.target.dataset.figure;
-        figure(entry.target, read(`figure-${name}`), read(`rows-${entry.target.dataset.rows ?? name}`));
+        figure(entry.target, read(`figure-${name}`), read(`rows-${name}`));
       }
     }, { rootMargin: "200px" });
     document.querySelectorAll("[data-figure]").forEach((element) => seen.observe(element));
