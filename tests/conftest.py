@@ -10,12 +10,19 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before anything imports a library that might want the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Tests run side by side on all cores; threads of tiny models would only wait for each other.
-os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# On a busy machine an example may take any time.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 REPOSITORY = Path(__file__).parent.parent
 #: Real survey files lie beside the checkout where there are any (here and in CI).

@@ -9,8 +9,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
+import rounding
 from conftest import evaluate
 
 pytest.importorskip("torch")
@@ -55,20 +55,17 @@ def usual(engine, mmlu_style):
     return engine("choice-vllm", [*TASKS, *OTHERS], f"include={mmlu_style}")
 
 
-def assert_same(ours, theirs, atol):
+def assert_same(ours, theirs):
     assert ours.keys() == theirs.keys()
     for task, rows in ours.items():
-        for one, other in zip(rows, theirs[task], strict=True):
-            assert np.allclose([x for x, _ in one], [x for x, _ in other], atol=atol, rtol=0)
-            if atol < 1e-5:
-                assert [greedy for _, greedy in one] == [greedy for _, greedy in other]
+        rounding.assert_same(rows, theirs[task])
 
 
 def test_the_stock_backend_and_transformers_give_the_same(engine, usual, tiny_llama, mmlu_style):
     """One letter after plain text: one read per prompt, partly from the prefix cache."""
     stock, before, _ = engine("vllm", [*TASKS, *OTHERS], f"include={mmlu_style}")
     ours, counters, _ = usual
-    assert_same(ours, stock, 1e-6)
+    assert_same(ours, stock)
     # The stock backend asks for log-probabilities of the prompt, which no cache can give.
     assert before["vllm:prefix_cache_queries"] == 0
     assert counters["vllm:prefix_cache_hits"] > 0.2 * counters["vllm:prefix_cache_queries"] > 0
@@ -83,21 +80,21 @@ def test_the_stock_backend_and_transformers_give_the_same(engine, usual, tiny_ll
         ]
         for task in TASKS
     }
-    assert_same({task: ours[task] for task in TASKS}, here, 1e-4)
+    assert_same({task: ours[task] for task in TASKS}, here)
 
 
 def test_a_chat_template_whose_line_break_goes_to_the_answer(engine):
     """Two tokens, the first shared by all choices: two reads per prompt."""
     stock, _, _ = engine("vllm", TASKS[:1], "chat")
     ours, counters, _ = engine("choice-vllm", TASKS[:1], "chat")
-    assert_same(ours, stock, 1e-6)
+    assert_same(ours, stock)
     assert counters["vllm:prefix_cache_hits"] > 0.4 * counters["vllm:prefix_cache_queries"]
 
 
 def test_an_older_vllm_says_so_and_gives_the_same(engine, usual):
     """Its most probable tokens do not hold all letters of a random model: the stock path."""
     ours, _, said = engine("choice-vllm", TASKS[:1], "old")
-    assert_same(ours, {TASKS[0]: usual[0][TASKS[0]]}, 1e-6)
+    assert_same(ours, {TASKS[0]: usual[0][TASKS[0]]})
     assert "does not return the log-probabilities of given tokens (0.32 does)" in said
 
 
@@ -113,4 +110,4 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(start, engine, usual, tmp
     asked = (tmp_path / "read.txt").read_text().splitlines()
     assert len(before) == 150 < prompts
     assert len(asked) == len(set(asked)) == prompts
-    assert_same(again, whole, 1e-6)
+    assert_same(again, whole)

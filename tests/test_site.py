@@ -76,7 +76,7 @@ def visit(browser):
     def go(folder, page, width=1280, **more):
         contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **more))
         tab = contexts[-1].new_page()
-        tab.set_default_timeout(15_000)
+        tab.set_default_timeout(60_000)
         tab.on("console", lambda said: complaints.append(f"{said.type}: {said.text}")
                if said.type in ("error", "warning") else None)  # fmt: skip
         tab.on("pageerror", lambda error: complaints.append(str(error)))
@@ -221,10 +221,9 @@ def test_models_are_stepped_through_and_addresses_reopen(site, visit):
     tab.wait_for_selector("#answers")
     names = tab.locator("#model option").all_inner_texts()
     first = tab.locator("#model").input_value()
-    for _ in range(2):
+    for name in names[1:3]:
         tab.locator("#next").click()
-        tab.wait_for_timeout(100)
-    tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[2])
+        tab.wait_for_function("name => document.getElementById('model').value === name", arg=name)
     tab.locator("#previous").click()
     tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[1])
     assert first == names[0]
@@ -313,7 +312,7 @@ def test_a_phone_scrolls_down_only(site, visit):
     for page in ("index.html", "method.html", "calibration.html", f"explorer.html#task={COCAINE}",
                  "survey-nsduh.html"):  # fmt: skip
         tab = visit(site, page, width=390)
-        tab.wait_for_timeout(700)
+        tab.wait_for_load_state("networkidle")
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, (page, wide)
 
@@ -349,7 +348,7 @@ def test_names_from_files_cannot_script_a_page(runs, tmp_path, visit):
     for page in ("index.html", "explorer.html", "calibration.html", "method.html",
                  f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}"):  # fmt: skip
         tab = visit(out, page)
-        tab.wait_for_timeout(700)
+        tab.wait_for_load_state("networkidle")
         assert tab.evaluate("window.hacked") is None, page
         assert tab.locator("main img, main script:not([type='application/json'])").count() == 0
         if page == "index.html":
