@@ -368,7 +368,7 @@ def truth_build(
 ) -> None:
     """Build the truth of every task that survey files allow."""
     from lm_eval_epidemia.elicit.modes import MODES, in_mode
-    from lm_eval_epidemia.estimate.build import build
+    from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
     from lm_eval_epidemia.surveys.download import raw_folder
@@ -402,6 +402,8 @@ def truth_build(
             print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
             for name in built.left_out:
                 print(f"  {name}")
+        if said := not_scored(built):
+            print(said)
         if out is None:
             forget_cached_requests([in_mode(n, mode) for n in built.tasks for mode in MODES])
     if out is None:
@@ -413,7 +415,7 @@ def truth_check() -> None:
     """Verify hashes and invariants of all ground truth that is used here."""
     from lm_eval_epidemia.estimate import store
 
-    places = store.available()
+    places = store.all_places()
     wrong = {name: problems for name in places if (problems := store.check(name))}
     for name, problems in wrong.items():
         for problem in problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tempfile
@@ -9,7 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_write", "home", "sha256_of", "shipped_groundtruth", "shipped_task_yamls"]
+from lm_eval_epidemia.errors import EpidemiaError
+
+__all__ = [
+    "atomic_write",
+    "check_writable",
+    "home",
+    "sha256_of",
+    "shipped_groundtruth",
+    "shipped_task_yamls",
+    "writing",
+]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -43,23 +54,60 @@ def home() -> Path:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in one line where writing failed, and why: a full disk, a folder that is none.
+
+    Raises
+    ------
+    EpidemiaError
+        In place of any OSError of the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        mend = "make room there" if full else "give a folder that can be written to"
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise EpidemiaError(f"cannot write {path}: {reason}; {mend}") from error
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder and a file in it, before long work is done for nothing.
+
+    Raises
+    ------
+    EpidemiaError
+        If that fails.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+
+
+@contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Give a temporary name beside `path` and rename it to `path` when the block succeeds.
 
     Nothing half-written remains: if the block raises, the temporary file is removed and an older
     file at `path` is left as it was.
+
+    Raises
+    ------
+    EpidemiaError
+        If the file cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes files private to their owner; published files are for everyone.
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            # mkstemp makes files private to their owner; published files are for everyone.
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

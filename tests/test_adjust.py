@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate.adjust import Target, adjust, rake
-from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
+from lm_eval_epidemia.surveys.record import Level, Rake, Rescale, Variable, record
 
 
 def test_raking_by_hand():
@@ -60,6 +60,50 @@ def test_margins_that_contradict_each_other_are_refused():
     targets = [Target(np.array([0, 1]), np.array(share)) for share in ([0.5, 0.5], [0.9, 0.1])]
     with pytest.raises(EpidemiaError, match="margins contradict each other"):
         rake(np.ones(2), targets)
+
+
+def small_microdata():
+    """60 people of two sexes in three regions, with weights."""
+    rng = np.random.default_rng(8)
+    variables = {
+        name: Variable(
+            column=name.upper(),
+            levels=tuple(Level(label=str(n), phrase=f"has {n}", codes=[n]) for n in range(levels)),
+        )
+        for name, levels in (("sex", 2), ("region", 3))
+    }
+    return Microdata(
+        record=record("gss"), vintage="2022", files={"people.csv": ""}, variables=variables,
+        levels={name: rng.integers(0, len(way.levels), 60).astype(np.int16)
+                for name, way in variables.items()},
+        weight_column="W", weight=rng.gamma(3, 10, 60), replicates=None, strata=None, psu=None,
+        unit=None, columns={},
+    )  # fmt: skip
+
+
+def test_a_rake_of_the_cells_does_not_leak_into_a_later_rake_of_both():
+    data, task = small_microdata(), record("gss").all_tasks[0]
+    cells = Rake(
+        reason="cells", cells_only=True, margins=[{"variables": ["sex"], "shares": [0.1, 0.9]}]
+    )
+    both = Rake(reason="both", margins=[{"variables": ["region"], "shares": [0.2, 0.3, 0.5]}])
+    scaled = Rescale(method="rescale", reason="scale", total=1000.0)
+    alone = adjust(data, [both], task)
+    found = adjust(data, [cells, both], task)
+    # P(Y | X) knows nothing of the sexes, P(X) of both margins in turn.
+    assert found.weight == pytest.approx(alone.weight, rel=1e-12)
+    assert found.cell_weight == pytest.approx(
+        rake(rake(data.weight, [Target(data.levels["sex"], np.array([0.1, 0.9]))]),
+             [Target(data.levels["region"], np.array([0.2, 0.3, 0.5]))])
+    )  # fmt: skip
+    assert [note["for"] for note in found.notes] == ["P(X)", "P(X)", "P(Y | X)"]
+    assert found.notes[2]["weight_effect"] == alone.notes[0]["weight_effect"]
+    # The other way round, and with a scale between, there is nothing to leak.
+    turned = adjust(data, [both, scaled, cells], task)
+    assert turned.weight / turned.weight.sum() == pytest.approx(alone.weight / alone.weight.sum())
+    rescaled = adjust(data, [scaled, both], task)
+    assert rescaled.cell_weight is rescaled.weight
+    assert [note.get("for") for note in rescaled.notes] == [None, "P(X) and P(Y | X)"]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from conftest import evaluate
 
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.surveys import record as records
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
@@ -104,7 +105,7 @@ def test_families_are_resampled_whole(toy, raw):
     alone = building.Prepared(
         **{
             **{f: getattr(ready, f) for f in ready.__dataclass_fields__},
-            "sample": building.Sample(ready.sample.weight),
+            "sample": Sample(ready.sample.weight),
         }
     )
     implicates = building.estimate_task(alone, ("iid",), 200)

@@ -11,7 +11,7 @@ from conftest import nsduh_2023
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import boosted, store
+from lm_eval_epidemia.estimate import boosted, registry, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.record import record
@@ -160,7 +160,7 @@ def build(path, out, **options):
 
 
 def contents(folder):
-    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.name != ".lock"}
 
 
 def test_builds_are_byte_identical_on_any_number_of_processes(tmp_path, nsduh_parquet):
@@ -310,10 +310,10 @@ def test_a_missing_file_or_damaged_registry_is_named(copied):
 
 
 def test_check_finds_levels_that_the_record_no_longer_has(copied):
-    registry = json.loads((copied / "registry.json").read_text())
-    entry = registry["truths"]["nsduh_2022"]["tasks"]["epidemia_low_nsduh_heroin_ever_by_age"]
-    entry["levels"] = ["Yes", "Nope"]
-    (copied / "registry.json").write_text(json.dumps(registry))
+    truths = store.read_registry(copied)
+    truth = json.loads(json.dumps(truths["nsduh_2022"]))
+    truth["tasks"]["epidemia_low_nsduh_heroin_ever_by_age"]["levels"] = ["Yes", "Nope"]
+    registry.write_registry(copied, {**truths, "nsduh_2022": registry.sealed(truth)})
     problems = store.check("epidemia_low_nsduh_heroin_ever_by_age")
     assert problems == ["levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"]
 

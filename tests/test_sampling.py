@@ -111,6 +111,49 @@ def test_a_stratum_with_one_psu_stays_and_others_keep_their_expected_weight():
     assert (drawn[:, 1] + drawn[:, 2] == 2).all()
 
 
+def uneven_sample(seed):
+    """Strata of one to fifteen PSUs, in no order, with numbers that leave gaps."""
+    rng = np.random.default_rng(seed)
+    stratum_of_psu = rng.permutation(np.repeat(3 * np.arange(40) + 5, rng.integers(1, 16, 40)))
+    psu = rng.integers(0, len(stratum_of_psu), 4000)
+    sample = Sample(rng.gamma(2.0, 50.0, 4000), psu=psu, stratum_of_psu=stratum_of_psu)
+    return sample, rng.integers(0, 7, 4000), rng.integers(0, 3, 4000)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_design_weights_are_those_drawn_stratum_by_stratum(seed):
+    """To the bit, and so that the same numbers are left in the generator: truth ships with them."""
+    sample, _, _ = uneven_sample(seed)
+    plain, ours = np.random.default_rng([2022, seed]), np.random.default_rng([2022, seed])
+    factor = np.ones(len(sample.stratum_of_psu))
+    for stratum in np.unique(sample.stratum_of_psu):
+        psus = np.flatnonzero(sample.stratum_of_psu == stratum)
+        if (size := len(psus)) > 1:
+            drawn = plain.integers(0, size, size - 1)
+            factor[psus] = np.bincount(drawn, minlength=size) * size / (size - 1)
+    found = bootstrap_weights(sample, "design", ours)
+    assert found.tobytes() == (sample.weight * factor[sample.psu]).tobytes()
+    assert ours.bit_generator.state == plain.bit_generator.state
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_design_variance_is_summed_stratum_by_stratum(seed):
+    """To the bit, as it was when the truth that ships was made."""
+    sample, cell, outcome = uneven_sample(seed)
+    p = bins.count(sample.weight, cell, outcome, 7, 3)
+    totals = np.zeros((len(sample.stratum_of_psu), 7, 3))
+    np.add.at(totals, (sample.psu, cell, outcome), sample.weight)
+    in_cell = totals.sum(axis=2, keepdims=True)
+    z = (totals - p * in_cell) / in_cell.sum(axis=0)
+    variance = np.zeros((7, 3))
+    for stratum in np.unique(sample.stratum_of_psu):
+        own = z[sample.stratum_of_psu == stratum]
+        if (size := len(own)) > 1:
+            variance += size / (size - 1) * ((own - own.mean(axis=0)) ** 2).sum(axis=0)
+    found = design_variance(sample, cell, outcome, p, 7, 3)
+    assert found.tobytes() == variance.tobytes()
+
+
 def test_cells_without_weight_in_a_replicate_get_everyones_distribution():
     p = bins.count(np.array([1.0, 3.0]), np.array([0, 0]), np.array([0, 1]), 2, 2)
     assert p == pytest.approx(np.array([[0.25, 0.75], [0.25, 0.75]]))

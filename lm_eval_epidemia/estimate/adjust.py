@@ -167,7 +167,9 @@ def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted
     for rule in rules:
         if isinstance(rule, Rescale):
             factor = rule.total / weight.sum()
-            weight, cell_weight = weight * factor, cell_weight * factor
+            together = cell_weight is weight
+            weight = weight * factor
+            cell_weight = weight if together else cell_weight * factor
             notes.append(
                 {
                     "method": "rescale",
@@ -177,7 +179,14 @@ def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted
                 }
             )
         elif not rule.outcomes or task.outcome in rule.outcomes:
-            cell_weight, note = _rake(data, rule, cell_weight)
-            weight = weight if rule.cells_only else cell_weight
-            notes.append({**note, "for": "P(X)" if rule.cells_only else "P(X) and P(Y | X)"})
+            before, (cell_weight, note) = cell_weight, _rake(data, rule, cell_weight)
+            if rule.cells_only:
+                notes.append({**note, "for": "P(X)"})
+            elif before is weight:
+                weight = cell_weight
+                notes.append({**note, "for": "P(X) and P(Y | X)"})
+            else:
+                # An earlier rule was for P(X) alone: P(Y | X) is raked from its own weight.
+                weight, own = _rake(data, rule, weight)
+                notes += [{**note, "for": "P(X)"}, {**own, "for": "P(Y | X)"}]
     return Adjusted(weight, cell_weight, notes)

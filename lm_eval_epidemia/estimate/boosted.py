@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.estimate.sampling import Codes
 
-__all__ = ["FOLDS", "MIN_RECORDS", "PARAMETERS", "assign_folds", "fit_aggregated"]
+__all__ = ["FOLDS", "MIN_RECORDS", "PARAMETERS", "assign_folds", "fit_aggregated", "settings"]
 
 FOLDS = 5
 MIN_RECORDS = 20
@@ -48,6 +48,18 @@ AGGREGATED: dict[str, Any] = {
     "cat_smooth": 1,
     "feature_pre_filter": False,
 }
+
+
+def settings() -> dict[str, Any]:
+    """Return all numbers that a fit depends on besides the records, as the registry names them."""
+    return {
+        **PARAMETERS,
+        **AGGREGATED,
+        "folds": FOLDS,
+        "rounds": ROUNDS,
+        "patience": PATIENCE,
+        "min_records": MIN_RECORDS,
+    }
 
 
 def assign_folds(units: Codes, rng: np.random.Generator, folds: int = FOLDS) -> Codes:
@@ -81,7 +93,8 @@ def fit_aggregated(
     Returns
     -------
     ndarray, shape (C, 2)
-        Columns in the order of the levels. A cell without weight gets the mean prediction.
+        Columns in the order of the levels. A cell without weight gets the mean prediction. Where
+        only one outcome has weight, that is the estimate everywhere.
     """
     import lightgbm as lgb
 
@@ -91,6 +104,9 @@ def fit_aggregated(
     totals = np.bincount(flat, weights=weight, minlength=cells * 2 * folds)
     totals = (totals * (len(weight) / weight.sum())).reshape(cells, 2, folds)
     share = totals[:, 1].sum() / totals.sum()
+    if not (answered := totals.any(axis=(0, 2))).all():
+        # All answer alike, so a leaf has no Hessian, and LightGBM fails.
+        return np.tile(answered.astype(np.float64), (cells, 1))
     parameters = {
         **PARAMETERS,
         **AGGREGATED,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import platform
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lm_eval_epidemia import __version__, notices, paths
 from lm_eval_epidemia.distance import Array, distance
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import bins, boosted
-from lm_eval_epidemia.estimate.adjust import adjust
+from lm_eval_epidemia.estimate.prepare import Prepared, prepare
 from lm_eval_epidemia.estimate.published import estimate_table
 from lm_eval_epidemia.estimate.sampling import (
-    Codes,
-    Sample,
     Scheme,
     bootstrap_weights,
     design_effective_size,
@@ -34,57 +30,19 @@ from lm_eval_epidemia.estimate.sampling import (
     replicate_draws,
     unit_count,
 )
-from lm_eval_epidemia.estimate.store import built_groundtruth, write_truth
-from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
+from lm_eval_epidemia.estimate.store import available, built_groundtruth
+from lm_eval_epidemia.estimate.workers import workers
+from lm_eval_epidemia.estimate.write import write_truth
+from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
-from lm_eval_epidemia.surveys.record import Record, Task, Variable, record
+from lm_eval_epidemia.surveys.record import Record, Task, record
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
 
-__all__ = ["SEED", "Built", "Prepared", "build", "estimate_task", "prepare"]
+__all__ = ["SEED", "Built", "Prepared", "build", "estimate_task", "not_scored", "prepare"]
 
 #: Every random choice of a build derives from this number, the task's name and the replicate.
 SEED = 2022
 SCHEMES: tuple[Scheme, ...] = ("iid", "design")
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """The records one task is estimated from.
-
-    Attributes
-    ----------
-    task : Task
-    levels : tuple of str, length K
-    given : list of tuple of str, length C
-        Labels of the conditions of each cell, cells in the order of the levels.
-    features : ndarray of int, shape (C, d)
-        Level numbers of the conditions of each cell.
-    columns : dict of str to str
-    sample : Sample
-        With n records.
-    cell, outcome : ndarray of int, shape (n,)
-    weights : ndarray, shape (C,)
-        P(X = x).
-    dropped : dict of str to int
-        Records left out, by reason.
-    absent : list of str
-        Levels of a single condition that no record has.
-    adjustments : list of dict
-        What was done to the weights.
-    """
-
-    task: Task
-    levels: tuple[str, ...]
-    given: list[tuple[str, ...]]
-    features: NDArray[Any]
-    columns: dict[str, str]
-    sample: Sample
-    cell: Codes
-    outcome: Codes
-    weights: Array
-    dropped: dict[str, int]
-    absent: list[str]
-    adjustments: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -95,102 +53,6 @@ class Built:
     folder: Path
     tasks: list[str]
     left_out: list[str]
-
-
-def prepare(data: Microdata, task: Task) -> Prepared:
-    """Select the records of a task and number their cells.
-
-    Records outside the universe, without an answer to the outcome or a condition, or with zero
-    weight are dropped and counted. Cells are the combinations that occur.
-    """
-    keep = np.ones(len(data), dtype=bool)
-    dropped: dict[str, int] = {}
-
-    def drop(reason: str, without: NDArray[np.bool_]) -> None:
-        nonlocal keep
-        if lost := int((keep & without).sum()):
-            dropped[reason] = lost
-        keep = keep & ~without
-
-    for universe in (*data.record.universe, *task.universe):
-        drop(f"{universe.column} missing", np.isnan(data.columns[universe.column]))
-        drop(f"outside the universe ({universe.column})", ~data.within(universe))
-    for name in (task.outcome, *task.given):
-        drop(f"{name} missing", data.levels[name] == MISSING)
-    entry = data.record.vintages[data.vintage]
-    adjusted = adjust(data, entry.adjustments, task)
-    drop("weight zero", (adjusted.weight == 0) | (adjusted.cell_weight == 0))
-    if not keep.any():
-        raise EpidemiaError(f"{data.name}: no record is left for {task.name} (dropped: {dropped})")
-
-    conditions = np.column_stack([data.levels[name][keep] for name in task.given])
-    features, cell = _numbered(conditions)
-    ways = [data.variables[name] for name in task.given]
-    outcome = data.levels[task.outcome][keep].astype(np.int64)
-    levels = data.variables[task.outcome].levels
-    totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
-    stratum_of_psu = replicate_totals = None
-    if data.has_strata:
-        assert data.psu is not None and data.strata is not None
-        stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
-        stratum_of_psu[data.psu] = data.strata
-    elif data.replicates is not None and len(task.given) == 1:
-        flat, size = cell * len(levels) + outcome, len(totals) * len(levels)
-        # What adjusted a record's weight adjusts its replicates too.
-        weight = data.weight[keep]
-        ratio = np.divide(
-            adjusted.weight[keep], weight, out=np.zeros(len(weight)), where=weight > 0
-        )
-        replicate_totals = np.stack(
-            [
-                np.bincount(flat, weights=column[keep] * ratio, minlength=size)
-                .astype(float)
-                .reshape(-1, len(levels))
-                for column in data.replicates.T
-            ]
-        )
-    return Prepared(
-        task=task,
-        levels=tuple(level.label for level in levels),
-        given=[
-            tuple(way.levels[int(number)].label for way, number in zip(ways, row, strict=True))
-            for row in features
-        ],
-        features=features,
-        columns={
-            name: entry.column(data.variables[name].column) for name in (task.outcome, *task.given)
-        },
-        sample=Sample(
-            weight=adjusted.weight[keep],
-            unit=None if data.unit is None else np.unique(data.unit[keep], return_inverse=True)[1],
-            psu=None if data.psu is None else data.psu[keep],
-            stratum_of_psu=stratum_of_psu,
-            replicate_totals=replicate_totals,
-            replicate_scale=data.record.design_of(data.vintage).replicate_scale,
-        ),
-        cell=cell,
-        outcome=outcome,
-        weights=totals / totals.sum(),
-        dropped=dropped,
-        absent=_absent(task, ways, features),
-        adjustments=adjusted.notes,
-    )
-
-
-def _absent(task: Task, ways: list[Variable], features: NDArray[Any]) -> list[str]:
-    """Name the levels of a single condition that no record has and that the universe allows."""
-    if len(ways) > 1 or ways[0].column in {universe.column for universe in task.universe}:
-        return []
-    return [level.label for n, level in enumerate(ways[0].levels) if n not in set(features[:, 0])]
-
-
-def _numbered(conditions: NDArray[np.int16]) -> tuple[NDArray[Any], Codes]:
-    """Number the combinations of levels that occur, in their order: (C, d) and (n,)."""
-    sizes = conditions.max(axis=0).astype(np.int64) + 1
-    flat = np.ravel_multi_index(tuple(conditions.T.astype(np.int64)), tuple(sizes))
-    found, cell = np.unique(flat, return_inverse=True)
-    features = np.column_stack(np.unravel_index(found, tuple(sizes)))
-    return features.astype(conditions.dtype), cell.ravel()
 
 
 def _rng(task: Task, *key: int) -> np.random.Generator:
@@ -207,8 +69,16 @@ def _estimate(ready: Prepared, weight: Array, rng: np.random.Generator) -> Array
             f"{ready.task.name} has {len(ready.task.given)} conditions and {levels} levels: "
             "with several conditions the outcome must be binary"
         )
+    import lightgbm
+
     fold = boosted.assign_folds(ready.sample.units, rng)
-    return boosted.fit_aggregated(weight, ready.cell, ready.outcome, fold, ready.features)
+    try:
+        return boosted.fit_aggregated(weight, ready.cell, ready.outcome, fold, ready.features)
+    except lightgbm.basic.LightGBMError as error:
+        raise EpidemiaError(
+            f"{ready.task.name}: LightGBM cannot fit its {len(weight)} records "
+            f"({' '.join(str(error).split())}): is the file whole, and are the weights sound?"
+        ) from None
 
 
 def _draws(ready: Prepared, scheme: Scheme, replicates: int, p: Array) -> Array:
@@ -267,16 +137,7 @@ def estimate_task(ready: Prepared, schemes: Iterable[Scheme], replicates: int) -
     marginal = bins.count(ready.sample.weight, everyone, ready.outcome, 1, levels)
     entry: dict[str, Any] = {
         "estimator": "lightgbm" if boosting else "bins",
-        "parameters": {
-            **boosted.PARAMETERS,
-            **boosted.AGGREGATED,
-            "folds": boosted.FOLDS,
-            "rounds": boosted.ROUNDS,
-            "patience": boosted.PATIENCE,
-            "min_records": boosted.MIN_RECORDS,
-        }
-        if boosting
-        else {},
+        "parameters": boosted.settings() if boosting else {},
         "columns": ready.columns,
         "levels": list(ready.levels),
         "cells": cells,
@@ -318,13 +179,52 @@ def _estimate_to_file(
     return ready.task.name
 
 
-def _finished(path: Path, key: str) -> dict[str, Any] | None:
-    """Return a task estimated by an earlier, interrupted build of the same inputs."""
+def _finished(path: Path, key: str) -> bool:
+    """Tell whether an earlier, interrupted build has estimated a task from the same."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
-        return None
-    return stored["made"] if stored.get("key") == key else None
+        return _stored(path)["key"] == key
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _key(ready: Prepared, schemes: tuple[Scheme, ...], replicates: int) -> str:
+    """Hash what an estimate is made of: the prepared records themselves, and what is done to them.
+
+    The records are the outcome of file, survey record, design and adjustments, whatever these are.
+    """
+    import joblib
+
+    code = [paths.sha256_of(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
+    settings = (SEED, schemes, replicates, boosted.settings(), _software(), code)
+    return joblib.hash((ready, settings), hash_name="sha1")
+
+
+@contextmanager
+def _unfinished(folder: Path, name: str) -> Iterator[Path]:
+    """Give the folder where finished tasks of a build are kept, to one build at a time."""
+    import filelock
+
+    kept = folder / f".{name}.unfinished"
+    with paths.writing(kept):
+        kept.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(kept / "lock")
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            raise EpidemiaError(
+                f"another build of {name} is at work in {folder}: wait for its end, or write to "
+                "another folder with --out"
+            ) from None
+    try:
+        yield kept
+        # All of it: a task may since have left the record, or have another name.
+        shutil.rmtree(kept, ignore_errors=True)
+    finally:
+        lock.release()
 
 
 def _software() -> dict[str, str]:
@@ -334,41 +234,6 @@ def _software() -> dict[str, str]:
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{name: version(name) for name in names},
     }
-
-
-@contextmanager
-def _workers(backend: str | None, jobs: int) -> Iterator[None]:
-    """Let joblib work on this machine's processes or on a dask or ray cluster."""
-    import joblib
-
-    if backend in (None, "loky"):
-        with joblib.parallel_config("loky", n_jobs=jobs):
-            yield
-        return
-    if backend not in ("dask", "ray"):
-        raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
-    try:
-        if backend == "dask":
-            from distributed import Client
-
-            address = os.environ.get("DASK_SCHEDULER_ADDRESS")
-            local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
-            with (
-                Client(address) if address else Client(**local),
-                joblib.parallel_config("dask"),
-            ):
-                yield
-        else:
-            from ray.util.joblib import register_ray
-
-            register_ray()
-            with joblib.parallel_config("ray", n_jobs=jobs):
-                yield
-    except ImportError as error:
-        package = {"dask": "dask[distributed]", "ray": "ray"}[backend]
-        raise EpidemiaError(
-            f"--backend {backend} needs {error.name}: pip install '{package}'"
-        ) from None
 
 
 def build(
@@ -404,7 +269,7 @@ def build(
     backend : str, optional
         Of joblib: "loky" (its default), "dask" or "ray", the last two with a cluster set up.
     out : Path, optional
-        Folder to write to; by default the user's own, which is preferred to the shipped one.
+        Folder to write to; by default the user's own, where scores look before what ships.
     progress : bool
         Show a progress bar.
 
@@ -415,10 +280,13 @@ def build(
     Raises
     ------
     EpidemiaError
-        If the files do not fit the survey's record.
+        If the files do not fit the survey's record, hold too few records, `out` cannot be written
+        to, or another build of the same is at work there.
     """
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
+    if jobs == 0:
+        raise EpidemiaError("--jobs 0 leaves nobody to work: at least 1, or -1 for all cores")
     try:
         import joblib
         import lightgbm  # noqa: F401
@@ -433,6 +301,7 @@ def build(
     entry = record(survey)
     if vintage is not None:
         entry.vintage(vintage)
+    paths.check_writable(folder)
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         return _build_tables(entry, tables, raws, replicates, folder)
     data = load_microdata(entry, raws, vintage)
@@ -453,61 +322,68 @@ def build(
     tasks = [task for task in data.record.all_tasks if data.can_estimate(task)]
     left_out = [task.name for task in data.record.all_tasks if not data.can_estimate(task)]
     name = f"{survey}_{data.vintage}"
-    unfinished = folder / f".{name}.unfinished"
 
-    def key(task: Task) -> str:
-        ways = [data.variables[v].model_dump_json() for v in (task.outcome, *task.given)]
-        universe = [u.model_dump_json() for u in (*data.record.universe, *task.universe)]
-        described = entry.vintages[data.vintage].model_dump_json()
-        settings = [__version__, _software(), SEED, boosted.PARAMETERS, boosted.AGGREGATED]
-        inputs = [data.files, task.name, ways, universe, described, schemes, replicates, settings]
-        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
-
-    def path(task: Task) -> Path:
-        return unfinished / f"{task.name}.json"
-
-    def of(task: Task) -> tuple[Scheme, ...]:
+    def settings(task: Task) -> tuple[tuple[Scheme, ...], int]:
+        counted = len(task.given) == 1
         # Replicate weights serve counted tasks; a boosted one would be fitted to each anew.
-        return schemes if data.has_strata or len(task.given) == 1 else ("iid",)
+        chosen: tuple[Scheme, ...] = schemes if data.has_strata or counted else ("iid",)
+        return chosen, replicates if counted else replicates // 2
 
-    todo = [task for task in tasks if _finished(path(task), key(task)) is None]
-    with (
-        tqdm(
-            total=len(tasks),
-            initial=len(tasks) - len(todo),
-            desc=name,
-            unit="task",
-            disable=not progress,
-        ) as bar,
-        _workers(backend, jobs),
-    ):
+    with _unfinished(folder, name) as kept:
+        path = {task.name: kept / f"{task.name}.json" for task in tasks}
         # The longest first, so that no process is left alone with a long one at the end.
-        todo.sort(key=lambda task: -len(task.given))
-        calls = (
-            joblib.delayed(_estimate_to_file)(
-                prepare(data, task),
-                of(task),
-                replicates if len(task.given) == 1 else replicates // 2,
-                path(task),
-                key(task),
-            )
-            for task in todo
+        todo = sorted(
+            (
+                task
+                for task in tasks
+                if not path[task.name].exists()
+                or not _finished(path[task.name], _key(prepare(data, task), *settings(task)))
+            ),
+            key=lambda task: -len(task.given),
         )
-        # Clusters do not hand results on as they come.
-        streaming = "list" if backend in ("dask", "ray") else "generator_unordered"
-        for _ in joblib.Parallel(return_as=streaming)(calls):
-            bar.update()
-    made = {task.name: _finished(path(task), key(task)) for task in tasks}
-    truth = {
-        **_provenance(entry, data.vintage, data.files),
-        "rows": len(data),
-        "weight": data.weight_column,
-    }
-    write_truth(folder, name, truth, made)
-    for task in tasks:
-        path(task).unlink()
-    unfinished.rmdir()
+
+        def calls() -> Iterator[Any]:
+            for task in todo:
+                ready, (chosen, count) = prepare(data, task), settings(task)
+                key = _key(ready, chosen, count)
+                yield joblib.delayed(_estimate_to_file)(ready, chosen, count, path[task.name], key)
+
+        done = len(tasks) - len(todo)
+        with (
+            tqdm(
+                total=len(tasks), initial=done, desc=name, unit="task", disable=not progress
+            ) as bar,
+            workers(backend, jobs),
+        ):
+            # Clusters do not hand results on as they come.
+            streaming = "list" if backend in ("dask", "ray") else "generator_unordered"
+            for _ in joblib.Parallel(return_as=streaming)(calls()):
+                bar.update()
+        truth = {
+            **_provenance(entry, data.vintage, data.files),
+            "rows": len(data),
+            "weight": data.weight_column,
+        }
+        made = {task.name: _stored(path[task.name])["made"] for task in tasks}
+        write_truth(folder, name, truth, made)
     return Built(name, folder, [task.name for task in tasks], left_out)
+
+
+def not_scored(built: Built) -> str:
+    """Say which of the tasks just built are scored by another truth; empty where none is."""
+    home = built_groundtruth()
+    if built.folder.resolve() != home.resolve():
+        return f"scores do not use them: they look in {home}, then at what ships"
+    places = available()
+    used = [places[name] for name in built.tasks if name in places]
+    if not (others := [place for place in used if (place.folder, place.key) != (home, built.key)]):
+        return ""
+    survey, vintage = built.key.split("_", 1)
+    named = few(sorted({f"{place.key} ({place.state})" for place in others}))
+    return (
+        f"scores of {len(others)} of them go on using {named}, which the record of {survey} lists "
+        f"before {vintage}; 'epidemia anchors {survey} --compare' shows how they differ"
+    )
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:

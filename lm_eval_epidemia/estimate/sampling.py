@@ -87,13 +87,20 @@ def bootstrap_weights(sample: Sample, scheme: Scheme, rng: np.random.Generator) 
         return sample.weight * np.bincount(drawn, minlength=count)[units]
     if sample.psu is None or sample.stratum_of_psu is None:
         raise ValueError("the design bootstrap needs strata and PSUs")
-    factor = np.ones(len(sample.stratum_of_psu))
-    for stratum in np.unique(sample.stratum_of_psu):
-        psus = np.flatnonzero(sample.stratum_of_psu == stratum)
-        if (size := len(psus)) > 1:
-            drawn = rng.integers(0, size, size - 1)
-            factor[psus] = np.bincount(drawn, minlength=size) * size / (size - 1)
+    order, sizes = _in_strata(sample.stratum_of_psu)
+    # One call draws what a call per stratum would: the same numbers in the same order.
+    drawn = rng.integers(0, np.repeat(sizes, sizes - 1))
+    first = np.repeat(np.cumsum(sizes) - sizes, sizes - 1)
+    times, size = np.bincount(first + drawn, minlength=len(order)), np.repeat(sizes, sizes)
+    factor = np.empty(len(order))
+    factor[order] = np.where(size > 1, times * size / np.maximum(size - 1, 1), 1.0)
     return sample.weight * factor[sample.psu]
+
+
+def _in_strata(stratum_of_psu: Codes) -> tuple[Codes, Codes]:
+    """Return the PSUs in the order of their strata, and how many each stratum has."""
+    sizes = np.unique(stratum_of_psu, return_counts=True)[1]
+    return np.argsort(stratum_of_psu, kind="stable"), sizes
 
 
 def _by_unit(sample: Sample, cell: Codes) -> tuple[Array, Codes]:
@@ -175,14 +182,17 @@ def design_variance(
     totals = totals.reshape(psus, cells, levels)
     in_cell = totals.sum(axis=2, keepdims=True)
     z = (totals - p * in_cell) / in_cell.sum(axis=0)
-    variance = np.zeros((cells, levels))
-    for stratum in np.unique(sample.stratum_of_psu):
-        of_stratum = z[sample.stratum_of_psu == stratum]
-        if (size := len(of_stratum)) > 1:
-            variance += (
-                size / (size - 1) * ((of_stratum - of_stratum.mean(axis=0)) ** 2).sum(axis=0)
-            )
-    return variance
+    order, sizes = _in_strata(sample.stratum_of_psu)
+    first = np.cumsum(sizes) - sizes
+    of_stratum = np.zeros((len(sizes), cells, levels))
+    for size in np.unique(sizes[sizes > 1]):
+        alike = np.flatnonzero(sizes == size)
+        # Summed PSU by PSU and stratum by stratum: the last bits do not depend on the grouping.
+        members = [z[order[first[alike] + number]] for number in range(size)]
+        mean = sum(members[1:], members[0]) / size
+        squares = [(member - mean) ** 2 for member in members]
+        of_stratum[alike] = size / (size - 1) * sum(squares[1:], squares[0])
+    return of_stratum.sum(axis=0)
 
 
 def design_effective_size(p: Array, variance: Array, kish: Array, n: Array) -> Array:

@@ -6,24 +6,32 @@ Two parquet files per survey and vintage, aggregates only, one row group per tas
     nsduh_2022.bootstrap.parquet   task, scheme, replicate, distance
     registry.json                  where they come from, how they were made, their hashes
 
-What a user built (in ``paths.home()``) is preferred to what the package ships; among vintages, the
-one listed first in the survey record.
+Scores use the vintage listed first in the survey record, of those that are here; of one vintage,
+what a user built (in ``paths.home()``) before what the package ships.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate.registry import (
+    REGISTRY,
+    Place,
+    State,
+    damaged,
+    entry_of,
+    read_registry,
+    stamp,
+)
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, all_tasks, record
 from lm_eval_epidemia.surveys.record import task as declared_task
@@ -42,16 +50,10 @@ __all__ = [
     "check",
     "load",
     "read_registry",
-    "write_truth",
 ]
-
-REGISTRY = "registry.json"
-SCHEMA = 2
 
 #: The quantile of the bootstrap distances that counts as "cannot be told from the truth".
 QUANTILE = 0.95
-
-State = Literal["shipped", "built here"]
 
 
 @dataclass(frozen=True)
@@ -131,70 +133,64 @@ class GroundTruth:
         return float(np.quantile(self.distances[scheme], quantile))
 
 
-class Place(NamedTuple):
-    """Where the truth of a task is found."""
-
-    folder: Path
-    key: str
-    state: State
-
-    @property
-    def vintage(self) -> str:
-        return self.key.split("_", 1)[1]
-
-
 def built_groundtruth() -> Path:
     """Return the folder of ground truth that the user built (it need not exist)."""
     return paths.home() / "groundtruth"
 
 
-def read_registry(folder: Path) -> dict[str, Any]:
-    """Return the truths of a folder by key ``<survey>_<vintage>``; empty without a registry."""
-    path = folder / REGISTRY
-    if not path.is_file():
-        return {}
-    return _parse_registry(path, path.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=8)
-def _parse_registry(path: Path, _mtime: int) -> dict[str, Any]:
-    try:
-        registry = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise EpidemiaError(f"{path} is damaged ({error}): rebuild the ground truth") from None
-    if registry.get("schema") != SCHEMA:
-        raise EpidemiaError(
-            f"{path} has schema {registry.get('schema')!r}, this version reads {SCHEMA}: rebuild "
-            "with 'epidemia groundtruth build'"
-        )
-    return registry["truths"]
-
-
 def available() -> dict[str, Place]:
-    """Return where the truth of every available task is, by task name."""
-    return {name: places[0] for name, places in all_places().items()}
+    """Return where the truth of every available task is, by task name.
+
+    A task whose truth was damaged is left out, with a warning: others go on, and nothing else takes
+    its place. `load` says what is wrong with it.
+    """
+    found = {}
+    for name, (place, *_) in all_places().items():
+        try:
+            truth, _entry = entry_of(place, name)
+            for file in truth["files"].values():
+                _checked(place, file["name"], file["sha256"])
+        except EpidemiaError as error:
+            notices.warn("damaged ground truth", f"{name} is left out: {error}")
+        else:
+            found[name] = place
+    return found
 
 
 def all_places() -> dict[str, list[Place]]:
-    """Return every vintage of every available task, by task name; the one that is used first."""
-    places: dict[str, list[Place]] = {}
+    """Return every vintage of every task that is here, by task name; the one that is used first."""
     folders: list[tuple[Path, State]] = [
         (built_groundtruth(), "built here"),
         (paths.shipped_groundtruth(), "shipped"),
     ]
+    found: list[Place] = []
     for folder, state in folders:
-        truths = read_registry(folder)
-
-        def preference(key: str, truths: dict[str, Any] = truths) -> tuple[str, int]:
-            vintages = list(record(truths[key]["survey"]).vintages)
-            vintage = truths[key]["vintage"]
-            return truths[key]["survey"], vintages.index(vintage) if vintage in vintages else 99
-
-        for key in sorted(truths, key=preference):
-            for name in truths[key]["tasks"]:
-                if name in all_tasks():
-                    places.setdefault(name, []).append(Place(folder, key, state))
+        wrong = damaged(folder)
+        for key in read_registry(folder):
+            place = Place(folder, key, state)
+            try:
+                if key in wrong:
+                    raise EpidemiaError(wrong[key])
+                record(place.survey)
+            except EpidemiaError as error:
+                said = f"{folder / REGISTRY}: the entry {key} is left out ({error}): {place.mend}"
+                notices.warn("damaged ground truth", said)
+            else:
+                found.append(place)
+    found.sort(key=_preference)
+    places: dict[str, list[Place]] = {}
+    for place in found:
+        for name in read_registry(place.folder)[place.key]["tasks"]:
+            if name in all_tasks():
+                places.setdefault(name, []).append(place)
     return places
+
+
+def _preference(place: Place) -> tuple[str, int, str, bool]:
+    """Sort the survey record's first vintage first, and what was built before what ships."""
+    listed = list(record(place.survey).vintages)
+    number = listed.index(place.vintage) if place.vintage in listed else len(listed)
+    return place.survey, number, place.vintage, place.state == "shipped"
 
 
 def load(name: str, vintage: str | None = None) -> GroundTruth:
@@ -216,7 +212,7 @@ def load(name: str, vintage: str | None = None) -> GroundTruth:
     places = all_places().get(name, [])
     if vintage is not None:
         survey.vintage(vintage)
-        here = [place.vintage for place in places]
+        here = list(dict.fromkeys(place.vintage for place in places))
         places = [place for place in places if place.vintage == vintage]
         if not places:
             raise EpidemiaError(
@@ -230,16 +226,21 @@ def load(name: str, vintage: str | None = None) -> GroundTruth:
             f"Then: epidemia groundtruth build {declared.survey} --raw FILE"
         )
     place = places[0]
-    return _load(name, place, (place.folder / REGISTRY).stat().st_mtime_ns)
+    registry = place.folder / REGISTRY
+    before = stamp(registry)
+    try:
+        return _load(name, place, before)
+    except EpidemiaError:
+        if stamp(registry) == before:
+            raise
+        return load(name, vintage)  # a build has just replaced what was being read
 
 
 @lru_cache(maxsize=512)
-def _load(name: str, place: Place, _mtime: int) -> GroundTruth:
-    truth = read_registry(place.folder)[place.key]
-    entry = truth["tasks"][name]
-    number = list(truth["tasks"]).index(name)
-    rows = _read(place.folder, truth["files"]["cells"], number, name)
-    distances = _read(place.folder, truth["files"]["bootstrap"], number, name)
+def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
+    truth, entry = entry_of(place, name)
+    rows = _read(place, truth["files"]["cells"], name)
+    distances = _read(place, truth["files"]["bootstrap"], name, none=not entry["bootstrap"])
     n_eff = rows["n_eff_design"] if "design" in entry["bootstrap"] else rows["n_eff_iid"]
     scheme = np.asarray(distances["scheme"].to_pylist())
     return GroundTruth(
@@ -261,121 +262,66 @@ def _load(name: str, place: Place, _mtime: int) -> GroundTruth:
     )
 
 
-def _read(folder: Path, file: dict[str, str], number: int, task: str) -> pyarrow.Table:
-    """Read the rows of a task: its row group of a file whose hash is the registered one."""
-    path = folder / file["name"]
+def _read(place: Place, file: dict[str, str], task: str, none: bool = False) -> pyarrow.Table:
+    """Read the rows of a task: its row group of a file whose hash is the registered one.
+
+    An exact table has `none` in the bootstrap file.
+    """
+    _checked(place, file["name"], file["sha256"])
+    path = place.folder / file["name"]
+    parquet, groups = _opened(path, stamp(path))
+    if none:
+        return parquet.schema_arrow.empty_table()
+    if task not in groups:
+        raise EpidemiaError(
+            f"{path} has no rows of {task}, though the registry says so: {place.mend}"
+        )
+    return parquet.read_row_group(groups[task])
+
+
+def _checked(place: Place, name: str, sha256: str) -> None:
+    """Refuse a file that is not the registered one."""
+    path = place.folder / name
     if not path.is_file():
-        raise EpidemiaError(f"{path} is missing, though the registry lists it: rebuild it")
-    rows = _verified(path, file["sha256"], path.stat().st_mtime_ns).read_row_group(number)
-    # Bootstrap rows of an exact table: none, and so nothing to compare.
-    if rows.num_rows and rows["task"].unique().to_pylist() != [task]:
-        raise EpidemiaError(f"{path} has no rows of {task} where the registry puts them: rebuild")
-    return rows
+        raise EpidemiaError(f"{path} is missing, though the registry lists it: {place.mend}")
+    if (found := _sha256_of(path, stamp(path))) != sha256:
+        raise EpidemiaError(
+            f"{path} was altered: its sha256 is {found[:12]}..., the registry says "
+            f"{sha256[:12]}...: {place.mend}"
+        )
 
 
 @lru_cache(maxsize=64)
-def _verified(path: Path, sha256: str, _mtime: int) -> pyarrow.parquet.ParquetFile:
-    """Open a parquet file after checking its hash."""
-    if (found := paths.sha256_of(path)) != sha256:
-        raise EpidemiaError(
-            f"{path} was altered: its sha256 is {found[:12]}..., the registry says "
-            f"{sha256[:12]}.... Reinstall the package, or rebuild with "
-            f"'epidemia groundtruth build {path.name.split('_')[0]} --raw FILE'"
-        )
+def _sha256_of(path: Path, _stamp: tuple[int, int, int]) -> str:
+    return paths.sha256_of(path)
+
+
+@lru_cache(maxsize=64)
+def _opened(
+    path: Path, _stamp: tuple[int, int, int]
+) -> tuple[pyarrow.parquet.ParquetFile, dict[str, int]]:
+    """Open a parquet file and tell which row group each task has."""
     import pyarrow.parquet
 
     # In memory, so that no file stays open; the largest has a megabyte.
-    return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()))
-
-
-def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, Any]) -> None:
-    """Write the files of one survey and vintage and enter them in the folder's registry.
-
-    Parameters
-    ----------
-    folder : Path
-    key : str
-        ``<survey>_<vintage>``.
-    truth : dict
-        The registry entry without `files` and `tasks`.
-    tasks : dict
-        By task name what `build.estimate_task` returned.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    cells = pa.schema(
-        [
-            ("task", pa.string()),
-            ("cell", pa.int32()),
-            ("given", pa.list_(pa.string())),
-            ("weight", pa.float64()),
-            ("n", pa.int64()),
-            ("n_eff_iid", pa.float64()),
-            ("n_eff_design", pa.float64()),
-            ("p", pa.list_(pa.float64())),
-        ]
-    )
-    bootstrap = pa.schema(
-        [
-            ("task", pa.string()),
-            ("scheme", pa.string()),
-            ("replicate", pa.int32()),
-            ("distance", pa.float64()),
-        ]
-    )
-    rows = {
-        "cells": (cells, {name: made["cells"] for name, made in tasks.items()}),
-        "bootstrap": (
-            bootstrap,
-            {
-                name: [
-                    {"scheme": scheme, "replicate": number, "distance": distance}
-                    for scheme, distances in made["distances"].items()
-                    for number, distance in enumerate(distances)
-                ]
-                for name, made in tasks.items()
-            },
-        ),
-    }
-    files = {}
-    for kind, (schema, content) in rows.items():
-        path = folder / f"{key}.{kind}.parquet"
-        with (
-            paths.atomic_write(path) as temporary,
-            pyarrow.parquet.ParquetWriter(temporary, schema, compression="zstd") as writer,
-        ):
-            # One row group per task, so that a task is read without the others.
-            for name, found in content.items():
-                listed = [{"task": name, **row} for row in found]
-                writer.write_table(pa.Table.from_pylist(listed, schema=schema))
-        total = sum(map(len, content.values()))
-        files[kind] = {"name": path.name, "sha256": paths.sha256_of(path), "rows": total}
-    entry = {
-        **truth,
-        "files": files,
-        "tasks": {name: made["entry"] for name, made in tasks.items()},
-    }
-    truths = dict(sorted({**read_registry(folder), key: entry}.items()))
-    with paths.atomic_write(folder / REGISTRY) as temporary:
-        text = json.dumps({"schema": SCHEMA, "truths": truths}, indent=1, ensure_ascii=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    parquet = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()))
+    columns = [parquet.metadata.row_group(n).column(0) for n in range(parquet.num_row_groups)]
+    return parquet, {c.statistics.min: n for n, c in enumerate(columns) if c.num_values}
 
 
 def check(name: str) -> list[str]:
     """Return what is wrong with the truth of a task; an empty list when all is well.
 
     Hashes are verified by loading. Checked besides: weights and probabilities are distributions,
-    sizes are positive, the levels are known to the record and can be lettered, and the bootstrap
-    distances are distances.
+    sizes are positive, the levels are the record's, in its order, and can be lettered, and the
+    bootstrap distances are distances.
     """
     try:
         truth = load(name)
     except EpidemiaError as error:
         return [str(error)]
     declared, survey = declared_task(name), record(truth.survey)
-    place = available()[name]
-    estimator = read_registry(place.folder)[place.key]["tasks"][name]["estimator"]
+    estimator = entry_of(all_places()[name][0], name)[1]["estimator"]
     wrong = []
     if not np.isclose(truth.weights.sum(), 1, atol=1e-9) or (truth.weights <= 0).any():
         wrong.append("cell weights are not positive shares that sum to 1")
@@ -394,17 +340,17 @@ def check(name: str) -> list[str]:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
     for position, variable in enumerate((declared.outcome, *declared.given)):
         try:
-            known = {
-                level.label
-                for level in survey.way(variable, truth.columns[variable], truth.vintage).levels
-            }
+            way = survey.way(variable, truth.columns.get(variable, ""), truth.vintage)
         except EpidemiaError as error:
             wrong.append(str(error))
             continue
+        known = [level.label for level in way.levels]
         used = (
             set(truth.levels) if position == 0 else {labels[position - 1] for labels in truth.given}
         )
-        if unknown := used - known:
+        if unknown := used - set(known):
             hint = nearest(min(unknown), known)
             wrong.append(f"levels of {variable} unknown to the record: {sorted(unknown)} ({hint})")
+        elif position == 0 and list(truth.levels) != known:
+            wrong.append(f"levels of {variable} are {list(truth.levels)}, the record's {known}")
     return wrong

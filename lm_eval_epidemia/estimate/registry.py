@@ -1,0 +1,237 @@
+"""The registry of a folder of ground truth: what there is, how it was made, what vouches for it.
+
+The parquet files are named with their sha256. What gives their numbers a meaning (levels, columns,
+estimator, source) stands in the registry itself, so every task's entry carries a hash too: its
+*seal*, over the entry and all that is said of its survey and vintage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
+
+from lm_eval_epidemia import notices, paths
+from lm_eval_epidemia.errors import EpidemiaError
+
+__all__ = [
+    "REGISTRY",
+    "Place",
+    "State",
+    "damaged",
+    "enter",
+    "entry_of",
+    "locked",
+    "read_registry",
+    "seal",
+    "sealed",
+    "stamp",
+    "write_registry",
+]
+
+REGISTRY = "registry.json"
+SCHEMA = 2
+
+State = Literal["shipped", "built here"]
+
+
+class Place(NamedTuple):
+    """Where the truth of a task is found."""
+
+    folder: Path
+    key: str
+    state: State
+
+    @property
+    def survey(self) -> str:
+        return self.key.split("_", 1)[0]
+
+    @property
+    def vintage(self) -> str:
+        return self.key.split("_", 1)[1]
+
+    @property
+    def mend(self) -> str:
+        """What to do when this truth cannot be used."""
+        build = f"rebuild with 'epidemia groundtruth build {self.survey} --vintage {self.vintage}"
+        return {
+            "shipped": f"reinstall the package, or {build} --raw FILE'",
+            "built here": f"{build} --raw FILE', or delete {self.folder} to use what ships",
+        }[self.state]
+
+
+class _File(BaseModel):
+    name: str
+    sha256: str
+
+
+class _Truth(BaseModel):
+    survey: str
+    vintage: str
+    files: dict[Literal["cells", "bootstrap"], _File] = Field(min_length=2)
+    tasks: dict[str, Any]
+
+
+class _Entry(BaseModel):
+    estimator: str
+    columns: dict[str, str]
+    levels: list[str] = Field(min_length=2)
+    bootstrap: dict[Literal["iid", "design"], dict[str, Any]]
+    sha256: str | None = Field(None, description="The seal; 0.1.0 wrote none.")
+
+
+def stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes when a file is replaced, however fast."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def read_registry(folder: Path) -> dict[str, Any]:
+    """Return the truths of a folder by key ``<survey>_<vintage>``; empty without a registry.
+
+    Raises
+    ------
+    EpidemiaError
+        If the file as a whole cannot be read. A damaged entry is found when it is used.
+    """
+    path = folder / REGISTRY
+    return _parse(path, stamp(path)) if path.is_file() else {}
+
+
+@lru_cache(maxsize=8)
+def _parse(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
+    mend = (
+        "'epidemia groundtruth build SURVEY' sets it aside and begins another; or delete it to use "
+        "what ships"
+    )
+    try:
+        registry = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise EpidemiaError(f"{path} is damaged ({error}): {mend}") from None
+    if not isinstance(registry, dict):
+        raise EpidemiaError(f"{path} is damaged (it holds no object): {mend}")
+    if registry.get("schema") != SCHEMA:
+        raise EpidemiaError(
+            f"{path} has schema {registry.get('schema')!r}, this version reads {SCHEMA}: another "
+            f"version of the package reads it; {mend}"
+        )
+    if not isinstance(registry.get("truths"), dict):
+        raise EpidemiaError(f"{path} is damaged (it holds no truths): {mend}")
+    return registry["truths"]
+
+
+def damaged(folder: Path) -> dict[str, str]:
+    """Return what is wrong with truths of a folder whose outline cannot be read, by key."""
+    path = folder / REGISTRY
+    return _outlines(path, stamp(path)) if path.is_file() else {}
+
+
+@lru_cache(maxsize=8)
+def _outlines(path: Path, _stamp: tuple[int, int, int]) -> dict[str, str]:
+    wrong = {}
+    for key, said in _parse(path, _stamp).items():
+        try:
+            truth = _Truth.model_validate(said)
+        except ValidationError as error:
+            wrong[key] = _first(error)
+            continue
+        if key != f"{truth.survey}_{truth.vintage}":
+            wrong[key] = f"it is of {truth.survey} {truth.vintage}"
+    return wrong
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    return f"{'.'.join(map(str, problem['loc'])) or 'it'}: {problem['msg']}"
+
+
+def entry_of(place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the registry says of a survey's truth, and of one of its tasks.
+
+    Raises
+    ------
+    EpidemiaError
+        If the entry is not what was registered; other tasks can still be used.
+    """
+    return _entry_of(place, task, stamp(place.folder / REGISTRY))
+
+
+@lru_cache(maxsize=512)
+def _entry_of(
+    place: Place, task: str, _stamp: tuple[int, int, int]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    truth = read_registry(place.folder)[place.key]
+    entry = truth["tasks"][task]
+    where = f"{place.folder / REGISTRY}: the entry of {task} in {place.key}"
+    try:
+        checked = _Entry.model_validate(entry)
+    except ValidationError as error:
+        raise EpidemiaError(f"{where} is damaged ({_first(error)}): {place.mend}") from None
+    if checked.sha256 is not None and checked.sha256 != seal(truth, task):
+        raise EpidemiaError(f"{where} was altered, it does not have its hash: {place.mend}")
+    return truth, entry
+
+
+def seal(truth: dict[str, Any], task: str) -> str:
+    """Hash a task's entry with all that is said of its survey and vintage."""
+    about = {name: said for name, said in truth.items() if name != "tasks"}
+    entry = {name: said for name, said in truth["tasks"][task].items() if name != "sha256"}
+    text = json.dumps([about, task, entry], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sealed(truth: dict[str, Any]) -> dict[str, Any]:
+    """Return a truth whose tasks carry their seals."""
+    entries = truth["tasks"].items()
+    return {**truth, "tasks": {n: {**entry, "sha256": seal(truth, n)} for n, entry in entries}}
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time write to a folder; others wait, for as long as writing takes."""
+    import filelock
+
+    with paths.writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / ".lock")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
+    """Enter a truth in a folder's registry; the folder is `locked`.
+
+    A registry that cannot be read is set aside under another name, which is said.
+    """
+    try:
+        truths = read_registry(folder)
+    except EpidemiaError as error:
+        aside = _free(folder)
+        with paths.writing(aside):
+            (folder / REGISTRY).rename(aside)
+        notices.warn("a registry set aside", f"{error}. It is now {aside.name}")
+        truths = {}
+    write_registry(folder, {**truths, key: sealed(truth)})
+
+
+def _free(folder: Path) -> Path:
+    names = (folder / f"{REGISTRY}.set-aside-{number}" for number in itertools.count(1))
+    return next(name for name in names if not name.exists())
+
+
+def write_registry(folder: Path, truths: dict[str, Any]) -> None:
+    """Write the registry of a folder, truths in the order of their keys."""
+    registry = {"schema": SCHEMA, "truths": dict(sorted(truths.items()))}
+    with paths.atomic_write(folder / REGISTRY) as temporary:
+        text = json.dumps(registry, indent=1, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,71 @@
+"""Where the work of a build is done: processes of this machine, or a cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lm_eval_epidemia.errors import EpidemiaError
+
+__all__ = ["workers"]
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent does, however that ended: a killed build says nothing."""
+
+    def watch() -> None:
+        while _lives(parent):
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def _lives(parent: int) -> bool:
+    """Tell whether the process that started this one still runs."""
+    if os.name == "nt":
+        # Windows gives no orphan another parent, but lets us hold on to the process itself.
+        process = multiprocessing.parent_process()
+        return process is None or process.is_alive()
+    return os.getppid() == parent
+
+
+@contextmanager
+def workers(backend: str | None, jobs: int) -> Iterator[None]:
+    """Let joblib work on this machine's processes or on a dask or ray cluster."""
+    import joblib
+
+    if backend in (None, "loky"):
+        with joblib.parallel_config(
+            "loky", n_jobs=jobs, initializer=_end_with, initargs=(os.getpid(),)
+        ):
+            yield
+        return
+    if backend not in ("dask", "ray"):
+        raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
+    try:
+        if backend == "dask":
+            from distributed import Client
+
+            address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+            local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+            with (
+                Client(address) if address else Client(**local),
+                joblib.parallel_config("dask"),
+            ):
+                yield
+        else:
+            from ray.util.joblib import register_ray
+
+            register_ray()
+            with joblib.parallel_config("ray", n_jobs=jobs):
+                yield
+    except ImportError as error:
+        package = {"dask": "dask[distributed]", "ray": "ray"}[backend]
+        raise EpidemiaError(
+            f"--backend {backend} needs {error.name}: pip install '{package}'"
+        ) from None

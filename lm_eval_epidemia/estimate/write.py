@@ -1,0 +1,117 @@
+"""Ground truth is written: two parquet files per survey and vintage, then the registry.
+
+At every instant the registry names whole files. New files never take the place of others: one whose
+name is taken gets its hash into the name. Then the registry is replaced, in one step, and last what
+it no longer names is removed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.estimate.registry import REGISTRY, enter, locked, read_registry
+
+__all__ = ["write_truth"]
+
+
+def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, Any]) -> None:
+    """Write the files of one survey and vintage and enter them in the folder's registry.
+
+    Parameters
+    ----------
+    folder : Path
+    key : str
+        ``<survey>_<vintage>``.
+    truth : dict
+        The registry entry without `files` and `tasks`.
+    tasks : dict
+        By task name what `build.estimate_task` returned.
+
+    Raises
+    ------
+    EpidemiaError
+        If the folder cannot be written to; what was there before is then still there.
+    """
+    import pyarrow as pa
+
+    cells = pa.schema(
+        [
+            ("task", pa.string()),
+            ("cell", pa.int32()),
+            ("given", pa.list_(pa.string())),
+            ("weight", pa.float64()),
+            ("n", pa.int64()),
+            ("n_eff_iid", pa.float64()),
+            ("n_eff_design", pa.float64()),
+            ("p", pa.list_(pa.float64())),
+        ]
+    )
+    bootstrap = pa.schema(
+        [
+            ("task", pa.string()),
+            ("scheme", pa.string()),
+            ("replicate", pa.int32()),
+            ("distance", pa.float64()),
+        ]
+    )
+    rows = {
+        "cells": (cells, {name: made["cells"] for name, made in tasks.items()}),
+        "bootstrap": (
+            bootstrap,
+            {
+                name: [
+                    {"scheme": scheme, "replicate": number, "distance": distance}
+                    for scheme, distances in made["distances"].items()
+                    for number, distance in enumerate(distances)
+                ]
+                for name, made in tasks.items()
+            },
+        ),
+    }
+    with locked(folder):
+        files = {
+            kind: _write_rows(folder, f"{key}.{kind}", schema, content)
+            for kind, (schema, content) in rows.items()
+        }
+        entries = {name: made["entry"] for name, made in tasks.items()}
+        enter(folder, key, {**truth, "files": files, "tasks": entries})
+        _tidy(folder, key)
+
+
+def _write_rows(
+    folder: Path, stem: str, schema: Any, content: dict[str, list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Write a parquet file beside any other of its name; return what the registry says of it."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    with paths.atomic_write(folder / f"{stem}.new") as temporary:
+        with pyarrow.parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            # One row group per task, so that a task is read without the others.
+            for name, found in content.items():
+                listed = [{"task": name, **row} for row in found]
+                writer.write_table(pa.Table.from_pylist(listed, schema=schema))
+        sha256 = paths.sha256_of(temporary)
+    path = folder / f"{stem}.parquet"
+    if path.exists() and paths.sha256_of(path) != sha256:
+        path = folder / f"{stem}.{sha256[:12]}.parquet"
+    with paths.writing(path):
+        (folder / f"{stem}.new").replace(path)
+    return {"name": path.name, "sha256": sha256, "rows": sum(map(len, content.values()))}
+
+
+def _tidy(folder: Path, key: str) -> None:
+    """Remove files of this survey and vintage that the registry does not name: older ones, and
+    what a killed build left; and nothing else."""
+    named = {file["name"] for file in read_registry(folder)[key]["files"].values()}
+    ours = re.compile(
+        rf"{re.escape(key)}\.(cells|bootstrap)(\.[0-9a-f]{{12}})?\.(parquet|new)"
+        rf"|\.({re.escape(key)}\.(cells|bootstrap)\.new|{re.escape(REGISTRY)})\.[^.]+"
+    )
+    with paths.writing(folder):
+        for path in list(folder.iterdir()):
+            if ours.fullmatch(path.name) and path.name not in named:
+                path.unlink()
