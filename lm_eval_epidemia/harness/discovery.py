@@ -132,9 +132,12 @@ def extend_tasks(manager: ModuleType) -> None:
                   if signature.parameters[name].default is inspect.Parameter.empty}  # fmt: skip
         needed |= {next(iter(needed)): bare, "include_defaults": False}
         alone = inspect.BoundArguments(signature, needed)
-        with _unsaid(lambda message: True):
-            original(*alone.args, **alone.kwargs)
-        return _knows(bare, folder)
+        try:
+            with _unsaid(lambda message: True):
+                original(*alone.args, **alone.kwargs)
+            return _knows(bare, folder)
+        except Exception:
+            return False  # it cannot be asked this way; with our folder it may still work
 
     def with_ours(given: inspect.BoundArguments) -> list[Any] | None:
         """Return the paths to index with ours among them; None where there is nothing to add."""
