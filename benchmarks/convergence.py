@@ -45,7 +45,7 @@ def main() -> None:
 
     import lm_eval_epidemia
     from lm_eval_epidemia.elicit.modes import in_mode
-    from lm_eval_epidemia.harness.cost import members
+    from lm_eval_epidemia.harness.names import members
 
     tasks = [task for group in GROUPS for task, _ in members(group)]
 

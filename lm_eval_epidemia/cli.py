@@ -115,7 +115,7 @@ def path() -> None:
 @app.command()
 def anchors(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Tasks or surveys; all if none.")
+        list[str] | None, typer.Argument(help="Tasks, groups, surveys or patterns; all if none.")
     ] = None,
     quantile: Annotated[float, typer.Option(help="Of the bootstrap distances.")] = 0.95,
     bootstrap: Annotated[
@@ -163,17 +163,13 @@ def anchors(
 
 
 def _chosen(names: list[str] | None) -> list[str]:
-    """Spell out task and survey names as the available tasks they mean."""
+    """Spell out names as the available tasks they mean, each once."""
     from lm_eval_epidemia.estimate import store
-    from lm_eval_epidemia.surveys.record import all_tasks, records
+    from lm_eval_epidemia.harness.names import members
 
-    chosen: list[str] = []
-    for name in names or []:
-        if name in records():
-            chosen += [task for task in store.available() if all_tasks()[task].survey == name]
-        else:
-            chosen.append(name)
-    return chosen if names else list(store.available())
+    if not names:
+        return list(store.available())
+    return list(dict.fromkeys(task for name in names for task, _ in members(name)))
 
 
 def _compare(tasks: list[str], vintage: str | None) -> None:
@@ -427,7 +423,7 @@ def truth_check() -> None:
 
 @app.command()
 def cost(
-    names: Annotated[list[str], typer.Argument(help="Groups or tasks.")],
+    names: Annotated[list[str], typer.Argument(help="Tasks, groups, surveys or patterns.")],
     tokenizer: Annotated[
         str | None, typer.Option(help="Of Hugging Face: a folder or the name of a model.")
     ] = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,16 +10,14 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, asks, in_mode
+from lm_eval_epidemia.elicit.modes import GENERATED
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.run import check_tasks
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.harness.names import members
 
-__all__ = ["Cost", "cost", "letters_of_several_tokens", "members", "tokenizer"]
+__all__ = ["Cost", "cost", "letters_of_several_tokens", "tokenizer"]
 
 
 class Cost(NamedTuple):
@@ -89,19 +86,6 @@ def letters_of_several_tokens(tokenizer: Any) -> list[str]:
     ]
 
 
-def members(name: str) -> list[tuple[str, Mode]]:
-    """Spell out a group, task or pattern as available tasks and their way of asking."""
-    check_tasks([name])
-    available, found = store.available(), []
-    for mode in MODES:
-        for task in all_tasks().values():
-            names = (task.name, task.group, f"{task.group}_{task.survey}")
-            matched = any(fnmatch(in_mode(one, mode), name) for one in names)
-            if matched and asks(mode, task) and task.name in available:
-                found.append((task.name, mode))
-    return found
-
-
 def _count(tokenizer: Any, prompts: Sequence[str]) -> tuple[int, int]:
     """Count the tokens of all prompts, and those that begin two prompts next in order."""
     batches = (prompts[start : start + 1000] for start in range(0, len(prompts), 1000))
@@ -126,7 +110,7 @@ def cost(
     Parameters
     ----------
     names : iterable of str
-        For example ``epidemia_high_closed``.
+        Groups, tasks, patterns or surveys, for example ``epidemia_high_closed``.
     tokenizer : optional
         Of Hugging Face; without it tokens are not counted.
     metadata : dict, optional

@@ -1,21 +1,27 @@
 """How lm-eval comes to know our tasks and models.
 
 Called by the start-up hook when lm-eval's modules are imported, by ``epidemia run``, and by
-``lm_eval_epidemia.task_manager()``. Where lm-eval scans entry points itself, the hook does nothing.
+``lm_eval_epidemia.task_manager()``. Other people's runs pass through here: what is not about us is
+handed on as it came, and what goes wrong with us is a warning.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Iterable
+import inspect
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lm_eval_epidemia import notices
+from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.guard import guarded
 from lm_eval_epidemia.harness.yamls import task_path
 
@@ -36,70 +42,144 @@ MODELS = {
 }
 
 
-def _scans_entry_points(module: ModuleType) -> bool:
-    """Tell whether this lm-eval looks for plugins itself (0.4.13 does not)."""
-    source = Path(module.__file__ or "").read_text(encoding="utf-8")
-    return re.search(r"entry_points|plugin", source, re.IGNORECASE) is not None
-
-
 def _listed(include_path: Any) -> list[Any]:
     """Write an ``include_path``, which may be None, one path or several, as a list."""
-    paths = include_path if isinstance(include_path, (list, tuple)) else [include_path]
-    return [path for path in paths if path]
+    if not include_path:
+        return []
+    return list(include_path) if isinstance(include_path, (list, tuple)) else [include_path]
 
 
-def _ours(theirs: list[Any], metadata: Any) -> list[Path]:
-    """Return our folder, unless the user named it too: lm-eval warns of every task seen twice."""
+def _folder_for(metadata: Any) -> Path:
+    """Return our folder for what ``--metadata`` asks of it, which may be meant for other tasks."""
     try:
         variant = Variant.of(metadata)
-    except EpidemiaError:
-        variant = (
-            Variant()
-        )  # may be meant for somebody's tasks; ours refuse it when they are loaded
+    except Exception:
+        variant = Variant()  # ours refuse it when they are loaded
+    return task_path(variant)
+
+
+def _knows(manager: Any, folder: Path) -> bool:
+    """Tell whether a built ``TaskManager`` has tasks from a folder."""
+    files = (getattr(entry, "yaml_path", None) for entry in manager.task_index.values())
+    return any(folder.resolve() in Path(file).resolve().parents for file in files if file)
+
+
+@contextmanager
+def _unsaid(of: Callable[[str], bool]) -> Iterator[None]:
+    """Keep lm-eval, in this thread, from logging some of what it meets while it indexes tasks."""
+    thread = threading.get_ident()
+
+    def said(entry: logging.LogRecord) -> bool:
+        return entry.thread != thread or not of(entry.getMessage())
+
+    loggers = [logging.getLogger(f"lm_eval.tasks.{name}") for name in ("manager", "_index")]
+    for logger in loggers:
+        logger.addFilter(said)
     try:
-        ours = task_path(variant)
-    except (EpidemiaError, OSError) as error:
-        # Somebody may be running other tasks: a damaged ground truth must not stop them.
-        notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {error}")
-        return []
-    return [] if any(Path(path).resolve() == ours.resolve() for path in theirs) else [ours]
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(said)
+
+
+def _replaced_by_us(message: str) -> bool:
+    """Tell whether lm-eval warns that a file written here takes the place of the one that ships."""
+    folders = paths.shipped_task_yamls(), paths.home() / "task_yamls"
+    return all(f"{folder}{os.sep}" in message for folder in folders)
+
+
+def _left_out(error: Exception) -> None:
+    """Say why our tasks are missing: somebody may be running others, and must not be stopped."""
+    reason = str(error)
+    if not isinstance(error, EpidemiaError):
+        first = (reason.splitlines() or [""])[0]
+        reason = (
+            f"{type(error).__name__}: {first}. Is the ground truth in {store.built_groundtruth()} "
+            "damaged? Move it away or build it again"
+        )
+    notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {reason}")
 
 
 def extend_tasks(manager: ModuleType) -> None:
     """Make every ``TaskManager`` that indexes lm-eval's own tasks index ours too.
 
     Our folder comes after lm-eval's and before the user's ``include_path``, so that a user's task
-    of the same name wins. ``TaskManager(include_defaults=False)`` stays without ours.
+    of the same name wins. ``TaskManager(include_defaults=False)`` stays as it is. A manager that
+    finds our current folder by itself is left alone; one that finds the files that ship, by an
+    entry point, is given what a user built or a variant asks for instead.
 
     Parameters
     ----------
     manager : module
         ``lm_eval.tasks.manager``.
     """
-    if _scans_entry_points(manager) or hasattr(manager.TaskManager, "_epidemia"):
-        return
     original = manager.TaskManager.__init__
+    if hasattr(original, "_epidemia"):
+        return
+    signature = inspect.signature(original)
+    if not {"include_path", "include_defaults"} <= signature.parameters.keys():
+        notices.warn(
+            "tasks left out",
+            f"this lm-eval's TaskManager{signature} is not known to us and stays as it is: give "
+            'our tasks with --include_path "$(epidemia path)"',
+        )
+        return
+
+    def found_unaided(given: inspect.BoundArguments, folder: Path) -> bool:
+        """Tell whether lm-eval finds a folder without a path; 0.4.13 finds nothing."""
+        bare = object.__new__(manager.TaskManager)
+        needed = {name: value for name, value in given.arguments.items()
+                  if signature.parameters[name].default is inspect.Parameter.empty}  # fmt: skip
+        needed |= {next(iter(needed)): bare, "include_defaults": False}
+        alone = inspect.BoundArguments(signature, needed)
+        try:
+            with _unsaid(lambda message: True):
+                original(*alone.args, **alone.kwargs)
+            return _knows(bare, folder)
+        except Exception:
+            return False  # it cannot be asked this way; with our folder it may still work
+
+    def with_ours(given: inspect.BoundArguments) -> list[Any] | None:
+        """Return the paths to index with ours among them; None where there is nothing to add."""
+        asked = {name: given.arguments.get(name, parameter.default)
+                 for name, parameter in signature.parameters.items()}  # fmt: skip
+        if not asked["include_defaults"]:
+            return None
+        ours, theirs = _folder_for(asked.get("metadata")), _listed(asked["include_path"])
+        # lm-eval warns of every task seen twice.
+        named = any(Path(path).resolve() == ours.resolve() for path in theirs)
+        return None if named or found_unaided(given, ours) else [ours, *theirs]
+
+    def built(self: Any, given: inspect.BoundArguments) -> bool:
+        """Build a manager with our folder; tell whether that was done."""
+        try:
+            if (offered := with_ours(given)) is None:
+                return False
+            asked = given.arguments.get("include_path")
+            given.arguments["include_path"] = offered
+            with _unsaid(_replaced_by_us):
+                original(*given.args, **given.kwargs)
+            if getattr(self, "include_path", None) is offered:
+                self.include_path = asked
+            return True
+        except Exception as error:
+            _left_out(error)
+            return False
 
     @functools.wraps(original)
-    def __init__(
-        self: Any,
-        verbosity: Any = None,
-        include_path: Any = None,
-        include_defaults: bool = True,
-        metadata: Any = None,
-    ) -> None:
-        paths = _listed(include_path)
-        if include_defaults:
-            paths = [*_ours(paths, metadata), *paths]
-        original(self, verbosity, paths, include_defaults, metadata)
-        self.include_path = include_path
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        with suppress(TypeError):  # of the caller: lm-eval complains of it below
+            given = signature.bind(self, *args, **kwargs)
+            if built(self, given):
+                return
+        original(self, *args, **kwargs)
 
+    __init__._epidemia = True  # type: ignore[attr-defined]
     manager.TaskManager.__init__ = __init__
-    manager.TaskManager._epidemia = True
 
 
 def extend_models(_models: ModuleType | None = None) -> None:
-    """Enter our models in lm-eval's registry.
+    """Enter our models in lm-eval's registry, but for those it knows (from entry points).
 
     Parameters
     ----------
@@ -108,8 +188,6 @@ def extend_models(_models: ModuleType | None = None) -> None:
     """
     from lm_eval.api.registry import model_registry
 
-    if _models is not None and _scans_entry_points(_models):
-        return
     for name, target in MODELS.items():
         if name not in model_registry:
             model_registry.register(name, target=target)
@@ -123,9 +201,9 @@ def extend_evaluator(evaluator: Any) -> None:
     evaluator : module
         ``lm_eval.evaluator``.
     """
-    if not hasattr(evaluator, "_epidemia"):
+    if not hasattr(evaluator.evaluate, "_epidemia"):
         evaluator.evaluate = guarded(evaluator.evaluate)
-        evaluator._epidemia = True
+        evaluator.evaluate._epidemia = True
 
 
 def task_manager(**kwargs: Any) -> Any:
@@ -145,7 +223,13 @@ def task_manager(**kwargs: Any) -> Any:
     theirs = _listed(kwargs.pop("include_path", None))
     kwargs.setdefault("include_defaults", False)
     ours = task_path(Variant.of(kwargs.get("metadata")))
-    return TaskManager(include_path=[ours, *theirs], **kwargs)
+    if not theirs and not kwargs["include_defaults"]:
+        # Nothing to read in 0.4.13. A later lm-eval may find our tasks itself: once is enough.
+        unaided = TaskManager(**kwargs)
+        if _knows(unaided, ours):
+            return unaided
+    with _unsaid(_replaced_by_us):
+        return TaskManager(include_path=[ours, *theirs], **kwargs)
 
 
 def forget_cached_requests(tasks: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from lm_eval_epidemia.elicit.replies import letter
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness.pin import check_lm_eval
 from lm_eval_epidemia.harness.yamls import ASKED
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def load(
     """
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
     notices.forget()
+    check_lm_eval()
     variant = Variant.of(metadata)
     if variant.in_task_files != (epidemia_variant or {}):
         raise EpidemiaError(

@@ -7,24 +7,15 @@ own is enough.
 from __future__ import annotations
 
 import sys
-from fnmatch import fnmatch
 from pathlib import Path
 
 import yaml
 
-from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
-from lm_eval_epidemia.errors import EpidemiaError, nearest
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
-from lm_eval_epidemia.harness.yamls import GROUPS, task_path
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.harness.names import members
+from lm_eval_epidemia.harness.pin import check_lm_eval
 
-__all__ = ["check_tasks", "only_ours", "run"]
-
-
-def _known() -> set[str]:
-    """Names of the groups and tasks available here."""
-    return {path.stem for path in task_path().glob("**/*.yaml")}
+__all__ = ["only_ours", "run"]
 
 
 def only_ours(tasks: list[str]) -> bool:
@@ -32,21 +23,6 @@ def only_ours(tasks: list[str]) -> bool:
     return bool(tasks) and all(
         name.startswith("epidemia_") and not name.endswith(".yaml") for name in tasks
     )
-
-
-def check_tasks(tasks: list[str]) -> None:
-    """Refuse a task name of ours that does not exist or has no ground truth, saying what to do."""
-    known = _known()
-    for name in tasks:
-        if any(fnmatch(one, name) for one in known):
-            continue
-        for mode in MODES:
-            for task in all_tasks().values():
-                if name == in_mode(task.name, mode) and asks(mode, task):
-                    store.load(task.name)  # raises, and says which file is needed
-        if name in {in_mode(group, mode) for group in GROUPS for mode in MODES}:
-            raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
-        raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
 
 
 def _requested() -> list[str]:
@@ -74,11 +50,13 @@ def run(arguments: list[str]) -> None:
     from lm_eval.__main__ import cli_evaluate
 
     sys.argv = ["lm_eval", "run", *arguments]
+    check_lm_eval()
     tasks = _requested()
     discovery.extend_models(lm_eval.models)
     if only_ours(tasks):
         if not any(argument.startswith("--include_path") for argument in arguments):
-            check_tasks(tasks)
+            for name in tasks:
+                members(name)  # refuses a name that does not exist, or has no ground truth here
         # lm-eval looks the class up here for each run; it has no flag for leaving its index out.
         lm_eval.tasks.TaskManager = discovery.task_manager
     else:
