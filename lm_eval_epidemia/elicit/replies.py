@@ -10,7 +10,8 @@ A reply is read in this order, see `letter`:
    "between A and B", "A or B? It depends."), and lists of the answers ("A. ... B. ... C. ...").
 3. Of the explicit statements that are left ("the answer is B", "I'd say B", "B is the best
    choice", "so B", a line that ends in ": B" or ". B"), the last one counts.
-4. Without one, the first letter that stands alone counts. "I" and "a" in a sentence are words.
+4. Without one, the first letter that stands alone counts, unless it stands in a text that speaks of
+   three or more (reasoning that was cut off). "I" and "a" in a sentence are words.
 
 Otherwise nothing is read. Only the reply and the number of letters are known here: a reply that
 repeats an answer's text without its letter stays unread. So do Cyrillic and Greek letters that look
@@ -70,8 +71,10 @@ _TO_PLAIN = [
     )
 ]
 
-#: Our prompts begin so. A base model asks itself the next one after its answer to the first.
-_NEXT_QUESTION = re.compile(r"(?<=.)\n(?:Consider|What is the probability)\b")
+#: Prompts begin so, ours and others: a base model goes on to ask itself the next one.
+_NEXT_QUESTION = re.compile(
+    r"(?<=.)\n(?:(?:Consider|What is the probability)\b|(?:Question|Q|User|Human):)"
+)
 
 # ---- What is a letter, and what is a word
 
@@ -82,7 +85,8 @@ _WORD = r"[A-Za-z0-9_\u00c0-\u024f'°]"
 _ANY = rf"(?<!{_WORD})(?<![-/])(?<!{_WORD}\.)[A-Za-z](?!{_WORD})(?![-/]\w)(?!\.[A-Za-z](?!{_WORD}))"
 _LETTER = rf"({_ANY})"
 _ALONE = re.compile(_LETTER)
-_SEVERAL = rf"{_ANY}(?:(?:,? (?:and|or|nor|und|oder|et|ou|y|o|e) |,? ?[,&和或] ?){_ANY}){{0,3}}"
+_MORE = rf"(?:(?:,? (?:and|or|nor|und|oder|et|ou|y|o|e) |,? ?[,&和或] ?){_ANY})"
+_SEVERAL = rf"{_ANY}{_MORE}{{0,3}}"
 
 #: After it, "a", "A" and "I" are words: "A person", "A 49-year-old", "A Black household would".
 #: "A because ...", "A or B", "A 0%" and "A Employed" are answers.
@@ -115,7 +119,7 @@ _REFUSAL = _any_of(
     # "I cannot ...", "I, as an AI language model, am not able to ...", "We would need more ..."
     rf"(?<!{_WORD})(?:I|we)"
     r"(?:(?:,| \(| -) ?[^.!?;,()\n-]{0,60}(?:,|\)| -)| as an? [^.!?;,\n]{0,40}?)?"
-    r"(?:'m|'ve|'d| am| have| do| must| would| will| just| simply| really| truly| also"
+    r"(?:'m|'ve|'d| am| can| have| do| must| would| will| just| simply| really| truly| also"
     r"| respectfully| unfortunately){0,3}"
     r" (?:not|no|cannot|[a-z]{2,6}n't|unable|sorry|refuse|decline|apologi[sz]e|lack|need)\b"
     + _CLAUSE,
@@ -130,7 +134,11 @@ _REFUSAL = _any_of(
 #: Stands for a refusal that was taken out; NFKC leaves none in a text.
 _REFUSED = "…"
 #: An "I" at the very end after a refusal began a sentence that was cut off.
-_CUT_OFF = re.compile(r"(?<![:=] )(?<! is )(?<! be )(?<! say )\bI\Z")
+_CUT_OFF = re.compile(
+    r"(?<![:=] )"
+    + "".join(rf"(?<! {word} )" for word in "is be say guess choose pick with option".split())
+    + r"\bI\Z"
+)
 
 _NO_ANSWER = _any_of(
     # Names
@@ -141,17 +149,26 @@ _NO_ANSWER = _any_of(
     + f" {_SEVERAL}",
     # "neither A nor B", "between A and B"
     _words(
-        r"not|nor|neither|isn't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)|exclud(?:e|ed|ing)"
+        r"not|nor|neither|isn't|cannot|can't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)|exclud(?:e|ed|ing)"
         r"|rather than|instead of|than|unlike|whether|between|nicht|weder|zwischen|pas|entre"
     )
     + f" (?:(?:option|choice|answer|letter|the|to|be|both|either) ){{0,3}}{_SEVERAL}",
     f"(?:不是|并非) ?{_SEVERAL}",
+    # "any of A, B and C", "either A or B could apply"
+    _words(r"(?:any|all|one|each|which) of|(?:options|choices)(?: are)?|consider(?:ed|ing)?")
+    + f" {_SEVERAL}",
+    rf"{_ANY}{_MORE}{{1,3}} (?:could|can|may|might|all|both|each|apply)\b",
+    # "Q: What ..."
+    r"(?<=\n)q: (?=what|consider)",
+    # "P(ever used) = 0.37", "p < 0.05"
+    rf"(?<!{_WORD})p(?:\((?!\d)| ?[=<>≈~] ?[01]?\.\d)",
     # "A is wrong", "A and B are both too low", "A or B? ..."; "B?" alone is an answer.
     rf"{_SEVERAL}(?:"
-    r"(?: (?:is|are|was|were|seems?|looks?|appears?|would be|can be|could be))?"
+    r" (?:(?:is|are|was|were|does|do|seems?|looks?|appears?|would be|can be|could be)"
     r"(?: (?:also|both|very|quite|clearly|likely|probably|even|almost|certainly)){0,2}"
-    r" (?:not|[a-z]{2,6}n't|cannot|wrong|incorrect|false|unlikely|improbable|implausible"
-    r"|impossible|less|least|rare|out|ruled|excluded|eliminated|too)\b"
+    r" (?:not|wrong|incorrect|false|unlikely|improbable|implausible"
+    r"|impossible|less|least|rare|out|ruled|excluded|eliminated|too)"
+    r"|[a-z]{2,6}n't|cannot)\b"
     r"| ?(?:ではな|じゃな|不对|不正确|错误)"
     r"| ?\?(?=\s?\S))",
 )
@@ -175,6 +192,7 @@ _SAY = (
     r"|lean to|lean towards?|leaning towards?|settle on|answer|respond with|reply with|estimate"
     r"|conclude|corresponds? to|corresponding to|falls? (?:in|into|under|within)|leaves|leaving"
 )
+_SO = "so|therefore|thus|hence|but|however|wait|actually|no|rather|instead|probably|maybe|perhaps"
 #: Between a statement's words and its letter.
 _PAD = (
     r"[ :(\[=→\n]{0,3}(?:(?:option|choice|answer|letter|interval|category|the|la|le|die|el|most"
@@ -189,20 +207,23 @@ _STATEMENTS = [
     for pattern in (
         # "The answer for this person is B", from the last such noun on
         rf"(?<!{_WORD})(?:{_ANSWER})(?:(?!{_ANSWER})[^.!?;:\n{_REFUSED}]){{0,60}}?"
-        rf"{_IS}{_PAD}{_LETTER}",
+        rf"{_IS}{_PAD}{_LETTER}(?! (?:is|are|was|would|could|seems?)\b)",
         # "I'd go with B"
         rf"(?:{_words(_SAY)}|选择?|選択?){_PAD}{_LETTER}",
         # "B is the best choice"
         rf"{_LETTER} (?:is|was|would be|seems|looks|appears|remains|fits|feels)"
-        r"(?: [a-z]{1,12}){0,2}? (?:correct|right|best|most|more|likeliest|(?:the|my) answer)\b",
-        # "so B"
-        rf"(?:{_words('so|therefore|thus|hence|it is|that is')}|it's|→|⇒|=>|->),?{_PAD}(?!I,)"
-        rf"{_LETTER}{_END}",
-        # "no wait, B"; before "I" these begin a sentence
-        rf"{_words('but|however|wait|actually|no|rather|instead|probably|maybe|perhaps')},?{_PAD}"
-        rf"(?!I\b){_LETTER}{_END}",
-        # ": B", ". B" or "(B)" at the end of a line
-        rf"(?:\n|[:.!?)\]|{_REFUSED}] |[(\[])(?:option )?{_LETTER}[.!)\]]{{0,3}}(?= ?[\n|]|\Z)",
+        r"(?: [a-z]{1,12}){0,2}? (?:correct|right|best|better|most|more|likeliest"
+        r"|(?:the|my) answer)\b",
+        # "about 37%, so I", "→ B"
+        rf"(?:%\)?,? (?:so|therefore|thus|hence)|{_words('it is|that is')}|it's|→|⇒|=>|->),?{_PAD}"
+        rf"(?!I,){_LETTER}{_END}",
+        # "so B", "no wait, B"; before "I" these begin a sentence
+        rf"{_words(_SO)},?{_PAD}(?!I\b){_LETTER}{_END}",
+        # ": B", ". B", "(B)" or B at the end of a line; of lines of letters the first
+        rf"(?:(?<!\n[a-z])(?<!\n[a-z][.)])\n|[:.!?)\]|{_REFUSED}] |[(\[])"
+        r"(?:(?:option|choice|answer|letter|interval) )?"
+        # ". I" there begins a sentence that was cut off, "38%. I" does not
+        rf"(?!(?<=[^%)][.!?)\]{_REFUSED}] )I){_LETTER}[.!)\]]{{0,3}}(?= ?[\n|]|\Z)",
     )
 ]
 
@@ -265,15 +286,19 @@ def letter(reply: str, letters: int) -> int | None:
     ]
     if stated:
         return max(stated)[1]
-    return next(
-        (
-            place
-            for found in _ALONE.finditer(text)
-            if (place := number(found)) is not None
-            and (found[1] not in "Iaeiouy" or _set_off(text, found))
-        ),
-        None,
-    )
+    alone = [
+        (found.start(1), place)
+        for found in _ALONE.finditer(text)
+        if (found[1] not in "Iaeiouy" or _set_off(text, found))
+        and (place := number(found)) is not None
+    ]
+    if not alone:
+        return None
+    start, first = alone[0]
+    # Three letters and more without a statement are reasoning that was cut off, unless the first
+    # begins the reply.
+    begins = not any(map(str.isalnum, text[:start]))
+    return first if begins or len({place for _, place in alone}) < 3 else None
 
 
 def _plain(reply: str) -> str:
