@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tempfile
@@ -9,7 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_write", "home", "sha256_of", "shipped_groundtruth", "shipped_task_yamls"]
+from lm_eval_epidemia.errors import EpidemiaError
+
+__all__ = [
+    "atomic_write",
+    "home",
+    "sha256_of",
+    "shipped_groundtruth",
+    "shipped_task_yamls",
+    "writing",
+]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -60,6 +70,27 @@ def atomic_write(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+#: What to do about what the system says of a write.
+_WAYS_OUT = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room there"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "give a place you may write to"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "what should be a folder is a file"),
+    errno.EISDIR: "what should be a file is a folder",
+}
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Say in a line why a file or folder could not be written."""
+    try:
+        yield
+    except OSError as error:
+        way = _WAYS_OUT.get(error.errno or 0, "give another place")
+        raise EpidemiaError(
+            f"{place} could not be written ({error.strerror or error}): {way}"
+        ) from error
 
 
 def sha256_of(path: Path) -> str:
