@@ -37,7 +37,7 @@ def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
     for number, column in enumerate(columns):
         # The first column holds names, to be copied whole; a narrow terminal folds the others.
         table.add_column(
-            column,
+            _markup_free(column),
             justify="right" if column in right else "left",
             overflow="fold",
             no_wrap=number == 0,
@@ -268,16 +268,12 @@ def _tasks_summary(only: str | None) -> None:
 
 @tasks_app.command("write")
 def tasks_write(
-    folder: Annotated[Path, typer.Argument(help="Folder to replace.")],
+    folder: Annotated[Path, typer.Argument(help="A new one, or one written before.")],
 ) -> None:
     """Write the task files of everything available, as task_yamls/ holds them."""
     from lm_eval_epidemia.estimate import store
     from lm_eval_epidemia.harness import yamls
 
-    if folder.exists() and any(folder.iterdir()) and not (folder / yamls.BASE).exists():
-        raise EpidemiaError(
-            f"{folder} holds other files and would be replaced: give another folder"
-        )
     files = yamls.render(store.available())
     yamls.write(folder, files, replace=True)
     print(f"{len(files)} task files are in {folder.resolve()}")
@@ -327,7 +323,7 @@ def survey_card(
     out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
 ) -> None:
     """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
-    from lm_eval_epidemia.paths import atomic_write
+    from lm_eval_epidemia.paths import atomic_write, writing
     from lm_eval_epidemia.report.cards import card
     from lm_eval_epidemia.surveys.record import record, records
 
@@ -336,7 +332,7 @@ def survey_card(
         if out is None:
             print(text)
         else:
-            with atomic_write(out / f"{name}.md") as temporary:
+            with writing(out), atomic_write(out / f"{name}.md") as temporary:
                 temporary.write_text(text, encoding="utf-8")
     if out is not None:
         print(f"{len(surveys or records())} data cards are in {out.resolve()}")
@@ -493,7 +489,7 @@ def compare(
     for row in rows:
         scores = [row.scores.get(mode) for mode in asked]
         shown = ["" if one is None else f"{one[0]:.1f} ± {one[1]:.1f}" for one in scores]
-        table.add_row(row.model, row.group, str(row.tasks), *shown)
+        table.add_row(_markup_free(row.model), row.group, str(row.tasks), *shown)
     _print(table)
 
 
@@ -554,9 +550,13 @@ def report(
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
     found = _report(results, size, published, pair)
+    failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if html is not None:
-        _site(found, html)
+        try:
+            _site(found, html)
+        except EpidemiaError as error:
+            failed = error  # of the site alone
     if format == "json":
         print(output.as_json(found))
     elif format == "csv":
@@ -572,6 +572,8 @@ def report(
             _print(table)
             if section.note:
                 print(f"  {section.note}\n")
+    if failed is not None:
+        raise failed
 
 
 def _markup_free(text: str) -> str:
@@ -591,7 +593,7 @@ def _site(found: Any, out: Path) -> None:
 @site_app.command("build")
 def site_build(
     results: _RESULTS,
-    out: Annotated[Path, typer.Option(help="Folder; a site that is there is replaced.")],
+    out: Annotated[Path, typer.Option(help="A new folder, or one with a site.")],
     size: _SIZES = None,
     published: _PUBLISHED = False,
 ) -> None:

@@ -53,6 +53,15 @@ def home() -> Path:
     return Path(platformdirs.user_data_dir("lm-eval-epidemia", appauthor=False))
 
 
+#: What to do about what the system says of a write.
+_WAYS_OUT = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room there"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "give a place you may write to"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "what should be a folder is a file"),
+    errno.EISDIR: "what should be a file is a folder",
+}
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Say in one line where writing failed, and why: a full disk, a folder that is none.
@@ -65,8 +74,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        mend = "make room there" if full else "give a folder that can be written to"
+        mend = _WAYS_OUT.get(error.errno or 0, "give a place that can be written to")
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise EpidemiaError(f"cannot write {path}: {reason}; {mend}") from error
 

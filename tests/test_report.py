@@ -22,7 +22,7 @@ from lm_eval_epidemia.report import leaderboard, output
 from lm_eval_epidemia.report.data import interval, read_samples
 from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
 from lm_eval_epidemia.report.published import published
-from lm_eval_epidemia.report.results import Asked, Entry, Score, model_size, read_results
+from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, model_size, read_results
 from lm_eval_epidemia.report.samples import elicited, sample_file
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -72,7 +72,7 @@ def test_a_run_becomes_an_entry(tmp_path):
         config={"model_num_parameters": 7_600_000_000},
     )  # fmt: skip
     (entry,) = entries(tmp_path)
-    assert (entry.name, entry.parameters, entry.protocol) == ("some-model", 7.6e9, "")
+    assert (entry.name, entry.parameters, entry.protocol) == ("some-model", 7.6e9, Protocol())
     assert entry.scores[Asked(COCAINE, "letters")].score == 40.0
     assert entry.scores[Asked(COCAINE, "likelihood")].error == 1.0
     assert entry.scores[Asked(COCAINE, "letters")].diagnostics == {
@@ -98,7 +98,7 @@ def test_what_was_asked_otherwise_stands_apart(tmp_path, more, protocol):
     write(tmp_path / "usual", {COCAINE: (40.0, 3.0)})
     write(tmp_path / "other", {COCAINE: (60.0, 3.0)}, **more)
     usual, other = entries(tmp_path)
-    assert usual.protocol == "" and other.protocol == protocol
+    assert usual.protocol == Protocol() and str(other.protocol) == protocol
     assert protocol in other.name
     report = leaderboard.make_report(read_results([tmp_path]))
     standing = report.standings["epidemia_low"]
@@ -113,17 +113,17 @@ def test_a_limit_is_marked_unless_nothing_was_cut_off(tmp_path):
         config={"limit": 10},
     )  # fmt: skip
     whole, part = entries(tmp_path)
-    assert (whole.protocol, list(whole.scores)) == ("", [Asked(HEROIN, "letters")])
-    assert (part.protocol, list(part.scores)) == ("limit 10", [Asked(COCAINE, "letters")])
+    assert (str(whole.protocol), list(whole.scores)) == ("", [Asked(HEROIN, "letters")])
+    assert (str(part.protocol), list(part.scores)) == ("limit 10", [Asked(COCAINE, "letters")])
     assert leaderboard.normalised_means(part, "epidemia_low", {}) == {}
 
 
 def test_sampled_answers_of_another_temperature_are_not_compared(tmp_path):
     name = f"{COCAINE}_sampled"
     write(tmp_path, {name: (40.0, 3.0)}, config={"gen_kwargs": {"temperature": 0.7}})
-    assert entries(tmp_path)[0].protocol == "temperature=0.7"
+    assert str(entries(tmp_path)[0].protocol) == "temperature=0.7"
     write(tmp_path, {name: (40.0, 3.0)}, config={"gen_kwargs": {"max_gen_toks": 5}})
-    assert entries(tmp_path)[0].protocol == ""
+    assert str(entries(tmp_path)[0].protocol) == ""
 
 
 def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):

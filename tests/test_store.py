@@ -352,7 +352,7 @@ def test_a_file_where_the_folder_should_be_is_one_line_before_the_work(
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()  # not even a bar
     assert line.startswith(f"error: cannot write {file}")
-    assert line.endswith("give a folder that can be written to")
+    assert line.endswith("what should be a folder is a file")
     assert file.read_text() == "mine"
 
 

@@ -16,6 +16,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.tiny import make_tiny_llama
+from lm_eval_epidemia.paths import atomic_write, writing
 
 __all__ = ["DEMO_GROUPS", "Line", "demo"]
 
@@ -53,8 +54,8 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
         **arguments,
     )
     path = out / re.sub(r"\W+", "_", name).strip("_") / "results_demo.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2, default=handle_non_serializable))
+    with writing(path), atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=2, default=handle_non_serializable))
     return Line(
         name,
         {
@@ -80,7 +81,15 @@ def demo(out: Path, limit: int | None = None) -> list[Line]:
     list of Line
         The transformer is there only where torch and transformers are installed. It answers the
         tasks of one survey: on a CPU, all 73,000 prompts would take it a quarter of an hour.
+
+    Raises
+    ------
+    EpidemiaError
+        If `out` cannot be written; before anything is evaluated, where that can be known.
     """
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
     available = store.available()
     groups = [g for g in DEMO_GROUPS if any(name.startswith(f"{g}_") for name in available)]
     lines = []

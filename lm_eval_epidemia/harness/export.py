@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import yaml
@@ -12,6 +13,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
+from lm_eval_epidemia.paths import writing
 from lm_eval_epidemia.surveys.record import all_tasks, record
 
 __all__ = ["export"]
@@ -86,10 +88,34 @@ def export(out: Path, push_to_hub: str | None = None) -> Path:
     -------
     Path
         `out`, absolute.
+
+    Raises
+    ------
+    EpidemiaError
+        If `out` is not an empty folder or cannot be written.
     """
     out = out.resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise EpidemiaError(f"{out} exists and is not an empty folder: give a new one")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        try:
+            _fill(out, push_to_hub or str(out))
+        except BaseException:
+            # It was empty; half a repository would only be in the way of the next.
+            for path in out.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            raise
+    if push_to_hub:
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+        api.create_repo(push_to_hub, repo_type="dataset", exist_ok=True)
+        api.upload_folder(folder_path=out, repo_id=push_to_hub, repo_type="dataset")
+    return out
+
+
+def _fill(out: Path, dataset: str) -> None:
     places = store.available()
     configs: dict[str, list[str]] = {}
     for mode in MODES:
@@ -103,11 +129,4 @@ def export(out: Path, push_to_hub: str | None = None) -> Path:
                 folder.mkdir(parents=True, exist_ok=True)
                 split(task.name, mode).to_parquet(folder / f"{name}.parquet")
     (out / "README.md").write_text(_card(configs, places), encoding="utf-8")
-    yamls.write(out / "task_yamls", yamls.render(places, dataset=push_to_hub or str(out)))
-    if push_to_hub:
-        from huggingface_hub import HfApi
-
-        api = HfApi()
-        api.create_repo(push_to_hub, repo_type="dataset", exist_ok=True)
-        api.upload_folder(folder_path=out, repo_id=push_to_hub, repo_type="dataset")
-    return out
+    yamls.write(out / "task_yamls", yamls.render(places, dataset=dataset))

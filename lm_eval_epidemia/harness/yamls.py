@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_epidemia import __version__, paths
+from lm_eval_epidemia import __version__, folders, paths
 from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, asks, in_mode
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
@@ -221,7 +221,7 @@ def render(
 
 
 def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
-    """Write task files under a temporary name and put the folder in place when it is whole.
+    """Write task files elsewhere and put them in place when all are whole.
 
     Parameters
     ----------
@@ -229,28 +229,39 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
     files : dict of str to str
         As `render` returns them.
     replace : bool
-        Replace an existing folder, but for the package marker of the shipped one. Without it, a
-        folder that is there already is left alone: another process was faster.
+        Replace what an earlier write put into the folder, and keep what is not ours; see
+        `folders.rewritten`. Without it, a folder that is there already is left alone: another
+        process was faster.
+
+    Raises
+    ------
+    EpidemiaError
+        If the folder cannot be written, or holds files that are not ours.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        for name, text in files.items():
-            path = temporary / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        temporary.chmod(0o755)
-        if replace and folder.exists():
-            if (marker := folder / "__init__.py").exists():
-                shutil.copy(marker, temporary / marker.name)
-            shutil.rmtree(folder)
+    if replace:
+        with folders.rewritten(folder, BASE) as temporary:
+            _fill(temporary, files)
+        return
+    with paths.writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            temporary.replace(folder)
-        except OSError:
-            if replace or not folder.is_dir():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            _fill(temporary, files)
+            temporary.chmod(0o755)
+            try:
+                temporary.replace(folder)
+            except OSError:
+                if not folder.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _fill(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def task_path(variant: Variant | None = None) -> Path:

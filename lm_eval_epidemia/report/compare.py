@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from lm_eval_epidemia.elicit.modes import MODES, Mode
@@ -33,10 +34,9 @@ class Row(NamedTuple):
 
 def _named(entry: Entry) -> str:
     """Name a model with everything that was said about its prompts."""
-    variant = [part for part in entry.variant.split(", ") if part]
-    more = [part for part in entry.protocol.split(", ") if part and part not in variant]
-    said = ", ".join((["chat template"] if entry.chat else []) + variant + more)
-    return entry.model + (f" ({said})" if said else "")
+    protocol = str(replace(entry.protocol, variant=entry.variant))
+    said = [part for part in ("chat template" * entry.chat, protocol) if part]
+    return entry.model + (f" ({', '.join(said)})" if said else "")
 
 
 def compare(results: Results) -> list[Row]:

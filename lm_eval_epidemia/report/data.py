@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -23,7 +24,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.leaderboard import Report, group_mean, tasks_in
 from lm_eval_epidemia.report.normalise import anchors_of, normalise
-from lm_eval_epidemia.report.results import Asked
+from lm_eval_epidemia.report.results import Asked, printable
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -68,7 +69,7 @@ def _read(job: tuple[str, Asked, Any]) -> tuple[str, Asked, Elicited | str | Non
 def read_samples(
     report: Report, tasks: Iterable[Asked] | None = None
 ) -> tuple[Samples, list[str]]:  # fmt: skip
-    """Read the samples of all runs, on every processor.
+    """Read the samples of all runs, on every processor; say on stderr what could not be read.
 
     Parameters
     ----------
@@ -98,6 +99,7 @@ def read_samples(
     # The largest first, so that no process is left alone with one at the end.
     jobs.sort(key=lambda job: -job[2].stat().st_size)
     workers = min(os.cpu_count() or 1, len(jobs))
+    scores = {entry.name: entry.scores for entry in report.runs}
     found: Samples = {}
     with ProcessPoolExecutor(max(1, workers)) as pool:
         done = pool.map(_read, jobs) if workers > 1 else map(_read, jobs)
@@ -107,6 +109,11 @@ def read_samples(
                 notes.append(f"{name}: {one}")
             elif one is not None:
                 found[name, asked] = one
+            elif not math.isnan(scores[name][asked].score):
+                notes.append(
+                    f"{name}: the samples of {in_mode(*asked)} have no complete cell, or "
+                    "log-probabilities that are not finite, but its result file has a score"
+                )
     for entry in report.runs:
         for asked, score in entry.scores.items():
             one = found.get((entry.name, asked))
@@ -115,6 +122,9 @@ def read_samples(
                     f"{entry.name}: the samples of {in_mode(*asked)} give a distance of "
                     f"{one.l1:.6f}, its result file says {score.l1:.6f}: one of them was changed"
                 )
+    notes = [printable(note) for note in notes]
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     return found, notes
 
 

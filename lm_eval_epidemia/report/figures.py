@@ -319,6 +319,11 @@ def save(
     -------
     Path
         Where it is.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such figure or no data for it, or `out` cannot be written.
     """
     if name not in FIGURES:
         raise EpidemiaError(
@@ -330,6 +335,10 @@ def save(
     out = out or Path(f"{name}.svg")
     if out.suffix not in _WRITTEN:
         raise EpidemiaError(f"--out {out}: expected a name that ends in {', '.join(_WRITTEN)}")
+    if not out.parent.is_dir():
+        raise EpidemiaError(f"--out {out}: there is no folder {out.parent}: make it first")
+    if out.is_dir():
+        raise EpidemiaError(f"--out {out} is a folder: give the name of a file")
     rows = figure.rows(report() if figure.needs_results else None, task)
     specification = figure.draw(alt.Data(values=_clean(rows))).to_json()
     with atomic_write(out) as temporary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import GROUPS
 from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
 from lm_eval_epidemia.report.published import published
-from lm_eval_epidemia.report.results import Asked, Entry, Results
+from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 
@@ -133,16 +133,19 @@ class Standing(NamedTuple):
     ----------
     mean : Mean
     complete : bool
-        Whether it was asked every task that an entry of its protocol was asked.
+        Whether it was asked all the tasks that ranks are over.
     best, worst : int or None
         Ranks that cannot be excluded: 1 + how many are shown better, and how many entries less
         those shown worse. None where it is not ranked.
+    shared : int
+        How many tasks the ranks of its protocol are over; 0 where nobody is ranked.
     """
 
     mean: Mean
     complete: bool
     best: int | None
     worst: int | None
+    shared: int
 
 
 def columns(entries: Iterable[Entry]) -> list[str]:
@@ -178,7 +181,37 @@ def group_mean(entry: Entry, column: str) -> Mean:
     return mean_over(entry, tasks_in(entry, column))
 
 
-def compare_entries(one: Entry, other: Entry, column: str) -> Comparison:
+def shared_tasks(entries: Iterable[Entry], column: str) -> list[Asked]:
+    """Return the tasks of a group that all entries have a score in."""
+    return sorted(set.intersection(*(set(tasks_in(entry, column)) for entry in entries)))
+
+
+def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
+    """Return the tasks that a ranking is over: those that the entries to be ranked share.
+
+    From whoever was asked most tasks down, entries are taken in as long as at least half of the
+    broadest one's tasks are left that all of them were asked. So nobody drops out because another
+    was asked one task more, and a run of a single task does not make that the ranking of all.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Of one protocol; at least one. Those that were asked all the tasks returned can be ranked.
+    column : str
+    """
+    asked = Counter(frozenset(tasks_in(entry, column)) for entry in entries)
+    # Of equally many tasks, those that more entries were asked.
+    ordered = sorted(asked, key=lambda tasks: (-len(tasks), -asked[tasks], sorted(tasks)))
+    shared = ordered[0]
+    for tasks in ordered:
+        if 2 * len(shared & tasks) >= len(ordered[0]):
+            shared &= tasks
+    return shared
+
+
+def compare_entries(
+    one: Entry, other: Entry, column: str, tasks: Iterable[Asked] | None = None
+) -> Comparison:
     """Compare two entries, task by task.
 
     The standard error is cluster-robust: tasks that ask for the same outcome of a survey, given
@@ -191,8 +224,10 @@ def compare_entries(one: Entry, other: Entry, column: str) -> Comparison:
     one, other : Entry
     column : str
         A group, as lm-eval knows it.
+    tasks : iterable of Asked, optional
+        Of those in the group that both were asked; all of these if not given.
     """
-    common = sorted(set(tasks_in(one, column)) & set(tasks_in(other, column)))
+    common = shared_tasks([one, other], column) if tasks is None else sorted(tasks)
     pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
     d = np.array([first.score - second.score for first, second in pairs])
     noise = np.array([math.hypot(first.error, second.error) for first, second in pairs])
@@ -231,29 +266,27 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
         By the entry's name; entries that were not asked the group are left out.
     """
     found: dict[str, Standing] = {}
-    runs: dict[str, list[Entry]] = defaultdict(list)
+    runs: dict[Protocol, list[Entry]] = defaultdict(list)
     for entry in entries:
         if tasks_in(entry, column):
             runs[entry.protocol].append(entry)
     for alike in runs.values():
-        whole = set().union(*(tasks_in(entry, column) for entry in alike if not entry.reference))
-        ranked = [e for e in alike if not e.reference and set(tasks_in(e, column)) == whole]
+        asked = [entry for entry in alike if not entry.reference]
+        shared = ranked_tasks(asked, column) if asked else frozenset()
+        ranked = [entry for entry in asked if shared <= set(tasks_in(entry, column))]
         better, worse = dict.fromkeys([e.name for e in ranked], 0), {e.name: 0 for e in ranked}
         for one, other in combinations(ranked, 2):
-            verdict = compare_entries(one, other, column).verdict
+            verdict = compare_entries(one, other, column, shared).verdict
             if verdict in ("better", "worse"):
                 winner, loser = (one, other) if verdict == "better" else (other, one)
                 worse[winner.name] += 1
                 better[loser.name] += 1
         for entry in alike:
-            mean = group_mean(entry, column)
+            mean, complete = group_mean(entry, column), shared <= set(tasks_in(entry, column))
+            best = worst = None
             if entry in ranked:
                 best, worst = 1 + better[entry.name], len(ranked) - worse[entry.name]
-                found[entry.name] = Standing(mean, True, best, worst)
-            else:
-                found[entry.name] = Standing(
-                    mean, set(tasks_in(entry, column)) >= whole, None, None
-                )
+            found[entry.name] = Standing(mean, complete, best, worst, len(shared))
     return found
 
 
@@ -278,7 +311,7 @@ def normalised_means(
     tasks = tasks_in(entry, column)
     if entry.reference or not tasks or any(entry.scores[one].seen < 1 for one in tasks):
         return {}
-    if "truth" in entry.protocol or any(one.task not in anchors for one in tasks):
+    if entry.protocol.truth or any(one.task not in anchors for one in tasks):
         return {}
     if any(math.isnan(entry.scores[one].l1) for one in tasks):
         return {}
@@ -298,7 +331,7 @@ def correlation(
     Parameters
     ----------
     entries : iterable of Entry
-        Those of one protocol, each with the whole group.
+        Those of one protocol; means are over the tasks that all of them share.
     column : str
     other : str
         A key of `Entry.others`.
@@ -312,7 +345,9 @@ def correlation(
     both = [e for e in entries if other in e.others and tasks_in(e, column)]
     if len(both) < 3:
         return math.nan, len(both)
-    scores = [group_mean(entry, column).score for entry in both]
+    if not (tasks := shared_tasks(both, column)):
+        return math.nan, len(both)
+    scores = [mean_over(entry, tasks).score for entry in both]
     values = [entry.others[other] for entry in both]
     if len(set(scores)) < 2 or len(set(values)) < 2:
         return math.nan, len(both)
@@ -461,7 +496,7 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
         wrong = [
             asked.task
             for asked, one in entry.scores.items()
-            if not entry.protocol and asked.task in anchors
+            if entry.protocol == Protocol() and asked.task in anchors
             and abs(normalise(one.l1, anchors[asked.task], "score") - one.score) > TOLERANCE
         ]  # fmt: skip
         if wrong:
@@ -493,9 +528,9 @@ def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
 
 
 def whole(report: Report, column: str) -> list[Entry]:
-    """Return the runs asked in the default way in every task of a group."""
+    """Return the ranked runs of a group that were asked in the default way."""
     found = report.standings[column]
     return [
         e for e in report.runs
-        if not e.protocol and e.name in found and found[e.name].complete
+        if e.protocol == Protocol() and e.name in found and found[e.name].complete
     ]  # fmt: skip

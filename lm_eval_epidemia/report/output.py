@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
@@ -84,6 +85,8 @@ def _leaderboard(report: Report) -> Section:
     for column in report.columns:
         header += [column, "rank"]
     rows, partial = [], False
+    # How many tasks ranks are over, in every group and protocol.
+    over: dict[str, None] = {}
     for entry in report.entries:
         cells = [entry.name, size(entry.parameters)]
         for column in report.columns:
@@ -91,16 +94,22 @@ def _leaderboard(report: Report) -> Section:
             if standing is None:
                 cells += ["", ""]
                 continue
-            part = "" if standing.complete else f" ({standing.mean.tasks} tasks)"
-            partial = partial or bool(part)
+            other = standing.shared not in (0, standing.mean.tasks)
+            partial = partial or other
+            part = f" ({standing.mean.tasks} tasks)" if other else ""
             cells += [with_error(standing.mean) + part, ranks(standing)]
+            if standing.best is not None:
+                where = "; ".join(filter(None, (column, str(entry.protocol))))
+                over[f"{standing.shared} in {where}"] = None
         rows.append(cells)
     note = (
-        f"Ranks: what paired comparisons over the same tasks leave open at {CONFIDENCE:.0%}, among "
-        "models asked in the same way and in all tasks of the group."
+        f"Ranks: what paired comparisons leave open at {CONFIDENCE:.0%}, among models asked in the "
+        f"same way, over the tasks that all ranked ones share ({', '.join(over) or 'none'}). From "
+        "the model asked most tasks down, those are ranked that leave at least half of its tasks "
+        "in common."
     )
     if partial:
-        note += " (n tasks): not asked them all, so neither ranked nor to be read beside the rest."
+        note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in report.entries):
         note += f" (published): {MARK}; over the tasks asked here."
     return Section("Score, 0 to 100 (± standard error)", tuple(header), rows, note)
@@ -229,8 +238,8 @@ def _beside(report: Report) -> list[Section]:
         Section(
             "Rank correlation with other tasks (Spearman, number of models)",
             ("group", *others), correlated,
-            "Over the models asked in the default way and in all tasks of the group; none from "
-            "fewer than three.",
+            "Over the ranked models asked in the default way, and the tasks that they share; none "
+            "from fewer than three.",
         )
     )  # fmt: skip
     return made
@@ -265,8 +274,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         ``kind`` (group, survey, domain, dimension, subset, scale, task, other, pair, correlation),
         ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
         ``name`` (the slice, task, scale, second model or other task), ``value``, ``stderr``,
-        ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``; NaN or empty where that does not
-        apply.
+        ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the
+        rank is over); NaN or empty where that does not apply.
     """
     rows: list[dict[str, Any]] = []
 
@@ -277,13 +286,13 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             {
                 "kind": kind,
                 "model": entry.name if entry else "",
-                "protocol": entry.protocol if entry else "",
+                "protocol": str(entry.protocol) if entry else "",
                 "chat_template": entry.chat if entry else "",
                 "parameters": (entry.parameters if entry else None) or math.nan,
                 "reference": entry.reference if entry else False,
                 "group": group, "name": name, "value": value,
                 "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
-                "rank_worst": math.nan, "verdict": "", **more,
+                "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan, **more,
             }
         )  # fmt: skip
 
@@ -293,7 +302,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
                 continue
             mean = standing.mean
             add("group", entry, column, column, mean.score, stderr=mean.error, tasks=mean.tasks,
-                rank_best=_or_nan(standing.best), rank_worst=_or_nan(standing.worst))  # fmt: skip
+                rank_best=_or_nan(standing.best), rank_worst=_or_nan(standing.worst),
+                rank_tasks=_or_nan(standing.best and standing.shared))  # fmt: skip
             for kind in SLICES:
                 for label, part in slices(entry, column, kind).items():
                     add(kind, entry, column, label, part.score, stderr=part.error, tasks=part.tasks)
@@ -340,12 +350,24 @@ def as_json(report: Report) -> str:
     return json.dumps(found, indent=1, ensure_ascii=False)
 
 
+#: What a spreadsheet takes for a formula, at the beginning of a cell.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
 def as_csv(report: Report) -> str:
-    """Return the rows of `as_rows` as CSV."""
+    """Return the rows of `as_rows` as CSV; a text like a formula has an apostrophe before it."""
     import pandas as pd
 
-    text: str = pd.DataFrame(as_rows(report)).to_csv(index=False, lineterminator="\n")
+    rows = [
+        {k: f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for k, v in row.items()}
+        for row in as_rows(report)
+    ]
+    text: str = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
     return text
+
+
+#: What LaTeX does not know by itself.
+IN_LATEX = {"±": r"$\pm$", "…": r"\dots{}", "\N{REPLACEMENT CHARACTER}": "?"}
 
 
 def as_latex(shown: Sequence[Section]) -> str:
@@ -359,7 +381,11 @@ def as_latex(shown: Sequence[Section]) -> str:
             index=False, escape=True, caption=_escaped(section.title),
             column_format="l" + "r" * (len(section.columns) - 1),
         )  # fmt: skip
-        made.append(table.replace("±", r"$\pm$").replace("…", r"\dots{}"))
+        # A [ or * after the end of a row would be its argument.
+        table = re.sub(r"^([\[*])", r"{\1}", table, flags=re.MULTILINE)
+        for shown_as, written in IN_LATEX.items():
+            table = table.replace(shown_as, written)
+        made.append(table)
     return "\n".join(made)
 
 

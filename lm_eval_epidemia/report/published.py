@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from lm_eval_epidemia.elicit.modes import MODES
-from lm_eval_epidemia.report.results import Asked, Entry, Score
+from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score
 from lm_eval_epidemia.surveys.record import all_tasks
 
 __all__ = ["MARK", "published"]
@@ -45,7 +45,7 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
             asked = Asked(task, next(one for one in MODES if one == mode))
             if asked in wanted and value:
                 entry = entries.setdefault(
-                    model, Entry(model, protocol="published", reference=True)
+                    model, Entry(model, protocol=Protocol(published=True), reference=True)
                 )
                 entry.scores[asked] = Score(float(value), float("nan"))
     return sorted(entries.values(), key=lambda entry: entry.model)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
+import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, in_mode
 from lm_eval_epidemia.elicit.variants import Variant
@@ -17,7 +22,8 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import TASK_VERSION
 from lm_eval_epidemia.surveys.record import all_tasks
 
-__all__ = ["Asked", "Entry", "Results", "Score", "model_size", "read_results"]
+__all__ = ["Asked", "Entry", "Protocol", "Results", "Score", "model_size", "printable",
+           "read_results"]  # fmt: skip
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
@@ -29,6 +35,14 @@ OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
 #: Of a model's arguments, those that make it another model.
 MODEL_ARGUMENTS = ("revision", "subfolder", "peft", "delta", "gguf_file", "quantization",
                    "load_in_4bit", "load_in_8bit")  # fmt: skip
+
+#: Between which our metrics lie; a sampled distance has Monte Carlo error, which can go below 0.
+BOUNDS = {"score": (0, 100), "score_stderr": (0, math.inf), "l1": (0, 2), "seen": (0, 1),
+          "choice_mass": (0, 1.001)}  # fmt: skip
+SAMPLED_BOUNDS = {**BOUNDS, "l1": (-2, 2)}
+
+#: What rounding may add to a bound.
+ROUNDING = 1e-6
 
 #: Names longer than this are cut where they are shown.
 LONGEST_NAME = 120
@@ -66,6 +80,68 @@ class Score(NamedTuple):
     source: Path = Path()
 
 
+@dataclass(frozen=True)
+class Protocol:
+    """What keeps scores from being compared with others: only those of equal protocols are.
+
+    All fields are empty where everything is as by default. As text (``str``) it is what a reader
+    sees, and what protocols are sorted by.
+
+    Attributes
+    ----------
+    variant : tuple of (str, str)
+        What was asked of the prompts, by its key in ``--metadata``.
+    num_fewshot : str
+        lm-eval's own examples.
+    system_prompt : str
+        Its SHA-256.
+    task_version : str
+        If not `TASK_VERSION`.
+    truth, vintage : str
+        Fingerprint of a truth that is not the installed one, and its vintage.
+    incomplete : bool
+        Whether something was cut off.
+    limit : str
+        The ``--limit`` that did.
+    drawn : tuple of (str, str)
+        How a model that writes was told to.
+    published : bool
+        Whether these are published scores.
+    """
+
+    variant: tuple[tuple[str, str], ...] = ()
+    num_fewshot: str = ""
+    system_prompt: str = ""
+    task_version: str = ""
+    truth: str = ""
+    vintage: str = ""
+    incomplete: bool = False
+    limit: str = ""
+    drawn: tuple[tuple[str, str], ...] = ()
+    published: bool = False
+
+    def __str__(self) -> str:
+        said = [f"{key}={value}" for key, value in self.variant]
+        if self.num_fewshot:
+            said.append(f"num_fewshot={self.num_fewshot}")
+        if self.system_prompt:
+            said.append(f"system prompt {self.system_prompt[:8]}")
+        if self.task_version:
+            said.append(f"task version {self.task_version}")
+        if self.truth:
+            said.append(" ".join(["truth", *self.vintage.split(), self.truth]))
+        if self.incomplete:
+            said.append(f"limit {self.limit}" if self.limit else "incomplete")
+        said += [f"{key}={value}" for key, value in self.drawn]
+        if self.published:
+            said.append("published")
+        return printable(", ".join(said))
+
+    def __lt__(self, other: Protocol) -> bool:
+        # Two may read alike: of a system prompt only the beginning of its hash is shown.
+        return (str(self), astuple(self)) < (str(other), astuple(other))
+
+
 @dataclass
 class Entry:
     """A model, asked in one way: what can be compared with other models asked so.
@@ -76,11 +152,9 @@ class Entry:
         As its user would name it.
     chat : bool
         Whether its chat template was applied; part of the model rather than of the question.
-    variant : str
-        All that was said about the prompts with ``--metadata``, for people to read.
-    protocol : str
-        What keeps these scores from being compared with others: another truth, task version,
-        variant of the prompts, ``--limit``. Empty when all is as by default.
+    variant : tuple of (str, str)
+        All that was said about the prompts with ``--metadata``, by its key.
+    protocol : Protocol
     parameters : float or None
         Size of the model.
     scores : dict
@@ -95,8 +169,8 @@ class Entry:
 
     model: str
     chat: bool = False
-    variant: str = ""
-    protocol: str = ""
+    variant: tuple[tuple[str, str], ...] = ()
+    protocol: Protocol = Protocol()
     parameters: float | None = None
     scores: dict[Asked, Score] = field(default_factory=dict)
     others: dict[str, float] = field(default_factory=dict)
@@ -106,8 +180,8 @@ class Entry:
     @property
     def name(self) -> str:
         """The model and how it was asked, in one line; no two entries have the same."""
-        said = [part for part in ("chat template" if self.chat else "", self.protocol) if part]
-        name = " ".join(self.model.split()) + (f" ({'; '.join(said)})" if said else "")
+        said = [part for part in ("chat template" * self.chat, str(self.protocol)) if part]
+        name = self.model + (f" ({'; '.join(said)})" if said else "")
         name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         return name + (f" [{self.twin + 1}]" if self.twin else "")
 
@@ -127,6 +201,51 @@ class Results(NamedTuple):
     notes: list[str]
 
 
+class _Config(msgspec.Struct):
+    """Of a run: the model, and how it was run. Older files hold arguments as text."""
+
+    model: Any = "model"
+    model_args: dict[str, Any] | str | None = None
+    gen_kwargs: dict[str, Any] | str | None = None
+    limit: Any = None
+    model_num_parameters: Any = None
+
+
+class _Task(msgspec.Struct):
+    metadata: dict[str, Any] | None = None
+
+
+class _File(msgspec.Struct):
+    """What is read of a result file; lm-eval writes more."""
+
+    results: dict[str, dict[str, Any]]
+    config: _Config = msgspec.field(default_factory=_Config)
+    configs: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
+    group_subtasks: dict[str, list[str]] = {}
+    higher_is_better: dict[str, Any] = {}
+    date: Any = None
+    chat_template: Any = None
+    system_instruction: str = ""
+    system_instruction_sha: str = ""
+
+
+class _Run(NamedTuple):
+    """A result file, with what is ours in it."""
+
+    path: Path
+    file: _File
+    scores: dict[str, Score]
+    metadata: dict[str, dict[str, Any]]
+
+
+def printable(text: str) -> str:
+    """Return a text from a file in one line, with a mark for what no terminal or page can show."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in
+                   " ".join(text.split()))  # fmt: skip
+
+
 def model_size(text: str) -> float:
     """Read a number of parameters: ``7B``, ``350M``, ``1.5e9``."""
     units = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -142,21 +261,20 @@ def model_size(text: str) -> float:
     return size
 
 
-def _arguments(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a run's model, which older files hold as text."""
-    arguments = config.get("model_args") or {}
+def _pairs(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
+    """Return arguments that older files hold as text."""
     if isinstance(arguments, str):
-        arguments = dict(pair.partition("=")[::2] for pair in arguments.split(",") if pair)
-    return dict(arguments)
+        return dict(pair.partition("=")[::2] for pair in arguments.split(",") if pair)
+    return arguments or {}
 
 
-def _model(config: Mapping[str, Any]) -> tuple[str, str]:
+def _model(config: _Config) -> tuple[str, str]:
     """Name the model of a run: whole, and what makes it another than its name says."""
-    arguments = _arguments(config)
+    arguments = _pairs(config.model_args)
     named = arguments.get("pretrained") or arguments.get("model")
     if not named:
         said = ",".join(f"{key}={value}" for key, value in arguments.items())
-        return " ".join(part for part in (str(config.get("model", "model")), said) if part), ""
+        return " ".join(part for part in (str(config.model), said) if part), ""
     given = {key: arguments[key] for key in MODEL_ARGUMENTS if arguments.get(key)}
     # "main" is what everybody gets.
     more = [
@@ -169,89 +287,126 @@ def _model(config: Mapping[str, Any]) -> tuple[str, str]:
 
 def _number(value: Any) -> float:
     """Read a number that may be missing or "N/A"."""
-    return float(value) if isinstance(value, (int, float)) else math.nan
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
-def _variant(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return what was asked of the prompts that is not so by default."""
-    usual = Variant()._asdict()
-    given = {key: metadata.get(key) for key in usual if metadata.get(key) is not None}
-    return {key: value for key, value in given.items() if value != usual[key]}
+    return tuple(
+        (key, str(metadata[key]))
+        for key, usual in Variant()._asdict().items()
+        if metadata.get(key) is not None and metadata[key] != usual
+    )
 
 
-def _protocol(
-    asked: Asked,
-    score: Score,
-    results: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    installed: str | None,
-) -> str:
-    """Say what keeps a score from being compared with others; empty if nothing does."""
-    config, lm_eval_name = results.get("config", {}), in_mode(*asked)
-    said = [
-        f"{key}={value}" for key, value in _variant(metadata).items() if key in INCOMPARABLE
-    ]  # fmt: skip
-    if shots := _number(results.get("n-shot", {}).get(lm_eval_name, 0)):
-        said.append(f"num_fewshot={shots:g}")
-    if results.get("system_instruction"):
-        said.append(f"system prompt {results.get('system_instruction_sha') or ''}"[:22].strip())
-    version = results.get("versions", {}).get(lm_eval_name, TASK_VERSION)
-    if version != TASK_VERSION:
-        said.append(f"task version {version}")
-    fingerprint = metadata.get("truth")
-    if fingerprint and fingerprint != installed:
-        said.append(f"truth {metadata.get('vintage', '')} {fingerprint}".replace("  ", " "))
+def _protocol(name: str, asked: Asked, run: _Run, installed: str | None) -> Protocol:
+    """Return what keeps a score from being compared with others."""
+    file, metadata = run.file, run.metadata[name]
+    shots = _number(file.shots.get(name, 0))
+    prompt = hashlib.sha256(file.system_instruction.encode("utf-8", "replace")).hexdigest()
+    version = file.versions.get(name, TASK_VERSION)
+    fingerprint = str(metadata.get("truth") or "")
+    other = fingerprint not in ("", installed)
     # With a --limit that a task does not reach, nothing is missing.
-    if score.seen < 1:
-        said.append(f"limit {config.get('limit')}" if config.get("limit") else "incomplete")
-    if asked.mode in GENERATED:
-        drawn = {k: v for k, v in (config.get("gen_kwargs") or {}).items() if k != "max_gen_toks"}
-        said += [f"{key}={value}" for key, value in drawn.items()]
-    return ", ".join(said)
+    incomplete = run.scores[name].seen < 1
+    drawn = _pairs(file.config.gen_kwargs).items() if asked.mode in GENERATED else ()
+    return Protocol(
+        variant=tuple(pair for pair in _variant(metadata) if pair[0] in INCOMPARABLE),
+        num_fewshot=f"{shots:g}" if shots else "",
+        system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
+        task_version="" if version == TASK_VERSION else str(version),
+        truth=fingerprint if other else "",
+        vintage=str(metadata.get("vintage", "")) if other else "",
+        incomplete=incomplete,
+        limit=str(file.config.limit or "") if incomplete else "",
+        drawn=tuple((key, str(value)) for key, value in drawn if key != "max_gen_toks"),
+    )
 
 
-def _score(row: Mapping[str, Any], source: Path) -> Score:
-    numbers = {
-        name.split(",")[0]: _number(value) for name, value in row.items() if name.endswith(",none")
+def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
+    """Read a result file; ValueError, with the reason, if lm-eval did not write it so."""
+    # A pipe would wait for its writer.
+    if not path.is_file():
+        raise ValueError("not a file but a folder" if path.is_dir() else "not a file")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            found = {key: value for key, value in found.items() if value is not None}
+        file = msgspec.convert(found, _File)
+    except RecursionError:
+        raise ValueError("brackets in brackets without end") from None
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    ours = {name: row for name, row in file.results.items() if name in names and _scored(row)}
+    metadata = {
+        name: msgspec.convert(file.configs.get(name) or {}, _Task).metadata or {} for name in ours
     }
-    main = ("score", "score_stderr", "l1", "seen")
-    more = {name: x for name, x in numbers.items() if name not in main and "stderr" not in name}
-    seen = numbers.get("seen", 1.0)
+    scores = {name: _score(name, names[name], row, path) for name, row in ours.items()}
+    return _Run(path, file, scores, metadata)
+
+
+def _scored(row: Mapping[str, Any]) -> bool:
+    return "score,none" in row
+
+
+def _score(name: str, asked: Asked, row: Mapping[str, Any], source: Path) -> Score:
+    bounds = SAMPLED_BOUNDS if asked.mode == "sampled" else BOUNDS
+    numbers = {}
+    for key, value in row.items():
+        metric, _, of = key.partition(",")
+        if of == "none":
+            low, high = bounds.get(metric, (-math.inf, math.inf))
+            numbers[metric] = number = _number(value)
+            unknown = value == "N/A" or (isinstance(value, float) and math.isnan(value))
+            inside = math.isfinite(number) and low - ROUNDING <= number <= high + ROUNDING
+            if not (unknown or inside):
+                expected = f"{low} to {high}" if metric in bounds else "a number"
+                raise ValueError(f"{name}: {metric} is {reprlib.repr(value)}, expected {expected}")
+    more = {
+        printable(metric): x for metric, x in numbers.items()
+        if metric not in ("score", "score_stderr", "l1", "seen") and "stderr" not in metric
+    }  # fmt: skip
     return Score(numbers["score"], numbers.get("score_stderr", math.nan),
-                 numbers.get("l1", math.nan), seen, more, source)  # fmt: skip
+                 numbers.get("l1", math.nan), numbers.get("seen", 1.0), more, source)  # fmt: skip
 
 
-def _others(results: Mapping[str, Any], ours: set[str]) -> dict[str, float]:
+def _others(file: _File, ours: Iterable[str]) -> dict[str, float]:
     """Return the main metric of the tasks that are not ours, groups instead of their members."""
-    groups, found = results.get("group_subtasks") or {}, {}
-    members = {one for listed in groups.values() for one in listed}
-    for name, row in results["results"].items():
+    members, found = {one for listed in file.group_subtasks.values() for one in listed}, {}
+    for name, row in file.results.items():
         if name in ours or name.startswith("epidemia_") or name in members:
-            continue
-        if not isinstance(row, dict):
             continue
         # "acc,none" since lm-eval 0.4, "acc" before.
         numbers = {
-            key.split(",")[0]: float(value)
+            key.split(",")[0]: number
             for key, value in row.items()
-            if isinstance(value, (int, float)) and "stderr" not in key and key != "sample_len"
-        }
-        better = (results.get("higher_is_better") or {}).get(name) or {}
-        wanted = [*OTHER_METRICS, *(key for key in numbers if better.get(key))]
+            if math.isfinite(number := _number(value))
+            and "stderr" not in key and key != "sample_len"
+        }  # fmt: skip
+        better = file.higher_is_better.get(name)
+        higher = better if isinstance(better, dict) else {}
+        wanted = [*OTHER_METRICS, *(key for key in numbers if higher.get(key))]
         metric = next((key for key in wanted if key in numbers), None)
-        if metric is not None and not math.isnan(numbers[metric]):
+        if metric is not None:
             value = numbers[metric]
             share = metric in OTHER_METRICS and 0 <= value <= 1
-            limit = (results.get("config") or {}).get("limit")
+            limit = file.config.limit
             said = metric + (f", limit {limit}" if limit else "")
-            found[f"{name} ({said})"] = 100 * value if share else value
+            found[printable(f"{name} ({said})")] = 100 * value if share else value
     return found
 
 
 def _files(folders: Iterable[Path]) -> list[Path]:
-    files: list[Path] = []
+    """Return the result files in folders, each once, whatever links lead to it."""
+    files: dict[str, Path] = {}
     for folder in folders:
-        if not folder.exists():
+        # Unlike Path's, False where it may not be looked at.
+        if not os.path.exists(folder):  # noqa: PTH110
             raise EpidemiaError(f"{folder} does not exist: give what was --output_path of lm_eval")
         here = [folder] if folder.is_file() else sorted(folder.rglob("results*.json"))
         if not here:
@@ -259,8 +414,11 @@ def _files(folders: Iterable[Path]) -> list[Path]:
                 f"{folder} holds no results_*.json: give the folder that was --output_path of "
                 "lm_eval"
             )
-        files += [file for file in here if file not in files]
-    return files
+        for file in here:
+            # Samples lie beside the file itself, not beside a link to it.
+            if files.setdefault(os.path.realpath(file), file).is_symlink():
+                files[os.path.realpath(file)] = file
+    return list(files.values())
 
 
 def read_results(
@@ -285,22 +443,22 @@ def read_results(
     """
     names = {in_mode(task, mode): Asked(task, mode) for task in all_tasks() for mode in MODES}
     runs, notes = [], []
-    for file in (files := _files(folders)):
+    for path in (files := _files(folders)):
         try:
-            results = json.loads(file.read_text(encoding="utf-8"))
-            list(results["results"].items())
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            notes.append(f"{file} is not a result file of lm-eval and was left out ({error!r})")
-            continue
-        runs.append((_number(results.get("date")), file, results))
-    runs.sort(key=lambda run: (run[0] if not math.isnan(run[0]) else -math.inf, str(run[1])))
-    entries: dict[tuple[str, ...], Entry] = {}
+            runs.append(_read(path, names))
+        except ValueError as error:
+            notes.append(
+                f"{path} is not a result file of lm-eval and was left out ({error}): copy it again "
+                "from where lm_eval wrote it, or run that evaluation again"
+            )
+    entries: dict[tuple[Any, ...], Entry] = {}
     installed = {name: store.load(name).fingerprint for name in store.available()}
-    for _date, file, results in runs:
-        _enter(entries, notes, file, results, names, installed)
+    for run in sorted(runs, key=_when):
+        _enter(entries, notes, run, names, installed)
     found = [entry for entry in entries.values() if entry.scores]
+    notes = [printable(note) for note in notes]
     if not found:
-        listed = few([str(file) for file in files])
+        listed = printable(few([str(file) for file in files]))
         raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
     _shorten(found)
     names_seen: Counter[str] = Counter()
@@ -317,43 +475,42 @@ def read_results(
     return Results(sorted(found, key=lambda entry: (entry.protocol, entry.name)), notes)
 
 
+def _when(run: _Run) -> tuple[float, str]:
+    date = _number(run.file.date)
+    return -math.inf if math.isnan(date) else date, str(run.path)
+
+
 def _enter(
-    entries: dict[tuple[str, ...], Entry], notes: list[str], file: Path,
-    results: dict[str, Any], names: dict[str, Asked], installed: Mapping[str, str],
+    entries: dict[tuple[Any, ...], Entry], notes: list[str], run: _Run,
+    names: Mapping[str, Asked], installed: Mapping[str, str],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
-    model, more = _model(results.get("config") or {})
-    chat = bool(results.get("chat_template"))
-    parameters = _number((results.get("config") or {}).get("model_num_parameters"))
+    model, more = _model(run.file.config)
+    chat, shown = bool(run.file.chat_template), printable(model + more)
+    parameters = _number(run.file.config.model_num_parameters)
     replaced: dict[str, list[Path]] = {}
     mine = set()
-    for name, row in results["results"].items():
-        if name not in names or not isinstance(row, dict) or "score,none" not in row:
-            continue
-        asked, score = names[name], _score(row, file)
-        metadata = ((results.get("configs") or {}).get(name) or {}).get("metadata") or {}
-        protocol = _protocol(asked, score, results, metadata, installed.get(asked.task))
-        key = (model, more, str(chat), protocol)
+    for name, score in run.scores.items():
+        asked = names[name]
+        protocol = _protocol(name, asked, run, installed.get(asked.task))
+        key = (model, more, chat, protocol)
         mine.add(key)
-        entry = entries.setdefault(key, Entry(model + more, chat, protocol=protocol))
-        said = ", ".join(f"{name}={value}" for name, value in _variant(metadata).items())
-        entry.variant = entry.variant or said
-        if parameters > 0:
+        entry = entries.setdefault(key, Entry(shown, chat, protocol=protocol))
+        entry.variant = entry.variant or _variant(run.metadata[name])
+        if 0 < parameters < math.inf:
             entry.parameters = parameters
         if asked in entry.scores:
             replaced.setdefault(entry.name, []).append(entry.scores[asked].source)
         entry.scores[asked] = score
     for name, sources in replaced.items():
         notes.append(
-            f"{name}: {len(sources)} tasks are in two runs; {file} is later and counts, "
+            f"{name}: {len(sources)} tasks are in two runs; {run.path} is later and counts, "
             f"{few(sorted({str(source) for source in sources}))} does not"
         )
     # Other tasks belong to the model whatever way ours were asked in; a run of theirs alone too.
-    others = _others(results, set(names))
-    if others:
-        keys = mine or {(model, more, str(chat), "")}
-        for key in keys:
-            entries.setdefault(key, Entry(model + more, chat)).others.update(others)
+    if others := _others(run.file, names):
+        for key in mine or {(model, more, chat, Protocol())}:
+            entries.setdefault(key, Entry(shown, chat)).others.update(others)
 
 
 def _shorten(entries: Sequence[Entry]) -> None:
@@ -368,4 +525,4 @@ def _shorten(entries: Sequence[Entry]) -> None:
 
 def _last(name: str) -> str:
     model, *more = name.split(" +")
-    return " +".join([Path(model).name, *more])
+    return " +".join([Path(model).name or model, *more])

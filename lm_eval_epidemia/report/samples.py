@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +13,13 @@ import numpy as np
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.answers import Answer, Estimate, Reply, Statement
+from lm_eval_epidemia.elicit.likelihood import BINS, asked_levels
 from lm_eval_epidemia.elicit.modes import Mode, in_mode
+from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.elicit.replies import letter
+from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.results import Asked
 from lm_eval_epidemia.score import likelihood, metrics, sampled, written
 from lm_eval_epidemia.score import score as scoring
@@ -70,37 +75,71 @@ def sample_file(results: Path, asked: Asked) -> Path | None:
     return path if path.is_file() else None
 
 
-def _logprobs(line: _Line) -> tuple[float, ...]:
-    return tuple(float(logprob) for logprob, _greedy in line.filtered_resps)
+def _check(doc: _Doc, first: _Doc, truth: store.GroundTruth) -> None:
+    if doc.task != truth.task:
+        raise ValueError(f"it is of {doc.task}")
+    if not 0 <= doc.cell < len(truth.weights):
+        raise ValueError(f"cell {doc.cell} of {len(truth.weights)}")
+    if (doc.design, doc.n_samples) != (first.design, first.n_samples):
+        raise ValueError("it was asked in another way than the first")
 
 
-def _answer(line: _Line) -> Answer:
+def _logprobs(line: _Line, number: int) -> tuple[float, ...]:
+    found = tuple(float(logprob) for logprob, _greedy in line.filtered_resps)
+    if len(found) != number:
+        raise ValueError(f"{len(found)} log-probabilities, expected {number}")
+    return found
+
+
+def _answer(line: _Line, levels: int) -> Answer:
     doc = line.doc
-    return Answer(doc.task, doc.truth, doc.cell, doc.order, doc.design, _logprobs(line))
+    if doc.order not in _orders(levels, doc.design):
+        raise ValueError(f"the order {list(doc.order)} is not of the design {doc.design!r}")
+    return Answer(doc.task, doc.truth, doc.cell, doc.order, doc.design, _logprobs(line, levels))
 
 
-def _estimate(line: _Line) -> Estimate:
-    return Estimate(line.doc.task, line.doc.truth, line.doc.cell, line.doc.level, _logprobs(line))
+@lru_cache(maxsize=16)
+def _orders(levels: int, design: str) -> frozenset[tuple[int, ...]]:
+    return frozenset(orderings(levels, design))
 
 
-def _reply(line: _Line) -> Reply:
+def _estimate(line: _Line, levels: int) -> Estimate:
+    doc, logprobs = line.doc, _logprobs(line, len(BINS))
+    return Estimate(doc.task, doc.truth, doc.cell, _level(line, levels), logprobs)
+
+
+def _reply(line: _Line, levels: int) -> Reply:
     doc, place = line.doc, letter(str(line.filtered_resps[0]), len(line.doc.order))
+    if sorted(doc.order) != list(range(levels)):
+        raise ValueError(f"the order {list(doc.order)} is not one of {levels} answers")
+    if not 1 <= doc.sample <= doc.n_samples <= MOST_SAMPLES:
+        raise ValueError(f"answer {doc.sample} of {doc.n_samples}")
     return Reply(doc.task, doc.truth, doc.cell, doc.order, doc.sample, doc.n_samples, place)
 
 
-def _statement(line: _Line) -> Statement:
+def _statement(line: _Line, levels: int) -> Statement:
     doc, place = line.doc, letter(str(line.filtered_resps[0]), len(line.doc.choices))
-    return Statement(doc.task, doc.truth, doc.cell, doc.level, place)
+    return Statement(doc.task, doc.truth, doc.cell, _level(line, levels), place)
+
+
+def _level(line: _Line, levels: int) -> int:
+    if line.doc.level not in asked_levels(levels):
+        raise ValueError(f"level {line.doc.level} is not asked")
+    return line.doc.level
 
 
 #: By way of asking: how a line is read, and the module of its metrics.
-_READ: dict[Mode, tuple[Callable[[_Line], Any], Any]] = {
+_READ: dict[Mode, tuple[Callable[[_Line, int], Any], Any]] = {
     "letters": (_answer, metrics),
     "likelihood": (_estimate, likelihood),
     "sampled": (_reply, sampled),
     "closed": (_statement, written),
     "rag": (_statement, written),
 }
+
+
+#: What comes of a line that lm-eval did not write for the task.
+NOT_A_SAMPLE = (msgspec.DecodeError, ValueError, TypeError, IndexError, RecursionError)
 
 
 def elicited(path: Path, asked: Asked) -> Elicited | None:
@@ -120,23 +159,30 @@ def elicited(path: Path, asked: Asked) -> Elicited | None:
     Raises
     ------
     EpidemiaError
-        If a line is not one that lm-eval writes for such a task, or the questions were made from a
-        truth that is not the installed one.
+        If the file cannot be read, a line is not one that lm-eval writes for such a task, or the
+        questions were made from a truth that is not the installed one.
     """
     read, module = _READ[asked.mode]
-    decoder, answers = msgspec.json.Decoder(_Line), []
-    with path.open("rb") as file:
-        for number, text in enumerate(file, start=1):
-            if not text.strip():
-                continue
-            try:
-                answers.append(read(decoder.decode(text)))
-            except (msgspec.DecodeError, ValueError, TypeError, IndexError) as error:
-                raise EpidemiaError(
-                    f"{path}, line {number} is not a sample of {in_mode(*asked)} as lm-eval writes "
-                    f"it ({error}): was the run interrupted while writing? Run it again with "
-                    "--log_samples"
-                ) from None
+    truth, answers = store.load(asked.task), []
+    decoder, first = msgspec.json.Decoder(_Line), None
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.strip():
+                    continue
+                try:
+                    line = decoder.decode(text)
+                    first = first or line.doc
+                    _check(line.doc, first, truth)
+                    answers.append(read(line, len(truth.levels)))
+                except NOT_A_SAMPLE as error:
+                    raise EpidemiaError(
+                        f"{path}, line {number} is not a sample of {in_mode(*asked)} as lm-eval "
+                        f"writes it ({error}): was the run interrupted while writing? Run it again "
+                        "with --log_samples"
+                    ) from None
+    except OSError as error:
+        raise EpidemiaError(f"{path} cannot be read ({error.strerror or error})") from None
     if not answers:
         return None
     log = logging.getLogger("lm_eval_epidemia")
@@ -147,8 +193,8 @@ def elicited(path: Path, asked: Asked) -> Elicited | None:
         if (found := module.against_truth(answers)) is None:
             return None
         distance = float(module.l1(answers))
-    except IndexError:
-        raise EpidemiaError(f"{path} has cells that {asked.task} does not have") from None
+    except EpidemiaError as error:
+        raise EpidemiaError(f"{path}: {error}") from None
     finally:
         log.setLevel(level)
     cells = np.flatnonzero(found.part.complete).tolist()

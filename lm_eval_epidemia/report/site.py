@@ -6,8 +6,6 @@ import importlib.resources
 import json
 import math
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,26 +19,25 @@ from markupsafe import Markup
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia import __version__
+from lm_eval_epidemia import __version__, folders
 from lm_eval_epidemia import distance as respondents
 from lm_eval_epidemia.elicit.likelihood import BINS, asked_levels
 from lm_eval_epidemia.elicit.modes import GENERATED, MODES, in_mode
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
 from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
 from lm_eval_epidemia.elicit.wording import Wording
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report import data, figures
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.normalise import anchors_of, normalise
 from lm_eval_epidemia.report.output import Section, sections
-from lm_eval_epidemia.report.results import Asked
+from lm_eval_epidemia.report.results import Asked, Protocol
 from lm_eval_epidemia.surveys.record import all_tasks, record, records
 
 __all__ = ["MARKER", "build_site"]
 
-#: A folder with this file is a site of ours and may be replaced.
+#: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
 
 #: The running example of the method page.
@@ -64,35 +61,27 @@ def build_site(report: Report, out: Path) -> Path:
     ----------
     report : Report
     out : Path
-        A folder that does not exist, is empty, or holds a site, which is replaced when the new one
-        is whole.
+        A folder that does not exist, is empty, or holds a site: its files are replaced when the new
+        ones are whole, and what is not ours is kept; see `folders.rewritten`.
 
     Returns
     -------
     Path
         The first page.
+
+    Raises
+    ------
+    EpidemiaError
+        If the folder holds other files or cannot be written.
     """
     out = out.resolve()
-    if out.exists() and not out.is_dir():
-        raise EpidemiaError(f"{out} is a file: give a folder for the site")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists():
-        raise EpidemiaError(f"{out} holds other files and would be replaced: give another folder")
-    samples, notes = data.read_samples(report)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with folders.rewritten(out, MARKER) as temporary:
+        samples, notes = data.read_samples(report)
         _write(temporary, report, samples, [*report.notes, *notes])
-        temporary.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        temporary.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return out / PAGES[0][0]
 
 
 def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]) -> None:
-    (folder / MARKER).write_text(f"{__version__}\n", encoding="utf-8")
     _assets(folder / "assets")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
@@ -212,7 +201,7 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
     asked = Asked(EXAMPLE, "letters")
     # The model that stands highest and was asked it in every cell.
     best = next(
-        (e for e in report.runs if not e.protocol and (e.name, asked) in samples
+        (e for e in report.runs if e.protocol == Protocol() and (e.name, asked) in samples
          and len(samples[e.name, asked].cells) == len(truth.given)), None,
     )  # fmt: skip
     models = {best.name: samples[best.name, asked]} if best is not None else {}
