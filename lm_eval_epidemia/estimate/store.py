@@ -197,7 +197,7 @@ def all_places() -> dict[str, list[Place]]:
     return places
 
 
-def load(name: str, vintage: str | None = None) -> GroundTruth:
+def load(name: str, vintage: str | None = None, state: State | None = None) -> GroundTruth:
     """Return the truth of a task, refusing files whose hash is not the registered one.
 
     Parameters
@@ -205,6 +205,8 @@ def load(name: str, vintage: str | None = None) -> GroundTruth:
     name : str
     vintage : str, optional
         By default the one that is used for scores.
+    state : str, optional
+        Only what was built here, or only what the package ships.
 
     Raises
     ------
@@ -213,7 +215,9 @@ def load(name: str, vintage: str | None = None) -> GroundTruth:
     """
     declared = declared_task(name)
     survey = record(declared.survey)
-    places = all_places().get(name, [])
+    places = [
+        place for place in all_places().get(name, []) if state is None or place.state == state
+    ]
     if vintage is not None:
         survey.vintage(vintage)
         here = [place.vintage for place in places]

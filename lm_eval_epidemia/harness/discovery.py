@@ -16,7 +16,7 @@ from typing import Any
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness.guard import guarded
+from lm_eval_epidemia.harness.guard import checked, guarded
 from lm_eval_epidemia.harness.yamls import task_path
 
 __all__ = [
@@ -124,6 +124,7 @@ def extend_evaluator(evaluator: Any) -> None:
         ``lm_eval.evaluator``.
     """
     if not hasattr(evaluator, "_epidemia"):
+        evaluator.simple_evaluate = checked(evaluator.simple_evaluate)
         evaluator.evaluate = guarded(evaluator.evaluate)
         evaluator._epidemia = True
 
