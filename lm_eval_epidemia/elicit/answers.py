@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lm_eval_epidemia.elicit.modes import Mode, asks, in_mode
+from lm_eval_epidemia.surveys.record import task as declared
+
 __all__ = ["Answer", "Estimate", "Reply", "Statement"]
+
+#: The ways of asking whose answers are statements.
+WRITTEN: tuple[Mode, ...] = ("closed", "rag")
 
 
 class Answer(NamedTuple):
@@ -31,6 +37,11 @@ class Answer(NamedTuple):
     design: str
     logprobs: tuple[float, ...]
 
+    @property
+    def asked_as(self) -> str:
+        """What lm-eval calls the task."""
+        return self.task
+
 
 class Estimate(NamedTuple):
     """A model's answer to one question for a probability: the log-probability of each interval.
@@ -52,6 +63,11 @@ class Estimate(NamedTuple):
     cell: int
     level: int
     logprobs: tuple[float, ...]
+
+    @property
+    def asked_as(self) -> str:
+        """What lm-eval calls the task."""
+        return in_mode(self.task, "likelihood")
 
 
 class Reply(NamedTuple):
@@ -81,6 +97,11 @@ class Reply(NamedTuple):
     n_samples: int
     position: int | None
 
+    @property
+    def asked_as(self) -> str:
+        """What lm-eval calls the task."""
+        return in_mode(self.task, "sampled")
+
 
 class Statement(NamedTuple):
     """A probability that a model wrote.
@@ -102,3 +123,9 @@ class Statement(NamedTuple):
     cell: int
     level: int
     interval: int | None
+
+    @property
+    def asked_as(self) -> str:
+        """What lm-eval calls the task; its rows are the same in both ways, so it may be two."""
+        modes = [mode for mode in WRITTEN if asks(mode, declared(self.task))]
+        return " or ".join(in_mode(self.task, mode) for mode in modes) or self.task

@@ -24,8 +24,10 @@ def examples(task: str, number: int, about_probability: bool = False) -> str:
     """Return solved examples for a task, the same for all its questions.
 
     Each comes from another task, of a survey other than the one asked, so that no outcome or
-    condition of the task is given away. A cell is drawn by its share of the population, the answers
-    stand in a random order, and the answer given is drawn from the truth P(Y | X).
+    condition of the task is given away. The truths drawn from are those that come with the package,
+    whatever was built here: runs with the same protocol get the same examples. A cell is drawn by
+    its share of the population, the answers stand in a random order, and the answer given is drawn
+    from the truth P(Y | X).
 
     Parameters
     ----------
@@ -43,21 +45,22 @@ def examples(task: str, number: int, about_probability: bool = False) -> str:
     """
     if not number:
         return ""
-    survey = all_tasks()[task].survey
+    survey, places = all_tasks()[task].survey, store.all_places()
     others = [
-        name
-        for name in store.available()
-        if all_tasks()[name].survey != survey and len(store.load(name).levels) <= MOST_LEVELS
+        truth
+        for name, declared in all_tasks().items()
+        if declared.survey != survey and any(one.state == "shipped" for one in places.get(name, ()))
+        if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
     ]
     if number > len(others):
         raise EpidemiaError(
-            f"fewshot {number}: only {len(others)} tasks of surveys other than {survey} are here; "
-            "ask for fewer"
+            f"fewshot {number}: only {len(others)} tasks of surveys other than {survey} come with "
+            "the package; ask for fewer"
         )
     rng = np.random.default_rng([SEED, zlib.crc32(task.encode())])
     solved = []
     for chosen in rng.choice(len(others), number, replace=False):
-        truth = store.load(others[chosen])
+        truth = others[chosen]
         wording, levels = Wording(truth), len(truth.levels)
         cell = int(rng.choice(len(truth.weights), p=truth.weights / truth.weights.sum()))
         if about_probability:

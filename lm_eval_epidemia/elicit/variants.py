@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.orderings import design_of
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.errors import EpidemiaError, nearest
 
-__all__ = ["Variant"]
+__all__ = ["Variant", "unknown_keys"]
 
 #: Answers per cell of a sampled task: below, nothing can be said of their spread.
 FEWEST_SAMPLES, MOST_SAMPLES = 8, 1_000
@@ -80,6 +80,18 @@ class Variant(NamedTuple):
                 "has its leading space; give one of them"
             )
         return chosen
+
+
+def unknown_keys(keys: Iterable[str]) -> str:
+    """Say which keys of ``--metadata`` no variant has, and what may have been meant; or nothing.
+
+    For keys that a user wrote: what lm-eval passes on holds the arguments of the model too.
+    """
+    unknown = [str(key) for key in keys if key not in Variant._fields]
+    if not unknown:
+        return ""
+    hints = ", ".join(f"{key!r} ({nearest(key, Variant._fields)})" for key in unknown)
+    return f"--metadata has no key {hints}"
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> None:

@@ -193,7 +193,7 @@ def _preference(place: Place) -> tuple[str, int, str, bool]:
     return place.survey, number, place.vintage, place.state == "shipped"
 
 
-def load(name: str, vintage: str | None = None) -> GroundTruth:
+def load(name: str, vintage: str | None = None, state: State | None = None) -> GroundTruth:
     """Return the truth of a task, refusing files whose hash is not the registered one.
 
     Parameters
@@ -201,6 +201,8 @@ def load(name: str, vintage: str | None = None) -> GroundTruth:
     name : str
     vintage : str, optional
         By default the one that is used for scores.
+    state : str, optional
+        Only what was built here, or only what the package ships.
 
     Raises
     ------
@@ -209,7 +211,9 @@ def load(name: str, vintage: str | None = None) -> GroundTruth:
     """
     declared = declared_task(name)
     survey = record(declared.survey)
-    places = all_places().get(name, [])
+    places = [
+        place for place in all_places().get(name, []) if state is None or place.state == state
+    ]
     if vintage is not None:
         survey.vintage(vintage)
         here = list(dict.fromkeys(place.vintage for place in places))
@@ -233,7 +237,7 @@ def load(name: str, vintage: str | None = None) -> GroundTruth:
     except EpidemiaError:
         if stamp(registry) == before:
             raise
-        return load(name, vintage)  # a build has just replaced what was being read
+        return load(name, vintage, state)  # a build has just replaced what was being read
 
 
 @lru_cache(maxsize=512)

@@ -17,12 +17,9 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from lm_eval.models.huggingface import HFLM
 from tqdm import tqdm
-from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.choices import (
     Batch,
     Encoded,
@@ -31,6 +28,17 @@ from lm_eval_epidemia.harness.choices import (
     plan,
     remember,
 )
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from lm_eval.models.huggingface import HFLM
+    from transformers.cache_utils import DynamicCache, DynamicLayer
+except ImportError as error:
+    raise EpidemiaError(
+        f"--model choice-hf needs PyTorch and Transformers ({error}): "
+        "pip install 'lm-eval-epidemia[hf]'"
+    ) from error
 
 __all__ = ["ChoiceHF"]
 

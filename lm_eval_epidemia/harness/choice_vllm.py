@@ -14,10 +14,17 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from lm_eval.models.vllm_causallms import VLLM
 from tqdm import tqdm
 
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.choices import Encoded, Question, answer_requests, remember
+
+try:
+    from lm_eval.models.vllm_causallms import VLLM
+except ImportError as error:
+    raise EpidemiaError(
+        f"--model choice-vllm needs vLLM ({error}): pip install 'lm-eval-epidemia[vllm]'"
+    ) from error
 
 __all__ = ["ChoiceVLLM"]
 

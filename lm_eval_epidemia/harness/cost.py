@@ -13,7 +13,7 @@ from rich.progress import track
 from lm_eval_epidemia.elicit.modes import GENERATED
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
+from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.names import members
 
@@ -123,6 +123,8 @@ def cost(
     list of Cost
         One per name. What a chat template adds is not counted.
     """
+    if wrong := unknown_keys(metadata or {}):
+        raise EpidemiaError(wrong)
     variant, lines = Variant.of(metadata), []
     for name in names:
         asked = members(name)

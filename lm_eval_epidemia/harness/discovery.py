@@ -22,7 +22,7 @@ from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.guard import guarded
+from lm_eval_epidemia.harness.guard import checked, guarded
 from lm_eval_epidemia.harness.yamls import task_path
 
 __all__ = [
@@ -202,6 +202,7 @@ def extend_evaluator(evaluator: Any) -> None:
         ``lm_eval.evaluator``.
     """
     if not hasattr(evaluator.evaluate, "_epidemia"):
+        evaluator.simple_evaluate = checked(evaluator.simple_evaluate)
         evaluator.evaluate = guarded(evaluator.evaluate)
         evaluator.evaluate._epidemia = True
 

@@ -1,26 +1,30 @@
 """What is checked and mended between lm-eval and a model while it answers our prompts.
 
-lm-eval shortens a prompt that does not fit into the context, gives every request to a server the
-same seed, and stops with NotImplementedError where a chat endpoint is asked for log-probabilities.
-For the requests of our tasks, and only for these, the wrapper of ``lm_eval.evaluator.evaluate``
-refuses the first, varies the second and explains the third.
+lm-eval passes over keys of ``--metadata`` that nobody knows, sends the prompts that
+``--cache_requests`` kept whatever was asked since, shortens a prompt that does not fit into the
+context, gives every request to a server the same seed, and stops with an error of its own where a
+chat endpoint is asked for log-probabilities or a server fails. For our tasks, and only for these,
+the wrappers of ``simple_evaluate`` and ``evaluate`` refuse, mend or explain that. A run without a
+task of ours goes past them as it came, and the model itself is not touched by either.
 """
 
 from __future__ import annotations
 
 import functools
-import re
+import inspect
+import logging
+import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from lm_eval_epidemia import notices
+from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
 
-__all__ = ["guarded"]
-
-#: The line that makes each sampled prompt a text of its own, see `elicit.splits`.
-_INTERVIEW = re.compile(r"\(Interview \d+\)")
+__all__ = ["checked", "guarded"]
 
 _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of a prompt, which {task} needs. Ask for a group in which "
@@ -29,93 +33,358 @@ _WITHOUT_LOG_PROBABILITIES = (
 )
 
 
+# Before a run: its arguments.
+
+
+def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``lm_eval.evaluator.simple_evaluate`` so that what our tasks would not heed is refused.
+
+    Here, before a model is loaded, the user's own metadata can still be told from the arguments of
+    the model, which lm-eval mixes into it.
+
+    Parameters
+    ----------
+    simple_evaluate : callable
+    """
+
+    @functools.wraps(simple_evaluate)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = inspect.signature(simple_evaluate).bind_partial(*args, **kwargs).arguments
+        except TypeError:
+            given = {}  # lm-eval says better what is wrong with them
+        _check_arguments(given)
+        return simple_evaluate(*args, **kwargs)
+
+    return wrapper
+
+
+def _check_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse what our tasks would not heed; warn, if somebody else's tasks may be meant."""
+    tasks = given.get("tasks") or []
+    names = [_name(task) for task in (tasks if isinstance(tasks, (list, tuple)) else [tasks])]
+    ours = [name.startswith("epidemia_") for name in names]
+    for wrong in _unheeded(given) if any(ours) else []:
+        if all(ours):
+            raise EpidemiaError(wrong)
+        notices.warn("arguments not heeded", f"our tasks do not heed this: {wrong}")
+
+
+def _name(task: Any) -> str:
+    """Return the name of a requested task or group, which may be written out or loaded already."""
+    if isinstance(task, Mapping):
+        return str(task.get("task") or task.get("group"))
+    return str(getattr(task, "task_name", None) or getattr(task, "name", None) or task)
+
+
+def _unheeded(given: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is wrong with the arguments of a run of our tasks."""
+    model_args, metadata = given.get("model_args") or {}, given.get("metadata") or {}
+    if isinstance(model_args, str):
+        from lm_eval.utils import simple_parse_args_string
+
+        model_args = simple_parse_args_string(model_args)
+    manager = given.get("task_manager")
+    read = metadata if manager is None else getattr(manager, "metadata", None) or {}
+    own = {key: value for key, value in {**read, **metadata}.items() if key not in model_args}
+    if wrong := unknown_keys(own):
+        yield wrong
+    for key in Variant._fields:
+        if key in metadata and metadata[key] != read.get(key):
+            yield (
+                f"metadata={{{key!r}: {metadata[key]!r}}} given to simple_evaluate is not read "
+                "where a task_manager is given too: give it to task_manager(metadata=...)"
+            )
+    if shots := given.get("num_fewshot"):
+        yield (
+            f"num_fewshot {shots} would be passed over: our tasks have no examples of their own. "
+            f"Solved examples of other surveys are had with --metadata '{{\"fewshot\": {shots}}}'"
+        )
+
+
+# During a run: its requests.
+
+
 def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``lm_eval.evaluator.evaluate`` so that the model's answers to our prompts are guarded.
 
     Parameters
     ----------
     evaluate : callable
-        Takes the model as its argument `lm` or first.
+        Takes a model and the tasks of a run, as `lm` and `task_dict` or in this order.
     """
 
     @functools.wraps(evaluate)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        lm = kwargs["lm"] if "lm" in kwargs else args[0]
-        with _watched(lm):
+        given = {**dict(zip(("lm", "task_dict"), args, strict=False)), **kwargs}
+        ours = _our_tasks(given.get("task_dict"))
+        if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
+        watched = _Watched(given["lm"], frozenset(ours))
+        with ExitStack() as stack:
+            for task in ours.values():
+                stack.enter_context(_building_what_is_asked(task))
+            if "lm" in kwargs:
+                return evaluate(*args, **{**kwargs, "lm": watched})
+            return evaluate(watched, *args[1:], **kwargs)
 
     return wrapper
 
 
+def _our_tasks(tasks: Any) -> dict[str, Any]:
+    """Return our tasks among those of a run, by name, in either layout that lm-eval knows.
+
+    Parameters
+    ----------
+    tasks : dict
+        Tasks by name, or by name or group such dicts.
+    """
+    found: dict[str, Any] = {}
+    for one in tasks.values() if isinstance(tasks, Mapping) else ():
+        if isinstance(one, Mapping):
+            found |= _our_tasks(one)
+            continue
+        config = getattr(one, "config", None)
+        name, metadata = getattr(config, "task", None), getattr(config, "metadata", None)
+        if str(name).startswith("epidemia_") and "truth" in (metadata or {}):
+            found[str(name)] = one
+    return found
+
+
 @contextmanager
-def _watched(lm: Any) -> Iterator[None]:
-    """Put our checks before the methods of one model, and take them away again."""
-    model = getattr(lm, "lm", lm)  # without lm-eval's cache of responses
+def _building_what_is_asked(task: Any) -> Iterator[None]:
+    """Let a task build its requests anew where those that lm-eval kept ask something else.
 
-    def loglikelihood(requests: Sequence[Any], **kwargs: Any) -> Any:
-        ours = [request for request in requests if _is_ours(request)]
-        _check_lengths(model, ours)
-        try:
-            return asked["loglikelihood"](requests, **kwargs)
-        except (NotImplementedError, AssertionError) as error:
-            refused = isinstance(error, NotImplementedError) or "loglikelihoods" in str(error)
-            if not ours or not refused:
-                raise
-            raise EpidemiaError(
-                _WITHOUT_LOG_PROBABILITIES.format(
-                    model=type(model).__name__, task=ours[0].task_name
-                )
-            ) from error
+    lm-eval keys its cache of requests by the name of the task, the template and the system prompt,
+    not by ``--metadata``, ``--gen_kwargs``, ``--samples`` or the ground truth.
+    """
+    build = task.build_all_requests
 
-    def generate_until(requests: Sequence[Any], **kwargs: Any) -> Any:
-        ours = [request for request in requests if _is_ours(request)]
-        _check_lengths(model, ours)
-        _check_chat(model, ours)
-        return asked["generate_until"](requests, **kwargs)
+    def build_all_requests(*args: Any, **kwargs: Any) -> None:
+        build(*args, **kwargs)
+        kept = kwargs.get("cache_requests") and not kwargs.get("rewrite_requests_cache")
+        if kept and not _asks_the_same(task, **kwargs):
+            notices.warn(
+                "cached requests of other prompts",
+                f"{task.config.task}: the requests that --cache_requests kept are of other prompts "
+                "(other --metadata, --gen_kwargs, --samples or ground truth); they were built anew",
+            )
+            build(*args, **{**kwargs, "rewrite_requests_cache": True})
 
-    def create_payload(messages: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        payload: dict[str, Any] = asked["payload"](messages, *args, **kwargs)
-        text = str(messages)
-        if isinstance(payload.get("seed"), int) and _INTERVIEW.search(text):
-            # One seed for all would draw all answers with the same random number.
-            payload["seed"] = (payload["seed"] + zlib.crc32(text.encode())) % 2**31
-        return payload
-
-    watches = {"loglikelihood": loglikelihood, "generate_until": generate_until}
-    asked: dict[str, Any] = {name: getattr(lm, name) for name in watches}
-    for name, watch in watches.items():
-        setattr(lm, name, watch)
-    if hasattr(model, "_create_payload"):
-        asked["payload"], model._create_payload = model._create_payload, create_payload
+    task.build_all_requests = build_all_requests
     try:
         yield
     finally:
-        for name in watches:
-            vars(lm).pop(name, None)
-        vars(model).pop("_create_payload", None)
+        del task.build_all_requests
 
 
-def _is_ours(request: Any) -> bool:
-    return str(request.task_name).startswith("epidemia_") and isinstance(request.doc, dict)
+def _asks_the_same(
+    task: Any, rank: int = 0, world_size: int = 1, limit: int | None = None,
+    samples: list[int] | None = None, system_instruction: str | None = None,
+    apply_chat_template: bool = False, fewshot_as_multiturn: bool = False,
+    chat_template: Callable[..., Any] | None = None, **_: Any,
+) -> bool:  # fmt: skip
+    """Tell whether a task's requests are those of its rows, put as the task's file has it now.
+
+    Each request must have been made from the row that its answer will be paired with. What is done
+    to a row is the same for all of a cache, so one is built again and compared whole.
+    """
+    kept = defaultdict(list)
+    for request in task.instances:
+        kept[request.doc_id].append(request)
+    rows = dict(task.doc_iterator(rank=rank, limit=limit, world_size=world_size, samples=samples))
+    for number, row in rows.items():
+        if not kept[number] or any(request.doc != row for request in kept[number]):
+            return False
+    for number, row in list(rows.items())[:1]:
+        context = task.fewshot_context(
+            row,
+            num_fewshot=task.config.num_fewshot or 0,
+            system_instruction=system_instruction,
+            apply_chat_template=apply_chat_template,
+            fewshot_as_multiturn=fewshot_as_multiturn,
+            chat_template=chat_template,
+            gen_prefix=task.doc_to_prefix(row),
+        )
+        built = task.construct_requests(
+            doc=row,
+            ctx=context,
+            metadata=(task.config.task, number, task.config.repeats),
+            apply_chat_template=apply_chat_template,
+            chat_template=chat_template,
+        )
+        built = built if isinstance(built, list) else [built]
+        if [request.args for request in kept[number]] != [request.args for request in built]:
+            return False
+    return True
 
 
-def _check_chat(model: Any, requests: Sequence[Any]) -> None:
-    """Refuse plain text for a chat endpoint before anything is sent."""
-    chat = any(kind.__name__ == "LocalChatCompletion" for kind in type(model).__mro__)
-    if requests and chat and isinstance(requests[0].args[0], str):
+class _Watched:
+    """A model as lm-eval sees it during a run of ours: what it is asked goes through our checks.
+
+    A stand-in, as lm-eval's own cache of responses is one, so that the model stays as it is: with
+    methods or slots of its own, in several runs at a time, after an error.
+    """
+
+    def __init__(self, lm: Any, ours: frozenset[str]) -> None:
+        self.__lm, self.__ours = lm, ours
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__lm, name)
+
+    def loglikelihood(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        ours = [request for request in requests if request.task_name in self.__ours]
+        if not ours:
+            return self.__lm.loglikelihood(requests, *args, **kwargs)
+        _check_lengths(self.__lm, ours)
+        with _explained(self.__lm):
+            try:
+                found = self.__lm.loglikelihood(requests, *args, **kwargs)
+            except (NotImplementedError, AssertionError) as error:
+                refused = isinstance(error, NotImplementedError) or "loglikelihoods" in str(error)
+                if not refused:
+                    raise
+                model, task = type(_behind_the_cache(self.__lm)).__name__, ours[0].task_name
+                raise EpidemiaError(
+                    _WITHOUT_LOG_PROBABILITIES.format(model=model, task=task)
+                ) from error
+            return _one_each(found, requests)
+
+    def generate_until(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        ours = [request for request in requests if request.task_name in self.__ours]
+        if not ours:
+            return self.__lm.generate_until(requests, *args, **kwargs)
+        _check_lengths(self.__lm, ours)
+        _check_chat(self.__lm, ours)
+        model = _behind_the_cache(self.__lm)
+        drawn = {id(request) for request in ours if "sample" in request.doc}
+        if not hasattr(model, "_create_payload"):  # no server, no seeds
+            drawn = set()
+        # Apart from the others, whose seed stays that of the run.
+        parts: dict[bool, list[Any]] = {False: [], True: []}
+        for request in requests:
+            parts[id(request) in drawn].append(request)
+        said: dict[bool, Iterator[Any]] = {}
+        with _explained(self.__lm):
+            for is_drawn, part in parts.items():
+                with _own_seeds(model) if is_drawn and part else nullcontext():
+                    found = self.__lm.generate_until(part, *args, **kwargs) if part else []
+                said[is_drawn] = iter(_one_each(found, part))
+        return [next(said[id(request) in drawn]) for request in requests]
+
+
+def _behind_the_cache(lm: Any) -> Any:
+    """Return the model itself, where lm-eval's cache of responses stands before it."""
+    from lm_eval.api.model import CachingLM
+
+    return lm.lm if isinstance(lm, CachingLM) else lm
+
+
+def _one_each(found: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
+    """Refuse answers that are not as many as the requests: nobody knows which is whose."""
+    answers = list(found)
+    if len(answers) != len(requests):
         raise EpidemiaError(
-            f"{requests[0].task_name}: {type(model).__name__} takes messages, not plain text: add "
+            f"the model gave {len(answers)} answers to {len(requests)} requests: nothing is scored"
+        )
+    return answers
+
+
+@contextmanager
+def _explained(lm: Any) -> Iterator[None]:
+    """Add to an error of a model behind a server what became of the answers before it."""
+    try:
+        yield
+    except Exception as error:
+        model = _behind_the_cache(lm)
+        if hasattr(model, "_create_payload") and not isinstance(error, EpidemiaError):
+            # A connection's errors are OSErrors or a library's own; these come from reading.
+            unread = isinstance(error, (ValueError, LookupError, TypeError, AssertionError))
+            if unread and not isinstance(error, OSError):
+                note = (
+                    "lm-eval could not read what the server answered. One that gives fewer choices "
+                    "than it was sent prompts can be asked one at a time (batch_size=1); answers "
+                    "may then stand beside the wrong prompts in the file of --use_cache: delete it"
+                )
+            elif model is not lm:
+                note = (
+                    "what was answered before this is in the file of --use_cache: the same command "
+                    "goes on from there"
+                )
+            else:
+                note = (
+                    "what was answered before this is lost; with --use_cache PATH lm-eval keeps "
+                    "each answer, and the same command goes on where it stopped"
+                )
+            _add_note(error, f"epidemia: {note}")
+        raise
+
+
+def _add_note(error: Exception, note: str) -> None:
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:  # Python 3.10
+        logging.getLogger("lm_eval_epidemia").error(note)
+
+
+class _Seeded:
+    """A server's ``_create_payload`` that gives every text a seed of its own.
+
+    One seed for all would draw all answers with the same random number. In place as long as some
+    run asks for sampled answers.
+    """
+
+    lock = threading.Lock()
+
+    def __init__(self, model: Any) -> None:
+        self.create_payload, self.runs = model._create_payload, 0
+        #: What the instance itself had, to be put back; its class's method is not.
+        self.before = vars(model).get("_create_payload")
+
+    def __call__(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        payload = self.create_payload(messages, *args, **kwargs)
+        if isinstance(payload, dict) and isinstance(payload.get("seed"), int):
+            payload["seed"] = (payload["seed"] + zlib.crc32(str(messages).encode())) % 2**31
+        return payload
+
+
+@contextmanager
+def _own_seeds(model: Any) -> Iterator[None]:
+    """Let a model behind a server send seeds of their own; afterwards it is as it was."""
+    with _Seeded.lock:
+        if not isinstance(model._create_payload, _Seeded):
+            model._create_payload = _Seeded(model)
+        seeded = model._create_payload
+        seeded.runs += 1
+    try:
+        yield
+    finally:
+        with _Seeded.lock:
+            seeded.runs -= 1
+            if not seeded.runs:
+                del model._create_payload
+                if seeded.before is not None:
+                    model._create_payload = seeded.before
+
+
+def _check_chat(lm: Any, ours: Sequence[Any]) -> None:
+    """Refuse plain text for a chat endpoint before anything is sent."""
+    model = type(_behind_the_cache(lm))
+    chat = any(kind.__name__ == "LocalChatCompletion" for kind in model.__mro__)
+    if chat and isinstance(ours[0].args[0], str):
+        raise EpidemiaError(
+            f"{ours[0].task_name}: {model.__name__} takes messages, not plain text: add "
             "--apply_chat_template"
         )
 
 
-def _check_lengths(model: Any, requests: Sequence[Any]) -> None:
+def _check_lengths(lm: Any, ours: Sequence[Any]) -> None:
     """Refuse prompts that lm-eval would shorten to fit the model's context."""
-    tokenizer, longest = getattr(model, "tokenizer", None), getattr(model, "max_length", None)
-    if tokenizer is None or not isinstance(longest, int):
+    longest = getattr(lm, "max_length", None)
+    if not isinstance(longest, int):
         return
-    tokens = functools.lru_cache(maxsize=1)(lambda text: len(model.tok_encode(text)))
-    for request in requests:
+    tokens = functools.lru_cache(maxsize=1)(lambda text: len(lm.tok_encode(text)))
+    for request in ours:
         context, answer = request.args[0], request.args[1]
         if not isinstance(context, str):
             return  # messages: the server counts them
@@ -127,6 +396,8 @@ def _check_lengths(model: Any, requests: Sequence[Any]) -> None:
         # A token is at least a byte: most prompts fit whatever the tokenizer.
         if len(context.encode()) + after + 2 <= longest:
             continue
+        if getattr(lm, "tokenizer", None) is None:
+            return
         needed = tokens(context) + after
         if needed > longest:
             raise EpidemiaError(

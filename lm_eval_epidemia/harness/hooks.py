@@ -67,14 +67,14 @@ def load(
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
     notices.forget()
     check_lm_eval()
-    variant = Variant.of(metadata)
+    variant, name = Variant.of(metadata), in_mode(epidemia_task, epidemia_mode)
     if variant.in_task_files != (epidemia_variant or {}):
         raise EpidemiaError(
-            f"--metadata asks for {variant.in_task_files}, but the file of {epidemia_task} was "
+            f"--metadata asks for {variant.in_task_files}, but the file of {name} was "
             f"written for {epidemia_variant or 'neither'}: these need the start-up hook (unset "
             "EPIDEMIA_AUTOLOAD) or 'epidemia run', and no --include_path to our files"
         )
-    return {in_mode(epidemia_task, epidemia_mode): split(epidemia_task, epidemia_mode, variant)}
+    return {name: split(epidemia_task, epidemia_mode, variant)}
 
 
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
@@ -146,5 +146,8 @@ def _logprobs(results: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
 
 def _for_metrics(answer: Answer | Estimate, mode: Mode) -> dict[str, Any]:
     """Give every metric of the task file the answer, and `choice_mass` its number."""
-    mass = math.fsum(math.exp(logprob) for logprob in answer.logprobs)
+    try:
+        mass = math.fsum(math.exp(logprob) for logprob in answer.logprobs)
+    except OverflowError:  # nothing a model can mean: the metrics will say so
+        mass = math.inf
     return {**dict.fromkeys(ASKED[mode].metrics, answer), "choice_mass": mass}

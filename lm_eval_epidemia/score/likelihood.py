@@ -58,9 +58,9 @@ def against_truth(estimates: Sequence[Estimate]) -> _Estimated | None:
     asked = np.array([levels.index(estimate.level) for estimate in estimates])
     logprobs[cells, asked] = np.array([estimate.logprobs for estimate in estimates], dtype=float)
     answered[cells, asked] = True
-    if not collect.readable(truth, logprobs, answered):
+    if not collect.readable(estimates[0].asked_as, truth, logprobs, answered):
         return None
-    if (part := collect.complete_part(truth, answered, "levels")) is None:
+    if (part := collect.complete_part(estimates[0].asked_as, truth, answered, "levels")) is None:
         return None
     return _Estimated(part, scoring.softmax(logprobs[part.complete]))
 

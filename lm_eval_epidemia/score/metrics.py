@@ -45,9 +45,9 @@ def against_truth(answers: Sequence[Answer]) -> _Answered | None:
     asked = np.array([number[tuple(answer.order)] for answer in answers])
     logprobs[cells, asked] = np.array([answer.logprobs for answer in answers], dtype=float)
     answered[cells, asked] = True
-    if not collect.readable(truth, logprobs, answered):
+    if not collect.readable(answers[0].asked_as, truth, logprobs, answered):
         return None
-    if (part := collect.complete_part(truth, answered, "orderings")) is None:
+    if (part := collect.complete_part(answers[0].asked_as, truth, answered, "orderings")) is None:
         return None
     displayed = scoring.softmax(logprobs[part.complete])
     return _Answered(part, scoring.elicited(displayed, np.array(orders)))

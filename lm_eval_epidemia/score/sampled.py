@@ -51,8 +51,8 @@ def against_truth(replies: Sequence[Reply]) -> _Sampled | None:
         levels if reply.position is None else reply.order[reply.position] for reply in replies
     ]
     asked[cells, samples] = True
-    collect.warn_of_silence(truth, answered(replies))
-    if (part := collect.complete_part(truth, asked, "answers")) is None:
+    collect.warn_of_silence(replies[0].asked_as, answered(replies))
+    if (part := collect.complete_part(replies[0].asked_as, truth, asked, "answers")) is None:
         return None
     chosen = said[part.complete]
     counts = (chosen[:, :, None] == np.arange(levels + 1)).sum(axis=1)

@@ -112,8 +112,9 @@ def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
 
 
 def softmax(logprobs: Array) -> Array:
-    """Normalise log-probabilities along the last axis."""
-    shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
+    """Normalise log-probabilities along the last axis; NaN where one is NaN or +inf."""
+    with np.errstate(invalid="ignore"):
+        shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 

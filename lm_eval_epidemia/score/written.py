@@ -38,8 +38,8 @@ def against_truth(statements: Sequence[Statement]) -> _Stated | None:
         asked[place] = True
         if one.interval is not None:
             stated[place] = MIDPOINTS[one.interval]
-    collect.warn_of_silence(truth, answered(statements))
-    if (part := collect.complete_part(truth, asked, "levels")) is None:
+    collect.warn_of_silence(statements[0].asked_as, answered(statements))
+    if (part := collect.complete_part(statements[0].asked_as, truth, asked, "levels")) is None:
         return None
     found = stated[part.complete]
     silent = np.isnan(found).any(axis=1, keepdims=True)

@@ -1,0 +1,377 @@
+"""What stands between lm-eval and a model: of our runs everything, of other people's nothing."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import dill
+import lm_eval.caching.cache
+import lm_eval.evaluator
+import pytest
+from conftest import evaluate
+from lm_eval.api.model import LM
+from lm_eval.tasks.manager import TaskManager
+
+import lm_eval_epidemia
+from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness import guard
+
+TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
+CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
+#: A task of each way of asking.
+ASKED = {
+    "letters": TASK,
+    "likelihood": in_mode(TASK, "likelihood"),
+    "sampled": in_mode(TASK, "sampled"),
+    "closed": in_mode(CLOSED, "closed"),
+    "rag": in_mode("epidemia_high_nsduh_cocaine_ever_by_age_sex", "rag"),
+}
+
+
+# The cache of requests, which knows nothing of --metadata.
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "requests"
+    monkeypatch.setattr(lm_eval.caching.cache, "PATH", str(folder))
+    return folder
+
+
+def run(task, **arguments):
+    """What was put to a model that prefers letters near the top, and its scores."""
+    found = evaluate(
+        [task], model_args="kind=noisy,noise=0.3,position_bias=0.3", log_samples=True, **arguments
+    )
+    rows = sorted(found["samples"][task], key=lambda sample: sample["doc_id"])
+    return [(row["doc"], row["arguments"]) for row in rows], found["results"][task]
+
+
+SETTINGS = [
+    {},
+    {"apply_chat_template": True, "system_instruction": "Answer briefly."},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "chat"])
+@pytest.mark.parametrize(
+    ("mode", "before", "after"),
+    [
+        ("letters", {}, {"orderings": 1}),
+        ("letters", {"orderings": 1}, {}),
+        ("letters", {}, {"fewshot": 2}),
+        ("letters", {"fewshot": 2}, {"fewshot": 3}),
+        ("letters", {}, {"gen_prefix": "The answer is"}),
+        ("letters", {"gen_prefix": "The answer is"}, {}),
+        ("letters", {}, {"leading_space": True}),
+        ("likelihood", {"leading_space": True}, {"leading_space": False}),
+        ("likelihood", {}, {"fewshot": 1}),
+        ("sampled", {"n_samples": 8}, {"n_samples": 9}),
+        ("sampled", {"n_samples": 9}, {"n_samples": 8}),
+        ("sampled", {"n_samples": 8}, {"n_samples": 8, "gen_prefix": "So"}),
+        ("closed", {}, {"fewshot": 1}),
+        ("rag", {}, {"gen_prefix": "The answer is"}),
+    ],
+)
+def test_cached_requests_of_other_metadata_are_built_anew(
+    mode, before, after, settings, cache, caplog
+):
+    task = ASKED[mode]
+    run(task, metadata=before, cache_requests=True, **settings)
+    assert "built anew" not in caplog.text
+    fresh = run(task, metadata=after, **settings)
+    again = run(task, metadata=after, cache_requests=True, **settings)
+    assert again == fresh
+    assert f"{task}: the requests that --cache_requests kept" in caplog.text
+    caplog.clear()
+    # What was built anew is in the cache now.
+    assert run(task, metadata=after, cache_requests=True, **settings) == fresh
+    assert "built anew" not in caplog.text
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "chat"])
+@pytest.mark.parametrize("mode", ASKED)
+@pytest.mark.parametrize("limit", [None, 7])
+def test_cached_requests_of_the_same_run_are_used(mode, limit, settings, cache, caplog):
+    arguments = {"metadata": {"n_samples": 8}, "limit": limit, **settings}
+    fresh = run(ASKED[mode], **arguments)
+    for _ in range(2):
+        assert run(ASKED[mode], cache_requests=True, **arguments) == fresh
+        (file,) = cache.iterdir()
+        os.utime(file, (1, 1))
+    # Not written again: the second run read it.
+    run(ASKED[mode], cache_requests=True, **arguments)
+    assert file.stat().st_mtime == 1 and "built anew" not in caplog.text
+
+
+def test_cached_requests_of_other_documents_and_of_other_settings_of_generation(cache, caplog):
+    """lm-eval pairs the answers of the first three prompts with whatever --samples selects."""
+    whole, some = run(TASK), run(TASK, samples={TASK: [4, 5, 6]})
+    assert run(TASK, cache_requests=True) == whole
+    assert run(TASK, cache_requests=True, samples={TASK: [4, 5, 6]}) == some
+    assert run(TASK, cache_requests=True) == whole
+    assert run(TASK, cache_requests=True, limit=5) == run(TASK, limit=5)
+    closed = ASKED["closed"]
+    run(closed, cache_requests=True)
+    asked, _ = run(closed, cache_requests=True, gen_kwargs={"max_gen_toks": 7})
+    assert asked[0][1][0][1]["max_gen_toks"] == 7
+    assert caplog.text.count("built anew") == 3
+
+
+@pytest.mark.parametrize("mode", ASKED)
+def test_cached_requests_of_another_truth_are_built_anew(mode, cache, caplog):
+    arguments = {"metadata": {"n_samples": 8}, "cache_requests": True}
+    fresh = run(ASKED[mode], **arguments)
+    (file,) = cache.iterdir()
+    kept = dill.loads(file.read_bytes())
+    kept[-1][0].doc["truth"] = "0123456789ab"
+    file.write_bytes(dill.dumps(kept))
+    assert run(ASKED[mode], **arguments) == fresh
+    assert "built anew" in caplog.text
+
+
+def test_cached_requests_of_other_people_are_theirs(cache, mmlu_style, caplog):
+    """lm-eval's cache of a task that is not ours is used as lm-eval uses it, in a mixed run too."""
+    manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
+    asked = []
+
+    class Counted(Answering):
+        def loglikelihood(self, requests):
+            asked.append([r for r in requests if r.task_name == "lettered"])
+            return super().loglikelihood(requests)
+
+    arguments = {"tasks": ["lettered", TASK], "task_manager": manager, "cache_requests": True}
+    lm_eval.evaluator.simple_evaluate(Counted(), **arguments)
+    (file,) = [path for path in cache.iterdir() if "lettered" in path.name]
+    kept = dill.loads(file.read_bytes())
+    for request in kept[0]:
+        request.arguments = ("changed", request.arguments[1])
+    file.write_bytes(dill.dumps(kept))
+    lm_eval.evaluator.simple_evaluate(Counted(), **arguments)
+    assert asked[1][0].args[0] == "changed" != asked[0][0].args[0]
+    assert "built anew" not in caplog.text
+
+
+# The model, which stays as it is.
+
+
+class Answering(LM):
+    """Answers from the text alone."""
+
+    tokenizer_name = "none"
+
+    def loglikelihood(self, requests):
+        return [(-(hash(request.args) % 1000) / 100 - 5, False) for request in requests]
+
+    def generate_until(self, requests):
+        return ["ABC"[hash(request.args[0]) % 3] for request in requests]
+
+    def loglikelihood_rolling(self, requests):
+        raise NotImplementedError
+
+
+class Slotted:
+    """What lm-eval takes for a model, without a dictionary for attributes of its own."""
+
+    __slots__ = ()
+    rank, world_size, tokenizer_name = 0, 1, "none"
+    loglikelihood = Answering.loglikelihood
+
+
+def scores(lm, tasks, include=None, unguarded=False):
+    """Evaluate with tasks of ours and others', with our wrapper or without it."""
+    manager = lm_eval_epidemia.task_manager(include_path=include)
+    evaluating = lm_eval.evaluator.evaluate
+    found = evaluating.__wrapped__ if unguarded else evaluating
+    return found(lm=lm, task_dict=manager.load(tasks))["results"]
+
+
+def test_a_method_of_the_instance_is_asked_and_stays():
+    lm, asked = Answering(), []
+
+    def own(requests):
+        asked.append(len(requests))
+        return Answering.loglikelihood(lm, requests)
+
+    lm.loglikelihood = own
+    lm.generate_until = generating = lambda requests: ["A"] * len(requests)
+    first = scores(lm, [TASK])
+    assert scores(lm, [TASK]) == first
+    assert asked == [44, 44]
+    assert lm.loglikelihood is own and lm.generate_until is generating
+    assert scores(Slotted(), [TASK]) == first
+
+
+def test_an_error_and_a_run_within_a_run_leave_the_model_as_it_was():
+    lm, inner = Answering(), []
+
+    def failing(requests):
+        raise RuntimeError("no memory")
+
+    lm.loglikelihood = failing
+    before = dict(vars(lm))
+    with pytest.raises(RuntimeError, match="no memory"):
+        scores(lm, [TASK])
+    assert vars(lm) == before
+
+    def nested(requests):
+        if not inner:
+            inner.append(None)
+            inner[0] = scores(lm, [TASK])
+        return Answering.loglikelihood(lm, requests)
+
+    lm.loglikelihood = nested
+    before = dict(vars(lm))
+    assert scores(lm, [TASK]) == inner[0]
+    assert vars(lm) == before
+
+
+def test_other_peoples_tasks_are_answered_as_without_us(mmlu_style):
+    others, lm = ["lettered", "continued"], Answering()
+    alone = scores(lm, others, mmlu_style, unguarded=True)
+    assert scores(lm, others, mmlu_style) == alone
+    mixed = scores(lm, [*others, TASK, ASKED["closed"]], mmlu_style)
+    assert {name: mixed[name] for name in others} == alone
+
+
+def test_a_run_without_our_tasks_goes_past_us():
+    """The very arguments arrive; the model is not even looked at."""
+
+    class Untouchable:
+        def __getattribute__(self, name):
+            raise AssertionError(f"{name} was looked at")
+
+    lm, tasks, options = Untouchable(), {"tasks": {"mine": object()}}, {"limit": None, "new": 1}
+    seen = guard.guarded(lambda *args, **kwargs: (args, kwargs))
+    args, kwargs = seen(lm, tasks, **options)
+    assert args[0] is lm and args[1] is tasks and kwargs == options
+    args, kwargs = seen(lm=lm, task_dict=tasks)
+    assert kwargs["lm"] is lm and kwargs["task_dict"] is tasks and not args
+    for odd in (None, [], {"tasks": None}, {"tasks": {"a": None}}, {"a": {"b": {"c": 3}}}):
+        assert seen(lm, odd) == ((lm, odd), {})
+
+
+def test_a_dummy_model_needs_no_tokenizer(mmlu_style):
+    """Its tokenizer would come from the network: neither other tasks nor ours need it."""
+    manager = TaskManager(include_path=str(mmlu_style), include_defaults=False)
+    found = lm_eval.evaluator.simple_evaluate("dummy", tasks=["lettered"], task_manager=manager)
+    assert found["results"]["lettered"]["sample_len"] == 16
+    assert evaluate([TASK], model="dummy", model_args="")["results"][TASK]["seen,none"] == 1
+
+
+def test_a_server_has_its_payload_back_after_the_last_of_two_runs():
+    class Server:
+        def _create_payload(self, messages, *, seed=7, **more):
+            return {"messages": messages, "seed": seed}
+
+    lm = Server()
+    plain, own = lm._create_payload("a"), copy.copy(vars(lm))
+    one, other = guard._own_seeds(lm), guard._own_seeds(lm)
+    one.__enter__()
+    seed = lm._create_payload("a")["seed"]
+    assert seed not in (7, lm._create_payload("b")["seed"])
+    other.__enter__()
+    assert lm._create_payload("a")["seed"] == seed  # not moved twice
+    one.__exit__(None, None, None)
+    assert lm._create_payload("a")["seed"] == seed
+    other.__exit__(None, None, None)
+    assert lm._create_payload("a") == plain and vars(lm) == own
+    lm._create_payload = patched = lambda messages, **more: {"seed": 3}
+    with pytest.raises(KeyError), guard._own_seeds(lm):
+        assert lm._create_payload("a")["seed"] != 3
+        raise KeyError
+    assert lm._create_payload is patched
+
+
+# Arguments that our tasks would not heed.
+
+
+def simple(tasks, **arguments):
+    """As `lm_eval run` calls it: the arguments of the model are mixed into the metadata."""
+    metadata = {"kind": "truth", **arguments.pop("metadata", {})}
+    manager = lm_eval_epidemia.task_manager(
+        include_path=arguments.pop("include", None), metadata=metadata
+    )
+    model = Answering() if "lettered" in tasks else "epidemia-baseline"
+    return lm_eval.evaluator.simple_evaluate(
+        model, model_args={"kind": "truth"}, tasks=tasks, task_manager=manager, metadata=metadata,
+        limit=2, **arguments,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"metadata": {"ordering": 1}}, r"no key 'ordering' \(nearest: orderings\)"),
+        ({"metadata": {"few_shot": 1, "orderings": 1}}, r"no key 'few_shot' \(nearest: fewshot"),
+        ({"metadata": {"max_seq_lengths": [1]}}, r"'max_seq_lengths' \(known: fewshot, gen_p"),
+        ({"num_fewshot": 2}, r"num_fewshot 2 would be passed over.*'\{\"fewshot\": 2\}'"),
+    ],
+)
+def test_arguments_that_our_tasks_do_not_heed(arguments, message, mmlu_style, caplog):
+    with pytest.raises(EpidemiaError, match=message):
+        simple([TASK], **arguments)
+    # Somebody else's task in the run may know the key, and takes its own examples.
+    caplog.clear()
+    found = simple([TASK, "lettered"], include=str(mmlu_style), **arguments)
+    assert "our tasks do not heed this" in caplog.text
+    assert found["n-shot"] == {TASK: 0, "lettered": arguments.get("num_fewshot", 2)}
+    caplog.clear()
+    simple(["lettered"], include=str(mmlu_style), **arguments)
+    assert "epidemia" not in caplog.text
+
+
+def test_arguments_that_are_heeded(caplog):
+    found = simple([TASK], metadata={"orderings": 1, "fewshot": 1}, num_fewshot=0)
+    assert found["configs"][TASK]["metadata"]["fewshot"] == 1
+    assert "heed" not in caplog.text
+    manager = lm_eval_epidemia.task_manager()
+    with pytest.raises(EpidemiaError, match=r"'orderings': 1.*give it to task_manager\(metadata"):
+        lm_eval.evaluator.simple_evaluate(
+            "epidemia-baseline", "kind=truth", tasks=[TASK], task_manager=manager,
+            metadata={"orderings": 1},
+        )  # fmt: skip
+
+
+def test_arguments_on_the_command_line():
+    def said(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "lm_eval_epidemia.cli", *arguments],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2
+        return done.stderr.splitlines()[-1]
+
+    model = ["--model", "epidemia-baseline", "--model_args", "kind=truth", "--tasks", TASK]
+    asked = said("run", *model, "--metadata", '{"ordering": 1}')
+    assert "'ordering' (nearest: orderings)" in asked
+    asked = said("cost", TASK, "--metadata", '{"ordering": 1}')
+    assert "'ordering' (nearest: orderings)" in asked
+    assert "would be passed over" in said("run", *model, "--num_fewshot", "2")
+
+
+@pytest.mark.parametrize(
+    ("model", "missing", "extra"),
+    [("choice-hf", "torch", "hf"), ("choice-hf", "transformers", "hf"),
+     ("choice-vllm", "vllm", "vllm")],
+)  # fmt: skip
+def test_a_model_whose_library_is_missing_names_the_extra(model, missing, extra):
+    without = f"""
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Without())
+from lm_eval_epidemia.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", without, "run", "--model", model, "--model_args", "pretrained=x",
+         "--tasks", TASK], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and f"pip install 'lm-eval-epidemia[{extra}]'" in last, last
+    assert "Traceback" not in done.stderr
