@@ -112,23 +112,10 @@ def _level_numbers(
     # Millions of records have few distinct values.
     values, of_record = np.unique(column, return_inverse=True)
     numbers = np.full(len(values), MISSING, dtype=np.int16)
-    known = np.isnan(values) | _within(values, variable.missing)
+    missing = _within(values, variable.missing)
+    known = np.isnan(values) | missing
     for number, level in enumerate(variable.levels):
-        if level.codes:
-            hit = _within(values, level.codes)
-        elif level.names:
-            continue  # a row of a published table
-        else:
-            hit = ~np.isnan(values)
-            for bound, inside in (
-                (level.at_least, np.greater_equal),
-                (level.above, np.greater),
-                (level.up_to, np.less_equal),
-                (level.below, np.less),
-            ):
-                if bound is not None:
-                    hit &= inside(values, bound)
-            hit &= ~_within(values, variable.missing)
+        hit = _within(values, level.intervals) & ~missing
         numbers[hit] = number
         known |= hit
     if not known.all():
@@ -163,7 +150,7 @@ def _recorded(record: Record, vintage: str, present: set[str]) -> dict[str, Vari
     """Choose how each variable is read: the first way whose columns are all in the files."""
     entry, found = record.vintages[vintage], {}
     for name in sorted(record.used_variables(vintage)):
-        for way in record.variables[name]:
+        for way in record.ways(name, vintage):
             if {c.casefold() for c in _parts(entry.column(way.column))} <= present:
                 found[name] = way
                 break
@@ -277,9 +264,10 @@ def _check_complete(
     """Refuse a file that lacks more than a known file of its vintage may lack."""
     entry = record.vintages[vintage]
     if lacking := sorted(record.used_variables(vintage) - set(recorded) - set(entry.may_lack)):
+        ways = {name: record.ways(name, vintage) for name in lacking}
         detail = "; ".join(
-            f"{name} needs {' or '.join(entry.column(w.column) for w in record.variables[name])} "
-            f"({nearest(_parts(record.variables[name][0].column)[0], columns)})"
+            f"{name} needs {' or '.join(entry.column(way.column) for way in ways[name])} "
+            f"({nearest(_parts(ways[name][0].column)[0], columns)})"
             for name in lacking
         )
         raise EpidemiaError(
