@@ -23,6 +23,9 @@ __all__ = ["PublishedTable", "load_tables", "tables_vintage"]
 #: Published percentages are rounded: what is left may fall this far (in percent) below 0.
 ROUNDING = 0.3
 
+#: The headers of a table stand in its first rows.
+HEAD = 40
+
 
 class PublishedTable(NamedTuple):
     """A published distribution of one variable given another.
@@ -278,11 +281,11 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
         with open_raw(paths, record.expected_files) as files:
             entry = record.vintages[candidates[0]]
             try:
-                grids = [grid for file in files for grid in read_grids(file)]
+                grids = [grid for file in files for grid in read_grids(file, HEAD)]
             except EpidemiaError:
                 return None
             headers = _headers(record, candidates[0], entry.tables[0])
-            if not any(isinstance(_find(grid[:40], headers), _Found) for grid in grids):
+            if not any(isinstance(_find(grid, headers), _Found) for grid in grids):
                 return None
     if len(candidates) == 1:
         return candidates[0]
