@@ -48,6 +48,22 @@ def test_extra_tasks_are_the_brfss_condition_sets_and_lifetime_use():
     assert lifetime == past_month
 
 
+def test_a_way_of_recording_may_belong_to_a_vintage(tmp_path):
+    """CDC's table and the microdata have one column name, and count different answers as yes."""
+    brfss = records.record("brfss")
+    counted = {
+        vintage: [level.codes for level in brfss.way("diabetes", "DIABETE4", vintage).levels]
+        for vintage in brfss.vintages
+    }
+    assert counted["2023"] == [((1, 1), (2, 2)), ((3, 3), (4, 4))]
+    assert counted["2023-published"] == [((1, 1),), ((2, 2), (3, 3), (4, 4))]
+    assert [way.vintages for way in brfss.ways("diabetes", "2023")] == [("2023",)]
+    with pytest.raises(EpidemiaError, match=r"small.yaml:15: .*no vintage is called '2021'"):
+        small(tmp_path, ["codes: [1]", "codes: [2]"], vintages="vintages: ['2021']")
+    with pytest.raises(EpidemiaError, match=r"small.yaml:13: .*not recorded in any way.*'2020'"):
+        small(tmp_path, ["codes: [1]", "codes: [2]"], vintages="vintages: ['2021']")
+
+
 def test_names_and_groups():
     task = records.task("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
     assert task.group == "epidemia_high"
@@ -140,6 +156,7 @@ vintages:
 variables:
   x:
     column: X
+    VINTAGES
     levels:
 LEVELS
     missing: MISSING
@@ -155,12 +172,13 @@ tasks:
 """
 
 
-def small(tmp_path, levels, missing=()):
+def small(tmp_path, levels, missing=(), vintages=""):
     labels = ["'{n}'" if "each" in rest else f"L{n}" for n, rest in enumerate(levels)]
     rows = [f"      - {{label: {label}, phrase: is, {rest}}}"
             for label, rest in zip(labels, levels, strict=True)]  # fmt: skip
     path = tmp_path / "small.yaml"
     text = SMALL.replace("LEVELS", "\n".join(rows)).replace("MISSING", str(list(missing)))
+    text = text.replace("    VINTAGES\n", f"    {vintages}\n" if vintages else "")
     path.write_text(text)
     return records.load_record(path)
 

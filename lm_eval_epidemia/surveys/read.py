@@ -327,14 +327,17 @@ def _header(path: Path) -> list[str]:
         head = file.read(HEADER)
     if "\0" in head.partition("\n")[0]:
         raise EpidemiaError(f"{path.name} has NUL bytes in its header: save it as UTF-8 text")
-    names = next(filter(None, csv.reader(io.StringIO(head, newline=""))), [])
+    rows = csv.reader(io.StringIO(head, newline=""))
+    names = next(rows, [])
     if not names:
-        raise EpidemiaError(f"{path.name} is empty: it has not even a header")
+        raise EpidemiaError(f"{path.name} does not begin with a header")
     if len(names) > MAX_COLUMNS:
         raise EpidemiaError(
             f"{path.name} has more than {MAX_COLUMNS:,} columns, as no survey file has: are its "
             "rows and columns exchanged? Otherwise save the columns of the survey's record alone"
         )
+    if next(rows, None) is None and len(head) < HEADER:
+        raise EpidemiaError(f"{path.name} has zero rows")
     return names
 
 
@@ -409,7 +412,7 @@ def _parsed(texts: Any, small: bool) -> NDArray[Any]:
     except pa.ArrowInvalid:
         return texts.to_numpy(zero_copy_only=False)
     found = numbers.to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):  # too large for single precision: infinite, an error later
+    with np.errstate(over="ignore"):  # too large for single precision: infinite
         return found.astype(np.float32) if small else found
 
 
@@ -478,7 +481,8 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
         precision = np.float32 if name in small else np.float64
         if frame[name].dtype != precision:
             numbers = _numbers(frame[name], name, path)
-            frame[name] = numbers.to_numpy(precision, na_value=np.nan)
+            with np.errstate(over="ignore"):  # too large for single precision: infinite
+                frame[name] = numbers.to_numpy(precision, na_value=np.nan)
         if (endless := np.isinf(frame[name].to_numpy())).any():
             raise EpidemiaError(
                 f"{path.name}: column {name} is infinite in {rows_said(endless)}; the file was "
