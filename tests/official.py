@@ -149,6 +149,7 @@ def brfss_published() -> pd.DataFrame:
     for state in STATES_2023:
         value = float(rng.uniform(8, 18))
         line(2023, state, names[state], "Yes", "Overall", value)
+        line(2023, state, names[state], "Yes, pregnancy-related", "Overall", 1.0)
         line(2023, state, names[state], "No", "Overall", 97 - value)
         line(2023, state, names[state], "No, pre-diabetes or borderline diabetes", "Overall", 2.0)
         line(2023, state, names[state], "Yes", "18-24", 2.1)

@@ -36,6 +36,9 @@ def test_a_card_says_where_the_truth_comes_from():
     brfss = card(record("brfss"))
     assert "47 tasks wait for [LLCP2023XPT.zip](https://www.cdc.gov/" in brfss
     assert "`epidemia_low_brfss_diabetes_by_state`: Kentucky, Pennsylvania" in brfss
+    said = {line.split(" | ")[1]: line for line in brfss.splitlines() if "| diabetes |" in line}
+    assert "they have diabetes, even if only during pregnancy? |" in said["`DIABETE4` (2023)"]
+    assert "apart from diabetes only" in said["`DIABETE4` (2023-published)"]
     assert "published tables, taken as they are" in card(record("bls"))
 
 

@@ -1,14 +1,19 @@
 """Reading survey files: every format, and every way a file can be wrong."""
 
+import os
+import resource
 import zipfile
+from pathlib import Path
 
 import numpy as np
+import official
 import pandas as pd
 import pytest
 from conftest import nsduh_2023
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.read import MAX_COLUMNS, read_columns, read_grids
 from lm_eval_epidemia.surveys.record import record
 
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -96,18 +101,62 @@ def test_an_unknown_code(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(-1.0, "is negative in 1 rows: 5"), (np.nan, "is missing in 1 rows: 5")],
+    [
+        (-1.0, "(weight) is negative in 1 rows: 5"),
+        (np.nan, "(weight) is missing in 1 rows: 5"),
+        (np.inf, "is infinite in 1 rows: 5"),
+        (-np.inf, "is infinite in 1 rows: 5"),
+        (1e300, "(weight) sums to 1e+300, which is the size of no population"),
+        (1e9, "(weight) is 1e+09 in row 5, more than in all other rows together"),
+    ],
 )
 def test_a_bad_weight(tmp_path, value, said):
     def change(frame):
+        frame = pd.concat([frame] * 3, ignore_index=True)
         frame.loc[4, "ANALWT2_C"] = value
         return frame
 
-    assert f"column ANALWT2_C (weight) {said}" in broken(tmp_path, change)
+    assert f"column ANALWT2_C {said}" in broken(tmp_path, change)
 
 
-def test_weights_that_are_all_zero(tmp_path):
-    assert "zero in every row" in broken(tmp_path, lambda f: f.assign(ANALWT2_C=0.0))
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [(0.0, "zero in every row"), (1e-300, "of no population"), (1e303, "of no population")],
+)
+def test_weights_of_no_population(tmp_path, factor, said):
+    """Their squares, or their sum, are no numbers any more."""
+    message = broken(tmp_path, lambda f: f.assign(ANALWT2_C=f["ANALWT2_C"] * factor))
+    assert "column ANALWT2_C (weight)" in message and said in message
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (np.nan, "(replicate weight) is missing in 1 rows: 5"),
+        (np.inf, "is infinite in 1 rows: 5"),
+        (1e39, "is infinite in 1 rows: 5"),  # in the single precision that replicates are held in
+        (1e9, "it is no replicate of it"),
+        (-1e9, "it is no replicate of it"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_bad_replicate_weight(tmp_path, value, said, suffix):
+    frame = official.acs(200).drop(columns="SERIALNO").astype({"PWGTP7": float})
+    path = write(frame, tmp_path / f"psam_2023{suffix}")
+    assert load_microdata(record("acs"), path, "2023").replicates.shape == (200, 80)
+    frame.loc[4, "PWGTP7"] = value
+    with pytest.raises(EpidemiaError) as error:
+        load_microdata(record("acs"), write(frame, path), "2023")
+    assert "column PWGTP7 " in str(error.value) and said in str(error.value)
+
+
+def test_an_infinite_answer(tmp_path):
+    message = broken(tmp_path, lambda f: f.assign(irsex=np.inf), "NSDUH_2023.csv")
+    assert "column irsex is infinite in 50 rows: 1, 2, 3, 4, 5, ..." in message
+
+
+def test_one_record(tmp_path):
+    assert "has one record of nsduh 2023" in broken(tmp_path, lambda f: f.iloc[:1])
 
 
 def test_zero_rows(tmp_path):
@@ -162,3 +211,171 @@ def test_zip_archives_that_are_damaged_or_ambiguous(tmp_path):
         archive.writestr("NSDUH_2022.csv", csv)
     with pytest.raises(EpidemiaError, match="give one file"):
         load_microdata(NSDUH, whole)
+
+
+# -- csv files ----------------------------------------------------------------------------------
+
+CSV = nsduh_2023(60).to_csv(index=False)
+
+
+def each(line, header=str):
+    """Change every line below the header, and the header."""
+    first, *rest = CSV.splitlines()
+    return "\n".join([header(first), *map(line, rest)]) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff" + CSV,
+        CSV.replace("\n", "\r\n"),
+        CSV.replace("\n", "\r"),
+        CSV.rstrip(),
+        CSV.replace(",", ", ").replace(", ", ",", CSV.splitlines()[0].count(",")),
+        each(lambda line: line + ",1,2", lambda line: line + ",NOTE,note"),
+        each(lambda line: line + ',"two\nlines"', lambda line: line + ',"a ""note"""'),
+        each(lambda line: line + ",caf\udce9", lambda line: line + ",NOTE"),
+        each(lambda line: ",".join(f'"0{code}"' for code in line.split(","))),
+    ],
+    ids=["BOM", "CRLF", "CR", "no last line end", "spaces", "twins nobody asks for", "quotes",
+         "Latin-1", "quoted, with zeros"],
+)  # fmt: skip
+def test_csv_as_it_is_written_elsewhere(tmp_path, text):
+    expected = load_microdata(NSDUH, write(nsduh_2023(60), tmp_path / "NSDUH_2023.parquet"))
+    path = tmp_path / "NSDUH_2023.csv"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+    found = load_microdata(NSDUH, path)
+    for name, levels in expected.levels.items():
+        assert (found.levels[name] == levels).all(), name
+    assert found.weight == pytest.approx(expected.weight, rel=1e-15)
+
+
+def test_blanks_of_every_kind_are_missing(tmp_path):
+    path = tmp_path / "b.csv"
+    path.write_text('X,Y\n,1\n  ,2\n"",3\nNA,4\n\nNaN,5\n"  ",6\n')
+    frame = read_columns(path, ["x", "Y"])
+    assert frame["x"].isna().all() and frame["Y"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "does not begin with a header"),
+        (CSV.splitlines()[0], "has zero rows"),
+        (CSV.splitlines()[0] + "\n", "has zero rows"),
+        (CSV.replace(",", ";"), "is separated by ';', expected ','"),
+        (CSV.replace(",", "\t"), "is separated by '\\t', expected ','"),
+        (each(lambda line: line + ",", lambda line: line), "Expected 15 columns, got 16"),
+        (each(lambda line: "7," + line), "Expected 15 columns, got 16"),
+        (CSV.replace("\n1", "\n7,1", 5).replace("\n7,1", "\n1", 4), "Row #6: Expected 15 columns"),
+        (CSV[:-60], "Row #61: Expected 15 columns"),
+        (CSV[:600] + "\0" * 300 + CSV[900:], "Expected 15 columns"),
+        (CSV.replace("\n1", '\n"1', 1), "Expected 15 columns"),
+        (each(lambda line: line + ",2", lambda line: line + ",irsex"), "called irsex and irsex"),
+        (each(lambda line: line + ",2", lambda line: line + ",IRSEX"), "irsex and IRSEX"),
+        (each(lambda line: line.replace(".0,", "\0,", 1).replace(".0,", "\0,", 1)), "holds text"),
+        (CSV.encode("utf-16"), "has NUL bytes in its header"),
+        (
+            each(lambda line: line + ",1" * MAX_COLUMNS,
+                 lambda line: line + "".join(f",V{n}" for n in range(MAX_COLUMNS))),
+            "has more than 32,767 columns",
+        ),
+    ],
+    ids=["nothing", "header", "header line", "semicolons", "tabs", "commas at the end",
+         "row names", "one wide row", "cut", "hole", "open quote", "twins", "twins but for case",
+         "NUL", "UTF-16", "wide"],
+)  # fmt: skip
+def test_csv_that_would_be_misread(tmp_path, text, said):
+    path = tmp_path / "NSDUH_2023.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(EpidemiaError) as error:
+        load_microdata(NSDUH, path)
+    assert str(error.value).startswith("NSDUH_2023.csv") and said in str(error.value)
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("suffix", [".xlsx", ".parquet"])
+def test_two_columns_of_one_name_in_other_formats(tmp_path, suffix):
+    frame = nsduh_2023(20)
+    twins = pd.concat([frame, 3 - frame[["irsex"]]], axis=1)
+    path = tmp_path / f"NSDUH_2023{suffix}"
+    if suffix == ".xlsx":
+        pytest.importorskip("openpyxl")
+        twins.to_excel(path, index=False)
+    else:
+        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        columns = [pa.array(twins.iloc[:, n]) for n in range(twins.shape[1])]
+        parquet.write_table(pa.table(columns, names=list(twins)), path)
+    with pytest.raises(EpidemiaError, match="2 columns called irsex and irsex: keep the right one"):
+        load_microdata(NSDUH, path)
+
+
+def test_parquet_with_an_index_of_pandas(tmp_path):
+    frame = nsduh_2023(50)
+    path = tmp_path / "NSDUH_2023.parquet"
+    frame.set_index("ANALWT2_C").to_parquet(path)
+    assert load_microdata(NSDUH, path).weight.tolist() == frame["ANALWT2_C"].tolist()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".xlsx"])
+def test_the_head_of_a_table(tmp_path, suffix):
+    """Whether microdata are a published table shows in the first rows; millions stay unread."""
+    if suffix == ".xlsx":
+        pytest.importorskip("openpyxl")
+    path = tmp_path / f"NSDUH_2023{suffix}"
+    nsduh_2023(200).to_excel(path, index=False) if suffix == ".xlsx" else write(
+        nsduh_2023(200), path
+    )
+    (whole,), (head,) = read_grids(path), read_grids(path, 7)
+    assert len(whole) == 201 and len(head) in (7, 8) and head == whole[: len(head)]
+
+
+# -- What is no file ----------------------------------------------------------------------------
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def a_pipe(path):
+    os.mkfifo(path)
+
+
+def unreadable(path):
+    write(nsduh_2023(50), path.with_suffix(".parquet")).rename(path)
+    path.chmod(0)
+    if os.access(path, os.R_OK):  # a superuser reads it all the same, but not this
+        path.unlink()
+        path.symlink_to("/proc/self/mem")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".dta", ".zip"])
+@pytest.mark.parametrize(
+    ("make", "said"), [(a_folder, "is no file but"), (a_pipe, "is no file but"),
+                       (unreadable, "cannot be read: ")],
+)  # fmt: skip
+def test_what_is_called_like_a_survey_file_but_is_none(tmp_path, make, said, suffix):
+    path = tmp_path / f"NSDUH_2023{suffix}"
+    make(path)
+    for given in [tmp_path] if make is a_folder else [path, tmp_path]:
+        with pytest.raises(EpidemiaError, match=said):
+            load_microdata(NSDUH, given)
+
+
+def test_a_name_that_no_file_can_have():
+    with pytest.raises(EpidemiaError, match="cannot be read: File name too long"):
+        load_microdata(NSDUH, Path("n" * 300 + ".csv"))
+
+
+def test_no_room_to_unpack(tmp_path):
+    """A full disk is no damaged archive: here no file may grow beyond 1,000 bytes."""
+    archive = tmp_path / "NSDUH_2023.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("NSDUH_2023.csv", CSV)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(EpidemiaError, match=r"NSDUH_2023\.zip cannot be unpacked.*make room"):
+            load_microdata(NSDUH, archive)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -11,6 +11,7 @@ import official
 import pandas as pd
 import pytest
 
+from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
@@ -92,6 +93,10 @@ def test_brfss_transport_file(tmp_path):
     alabama = frame[(frame["_STATE"] == 1) & answered]
     yes = alabama.loc[alabama["DIABETE4"] <= 2, "_LLCPWT"].sum() / alabama["_LLCPWT"].sum()
     assert truth.p[truth.given.index(("Alabama",)), 0] == pytest.approx(yes, rel=1e-9)
+    asked = Wording(truth)
+    assert "have diabetes, even if only during pregnancy?" in asked.question(0)
+    assert asked.probability(0, 1).endswith(" never been told they have diabetes, not even during "
+                                            "pregnancy?")  # fmt: skip
     assert set(truth.distances) == {"iid", "design"}
 
 
@@ -123,6 +128,10 @@ def test_brfss_published_prevalence(tmp_path):
     arizona = truth.given.index(("Arizona",))
     share = float(row["data_value"]) / 100
     assert truth.p[arizona].tolist() == pytest.approx([share, 1 - share])
+    # CDC prints "Yes, pregnancy-related" apart, so "Yes" is not what the microdata count as yes.
+    asked = Wording(truth)
+    for said in (asked.question(0), asked.probability(0, 0), asked.probability(0, 1)):
+        assert said.endswith("have diabetes, apart from diabetes only during pregnancy?")
     error = (float(row["confidence_limit_high"]) - float(row["confidence_limit_low"])) / 392
     assert truth.n_eff[arizona] == pytest.approx(share * (1 - share) / error**2)
 

@@ -48,6 +48,22 @@ def test_extra_tasks_are_the_brfss_condition_sets_and_lifetime_use():
     assert lifetime == past_month
 
 
+def test_a_way_of_recording_may_belong_to_a_vintage(tmp_path):
+    """CDC's table and the microdata have one column name, and count different answers as yes."""
+    brfss = records.record("brfss")
+    counted = {
+        vintage: [level.codes for level in brfss.way("diabetes", "DIABETE4", vintage).levels]
+        for vintage in brfss.vintages
+    }
+    assert counted["2023"] == [((1, 1), (2, 2)), ((3, 3), (4, 4))]
+    assert counted["2023-published"] == [((1, 1),), ((2, 2), (3, 3), (4, 4))]
+    assert [way.vintages for way in brfss.ways("diabetes", "2023")] == [("2023",)]
+    with pytest.raises(EpidemiaError, match=r"small.yaml:15: .*no vintage is called '2021'"):
+        small(tmp_path, ["codes: [1]", "codes: [2]"], vintages="vintages: ['2021']")
+    with pytest.raises(EpidemiaError, match=r"small.yaml:13: .*not recorded in any way.*'2020'"):
+        small(tmp_path, ["codes: [1]", "codes: [2]"], vintages="vintages: ['2021']")
+
+
 def test_names_and_groups():
     task = records.task("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
     assert task.group == "epidemia_high"
@@ -102,9 +118,11 @@ def test_columns_follow_the_year_of_the_vintage():
         ("strata: VESTR_C", "stratum: VESTR_C", "stratum: VESTR_C", "Extra inputs"),
         ("codes: [11]}\n  sex", "codes: [11-x]}\n  sex", "65 or older", "range such as"),
         ("phrase: is 16 or 17 years old, ", "", "label: 16-17", "Field required"),
-        ("given: [sex, race], title", "given: [sexx, race], title", "nsduh", "nearest: sex"),
+        ("given: [sex, race], title", "given: [sexx, race], title", "[sexx, race]", "nearest: sex"),
         ("{year} who {conditions}", "{year}", "subject:", "must say where"),
         ("rows: 56705", "rows: many", "rows: many", "valid integer"),
+        ("rows: 56705", "rows: 56705\n    rows: 1", "rows: 1", "rows is given twice"),
+        ("rows: 56705", "rows: 5\n    may_lack: [aeg]", "may_lack: [aeg]", "nearest: age"),
         ("phrase: is 16 or 17 years old, codes: [3]", "phrase: is 16", "label: 16-17", "needs"),
     ],
 )
@@ -119,7 +137,101 @@ def test_mistakes_in_a_record_are_named_with_their_line(tmp_path, old, new, line
     message = str(error.value)
     line = next(n for n, row in enumerate(changed.splitlines(), 1) if line_with in row)
     assert said in message
-    assert message.startswith(f"nsduh.yaml:{line}:") or said == "nearest: sex"
+    assert message.startswith(f"nsduh.yaml:{line}:")
+
+
+#: A small record; the levels of X begin in line 16.
+SMALL = """\
+survey: small
+domain: social
+title: A small survey
+publisher: Nobody
+homepage: https://example.org
+licence: none
+citation: none
+subject: a person in {year} who {conditions}
+design: {}
+vintages:
+  "2020": {year: 2020, files: [{name: small.csv}], page: "https://example.org"}
+variables:
+  x:
+    column: X
+    VINTAGES
+    levels:
+LEVELS
+    missing: MISSING
+  y:
+    column: Y
+    question: Is it?
+    levels:
+      - {label: "Yes", phrase: is, codes: [1]}
+      - {label: "No", phrase: is not, codes: [2]}
+tasks:
+  low:
+    - {outcome: y, given: [x], title: "Small: Y by X"}
+"""
+
+
+def small(tmp_path, levels, missing=(), vintages=""):
+    labels = ["'{n}'" if "each" in rest else f"L{n}" for n, rest in enumerate(levels)]
+    rows = [f"      - {{label: {label}, phrase: is, {rest}}}"
+            for label, rest in zip(labels, levels, strict=True)]  # fmt: skip
+    path = tmp_path / "small.yaml"
+    text = SMALL.replace("LEVELS", "\n".join(rows)).replace("MISSING", str(list(missing)))
+    text = text.replace("    VINTAGES\n", f"    {vintages}\n" if vintages else "")
+    path.write_text(text)
+    return records.load_record(path)
+
+
+def also(codes):
+    return f"also: [{{column: Z, codes: {codes}}}]"
+
+
+@pytest.mark.parametrize(
+    ("levels", "missing", "line", "said"),
+    [
+        (['codes: ["1-3"]', "codes: [3, 4]"], [], 17, "'L1' and 'L0' both take 3 of X"),
+        (["codes: [7]", "codes: [1, 2]", 'codes: ["0-9"]'], [], 18, "'L2' and 'L1' both take 1"),
+        (['codes: ["1-3"]', "codes: [4]"], [2], 16, "'L0' takes 2, which 'missing' drops"),
+        (["codes: [1]", "codes: [7, 97]"], ["94-99"], 17, "'L1' takes 97, which 'missing' drops"),
+        (["up_to: 5", "at_least: 5"], [], 17, "both take 5"),
+        (["below: 5", "at_least: 4, below: 9"], [], 17, "both take 4 to 5"),
+        (["above: 5", "above: 4"], [], 17, "both take 5 or more"),
+        (["up_to: 5", "below: 9"], [], 17, "both take 5 or less"),
+        (["at_least: 40", "codes: [45]"], [], 17, "both take 45"),
+        (["above: 5, below: 5.5", "codes: [[5.25, 5.25]]"], [], 17, "both take 5.25"),
+        (["each: [5, 9]", "codes: [2]", "codes: [6]"], [], 18, "both take 6"),
+        (["names: [All, Women]", 'names: [Men, "WOMEN  1"]'], [], 17, "'WOMEN  1' is a name of"),
+        ([f"codes: [1], {also('[3]')}", f"codes: [2], {also('[2, 3]')}"], [], 17, "both take 3 of"),
+        (["codes: [1]", "at_least: 2, above: 3"], [], 17, "two cut points on one side"),
+        (["codes: [1]", "at_least: 2, below: 2"], [], 17, "no number lies between"),
+        (["codes: [1]", "codes: [[5, 3]]"], [], 17, "runs backwards"),
+        (["codes: [1]", "codes: [[null, 3]]"], [], 17, "expected a number or a range"),
+        (["codes: [1]", "each: [9, 5]"], [], 15, "two whole numbers such as [18, 88], got [9, 5]"),
+        (["codes: [1]", "each: 5"], [], 15, "two whole numbers such as [18, 88], got 5"),
+    ],
+)  # fmt: skip
+def test_nobody_belongs_to_two_levels(tmp_path, levels, missing, line, said):
+    """What two levels, or a level and 'missing', both take would silently go to the last one."""
+    with pytest.raises(EpidemiaError) as error:
+        small(tmp_path, levels, missing)
+    assert str(error.value).startswith(f"small.yaml:{line}: variables.x")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("levels", "missing"),
+    [
+        (["up_to: 5", "above: 5"], []),
+        (["below: 5", "codes: [5]", "above: 5"], []),
+        (["below: 18.5", "at_least: 18.5"], [999]),  # between cut points 'missing' is a hole
+        (["codes: [1, 1]", 'codes: ["2-5", 3]'], [9]),
+        ([f"codes: [1], {also('[2]')}", f"codes: [2], {also('[1]')}"], []),
+        (["names: [Men]", "names: [Women, All]"], []),
+    ],
+)
+def test_levels_that_only_touch_are_apart(tmp_path, levels, missing):
+    assert len(small(tmp_path, levels, missing).variables["x"][0].levels) == len(levels)
 
 
 def test_yaml_that_is_not_yaml(tmp_path):

@@ -419,7 +419,7 @@ def _build_tables(
         if table is None:
             left_out.append(task.name)
             continue
-        columns = {v: entry.variables[v][0].column for v in (task.outcome, *task.given)}
+        columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
         made[task.name] = estimate_table(table, columns, replicates, _rng(task, 2), SEED)
     files = {p.name: paths.sha256_of(p) for p in raw_files(raws, entry.expected_files)}
     rows = max(item["entry"]["cells"] for item in made.values())

@@ -133,8 +133,9 @@ def _variables(record: Record) -> list[str]:
             labels = [level.label for level in way.levels]
             if len(labels) > 12:
                 labels = [*labels[:5], "...", *labels[-2:]]
-            rows.append([name, f"`{way.column}`", str(len(way.levels)), "; ".join(labels)])
-    return _table(["variable", "column", "levels", "labels"], rows)
+            column = f"`{way.column}`" + (f" ({', '.join(way.vintages)})" if way.vintages else "")
+            rows.append([name, column, str(len(way.levels)), "; ".join(labels), way.question or ""])
+    return _table(["variable", "column", "levels", "labels", "asked"], rows)
 
 
 def _waiting(record: Record, tasks: Sequence[Task]) -> list[str]:

@@ -76,7 +76,7 @@ def check_files(record: Record, paths: Sequence[Path], vintage: str | None = Non
         found = [
             Seen(
                 f"{table.outcome} by {table.given}",
-                record.variables[table.given][0].column,
+                record.ways(table.given, name)[0].column,
                 len(table.cells),
                 sum(table.dropped.values()),
                 table.absent,

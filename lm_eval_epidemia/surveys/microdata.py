@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.paths import sha256_of
-from lm_eval_epidemia.surveys.read import open_raw, raw_columns, raw_files, read_columns, stacked
+from lm_eval_epidemia.surveys.read import (
+    open_raw,
+    raw_columns,
+    raw_files,
+    read_columns,
+    rows_said,
+    stacked,
+)
 from lm_eval_epidemia.surveys.record import (
     Codes,
     Design,
@@ -31,6 +38,17 @@ __all__ = ["MISSING", "Microdata", "load_microdata"]
 
 #: Level number of a record whose answer is blank, refused or unknown.
 MISSING = -1
+
+#: A weight says how many people a record stands for (or is relative, with a sum of at least about
+#: 1); its sum lies between these.
+TOTALS = (1e-6, 1e15)
+
+#: From so many records on, none weighs more than all others together.
+MANY = 100
+
+#: The sum of a replicate weight is that of the weight itself, but for chance: in a file of a few
+#: records within this factor.
+APART = 20
 
 
 @dataclass(frozen=True)
@@ -98,13 +116,6 @@ def _within(values: NDArray[np.float64], codes: Codes) -> NDArray[np.bool_]:
     return hit
 
 
-def _rows(where: NDArray[np.bool_]) -> str:
-    """Name up to five rows, counting from 1 as a data viewer does."""
-    rows = np.flatnonzero(where)
-    shown = ", ".join(str(int(row) + 1) for row in rows[:5])
-    return f"{len(rows)} rows: {shown}{', ...' if len(rows) > 5 else ''}"
-
-
 def _level_numbers(
     column: NDArray[np.float64], variable: Variable, name: str, file: str
 ) -> NDArray[np.int16]:
@@ -112,23 +123,10 @@ def _level_numbers(
     # Millions of records have few distinct values.
     values, of_record = np.unique(column, return_inverse=True)
     numbers = np.full(len(values), MISSING, dtype=np.int16)
-    known = np.isnan(values) | _within(values, variable.missing)
+    missing = _within(values, variable.missing)
+    known = np.isnan(values) | missing
     for number, level in enumerate(variable.levels):
-        if level.codes:
-            hit = _within(values, level.codes)
-        elif level.names:
-            continue  # a row of a published table
-        else:
-            hit = ~np.isnan(values)
-            for bound, inside in (
-                (level.at_least, np.greater_equal),
-                (level.above, np.greater),
-                (level.up_to, np.less_equal),
-                (level.below, np.less),
-            ):
-                if bound is not None:
-                    hit &= inside(values, bound)
-            hit &= ~_within(values, variable.missing)
+        hit = _within(values, level.intervals) & ~missing
         numbers[hit] = number
         known |= hit
     if not known.all():
@@ -138,7 +136,7 @@ def _level_numbers(
         )
         raise EpidemiaError(
             f"{file}: column {variable.column} has codes that the record of {name!r} does not "
-            f"know: {listed}{', ...' if len(codes) > 8 else ''} ({_rows(~known[of_record])}). "
+            f"know: {listed}{', ...' if len(codes) > 8 else ''} ({rows_said(~known[of_record])}). "
             "Is it another vintage? Otherwise add the codes to the survey record, as a level or as "
             "missing"
         )
@@ -146,12 +144,39 @@ def _level_numbers(
 
 
 def _check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
+    what = f"{file}: column {column} (weight)"
     if (blank := np.isnan(weight)).any():
-        raise EpidemiaError(f"{file}: column {column} (weight) is missing in {_rows(blank)}")
+        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
     if (negative := weight < 0).any():
-        raise EpidemiaError(f"{file}: column {column} (weight) is negative in {_rows(negative)}")
+        raise EpidemiaError(f"{what} is negative in {rows_said(negative)}")
     if not weight.any():
-        raise EpidemiaError(f"{file}: column {column} (weight) is zero in every row")
+        raise EpidemiaError(f"{what} is zero in every row")
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not TOTALS[0] < total < TOTALS[1]:
+        raise EpidemiaError(
+            f"{what} sums to {total:g}, which is the size of no population: the file was damaged "
+            "or badly converted; take the official one"
+        )
+    if len(weight) >= MANY and (most := weight.max()) > total / 2:
+        raise EpidemiaError(
+            f"{what} is {most:g} in row {int(weight.argmax()) + 1}, more than in all other rows "
+            "together: the file was damaged or badly converted; take the official one"
+        )
+
+
+def _check_replicate(
+    replicate: NDArray[np.float32], weight: NDArray[np.float64], column: str, file: str
+) -> None:
+    """Refuse what is no replicate of a weight; some replicates of a few people are negative."""
+    what = f"{file}: column {column} (replicate weight)"
+    if (blank := np.isnan(replicate)).any():
+        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
+    total, known = replicate.sum(dtype=np.float64), weight.sum()
+    if not known / APART < total < known * APART:
+        raise EpidemiaError(
+            f"{what} sums to {total:g}, the weight itself to {known:g}: it is no replicate of it"
+        )
 
 
 def _parts(column: str) -> list[str]:
@@ -163,7 +188,7 @@ def _recorded(record: Record, vintage: str, present: set[str]) -> dict[str, Vari
     """Choose how each variable is read: the first way whose columns are all in the files."""
     entry, found = record.vintages[vintage], {}
     for name in sorted(record.used_variables(vintage)):
-        for way in record.variables[name]:
+        for way in record.ways(name, vintage):
             if {c.casefold() for c in _parts(entry.column(way.column))} <= present:
                 found[name] = way
                 break
@@ -277,9 +302,10 @@ def _check_complete(
     """Refuse a file that lacks more than a known file of its vintage may lack."""
     entry = record.vintages[vintage]
     if lacking := sorted(record.used_variables(vintage) - set(recorded) - set(entry.may_lack)):
+        ways = {name: record.ways(name, vintage) for name in lacking}
         detail = "; ".join(
-            f"{name} needs {' or '.join(entry.column(w.column) for w in record.variables[name])} "
-            f"({nearest(_parts(record.variables[name][0].column)[0], columns)})"
+            f"{name} needs {' or '.join(entry.column(way.column) for way in ways[name])} "
+            f"({nearest(_parts(ways[name][0].column)[0], columns)})"
             for name in lacking
         )
         raise EpidemiaError(
@@ -297,7 +323,7 @@ def _check_complete(
 
 def _codes(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
     if (blank := column.isna().to_numpy()).any():
-        raise EpidemiaError(f"{file}: design column {name} is missing in {_rows(blank)}")
+        raise EpidemiaError(f"{file}: design column {name} is missing in {rows_said(blank)}")
     return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
 
 
@@ -397,6 +423,11 @@ def load_microdata(
     vintage = _choose(record, vintage, viable, rows, name, names)
     if not rows[vintage]:
         raise EpidemiaError(f"{name} has no record of {record.survey} {vintage}")
+    if rows[vintage] == 1:
+        raise EpidemiaError(
+            f"{name} has one record of {record.survey} {vintage}: shares of a population cannot be "
+            "estimated from one person; give the whole file"
+        )
     if rows[vintage] < len(frame):
         frame = frame[selected[vintage]]
     entry, design = record.vintages[vintage], record.design_of(vintage)
@@ -433,7 +464,9 @@ def load_microdata(
         # Column by column out of the table, so that they are not held twice.
         replicates = np.empty((len(frame), len(design.replicate_columns)), dtype=np.float32)
         for number, column in enumerate(design.replicate_columns):
-            replicates[:, number] = frame.pop(column)
+            replicate = frame.pop(column).to_numpy()
+            _check_replicate(replicate, weight, column, name)
+            replicates[:, number] = replicate
     return Microdata(
         record=record,
         vintage=vintage,

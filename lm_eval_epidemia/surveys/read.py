@@ -6,17 +6,23 @@ reads columns of microdata as numbers, `read_grids` a workbook's sheets as they 
 
 from __future__ import annotations
 
+import csv
+import errno
+import io
 import re
 import shutil
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.paths import sha256_of
@@ -33,6 +39,7 @@ __all__ = [
     "raw_files",
     "read_columns",
     "read_grids",
+    "rows_said",
     "stacked",
 ]
 
@@ -58,8 +65,14 @@ MAX_UNPACKED = 20 * 2**30
 MAX_RATIO = 200
 SMALL = 50 * 2**20
 
-#: Rows of a csv file that are read at once.
-CHUNK = 200_000
+#: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
+MAX_COLUMNS = 32_767
+
+#: Characters of a csv file that its header is looked for in; bytes that are parsed at once, which
+#: no row may exceed.
+HEADER = 4 * 2**20
+BLOCK = 16 * 2**20
+BATCH = 2**16
 
 
 def _suffix(name: str) -> str:
@@ -111,6 +124,11 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
             "other means and give the file itself"
         ) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise EpidemiaError(
+                f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): make room "
+                "there, or set TMPDIR to a folder with more"
+            ) from None
         raise EpidemiaError(
             f"{path.name} is not a whole zip archive ({error}): download it again"
         ) from None
@@ -151,28 +169,40 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
     Raises
     ------
     EpidemiaError
-        If a path is not there or a folder holds none of the files.
+        If a path is not there or cannot be read, or a folder holds none of the files.
     """
     files: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            known = (*FORMATS, ".zip")
-            found = sorted(
-                file
-                for file in path.iterdir()
-                if _suffix(file.name) in known and _stem(file.name) in expected
-            )
-            if not found:
-                raise EpidemiaError(
-                    f"{path} holds none of the survey's files (expected names: "
-                    f"{', '.join(sorted(expected))}); give the file itself"
-                )
-            files += found
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise EpidemiaError(f"no file {path}")
+        try:
+            found = _files_in(path, expected) if path.is_dir() else [path]
+            for file in found:
+                if not file.exists():
+                    raise EpidemiaError(f"no file {file}")
+                if not file.is_file():
+                    raise EpidemiaError(
+                        f"{file} is no file but a folder, a pipe or a device: give the file itself"
+                    )
+                with file.open("rb") as first:
+                    first.read(1)
+        except OSError as error:
+            raise EpidemiaError(f"{path} cannot be read: {error.strerror or error}") from None
+        files += found
     return files
+
+
+def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
+    known = (*FORMATS, ".zip")
+    found = sorted(
+        file
+        for file in folder.iterdir()
+        if _suffix(file.name) in known and _stem(file.name) in expected
+    )
+    if not found:
+        raise EpidemiaError(
+            f"{folder} holds none of the survey's files (expected names: "
+            f"{', '.join(sorted(expected))}); give the file itself"
+        )
+    return found
 
 
 @contextmanager
@@ -256,8 +286,10 @@ def _naming(path: Path) -> Iterator[None]:
             f"reading {path.suffix} files needs {name}: pip install 'lm-eval-epidemia[build]'"
         ) from None
     except Exception as error:
+        # A reader may quote what it could not read: several lines of it, or control characters.
+        said = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
         raise EpidemiaError(
-            f"{path.name} cannot be read as {_suffix(path.name)} ({type(error).__name__}: {error})"
+            f"{path.name} cannot be read as {_suffix(path.name)} ({type(error).__name__}: {said})"
             ": it may be truncated or in another format; download it again"
         ) from error
 
@@ -289,6 +321,26 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
     return positions
 
 
+def _header(path: Path) -> list[str]:
+    """Read the column names of a csv file; what is below them can be gigabytes."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        head = file.read(HEADER)
+    if "\0" in head.partition("\n")[0]:
+        raise EpidemiaError(f"{path.name} has NUL bytes in its header: save it as UTF-8 text")
+    rows = csv.reader(io.StringIO(head, newline=""))
+    names = next(rows, [])
+    if not names:
+        raise EpidemiaError(f"{path.name} does not begin with a header")
+    if len(names) > MAX_COLUMNS:
+        raise EpidemiaError(
+            f"{path.name} has more than {MAX_COLUMNS:,} columns, as no survey file has: are its "
+            "rows and columns exchanged? Otherwise save the columns of the survey's record alone"
+        )
+    if next(rows, None) is None and len(head) < HEADER:
+        raise EpidemiaError(f"{path.name} has zero rows")
+    return names
+
+
 def raw_columns(path: Path) -> list[str]:
     """Return the column names of an unpacked data file, as written there."""
     import pandas as pd
@@ -300,12 +352,68 @@ def raw_columns(path: Path) -> list[str]:
 
             return list(pyarrow.parquet.read_schema(path).names)
         if suffix == ".csv":
-            return list(pd.read_csv(path, nrows=0).columns)
+            names = _header(path)
+            if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
+                raise EpidemiaError(
+                    f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
+                )
+            return names
         if suffix in (".xlsx", ".xls"):
-            return [str(name) for name in pd.read_excel(path, nrows=0).columns]
+            # Without a header, since pandas would make two columns of one name differ.
+            first = pd.read_excel(path, header=None, nrows=1)
+            return [str(name) for row in first.to_numpy() for name in row]
         if suffix == ".dat":
             return list(_positions(path))
         return list(_pyreadstat(path, metadataonly=True)[1].column_names)
+
+
+def _read_csv(path: Path, every: list[str], names: list[str], small: set[str]) -> pd.DataFrame:
+    """Read the columns called `names` of a csv file whose header is `every`.
+
+    A row that is wider or narrower than the header is an error here; pandas would take it, with
+    codes in the wrong columns.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.csv as arrow
+
+    # By position, since columns that nobody asks for may share a name.
+    places = {name: str(every.index(name)) for name in names}
+    batches = arrow.open_csv(
+        path,
+        arrow.ReadOptions(
+            column_names=[str(place) for place in range(len(every))],
+            skip_rows_after_names=1,
+            block_size=BLOCK,
+            use_threads=False,  # or an error would not say in which row
+        ),
+        arrow.ParseOptions(newlines_in_values=True),
+        arrow.ConvertOptions(
+            include_columns=list(places.values()),
+            column_types=dict.fromkeys(places.values(), pa.string()),
+            strings_can_be_null=True,
+            null_values=[*arrow.ConvertOptions().null_values, "None", "<NA>"],  # as in pandas
+        ),
+    )
+    parts = [pd.DataFrame({name: _parsed(batch.column(place), name.casefold() in small)
+                           for name, place in places.items()}, copy=False)
+             for batch in batches]  # fmt: skip
+    return stacked(parts) if parts else pd.DataFrame(columns=names)
+
+
+def _parsed(texts: Any, small: bool) -> NDArray[Any]:
+    """Turn the texts of a column into numbers; where one is none, leave all as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(texts)
+    try:
+        numbers = pc.if_else(pc.equal(trimmed, ""), None, trimmed).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return texts.to_numpy(zero_copy_only=False)
+    found = numbers.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):  # too large for single precision: infinite
+        return found.astype(np.float32) if small else found
 
 
 def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()) -> pd.DataFrame:
@@ -334,22 +442,27 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
     import pandas as pd
 
     wanted = list(dict.fromkeys(columns))
-    present = {name.casefold(): name for name in raw_columns(path)}
+    every = raw_columns(path)
+    present = {name.casefold(): name for name in every}
     if missing := [name for name in wanted if name.casefold() not in present]:
         hints = "; ".join(f"{name}: {nearest(name, present.values())}" for name in missing)
         raise EpidemiaError(f"{path.name} lacks column {', '.join(missing)} ({hints})")
+    times = Counter(name.casefold() for name in every)
+    if twice := [name for name in wanted if times[name.casefold()] > 1]:
+        same = [name for name in every if name.casefold() == twice[0].casefold()]
+        raise EpidemiaError(
+            f"{path.name} has {len(same)} columns called {' and '.join(same)}: keep the right one"
+        )
     names = [present[name.casefold()] for name in wanted]
     suffix = _suffix(path.name)
     with _naming(path):
         if suffix == ".parquet":
-            frame = pd.read_parquet(path, columns=names)
+            import pyarrow.parquet
+
+            with pyarrow.parquet.ParquetFile(path) as file:
+                frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
         elif suffix == ".csv":
-            types = {present[name.casefold()]: "float32" for name in small}
-            # Chunk by chunk: the tokens of a whole file would take several times its columns.
-            chunks = pd.read_csv(
-                path, usecols=names, dtype=types, low_memory=False, chunksize=CHUNK
-            )
-            frame = stacked([chunk[names] for chunk in chunks])
+            frame = _read_csv(path, every, names, {name.casefold() for name in small})
         elif suffix in (".xlsx", ".xls"):
             frame = pd.read_excel(path, usecols=names)[names]
         elif suffix == ".dat":
@@ -368,8 +481,21 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
         precision = np.float32 if name in small else np.float64
         if frame[name].dtype != precision:
             numbers = _numbers(frame[name], name, path)
-            frame[name] = numbers.to_numpy(precision, na_value=np.nan)
+            with np.errstate(over="ignore"):  # too large for single precision: infinite
+                frame[name] = numbers.to_numpy(precision, na_value=np.nan)
+        if (endless := np.isinf(frame[name].to_numpy())).any():
+            raise EpidemiaError(
+                f"{path.name}: column {name} is infinite in {rows_said(endless)}; the file was "
+                "damaged or badly converted, take the official one"
+            )
     return frame
+
+
+def rows_said(where: NDArray[np.bool_]) -> str:
+    """Name up to five rows, counting from 1 as a data viewer does."""
+    rows = np.flatnonzero(where)
+    shown = ", ".join(str(int(row) + 1) for row in rows[:5])
+    return f"{len(rows)} rows: {shown}{', ...' if len(rows) > 5 else ''}"
 
 
 def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
@@ -381,12 +507,10 @@ def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
     numbers = pd.to_numeric(column, errors="coerce")
     blank = column.isna() | column.map(lambda code: isinstance(code, str) and not code.strip())
     if (words := numbers.isna() & ~blank).any():
-        rows = [int(row) + 1 for row in words.to_numpy().nonzero()[0][:5]]
         raise EpidemiaError(
-            f"{path.name}: column {name} holds text where codes are expected, "
-            f"for example {column[words].iloc[0]!r} ({int(words.sum())} rows: "
-            f"{', '.join(map(str, rows))}{', ...' if words.sum() > 5 else ''}); export the file "
-            "with its codes, not with value labels"
+            f"{path.name}: column {name} holds text where codes are expected, for example "
+            f"{column[words].iloc[0]!r} ({rows_said(words.to_numpy())}); export the file with its "
+            "codes, not with value labels"
         )
     return numbers
 
@@ -407,18 +531,29 @@ def stacked(parts: list[pd.DataFrame]) -> pd.DataFrame:
     )
 
 
-def read_grids(path: Path) -> list[list[list[Any]]]:
-    """Read a published table as it is printed: sheets of rows of cells (text, number or None)."""
+def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
+    """Read a published table as it is printed: sheets of rows of cells (text, number or None).
+
+    Only the first `rows`, if given: enough to see whether it is a table at all.
+    """
     import pandas as pd
 
     suffix = _suffix(path.name)
     with _naming(path):
         if suffix in (".xlsx", ".xls"):
-            sheets = list(pd.read_excel(path, sheet_name=None, header=None, dtype=object).values())
+            book = pd.read_excel(path, sheet_name=None, header=None, dtype=object, nrows=rows)
+            sheets = list(book.values())
         elif suffix == ".csv":
-            sheets = [pd.read_csv(path, header=None, dtype=object)]
+            _header(path)
+            sheets = [pd.read_csv(path, header=None, dtype=object, nrows=rows)]
         elif suffix == ".parquet":
-            frame = pd.read_parquet(path).astype(object)
+            import pyarrow as pa
+            import pyarrow.parquet
+
+            with pyarrow.parquet.ParquetFile(path) as file:
+                batches = islice(file.iter_batches(rows or BATCH), 1 if rows else None)
+                table = pa.Table.from_batches(batches, file.schema_arrow)
+            frame = table.to_pandas().astype(object)
             sheets = [pd.DataFrame([list(frame.columns), *frame.to_numpy().tolist()], dtype=object)]
         else:
             raise EpidemiaError(

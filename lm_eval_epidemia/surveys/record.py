@@ -7,8 +7,9 @@ A record is one YAML file: where the survey comes from, its weights and design, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from math import prod
+from math import inf, nextafter, prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 
@@ -43,6 +45,7 @@ __all__ = [
     "Vintage",
     "all_tasks",
     "load_record",
+    "normalised",
     "official_cells",
     "record",
     "records",
@@ -60,21 +63,50 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+#: A place in (a part of) a record, as keys and positions, and what is wrong there.
+Fault = tuple[tuple[str | int, ...], str]
+
+
+def _refuse(faults: Iterable[Fault]) -> None:
+    """Raise all faults of a part of a record, so that each is reported with its own line."""
+    if details := [
+        InitErrorDetails(
+            type=PydanticCustomError("fault", "{said}", {"said": said}), loc=place, input=None
+        )
+        for place, said in faults
+    ]:
+        raise ValidationError.from_exception_data("record", details)
+
+
+def normalised(cell: Any) -> str:
+    """Normalise a printed text: spaces, line breaks, case, and the footnote digits at its end."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    words = re.sub(r"[\s_]+", " ", str(cell)).strip().casefold()
+    return re.sub(r"(?<=[a-z)])[\s,]*\d+(,\s*\d+)*$", "", words)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _intervals(value: Any) -> tuple[tuple[float, float], ...]:
     """Read ``[1, "3-5"]`` as closed intervals: ((1, 1), (3, 5))."""
     intervals = []
     for item in value if isinstance(value, (list, tuple)) else [value]:
-        if isinstance(item, (int, float)) and not isinstance(item, bool):
+        if _is_number(item):
             intervals.append((float(item), float(item)))
         elif isinstance(item, str) and (match := re.fullmatch(r"(-?\d+)-(-?\d+)", item.strip())):
             low, high = map(float, match.groups())
-            if low > high:
-                raise ValueError(f"code range {item!r} runs backwards")
             intervals.append((low, high))
-        elif isinstance(item, (list, tuple)) and len(item) == 2:
+        elif isinstance(item, (list, tuple)) and len(item) == 2 and all(map(_is_number, item)):
             intervals.append((float(item[0]), float(item[1])))
         else:
             raise ValueError(f"expected a number or a range such as '3-5', got {item!r}")
+        if not intervals[-1][0] <= intervals[-1][1]:
+            raise ValueError(f"code range {item!r} runs backwards")
     return tuple(intervals)
 
 
@@ -119,7 +151,23 @@ class Level(_Strict):
                 f"level {self.label!r} needs one of 'codes', 'names' and cut points "
                 "('at_least' or 'above', 'up_to' or 'below')"
             )
+        if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
+            raise ValueError(
+                f"level {self.label!r} has two cut points on one side: of 'at_least' and 'above', "
+                "and of 'up_to' and 'below', give one"
+            )
+        if cut and not self.intervals[0][0] <= self.intervals[0][1]:
+            raise ValueError(f"no number lies between the cut points of level {self.label!r}")
         return self
+
+    @property
+    def intervals(self) -> Codes:
+        """The numbers that mean it, as closed intervals; none where texts do."""
+        if self.codes or self.names:
+            return self.codes
+        low = self.at_least if self.above is None else nextafter(self.above, inf)
+        high = self.up_to if self.below is None else nextafter(self.below, -inf)
+        return ((-inf if low is None else low, inf if high is None else high),)
 
 
 def _levels(value: Any) -> Any:
@@ -131,12 +179,35 @@ def _levels(value: Any) -> Any:
         if not isinstance(item, dict) or "each" not in item:
             levels.append(item)
             continue
-        first, last = item["each"]
+        match item["each"]:
+            case [int(first), int(last)] if first <= last:
+                pass
+            case other:
+                raise ValueError(f"'each' takes two whole numbers such as [18, 88], got {other!r}")
         rest = {key: text for key, text in item.items() if key != "each"}
-        for n in range(int(first), int(last) + 1):
+        for n in range(first, last + 1):
             said = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
             levels.append({**said, "codes": [n]})
     return levels
+
+
+def _said(low: float, high: float) -> str:
+    """Say an interval of codes: ``3``, ``3 to 5``, ``5 or more``."""
+    if low == high:
+        return f"{low:g}"
+    if high == inf:
+        return f"{low:g} or more"
+    return f"{high:g} or less" if low == -inf else f"{low:g} to {high:g}"
+
+
+def _shared(codes: Sequence[Codes]) -> Iterator[tuple[int, int, str]]:
+    """Find codes that two of several share: the later one, the earlier one, what they share."""
+    reach, owner = -inf, 0
+    for low, high, number in sorted((*span, n) for n, spans in enumerate(codes) for span in spans):
+        if low <= reach and number != owner:
+            yield max(number, owner), min(number, owner), _said(low, min(high, reach))
+        if high > reach:
+            reach, owner = high, number
 
 
 class Variable(_Strict):
@@ -146,13 +217,42 @@ class Variable(_Strict):
     levels: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(min_length=2)
     missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
     question: str | None = Field(None, description="Asked when the variable is an outcome.")
+    vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
 
     @model_validator(mode="after")
-    def _levels_fit(self) -> Variable:
-        labels = [level.label for level in self.levels]
-        if twice := sorted({label for label in labels if labels.count(label) > 1}):
-            raise ValueError(f"two levels share a label: {twice}")
+    def _levels_are_apart(self) -> Variable:
+        _refuse(self._faults())
         return self
+
+    def _faults(self) -> Iterator[Fault]:
+        """Find what two levels share, or a level and 'missing': nobody is both."""
+        give = "give it to one of them"
+        labels: dict[str, int] = {}
+        names: dict[str, int] = {}
+        for n, level in enumerate(self.levels):
+            if labels.setdefault(level.label, n) != n:
+                yield ("levels", n, "label"), f"two levels share a label: {level.label!r}"
+            for name in level.names:
+                if (first := names.setdefault(normalised(name), n)) != n:
+                    said = f"{name!r} is a name of {self.levels[first].label!r} too: {give}"
+                    yield ("levels", n, "names"), said
+        meant = {self.column: [level.intervals for level in self.levels]}
+        for column in dict.fromkeys(u.column for level in self.levels for u in level.also):
+            meant[f"{column} ('also')"] = [
+                tuple(span for u in level.also if u.column == column for span in u.codes)
+                for level in self.levels
+            ]
+        for column, codes in meant.items():
+            for later, earlier, both in _shared(codes):
+                level, other = self.levels[later], self.levels[earlier]
+                said = f"{level.label!r} and {other.label!r} both take {both} of {column}: {give}"
+                yield ("levels", later), said
+        # Between cut points 'missing' is a hole; a level that lists its codes has no use for one.
+        codes = [*(level.codes for level in self.levels), self.missing]
+        for later, earlier, both in _shared(codes):
+            if later == len(self.levels):
+                said = f"{self.levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
+                yield ("levels", earlier), said
 
 
 class File(_Strict):
@@ -392,27 +492,51 @@ class Record(_Strict):
         return _subject(subject)
 
     @model_validator(mode="after")
-    def _tasks_hold_together(self) -> Record:
+    def _parts_fit(self) -> Record:
+        _refuse([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
+        return self
+
+    def _task_faults(self) -> Iterator[Fault]:
         names = set()
-        for entry in self.all_tasks:
-            for variable in (entry.outcome, *entry.given):
-                if variable not in self.variables:
-                    raise ValueError(
-                        f"task {entry.title!r} uses the variable {variable!r}, which the record "
-                        f"does not define ({nearest(variable, self.variables)})"
+        for kind, entries in self.tasks.items():
+            for n, entry in enumerate(entries):
+                for said in self._faults_of(entry):
+                    yield ("tasks", kind, n), f"task {entry.title!r}: {said}"
+                if entry.name in names:
+                    yield ("tasks", kind, n), f"two tasks are called {entry.name}"
+                names.add(entry.name)
+
+    def _faults_of(self, entry: Task) -> Iterator[str]:
+        for variable in (entry.outcome, *entry.given):
+            if variable not in self.variables:
+                hint = nearest(variable, self.variables)
+                yield f"the record does not define its variable {variable!r} ({hint})"
+        ways = self.variables.get(entry.outcome, ())
+        if any(way.question is None for way in ways):
+            yield f"its outcome {entry.outcome!r} has no 'question'"
+        if (most := max((len(way.levels) for way in ways), default=0)) > MAX_LEVELS:
+            yield (
+                f"its outcome {entry.outcome!r} has {most} levels, at most {MAX_LEVELS} can be "
+                "answers: they are lettered A to Z"
+            )
+
+    def _way_faults(self) -> Iterator[Fault]:
+        for variable, ways in self.variables.items():
+            for n, way in enumerate(ways):
+                for vintage in way.vintages:
+                    if vintage not in self.vintages:
+                        yield (
+                            ("variables", variable, n, "vintages"),
+                            f"no vintage is called {vintage!r} ({nearest(vintage, self.vintages)})",
+                        )
+            for vintage in self.vintages:
+                if not self.ways(variable, vintage):
+                    yield (
+                        ("variables", variable),
+                        f"the variable is not recorded in any way in vintage {vintage!r}",
                     )
-            if any(way.question is None for way in self.variables[entry.outcome]):
-                raise ValueError(
-                    f"task {entry.title!r}: its outcome {entry.outcome!r} has no 'question'"
-                )
-            if (most := max(len(way.levels) for way in self.variables[entry.outcome])) > MAX_LEVELS:
-                raise ValueError(
-                    f"task {entry.title!r}: its outcome {entry.outcome!r} has {most} levels, but "
-                    f"answers are lettered A to Z: at most {MAX_LEVELS}"
-                )
-            if entry.name in names:
-                raise ValueError(f"two tasks are called {entry.name}")
-            names.add(entry.name)
+
+    def _vintage_faults(self) -> Iterator[Fault]:
         for name, vintage in self.vintages.items():
             named = {
                 "may_lack": vintage.may_lack,
@@ -422,18 +546,20 @@ class Record(_Strict):
             for field, variables in named.items():
                 for variable in variables:
                     if variable not in self.variables:
-                        raise ValueError(
-                            f"vintage {name}: {field} names no variable: {variable!r} "
-                            f"({nearest(variable, self.variables)})"
+                        yield (
+                            ("vintages", name, field),
+                            f"{field} names no variable: {variable!r} "
+                            f"({nearest(variable, self.variables)})",
                         )
-            for table in vintage.tables:
-                known = [level.label for level in self.variables[table.outcome][0].levels]
-                if table.shares and list(table.shares) != known:
-                    raise ValueError(
-                        f"vintage {name}: the table of {table.outcome} by {table.given} has shares "
-                        f"of {list(table.shares)}, the variable the levels {known}"
+            for n, table in enumerate(vintage.tables):
+                ways = self.ways(table.outcome, name)
+                labels = [level.label for level in ways[0].levels] if ways else []
+                if table.shares and labels and list(table.shares) != labels:
+                    yield (
+                        ("vintages", name, "tables", n),
+                        f"the table of {table.outcome} by {table.given} has shares of "
+                        f"{list(table.shares)}, the variable the levels {labels}",
                     )
-        return self
 
     def _margin_variables(self, vintage: str) -> list[str]:
         return [
@@ -476,10 +602,15 @@ class Record(_Strict):
                 f"{self.survey} has no vintage {name!r} ({nearest(name, self.vintages)})"
             ) from None
 
+    def ways(self, variable: str, vintage: str) -> tuple[Variable, ...]:
+        """Return how `variable` may be recorded in `vintage`, best first."""
+        ways = self.variables.get(variable, ())
+        return tuple(way for way in ways if not way.vintages or vintage in way.vintages)
+
     def way(self, variable: str, column: str, vintage: str) -> Variable:
         """Return the recording of `variable` that reads `column` in `vintage`."""
         entry = self.vintage(vintage)
-        for way in self.variables[variable]:
+        for way in self.ways(variable, vintage):
             if entry.column(way.column) == column:
                 return way
         raise EpidemiaError(
@@ -488,25 +619,42 @@ class Record(_Strict):
         )
 
 
-def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int | None:
+def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
+    """Return, for every level the schema sees, the YAML that wrote it: ``each`` writes several."""
+    items = yaml.constructor.SafeConstructor().construct_document(levels)
+    return [node for node, item in zip(levels.value, items, strict=True) for _ in _levels([item])]
+
+
+def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int:
     """Follow a pydantic error location through composed YAML to a line number (1-based)."""
-    line = None
+    line, above = node.start_mark.line + 1 if node else 1, None
     for step in location:
-        if node is None:
-            break
-        line = node.start_mark.line + 1
         child: yaml.Node | None = None
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if key.value == str(step):
                     child, line = value, key.start_mark.line + 1
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            child = node.value[step] if step < len(node.value) else None
-            line = child.start_mark.line + 1 if child is not None else line
-        if child is None and isinstance(step, int):
-            continue  # a variable written without the list that the schema adds
-        node = child
+            items = _written(node) if above == "levels" else node.value
+            if step < len(items):
+                child, line = items[step], items[step].start_mark.line + 1
+        # A step that the file does not have: a missing field, or a list that the schema adds.
+        node, above = child or node, step
     return line
+
+
+def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """Find keys that a mapping has twice: YAML would keep the last and lose the others."""
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if str(key.value) in seen:
+                yield key.start_mark.line + 1, str(key.value)
+            seen.add(str(key.value))
+            yield from _repeated(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            yield from _repeated(child)
 
 
 def load_record(path: Path) -> Record:
@@ -526,20 +674,26 @@ def load_record(path: Path) -> Record:
     EpidemiaError
         Naming file, line and field of everything that is wrong.
     """
-    text = path.read_text(encoding="utf-8")
     try:
+        text = path.read_text(encoding="utf-8")
         data, tree = yaml.safe_load(text), yaml.compose(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
     except yaml.YAMLError as error:
-        raise EpidemiaError(f"{path.name} is not valid YAML: {error}") from None
+        said = " ".join(str(error).split())
+        raise EpidemiaError(f"{path.name} is not valid YAML: {said}") from None
+    if repeated := [
+        f"{path.name}:{line}: {key} is given twice here: keep one" for line, key in _repeated(tree)
+    ]:
+        raise EpidemiaError("\n".join(dict.fromkeys(repeated)))
     try:
         return Record.model_validate(data)
     except ValidationError as error:
         lines = []
         for problem in error.errors():
-            line = _line_of(tree, problem["loc"])
             field = ".".join(str(step) for step in problem["loc"]) or "record"
             message = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{path.name}:{line or 1}: {field}: {message}")
+            lines.append(f"{path.name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
         raise EpidemiaError("\n".join(lines)) from None
 
 
@@ -566,8 +720,8 @@ def all_tasks() -> dict[str, Task]:
 
 def official_cells(task: Task) -> int:
     """Return how many combinations the official levels of a task's conditions have."""
-    variables = record(task.survey).variables
-    return prod(len(variables[name][0].levels) for name in task.given)
+    survey = record(task.survey)
+    return prod(len(survey.ways(name, survey.official)[0].levels) for name in task.given)
 
 
 def task(name: str) -> Task:

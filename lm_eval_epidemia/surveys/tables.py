@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.read import open_raw, read_grids
-from lm_eval_epidemia.surveys.record import Level, Record, Table, Vintage
+from lm_eval_epidemia.surveys.record import Level, Record, Table, Vintage, normalised
 
 __all__ = ["PublishedTable", "load_tables", "tables_vintage"]
 
 #: Published percentages are rounded: what is left may fall this far (in percent) below 0.
 ROUNDING = 0.3
+
+#: The headers of a table stand in its first rows.
+HEAD = 40
 
 
 class PublishedTable(NamedTuple):
@@ -56,16 +59,6 @@ class PublishedTable(NamedTuple):
     absent: tuple[str, ...]
 
 
-def _text(cell: Any) -> str:
-    """Normalise a printed text: spaces, line breaks, case, and the footnote digits at its end."""
-    if cell is None:
-        return ""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    words = re.sub(r"[\s_]+", " ", str(cell)).strip().casefold()
-    return re.sub(r"(?<=[a-z)])[\s,]*\d+(,\s*\d+)*$", "", words)
-
-
 def _number(cell: Any) -> float:
     """Read a printed number; NaN for a dash or anything else that is not one."""
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
@@ -90,10 +83,10 @@ def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Found 
     times (counts and then percentages) is the leftmost of those nearest the data. The data begin
     below the lowest header.
     """
-    texts = [[_text(cell) for cell in row] for row in grid]
+    texts = [[normalised(cell) for cell in row] for row in grid]
     where: dict[str, list[tuple[int, int]]] = {}
     for name, spellings in headers.items():
-        wanted = {_text(spelling) for spelling in spellings}
+        wanted = {normalised(spelling) for spelling in spellings}
         where[name] = [
             (r, c) for r, row in enumerate(texts) for c, text in enumerate(row) if text in wanted
         ]
@@ -110,12 +103,12 @@ def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Found 
 
 
 def _names(level: Level) -> set[str]:
-    return {_text(name) for name in level.names}
+    return {normalised(name) for name in level.names}
 
 
 def _match(levels: Sequence[Level], cell: Any) -> int | None:
     """Return the number of the level that a row's name or code belongs to."""
-    text, number = _text(cell), _number(cell)
+    text, number = normalised(cell), _number(cell)
     for position, level in enumerate(levels):
         if text in _names(level):
             return position
@@ -124,12 +117,12 @@ def _match(levels: Sequence[Level], cell: Any) -> int | None:
     return None
 
 
-def _headers(record: Record, table: Table) -> dict[str, tuple[str, ...]]:
+def _headers(record: Record, vintage: str, table: Table) -> dict[str, tuple[str, ...]]:
     """List the headers of a table: of row names, of sizes, of every share, limit and filter."""
     headers = {"rows": table.rows, **{f"where {name}": (name,) for name in table.where}}
     if table.size:
         headers["size"] = table.size
-    for level in record.variables[table.outcome][0].levels:
+    for level in record.ways(table.outcome, vintage)[0].levels:
         spellings = (table.shares[level.label],) if table.shares else level.names
         if "remainder" not in spellings:
             headers[f"share {level.label}"] = spellings
@@ -156,16 +149,16 @@ def _shares(printed: dict[str, float], table: Table, levels: Sequence[Level]) ->
 
 def _left_out(table: Table, name: str) -> bool:
     """Tell whether a row is left out on purpose: by its text as printed or normalised."""
-    texts = (" ".join(name.split()), _text(name))
+    texts = (" ".join(name.split()), normalised(name))
     return any(re.fullmatch(p, t, re.IGNORECASE) for p in table.leave_out for t in texts)
 
 
 def _rows(
-    record: Record, table: Table, found: _Found, file: str
+    record: Record, vintage: str, table: Table, found: _Found, file: str
 ) -> tuple[dict[int, _Row], dict[str, int]]:
     """Read the rows of a table by the number of their level, and count what is left out and why."""
-    given = record.variables[table.given][0].levels
-    outcome = record.variables[table.outcome][0].levels
+    given = record.ways(table.given, vintage)[0].levels
+    outcome = record.ways(table.outcome, vintage)[0].levels
     rows: dict[int, _Row] = {}
     dropped: dict[str, int] = {}
     unknown = []
@@ -176,7 +169,7 @@ def _rows(
 
         name = cell("rows")
         others = {column: text for column, text in table.where.items()
-                  if _text(cell(f"where {column}")) != _text(text)}  # fmt: skip
+                  if normalised(cell(f"where {column}")) != normalised(text)}  # fmt: skip
         printed = {
             level.label: _number(cell(f"share {level.label}"))
             for level in outcome
@@ -184,7 +177,7 @@ def _rows(
         }
         size = _number(cell("size")) if table.size else 1.0
         blank = np.isnan([size, *printed.values()])
-        if not _text(name) or others or blank.all():
+        if not normalised(name) or others or blank.all():
             continue  # an empty line, a footnote, or a row about something else
         number = _match(given, name)
         if number is None and _left_out(table, str(name)):
@@ -221,10 +214,11 @@ def _rows(
     return dict(sorted(rows.items())), dropped
 
 
-def _read(record: Record, table: Table, found: _Found, file: str) -> PublishedTable:
+def _read(record: Record, vintage: str, table: Table, found: _Found, file: str) -> PublishedTable:
     """Put the rows of a table together."""
-    given = record.variables[table.given][0].levels
-    rows, dropped = _rows(record, table, found, file)
+    given = record.ways(table.given, vintage)[0].levels
+    outcome = record.ways(table.outcome, vintage)[0].levels
+    rows, dropped = _rows(record, vintage, table, found, file)
     numbers = list(rows)
     weights = np.array([row.size for row in rows.values()])
     if table.total is not None and (total := _match(given, table.total)) in rows:
@@ -247,7 +241,7 @@ def _read(record: Record, table: Table, found: _Found, file: str) -> PublishedTa
     return PublishedTable(
         outcome=table.outcome,
         given=table.given,
-        levels=tuple(level.label for level in record.variables[table.outcome][0].levels),
+        levels=tuple(level.label for level in outcome),
         cells=tuple(given[number].label for number in numbers),
         weights=weights / weights.sum(),
         p=p,
@@ -287,11 +281,11 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
         with open_raw(paths, record.expected_files) as files:
             entry = record.vintages[candidates[0]]
             try:
-                grids = [grid for file in files for grid in read_grids(file)]
+                grids = [grid for file in files for grid in read_grids(file, HEAD)]
             except EpidemiaError:
                 return None
-            headers = _headers(record, entry.tables[0])
-            if not any(isinstance(_find(grid[:40], headers), _Found) for grid in grids):
+            headers = _headers(record, candidates[0], entry.tables[0])
+            if not any(isinstance(_find(grid, headers), _Found) for grid in grids):
                 return None
     if len(candidates) == 1:
         return candidates[0]
@@ -299,7 +293,7 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
     with open_raw(paths, record.expected_files) as files:
         names += " " + " ".join(file.name for file in files)
         head = " ".join(
-            _head(grid, _find(grid, _headers(record, table)))
+            _head(grid, _find(grid, _headers(record, candidates[0], table)))
             for file in files
             for grid in read_grids(file)[:1]
             for table in record.vintages[candidates[0]].tables
@@ -337,17 +331,17 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
         grids = {file: read_grids(file) for file in files}
         for table in entry.tables:
             chosen = [f for f in files if table.file.casefold() in f.name.casefold()] or files
-            file, grid, found = _locate(record, table, {f: grids[f] for f in chosen}, entry)
+            file, grid, found = _locate(record, vintage, table, {f: grids[f] for f in chosen})
             _check_year(record, vintage, grid, found, file.name)
-            tables.append(_read(record, table, found, file.name))
+            tables.append(_read(record, vintage, table, found, file.name))
     return tables
 
 
 def _locate(
-    record: Record, table: Table, grids: dict[Path, list[list[list[Any]]]], entry: Vintage
+    record: Record, vintage: str, table: Table, grids: dict[Path, list[list[list[Any]]]]
 ) -> tuple[Path, list[list[Any]], _Found]:
     """Find the sheet that has a table's headers; otherwise say which headers are missing."""
-    headers = _headers(record, table)
+    entry, headers = record.vintages[vintage], _headers(record, vintage, table)
     missing: list[str] = []
     for file, sheets in grids.items():
         for grid in sheets:
@@ -356,9 +350,11 @@ def _locate(
                 return file, grid, found
             missing = found
     first = next(iter(grids.values()))
-    texts = {_text(c): c for grid in first for row in grid[:20] for c in row if isinstance(c, str)}
+    texts = {
+        normalised(c): c for grid in first for row in grid[:20] for c in row if isinstance(c, str)
+    }
     lacking = "; ".join(
-        f"{' or '.join(headers[name])} ({nearest(_text(headers[name][0]), texts)})"
+        f"{' or '.join(headers[name])} ({nearest(normalised(headers[name][0]), texts)})"
         for name in missing
     )
     raise EpidemiaError(
