@@ -135,9 +135,8 @@ _REFUSAL = _any_of(
 _REFUSED = "…"
 #: An "I" at the very end after a refusal began a sentence that was cut off.
 _CUT_OFF = re.compile(
-    r"(?<![:=] )"
-    + "".join(rf"(?<! {word} )" for word in "is be say guess choose pick with option".split())
-    + r"\bI\Z"
+    r"(?<![:=] )(?<!%, so )(?<! is )(?<! be )(?<! say )(?<! guess )(?<! choose )"
+    r"(?<! pick )(?<! with )(?<! option )\bI\Z"
 )
 
 _NO_ANSWER = _any_of(
@@ -149,8 +148,9 @@ _NO_ANSWER = _any_of(
     + f" {_SEVERAL}",
     # "neither A nor B", "between A and B"
     _words(
-        r"not|nor|neither|isn't|cannot|can't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)|exclud(?:e|ed|ing)"
-        r"|rather than|instead of|than|unlike|whether|between|nicht|weder|zwischen|pas|entre"
+        r"not|nor|neither|isn't|cannot|can't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)"
+        r"|exclud(?:e|ed|ing)|rather than|instead of|than|unlike|whether|between"
+        r"|nicht|weder|zwischen|pas|entre"
     )
     + f" (?:(?:option|choice|answer|letter|the|to|be|both|either) ){{0,3}}{_SEVERAL}",
     f"(?:不是|并非) ?{_SEVERAL}",
