@@ -121,8 +121,8 @@ _REFUSAL = _any_of(
     r"(?:(?:,| \(| -) ?[^.!?;,()\n-]{0,60}(?:,|\)| -)| as an? [^.!?;,\n]{0,40}?)?"
     r"(?:'m|'ve|'d| am| can| have| do| must| would| will| just| simply| really| truly| also"
     r"| respectfully| unfortunately){0,3}"
-    r" (?:not|no|cannot|[a-z]{2,6}n't|unable|sorry|refuse|decline|apologi[sz]e|lack|need)\b"
-    + _CLAUSE,
+    r" (?:not|no(?! doubt)|cannot|[a-z]{2,6}n't|unable|sorry|refuse|decline|apologi[sz]e|lack"
+    r"|need (?:more|additional|further))\b" + _CLAUSE,
     _words(
         r"sorry|apologies|unfortunately|impossible|not possible|not enough|isn't enough"
         r"|insufficient|inappropriate|not appropriate"
