@@ -146,6 +146,7 @@ def test_an_answer_after_a_refusal_is_an_answer(refusal, answer):
 PIECES = ["A", "B", "I", "a", " ", ", ", ". ", "\n", ": ", " or ", " is ", "the answer", " not ",
           "I cannot ", "as an AI", " but ", "so ", "→", "(", ")", "*", "\\boxed{", "<think>",
           "</think>", "<answer>", "Option ", " wrong", "?", "%", "\uff22", "🅱", "是", "'",
+          "\u0130", "\u0131", "\u212a", "\u017f",
 ]  # fmt: skip
 
 

@@ -81,8 +81,12 @@ _NEXT_QUESTION = re.compile(
 #: Latin letters, digits and apostrophes: scripts written without spaces may touch an answer.
 _WORD = r"[A-Za-z0-9_\u00c0-\u024f'°]"
 
-#: A letter with none of these around it, no part of "C-section", "N/A", "U.S." or "e.g.".
-_ANY = rf"(?<!{_WORD})(?<![-/])(?<!{_WORD}\.)[A-Za-z](?!{_WORD})(?![-/]\w)(?!\.[A-Za-z](?!{_WORD}))"
+#: A letter with none of these around it, no part of "C-section", "N/A", "U.S." or "e.g.". When case
+#: is ignored, A-Z also has the Turkish dotted and dotless I.
+_ANY = (
+    rf"(?<!{_WORD})(?<![-/])(?<!{_WORD}\.)(?-i:[A-Za-z])"
+    rf"(?!{_WORD})(?![-/]\w)(?!\.[A-Za-z](?!{_WORD}))"
+)
 _LETTER = rf"({_ANY})"
 _ALONE = re.compile(_LETTER)
 _MORE = rf"(?:(?:,? (?:and|or|nor|und|oder|et|ou|y|o|e) |,? ?[,&和或] ?){_ANY})"
