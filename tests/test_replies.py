@@ -1,12 +1,24 @@
 """What a model writes, and the letter read from it."""
 
+import importlib
+import json
+import re
 import string
+import sys
+import time
+from pathlib import Path
 
 import pytest
+from conftest import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_eval_epidemia.elicit import replies
+from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies import answer_text, letter
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score import score as scoring
 
 A, B, C, D = range(4)
 
@@ -83,7 +95,65 @@ def test_of_22_intervals_too(reply, expected):
     assert letter(reply, 22) == expected
 
 
-@given(st.text(max_size=200), st.integers(2, 26))
+#: What chat models write, and the letter a person reads in it. With `replies` the parser was made;
+#: `replies_held_out` was written before it, `replies_unseen` after it and before it was tried.
+TABLES = ["replies", "replies_held_out", "replies_unseen"]
+
+
+def table(name):
+    lines = (Path(__file__).parent / "data" / f"{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_replies_are_read_as_a_person_reads_them(name):
+    rows = table(name)
+    assert len(rows) >= 80 and {row["letters"] for row in rows} == {2, 4, 22}
+    misread = []
+    for row in rows:
+        found = letter(row["reply"], row["letters"])
+        if (None if found is None else LETTERS[found]) != row["reads"]:
+            misread.append((row["reply"], row["reads"], found))
+    assert not misread
+
+
+REFUSALS = [
+    "I am sorry, I cannot help with that. As an AI, I do not know anything about individuals.",
+    "I, as an AI language model, cannot choose between A and B. I would need more information.",
+    "I'm really sorry, but I can't assist. However, I can share where to find help.",
+    "Unfortunately, I am not able to answer. I don't have personal data. I apologize.",
+    "As a language model, I must decline to pick A, B, C or D. I hope you understand.",
+    "I CANNOT HELP WITH THAT. I AM AN AI.",
+    "N/A. I do not have enough information to say whether it is A or B.",
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_is_unreadable_wherever_it_is_cut_off(refusal):
+    words = refusal.split(" ")
+    for length in range(2 if words[0] == "I" else 1, len(words) + 1):
+        cut = " ".join(words[:length])
+        assert [letter(cut, letters) for letters in (2, 4, 22, 26)] == [None] * 4, cut
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("answer", ["The answer is B.", "Still, I'd say B", "\n\n**Answer:** B"])
+def test_an_answer_after_a_refusal_is_an_answer(refusal, answer):
+    assert letter(f"{refusal} {answer}", 22) == B
+
+
+#: Pieces of which replies are made; put together at random they are hostile ones.
+PIECES = ["A", "B", "I", "a", " ", ", ", ". ", "\n", ": ", " or ", " is ", "the answer", " not ",
+          "I cannot ", "as an AI", " but ", "so ", "→", "(", ")", "*", "\\boxed{", "<think>",
+          "</think>", "<answer>", "Option ", " wrong", "?", "%", "\uff22", "🅱", "是", "'",
+          "\u0130", "\u0131", "\u212a", "\u017f",
+]  # fmt: skip
+
+
+@given(
+    st.text(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=30).map("".join),
+    st.integers(2, 26),
+)
 def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
     found = letter(reply, letters)
     assert found is None or 0 <= found < letters
@@ -91,13 +161,132 @@ def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
 
 @given(
     st.integers(0, 25),
-    st.sampled_from(["{}", "{}.", "{})", "({})", " {}\n", "Answer: {}", "**{}**"]),
+    st.sampled_from(
+        ["{}", "{}.", "{})", "({})", " {}\n", "Answer: {}", "**{}**", "**Answer:** {}", "`{}`",
+         "The answer is {}.", "The correct answer is ({}).", '{{"answer": "{}"}}', "Option {}",
+         "<answer>{}</answer>", "\\boxed{{{}}}", "$\\boxed{{\\text{{{}}}}}$", "答案是{}。",
+         "Option A is wrong. The answer is {}"]
+    ),
+    st.booleans(),
     st.booleans(),
     st.text(string.ascii_letters + " \n", max_size=50),
-)
-def test_every_usual_form_is_read_whatever_was_thought_before(number, form, lower, thought):
+)  # fmt: skip
+def test_every_usual_form_is_read_whatever_was_thought_before(number, form, lower, wide, thought):
     said = string.ascii_uppercase[number]
-    reply = form.format(said.lower() if lower else said)
+    said = said.lower() if lower else said
+    reply = form.format(chr(ord(said) + 0xFEE0) if wide else said)
     assert letter(reply, 26) == number
     assert letter(f"<think>{thought}</think>{reply}", 26) == number
     assert "think" not in answer_text(f"<think>{thought}</think>{reply}")
+
+
+parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
+
+
+def repeats(pattern, around=1):
+    """Each repetition: how often, within others, it may be tried; of what; and what follows it."""
+    for place, (kind, value) in enumerate(pattern):
+        inside = around
+        if str(kind) in REPEATS:
+            inside = around * int(value[1])
+            yield inside, value[2], pattern[place + 1 :]
+        for part in value if isinstance(value, list | tuple) else [value]:
+            for some in part if isinstance(part, list) else [part]:
+                if isinstance(some, parser.SubPattern):
+                    yield from repeats(some, inside)
+
+
+def test_no_pattern_can_run_away():
+    """Repetitions are bounded and hardly nested, or of one character and then nothing can fail."""
+    patterns = {value for value in vars(replies).values() if isinstance(value, re.Pattern)}
+    patterns |= set(replies._STATEMENTS) | {pattern for pattern, _ in replies._TO_PLAIN}
+    found = [
+        (pattern.pattern, *one)
+        for pattern in patterns
+        for one in repeats(parser.parse(pattern.pattern))
+    ]
+    assert len(patterns) >= 15 and len(found) > 50
+    for pattern, times, what, after in found:
+        if times >= parser.MAXREPEAT:
+            assert times == parser.MAXREPEAT and len(what) == 1 and str(what[0][0]) == "IN", pattern
+            assert [str(kind) for kind, _ in after] in ([], ["ASSERT"]), pattern
+        else:
+            assert times <= 100, pattern
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [*PIECES, "I, ", "A, ", "A or ", "A is ", "\nA. ", "the answer is ", "答", "I can't ", "sorry ",
+     "I as an ", "so the ", "\n \n", "A?", "I (a, ", "not A ", "<a>", "<|", "A 1", "A Bb ", "say "],
+)  # fmt: skip
+def test_sixteen_times_the_text_takes_about_sixteen_times_as_long(piece):
+    """Work in processor time of this process; what is quadratic takes 256 times as long."""
+
+    def seconds(characters):
+        text, taken = piece * (characters // len(piece)) + "\nB", []
+        for _ in range(3):
+            begun = time.process_time()
+            letter(text, 22)
+            taken.append(time.process_time() - begun)
+        return min(taken)
+
+    assert seconds(48_000) < 100 * max(seconds(3_000), 0.001)
+
+
+SAMPLED = in_mode("epidemia_low_nsduh_cocaine_ever_by_age", "sampled")
+CLOSED = in_mode("epidemia_high_nsduh_marijuana_ever_by_age_sex", "closed")
+
+
+@pytest.fixture(scope="module")
+def says():
+    """A model, known to lm-eval as "says", that writes one reply to everything."""
+    from lm_eval.api.model import LM
+    from lm_eval.api.registry import register_model
+
+    @register_model("says")
+    class Says(LM):
+        def __init__(self, reply, **_):
+            super().__init__()
+            self.reply = reply
+
+        def generate_until(self, requests):
+            return [self.reply] * len(requests)
+
+        def loglikelihood(self, requests):
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+
+def run(task, reply):
+    found = evaluate([task], model="says", model_args={"reply": reply}, metadata={"n_samples": 8})
+    return found["results"][task]
+
+
+@pytest.mark.parametrize(
+    ("task", "refusal"),
+    [
+        (CLOSED, "I am sorry, I cannot help with that. As an AI, I"),
+        (CLOSED, "I, as an AI language model, cannot"),
+        (CLOSED, "I CANNOT HELP"),
+        (CLOSED, "N/A"),
+        (SAMPLED, "N/A"),
+        (SAMPLED, "I can't choose between A and B."),
+    ],
+)
+def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(says, task, refusal, caplog):
+    row = run(task, refusal)
+    truth = store.load(task.rsplit("_", 1)[0])
+    anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+    assert row["answered,none"] == 0
+    assert row["l1,none"] == pytest.approx(anchors.uniform)
+    assert row["score,none"] == scoring.scale(anchors.uniform, anchors.zero, anchors.perfect)
+    assert "0% of the replies held a letter" in caplog.text
+
+
+def test_the_answer_and_not_the_first_letter_is_scored(says):
+    plain = run(CLOSED, "I")
+    assert plain["answered,none"] == 1
+    assert run(CLOSED, "Option A is wrong. The correct answer is I.") == plain
+    assert run(CLOSED, "I can't know, but about 37%, so I") == plain

@@ -81,8 +81,12 @@ _NEXT_QUESTION = re.compile(
 #: Latin letters, digits and apostrophes: scripts written without spaces may touch an answer.
 _WORD = r"[A-Za-z0-9_\u00c0-\u024f'°]"
 
-#: A letter with none of these around it, no part of "C-section", "N/A", "U.S." or "e.g.".
-_ANY = rf"(?<!{_WORD})(?<![-/])(?<!{_WORD}\.)[A-Za-z](?!{_WORD})(?![-/]\w)(?!\.[A-Za-z](?!{_WORD}))"
+#: A letter with none of these around it, no part of "C-section", "N/A", "U.S." or "e.g.". When case
+#: is ignored, A-Z also has the Turkish dotted and dotless I.
+_ANY = (
+    rf"(?<!{_WORD})(?<![-/])(?<!{_WORD}\.)(?-i:[A-Za-z])"
+    rf"(?!{_WORD})(?![-/]\w)(?!\.[A-Za-z](?!{_WORD}))"
+)
 _LETTER = rf"({_ANY})"
 _ALONE = re.compile(_LETTER)
 _MORE = rf"(?:(?:,? (?:and|or|nor|und|oder|et|ou|y|o|e) |,? ?[,&和或] ?){_ANY})"
@@ -121,8 +125,8 @@ _REFUSAL = _any_of(
     r"(?:(?:,| \(| -) ?[^.!?;,()\n-]{0,60}(?:,|\)| -)| as an? [^.!?;,\n]{0,40}?)?"
     r"(?:'m|'ve|'d| am| can| have| do| must| would| will| just| simply| really| truly| also"
     r"| respectfully| unfortunately){0,3}"
-    r" (?:not|no|cannot|[a-z]{2,6}n't|unable|sorry|refuse|decline|apologi[sz]e|lack|need)\b"
-    + _CLAUSE,
+    r" (?:not|no(?! doubt)|cannot|[a-z]{2,6}n't|unable|sorry|refuse|decline|apologi[sz]e|lack"
+    r"|need (?:more|additional|further))\b" + _CLAUSE,
     _words(
         r"sorry|apologies|unfortunately|impossible|not possible|not enough|isn't enough"
         r"|insufficient|inappropriate|not appropriate"
@@ -135,9 +139,8 @@ _REFUSAL = _any_of(
 _REFUSED = "…"
 #: An "I" at the very end after a refusal began a sentence that was cut off.
 _CUT_OFF = re.compile(
-    r"(?<![:=] )"
-    + "".join(rf"(?<! {word} )" for word in "is be say guess choose pick with option".split())
-    + r"\bI\Z"
+    r"(?<![:=] )(?<!%, so )(?<! is )(?<! be )(?<! say )(?<! guess )(?<! choose )"
+    r"(?<! pick )(?<! with )(?<! option )\bI\Z"
 )
 
 _NO_ANSWER = _any_of(
@@ -149,8 +152,9 @@ _NO_ANSWER = _any_of(
     + f" {_SEVERAL}",
     # "neither A nor B", "between A and B"
     _words(
-        r"not|nor|neither|isn't|cannot|can't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)|exclud(?:e|ed|ing)"
-        r"|rather than|instead of|than|unlike|whether|between|nicht|weder|zwischen|pas|entre"
+        r"not|nor|neither|isn't|cannot|can't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)"
+        r"|exclud(?:e|ed|ing)|rather than|instead of|than|unlike|whether|between"
+        r"|nicht|weder|zwischen|pas|entre"
     )
     + f" (?:(?:option|choice|answer|letter|the|to|be|both|either) ){{0,3}}{_SEVERAL}",
     f"(?:不是|并非) ?{_SEVERAL}",
