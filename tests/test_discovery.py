@@ -9,11 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from lm_evals import STARTUP, environment
 
-import lm_eval_epidemia
 from lm_eval_epidemia import paths
-
-STARTUP = Path(lm_eval_epidemia.__file__).parent / "startup"
 
 #: Makes the index of lm-eval's own tasks small, so that a test takes seconds: a folder with one.
 INDEX = """
@@ -25,12 +23,12 @@ print(json.dumps({{name: str(e.yaml_path) for name, e in tm.task_index.items() i
 """
 
 
-def python(code, **environment):
+def python(code, *flags, **variables):
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *flags, "-c", code],
         capture_output=True,
         text=True,
-        env={**os.environ, **environment},
+        env={**environment(), **variables},
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -43,8 +41,8 @@ def index(tmp_path):
     defaults.mkdir()
     (defaults / "builtin.yaml").write_text("task: builtin\n")
 
-    def run(arguments="", **environment):
-        done = python(INDEX.format(defaults=str(defaults), arguments=arguments), **environment)
+    def run(arguments="", **variables):
+        done = python(INDEX.format(defaults=str(defaults), arguments=arguments), **variables)
         run.said = done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -58,7 +56,15 @@ def test_tasks_are_found_without_a_flag(index):
     assert found["epidemia_low"].startswith(str(paths.shipped_task_yamls()))
 
 
-def test_the_hook_can_be_switched_off(index):
+@pytest.mark.parametrize("off", ["0", "false", "False", "NO", " off ", ""])
+def test_the_hook_can_be_switched_off(off):
+    code = "import sys; print([type(f).__module__ for f in sys.meta_path])"
+    assert "lm_eval_epidemia_startup" not in python(code, EPIDEMIA_AUTOLOAD=off).stdout
+    for on in ("1", "true", "yes"):
+        assert "lm_eval_epidemia_startup" in python(code, EPIDEMIA_AUTOLOAD=on).stdout
+
+
+def test_an_index_with_the_hook_off_has_none_of_ours(index):
     assert set(index(EPIDEMIA_AUTOLOAD="0")) == {"builtin"}
 
 
@@ -102,21 +108,17 @@ def test_the_model_is_registered():
     assert done.stdout.strip() == "False"
 
 
-def test_the_hook_does_nothing_where_lm_eval_scans_entry_points(tmp_path):
-    """A stand-in lm_eval whose manager looks for plugins: our code must not touch it."""
-    package = tmp_path / "lm_eval" / "tasks"
-    package.mkdir(parents=True)
-    (tmp_path / "lm_eval" / "__init__.py").touch()
-    (package / "__init__.py").touch()
-    (package / "manager.py").write_text(
-        "from importlib.metadata import entry_points\n"
-        "class TaskManager:\n    def __init__(self, include_path=None):\n        pass\n"
-    )
+def test_a_model_that_lm_eval_found_itself_is_left_alone():
+    """As after lm-eval has read its entry points (pull request #4013)."""
     code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "import lm_eval.tasks.manager as m; print(hasattr(m.TaskManager, '_epidemia'))"
+        "from importlib.metadata import entry_points\n"
+        "from lm_eval.api.registry import model_registry as models\n"
+        "(ours,) = entry_points(group='lm_eval.models', name='choice-hf')\n"
+        "models.register('choice-hf', target=ours)\n"
+        "import lm_eval.models\n"
+        "print(models._objs['choice-hf'] is ours, 'epidemia-baseline' in models, 'hf' in models)"
     )
-    assert python(code).stdout.strip() == "False"
+    assert python(code).stdout.split() == ["True", "True", "True"]
 
 
 def test_the_hook_never_raises(tmp_path):
@@ -147,13 +149,31 @@ def test_the_hook_imports_nothing_of_ours_until_lm_eval_is_imported():
     assert done.stdout.strip() == "['lm_eval_epidemia_startup']"
 
 
-def test_the_watcher_leaves_once_it_has_worked():
+def test_a_watched_module_looks_as_any_other():
     code = (
-        "import lm_eval.models, lm_eval.tasks.manager, lm_eval.evaluator, sys, inspect\n"
-        "print([type(f).__name__ for f in sys.meta_path if 'Watcher' in type(f).__name__])\n"
-        "print(inspect.getsource(lm_eval.tasks.manager)[:6])"
+        "import lm_eval.models, lm_eval.tasks.manager as m, lm_eval.evaluator, inspect\n"
+        "print(vars(m.__loader__) == vars(type(m.__loader__)(m.__name__, m.__file__)))\n"
+        "print(inspect.getsource(m)[:4])"
     )
-    assert python(code).stdout.splitlines()[0] == "[]"
+    assert python(code).stdout.split() == ["True", "from"]
+
+
+def test_an_isolated_interpreter_has_the_hook_and_one_without_site_has_not():
+    """Their own start-up module is the installed one."""
+    code = "import sys; print('lm_eval_epidemia_startup' in sys.modules)"
+    assert python(code, "-I").stdout.split() == ["True"]
+    assert python(code, "-S").stdout.split() == ["False"]
+
+
+def test_a_second_start_up_module_adds_nothing(index, tmp_path):
+    """For example of an older version in another folder of packages."""
+    other = tmp_path / "site"
+    other.mkdir()
+    shutil.copy(STARTUP / "lm_eval_epidemia_startup.py", other / "older_startup.py")
+    code = INDEX.format(defaults=str(tmp_path / "defaults"), arguments="")
+    found = python(f"import sys; sys.path.append({str(other)!r}); import older_startup\n{code}")
+    assert json.loads(found.stdout.splitlines()[-1]) == index()
+    assert found.stderr == ""
 
 
 def test_entry_points_are_declared_for_coming_versions():
@@ -179,8 +199,7 @@ def test_the_hook_guards_what_lm_eval_asks_a_model():
     code = (
         "import lm_eval, lm_eval.evaluator\n"
         "print(lm_eval.evaluate is lm_eval.evaluator.evaluate, "
-        "hasattr(lm_eval.evaluator.evaluate, '__wrapped__'), lm_eval.evaluator._epidemia)"
+        "hasattr(lm_eval.evaluator.evaluate, '_epidemia'))"
     )
-    assert python(code).stdout.split() == ["True", "True", "True"]
-    off = "import lm_eval.evaluator as e; print(hasattr(e, '_epidemia'))"
-    assert python(off, EPIDEMIA_AUTOLOAD="0").stdout.split() == ["False"]
+    assert python(code).stdout.split() == ["True", "True"]
+    assert python(code, EPIDEMIA_AUTOLOAD="0").stdout.split() == ["True", "False"]

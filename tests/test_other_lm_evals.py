@@ -246,6 +246,7 @@ def damaged(folder):
         home(f"wrong: {where}").write_text(json.dumps(with_wrong(whole, where)))
     (folder / "file").write_text("no folder")
     homes["home is a file"] = folder / "file"
+    homes["home of nobody"] = "~nobody-of-this-name/epidemia"
     return homes
 
 

@@ -92,11 +92,10 @@ def _left_out(error: Exception) -> None:
     """Say why our tasks are missing: somebody may be running others, and must not be stopped."""
     reason = str(error)
     if not isinstance(error, EpidemiaError):
-        first = (reason.splitlines() or [""])[0]
-        reason = (
-            f"{type(error).__name__}: {first}. Is the ground truth in {store.built_groundtruth()} "
-            "damaged? Move it away or build it again"
-        )
+        reason = f"{type(error).__name__}: {(reason.splitlines() or [''])[0]}"
+        with suppress(Exception):  # where even the name of the folder cannot be told
+            reason += f". Is {store.built_groundtruth() / store.REGISTRY} damaged? Move it away"
+        reason += ", or silence this with EPIDEMIA_AUTOLOAD=0"
     notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {reason}")
 
 

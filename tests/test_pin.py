@@ -1,0 +1,137 @@
+"""Which lm-eval may be let in: what this package relies on, tried with the one installed.
+
+When all of this passes with a newer lm-eval (and the rest of the suite), raise the upper bound of
+lm-eval in pyproject.toml.
+"""
+
+import inspect
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from conftest import REPOSITORY, evaluate
+from lm_evals import environment
+from packaging.specifiers import SpecifierSet
+
+import lm_eval_epidemia.score.metrics as metrics
+
+TASK = "epidemia_low_nsduh_heroin_ever_by_race"
+INSTALLED = f"lm-eval {version('lm-eval')}"
+PIN = re.search(r'"lm-eval(>=[^"]+)"', (REPOSITORY / "pyproject.toml").read_text())[1]
+
+
+def test_the_installed_lm_eval_is_one_that_is_asked_for():
+    assert SpecifierSet(PIN).contains(version("lm-eval"), prereleases=True), (
+        f"{INSTALLED} is not {PIN}: where the other tests of this file pass, raise the bound"
+    )
+
+
+class TooOften(Exception):
+    """An aggregation was called again and again: do not wait for a hundred thousand times."""
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often an aggregation of ours was called."""
+    seen, score = [], metrics.score
+
+    def counted(items):
+        seen.append(len(items))
+        if len(seen) > 5:
+            raise TooOften
+        return score(items)
+
+    monkeypatch.setattr(metrics, "score", counted)
+    return seen
+
+
+def called_once(calls):
+    """Run lm-eval with its default `bootstrap_iters`; say what is wrong."""
+    try:
+        results = evaluate([TASK])
+    except TooOften:
+        results = None
+    assert len(calls) == 1, (
+        f"{INSTALLED} calls an aggregation of ours {len(calls)} times or more in a run with the "
+        "default bootstrap_iters (0.5 does so 100,000 times, hours for a group): keep it out with "
+        "the upper bound in pyproject.toml until ours can be exempted"
+    )
+    return results
+
+
+def test_an_aggregation_of_ours_is_called_once_per_task(calls):
+    called_once(calls)
+
+
+def test_the_canary_can_fail(calls, monkeypatch):
+    """As lm-eval 0.5 does it: every aggregation is bootstrapped."""
+
+    def bootstrapped(metric, bootstrap_iters):
+        return lambda items: max(metric(items) for _ in range(bootstrap_iters))
+
+    monkeypatch.setattr("lm_eval.evaluator_utils.stderr_for_metric", bootstrapped)
+    with pytest.raises(AssertionError, match="keep it out with the upper bound"):
+        called_once(calls)
+
+
+def test_result_keys_have_the_form_that_the_report_reads():
+    results = evaluate(["epidemia_low_nsduh"], limit=4)
+    why = f"{INSTALLED} names results otherwise (0.5: group::task): teach report/results.py first"
+    assert "epidemia_low_nsduh" in results["groups"], why
+    tasks = set(results["group_subtasks"]["epidemia_low_nsduh"])
+    assert set(results["results"]) == tasks | {"epidemia_low_nsduh"} and TASK in tasks, why
+    for name in ("score,none", "score_stderr,none", "l1,none", "choice_mass,none"):
+        assert name in results["results"][TASK], why
+    assert {"versions", "n-samples", "higher_is_better", "configs"} <= results.keys(), why
+
+
+def test_the_places_where_we_take_hold_are_there():
+    import lm_eval.evaluator
+    from lm_eval.api.registry import model_registry
+    from lm_eval.tasks.manager import TaskManager
+
+    why = f"{INSTALLED} has changed {{}}: see harness/discovery.py"
+    taken = inspect.signature(TaskManager).parameters
+    assert {"include_path", "include_defaults", "metadata"} <= taken.keys(), why.format(taken)
+    assert isinstance(TaskManager(include_defaults=False).task_index, dict), why.format("the index")
+    first = next(iter(inspect.signature(lm_eval.evaluator.evaluate).parameters))
+    assert first == "lm", why.format("evaluate")
+    assert "target" in inspect.signature(model_registry.register).parameters, why.format("registry")
+
+
+def with_version(folder, found):
+    """Make an interpreter believe that another lm-eval is installed."""
+    for name, given, more in (
+        ("lm_eval", found, ""),
+        ("lm_eval_epidemia", "0", f"Requires-Dist: lm-eval{PIN}\n"),
+    ):
+        info = folder / f"{name}-{given}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {given}\n{more}"
+        )
+    return environment(folder)
+
+
+@pytest.mark.parametrize(
+    ("found", "warned"),
+    [("0.4.13", 0), ("0.4.14.dev1", 0), ("0.4.12", 1), ("0.5.0.dev2", 1), ("0.5.0", 1)],
+)
+def test_an_lm_eval_that_was_forced_is_said_once_and_only_to_our_users(tmp_path, found, warned):
+    code = (
+        "from lm_eval.tasks import TaskManager\n"
+        "TaskManager(include_defaults=False)\n"
+        "print('so far', flush=True)\n"
+        "from lm_eval_epidemia.harness.hooks import load\n"
+        f"for _ in range(3): load({TASK!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.stderr = sys.stdout\n{code}"],
+        capture_output=True, text=True, env=with_version(tmp_path, found), check=True,
+    )  # fmt: skip
+    before, after = done.stdout.split("so far")
+    assert "epidemia" not in before
+    assert after.count(f"lm-eval {found} is installed") == warned, after
+    assert after.count("pip install 'lm-eval") == warned
