@@ -26,7 +26,7 @@ ASKED = {
     "likelihood": in_mode(TASK, "likelihood"),
     "sampled": in_mode(TASK, "sampled"),
     "closed": in_mode(CLOSED, "closed"),
-    "rag": in_mode("epidemia_high_nsduh_cocaine_ever_by_age_sex", "rag"),
+    "rag": in_mode("epidemia_high_meps_insured_by_education_race", "rag"),
 }
 
 
@@ -49,34 +49,27 @@ def run(task, **arguments):
     return [(row["doc"], row["arguments"]) for row in rows], found["results"][task]
 
 
-SETTINGS = [
-    {},
-    {"apply_chat_template": True, "system_instruction": "Answer briefly."},
-]
+PLAIN = {}
+CHAT = {"apply_chat_template": True, "system_instruction": "Answer briefly."}
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "chat"])
 @pytest.mark.parametrize(
-    ("mode", "before", "after"),
+    ("mode", "settings", "before", "after"),
     [
-        ("letters", {}, {"orderings": 1}),
-        ("letters", {"orderings": 1}, {}),
-        ("letters", {}, {"fewshot": 2}),
-        ("letters", {"fewshot": 2}, {"fewshot": 3}),
-        ("letters", {}, {"gen_prefix": "The answer is"}),
-        ("letters", {"gen_prefix": "The answer is"}, {}),
-        ("letters", {}, {"leading_space": True}),
-        ("likelihood", {"leading_space": True}, {"leading_space": False}),
-        ("likelihood", {}, {"fewshot": 1}),
-        ("sampled", {"n_samples": 8}, {"n_samples": 9}),
-        ("sampled", {"n_samples": 9}, {"n_samples": 8}),
-        ("sampled", {"n_samples": 8}, {"n_samples": 8, "gen_prefix": "So"}),
-        ("closed", {}, {"fewshot": 1}),
-        ("rag", {}, {"gen_prefix": "The answer is"}),
+        ("letters", PLAIN, {}, {"orderings": 1}),
+        ("letters", CHAT, {"orderings": 1}, {}),
+        ("letters", PLAIN, {"fewshot": 2}, {"fewshot": 3}),
+        ("letters", CHAT, {"gen_prefix": "The answer is"}, {}),
+        ("letters", CHAT, {}, {"leading_space": True}),
+        ("likelihood", PLAIN, {"leading_space": True}, {"leading_space": False}),
+        ("sampled", CHAT, {"n_samples": 8}, {"n_samples": 9}),
+        ("sampled", PLAIN, {"n_samples": 9}, {"n_samples": 8}),
+        ("closed", CHAT, {}, {"fewshot": 1}),
+        ("rag", PLAIN, {}, {"gen_prefix": "The answer is"}),
     ],
 )
 def test_cached_requests_of_other_metadata_are_built_anew(
-    mode, before, after, settings, cache, caplog
+    mode, settings, before, after, cache, caplog
 ):
     task = ASKED[mode]
     run(task, metadata=before, cache_requests=True, **settings)
@@ -85,25 +78,23 @@ def test_cached_requests_of_other_metadata_are_built_anew(
     again = run(task, metadata=after, cache_requests=True, **settings)
     assert again == fresh
     assert f"{task}: the requests that --cache_requests kept" in caplog.text
-    caplog.clear()
-    # What was built anew is in the cache now.
-    assert run(task, metadata=after, cache_requests=True, **settings) == fresh
-    assert "built anew" not in caplog.text
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "chat"])
-@pytest.mark.parametrize("mode", ASKED)
-@pytest.mark.parametrize("limit", [None, 7])
-def test_cached_requests_of_the_same_run_are_used(mode, limit, settings, cache, caplog):
-    arguments = {"metadata": {"n_samples": 8}, "limit": limit, **settings}
-    fresh = run(ASKED[mode], **arguments)
-    for _ in range(2):
-        assert run(ASKED[mode], cache_requests=True, **arguments) == fresh
-        (file,) = cache.iterdir()
+@pytest.mark.parametrize("settings", [PLAIN, CHAT], ids=["plain", "chat"])
+def test_cached_requests_of_the_same_run_are_used(settings, cache, caplog):
+    arguments = {"metadata": {"n_samples": 8, "gen_prefix": "So"}, **settings}
+    first = evaluate(list(ASKED.values()), cache_requests=True, **arguments)
+    files = sorted(cache.iterdir())
+    assert len(files) == len(ASKED)
+    for file in files:
         os.utime(file, (1, 1))
-    # Not written again: the second run read it.
-    run(ASKED[mode], cache_requests=True, **arguments)
-    assert file.stat().st_mtime == 1 and "built anew" not in caplog.text
+    # Not written again: the next runs read it, the whole and a part.
+    again = evaluate(list(ASKED.values()), cache_requests=True, **arguments)
+    assert again["results"] == first["results"]
+    evaluate(list(ASKED.values()), cache_requests=True, limit=7, **arguments)
+    assert sorted(cache.iterdir()) == files
+    assert {file.stat().st_mtime for file in files} == {1}
+    assert "built anew" not in caplog.text
 
 
 def test_cached_requests_of_other_documents_and_of_other_settings_of_generation(cache, caplog):
@@ -120,7 +111,7 @@ def test_cached_requests_of_other_documents_and_of_other_settings_of_generation(
     assert caplog.text.count("built anew") == 3
 
 
-@pytest.mark.parametrize("mode", ASKED)
+@pytest.mark.parametrize("mode", ["letters", "closed"])
 def test_cached_requests_of_another_truth_are_built_anew(mode, cache, caplog):
     arguments = {"metadata": {"n_samples": 8}, "cache_requests": True}
     fresh = run(ASKED[mode], **arguments)
@@ -183,9 +174,12 @@ class Slotted:
 def scores(lm, tasks, include=None, unguarded=False):
     """Evaluate with tasks of ours and others', with our wrapper or without it."""
     manager = lm_eval_epidemia.task_manager(include_path=include)
+    loaded = manager.load(tasks)
+    for task in loaded["tasks"].values():
+        task.set_fewshot_seed(1234)  # as simple_evaluate does
     evaluating = lm_eval.evaluator.evaluate
     found = evaluating.__wrapped__ if unguarded else evaluating
-    return found(lm=lm, task_dict=manager.load(tasks))["results"]
+    return found(lm=lm, task_dict=loaded)["results"]
 
 
 def test_a_method_of_the_instance_is_asked_and_stays():
@@ -359,12 +353,9 @@ def test_arguments_on_the_command_line():
 )  # fmt: skip
 def test_a_model_whose_library_is_missing_names_the_extra(model, missing, extra):
     without = f"""
-import sys
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == {missing!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Without())
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name == {missing!r} else find(name, *more)
 from lm_eval_epidemia.cli import main
 main()
 """

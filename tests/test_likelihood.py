@@ -120,7 +120,16 @@ def test_the_likeliest_interval_and_the_expected_one_differ():
     assert metrics.score(answers) == pytest.approx(score(0.025))
     assert metrics.score_expected(answers) == pytest.approx(score(0.405))
     assert metrics.bin_mass(answers) == pytest.approx(0.6)
-    assert metrics.score_stderr(answers) >= 0
+    # The spread of the score over truths the survey might have found, worked out again: with one
+    # condition and two levels, P(yes | x) = p, whose scale begins at the better ignorant answer.
+    drawn = scoring.draw_truths(truth.p, truth.n_eff)[:, :, 0]
+    w, perfect = truth.weights, truth.d_perfect()
+    ignorant = [abs(drawn - guess) @ w for guess in (0.0, 0.5, 1.0)]
+    commoner = np.where(drawn @ w > 0.5, ignorant[2], ignorant[0])
+    zero, d = 2 * np.minimum(commoner, ignorant[1]), 2 * abs(drawn - 0.025) @ w
+    spread = np.clip(100 * (zero - d) / (zero - perfect), 0, 100).std(ddof=1)
+    assert spread > 0.1
+    assert metrics.score_stderr(answers) == pytest.approx(spread, rel=1e-9)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
     assert metrics.l1(shuffled) == metrics.l1(answers)
 
@@ -165,7 +174,12 @@ def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
     p = np.array([stated[cell] for cell in range(len(truth.given))])
     expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
     assert results["results"][name]["l1,none"] == pytest.approx(expected)
-    assert results["results"][BINARY]["score,none"] >= 0
+    answered = np.zeros_like(truth.p)
+    for sample in results["samples"][BINARY]:
+        letters = np.exp([float(response[0]) for response in sample["filtered_resps"]])
+        answered[sample["doc"]["cell"], sample["doc"]["order"]] += letters / letters.sum() / 2
+    expected = (truth.weights[:, None] * abs(truth.p - answered)).sum()
+    assert results["results"][BINARY]["l1,none"] == pytest.approx(expected)
 
 
 def test_an_unavailable_task_names_its_file_in_every_way_of_asking():

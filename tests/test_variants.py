@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from conftest import evaluate
 from rounding import log_probability
@@ -12,6 +13,7 @@ from rounding import log_probability
 from lm_eval_epidemia.elicit.fewshot import examples
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks
@@ -97,17 +99,69 @@ def test_examples_of_probabilities_answer_with_the_interval_of_the_truth():
         assert "\nV. 100%\nAnswer: " in block
 
 
+def test_solved_examples_do_not_depend_on_what_was_built(nsduh_parquet):
+    """The same prompts where NSDUH 2023 was built too, with more tasks and other truths."""
+    from lm_eval_epidemia.estimate.build import build
+
+    task = "epidemia_low_gss_party_by_race"
+    before = [examples(task, 30), examples(task, 30, about_probability=True)]
+    build("nsduh", nsduh_parquet, replicates=8, progress=False)
+    assert "epidemia_low_nsduh_alcohol_past_month_by_race" in store.available()
+    assert [examples(task, 30), examples(task, 30, about_probability=True)] == before
+
+
+def cells_and_answers(number):
+    """Of solved examples for many tasks: P(y | x) of the answers displayed, and which was given."""
+    cells, found = {}, []
+    for name in store.available():
+        truth = store.load(name)
+        wording = Wording(truth)
+        for cell, p in enumerate(truth.p):
+            cells[wording.question(cell), truth.levels] = dict(zip(truth.levels, p, strict=True))
+    by_question = {(question, frozenset(levels)): p for (question, levels), p in cells.items()}
+    for name in [name for name in store.available() if "nsduh" not in name][:40]:
+        for block in examples(name, number).strip().split("\n\n"):
+            question, *shown, answer = block.splitlines()
+            displayed = [text.split(". ", 1)[1] for text in shown]
+            p = by_question[question, frozenset(displayed)]
+            found.append(
+                (np.array([p[level] for level in displayed]), "ABCDEFGH".index(answer[-1]))
+            )
+    return found
+
+
+def deviations(found, given):
+    """How far answers are from draws: of the commonest one's share, and of the first one's.
+
+    In standard deviations: the number of examples whose answer is the commonest (the one displayed
+    first) has the mean sum of p and the variance sum of p (1 - p).
+    """
+    off = []
+    for place in (np.argmax, lambda p: 0):
+        p = np.array([one[place(one)] for one, _ in found])
+        hits = np.array(
+            [answer == place(one) for (one, _), answer in zip(found, given, strict=True)]
+        )
+        off.append(abs(hits.sum() - p.sum()) / np.sqrt((p * (1 - p)).sum()))
+    return off
+
+
 def test_the_answers_of_examples_are_drawn_from_the_truth():
-    """Over many tasks the first displayed letter is right about as often as its probability says:
-    answers are draws, not always the commonest. 400 examples, two answers each or more."""
-    names = [name for name in store.available() if "nsduh" not in name][:40]
-    letters = [
-        block.splitlines()[-1][-1]
-        for name in names
-        for block in examples(name, 10).strip().split("\n\n")
-    ]
-    share = letters.count("A") / len(letters)
-    assert len(letters) == 400 and 0.25 < share < 0.5
+    """400 examples: the commonest answer is given as often as its probability says, and so is the
+    one displayed first. Other ways of choosing an answer are told from that."""
+    found = cells_and_answers(10)
+    assert len(found) == 400
+    assert max(deviations(found, [answer for _, answer in found])) < 3
+    rng = np.random.default_rng(0)
+    wrong = {
+        "always the commonest": [p.argmax() for p, _ in found],
+        "always the rarest": [p.argmin() for p, _ in found],
+        "any": [rng.integers(len(p)) for p, _ in found],
+        "always the first": [0 for _ in found],
+        "the truth of another order": [rng.choice(len(p), p=p[::-1] / p.sum()) for p, _ in found],
+    }
+    for how, given in wrong.items():
+        assert max(deviations(found, given)) > 5, how
 
 
 @pytest.mark.parametrize(
