@@ -49,7 +49,7 @@ _SIGNS = {
     **{block + i: said for block in (0x1F150, 0x1F170, 0x1F1E6) for i, said in enumerate(LETTERS)},
     **dict.fromkeys((0x2018, 0x2019), "'"),
     **dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB, 0x300C, 0x300D, 0x300E, 0x300F), '"'),
-    **dict.fromkeys((0x2010, 0x2011, 0x2013), "-"),
+    **dict.fromkeys((0x2010, 0x2011), "-"),
     ord("\N{EM DASH}"): " - ",
     ord("\N{HORIZONTAL ELLIPSIS}"): "..",
     # The only two that NFKC would make much longer: they are phrases.
@@ -66,6 +66,9 @@ _TO_PLAIN = [
         (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
         # Quotes and underscores around a word, not those inside.
         (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
+        # A dash between a letter and its answer; any other joins: "18-24", "A-D"
+        (r"\u2013(?=[A-Z][a-z])", " - "),
+        (r"\u2013", "-"),
         (r"[^\S\n]+", " "),
         (r"\n[\n ]*| \n[\n ]*", "\n"),
     )
