@@ -13,7 +13,9 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
+from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import likelihood as metrics
+from lm_eval_epidemia.score import metrics as letters
 from lm_eval_epidemia.score import score as scoring
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -149,7 +151,40 @@ def test_log_probabilities_that_are_not_finite_give_no_number(caplog):
     with np.errstate(divide="ignore"):
         answers = estimates(BINARY, lambda cell, _: np.full(22, 0.0 if cell == 4 else 1 / 22))
     assert math.isnan(metrics.score(answers)) and math.isnan(metrics.l1(answers))
+    assert f"{BINARY}_likelihood: 1 of 11 prompts got NaN or infinite" in caplog.text
     assert "first in cell 4 (21-23)" in caplog.text
+
+
+def test_probabilities_that_sum_to_more_than_one_give_no_number(caplog):
+    answers = estimates(BINARY, lambda cell, _: np.full(22, 0.05 if cell == 4 else 1 / 22))
+    assert math.isnan(metrics.score(answers)) and math.isnan(metrics.score_stderr(answers))
+    assert (
+        f"{BINARY}_likelihood: the letters of 1 of 11 prompts have probabilities that sum to more "
+        "than 1, up to 1.1, first in cell 4 (21-23)"
+    ) in caplog.text
+
+
+def test_what_a_model_in_half_precision_rounds_up_is_scored(caplog):
+    """Undecided between two letters, log 1/2 in bfloat16 is -177/256: the sum is 1.0017."""
+    answers = [
+        hooks.process_results(doc, [(-177 / 256, True)] * 2)["score"] for doc in split(BINARY)
+    ]
+    assert 2 * math.exp(-177 / 256) > 1.001
+    assert not math.isnan(letters.score(answers)) and not caplog.text
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+@pytest.mark.parametrize("count", [2, 3, 5, 22, 26])
+def test_rounding_stays_below_the_largest_sum_allowed(kind, count):
+    """Log-softmax as lm-eval computes it; letters of two tokens, of which the first is shared."""
+    torch = pytest.importorskip("torch")
+    draw, dtype = torch.Generator().manual_seed(3), getattr(torch, kind)
+    for spread in (0.01, 0.3, 2.0):
+        logits = (torch.randn(20_000, count, generator=draw) * spread).to(dtype)
+        last = torch.log_softmax(logits, -1)
+        shared = torch.log_softmax(logits[:, :2], -1)[:, :1]
+        for found in (last, last + shared):
+            assert float(found.double().exp().sum(-1).max()) < collect.most_mass(count)
 
 
 def test_questions_of_another_truth_are_refused():
@@ -176,8 +211,8 @@ def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
     assert results["results"][name]["l1,none"] == pytest.approx(expected)
     answered = np.zeros_like(truth.p)
     for sample in results["samples"][BINARY]:
-        letters = np.exp([float(response[0]) for response in sample["filtered_resps"]])
-        answered[sample["doc"]["cell"], sample["doc"]["order"]] += letters / letters.sum() / 2
+        shares = np.exp([float(response[0]) for response in sample["filtered_resps"]])
+        answered[sample["doc"]["cell"], sample["doc"]["order"]] += shares / shares.sum() / 2
     expected = (truth.weights[:, None] * abs(truth.p - answered)).sum()
     assert results["results"][BINARY]["l1,none"] == pytest.approx(expected)
 

@@ -100,7 +100,7 @@ def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
     assert sampled.answered(nothing) == 0
     assert sampled.l1(nothing) == pytest.approx(anchors.uniform)
     assert sampled.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
-    assert "0% of the replies held a letter" in caplog.text
+    assert f"{BINARY}_sampled: 0% of the replies held a letter" in caplog.text
     caplog.clear()
     some = replies(BINARY, lambda doc: "" if doc["sample"] % 20 == 0 else "B")
     assert sampled.answered(some) == pytest.approx(0.95)
@@ -125,7 +125,7 @@ def test_a_limit_scores_cells_that_have_all_their_answers(caplog):
     row = evaluate([name], limit=25, metadata={"n_samples": 10})["results"][name]
     truth = store.load(BINARY)
     assert row["seen,none"] == pytest.approx(truth.weights[:2].sum())
-    assert "2 of 11 cells are complete" in caplog.text
+    assert f"{name}: 2 of 11 cells are complete" in caplog.text
     row = evaluate([name], limit=5, metadata={"n_samples": 10})["results"][name]
     assert math.isnan(row["score,none"])
     assert "no cell has all its 10 answers" in caplog.text
@@ -154,7 +154,12 @@ def test_written_probabilities_that_cannot_be_read(caplog):
     assert written.answered(statements) == pytest.approx(1 - 1 / len(docs))
     assert not caplog.text
     none = [hooks.process_written(doc, [""])["score"] for doc in docs]
-    assert written.score(none) == 0 and "0% of the replies" in caplog.text
+    assert written.score(none) == 0
+    # Of the 11 tasks asked with retrieval too, the rows are the same in both ways.
+    assert f"{CLOSED}_closed or {CLOSED}_rag: 0% of the replies" in caplog.text
+    other = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
+    for doc in split(other, "closed").select(range(1)):
+        assert hooks.process_written(doc, [""])["score"].asked_as == f"{other}_closed"
     part = written.seen(statements[:5])
     assert part == pytest.approx(truth.weights[:5].sum())
 
