@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lm_eval_epidemia import __version__, notices
+from lm_eval_epidemia import notices
 from lm_eval_epidemia.errors import EpidemiaError, few
-from lm_eval_epidemia.paths import atomic_write, writing
+from lm_eval_epidemia.paths import writing
 
 __all__ = ["MANIFEST", "rewritten"]
 
@@ -92,11 +92,13 @@ def _listed(folder: Path, marker: str) -> set[Path] | None:
     )
 
 
-def _list(folder: Path, paths: Iterable[Path]) -> None:
-    head = f"# Written by lm-eval-epidemia {__version__}. The next write replaces or removes these"
+def _list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
+    head = (
+        "# Written by lm-eval-epidemia; the next write replaces or removes these, all else is kept"
+    )
     names = sorted(path.as_posix() for path in paths)
-    with atomic_write(folder / MANIFEST) as temporary:
-        temporary.write_text("\n".join([f"{head}; all else is kept.", *names, ""]), "utf-8")
+    (staging / MANIFEST).write_text("\n".join([head, *names, ""]), "utf-8")
+    (staging / MANIFEST).replace(folder / MANIFEST)
 
 
 def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: str) -> None:
@@ -108,13 +110,13 @@ def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: s
         )
     old = {Path(marker)} if ours is None else ours
     # Both: whatever stops the moves, the next write knows what is ours.
-    _list(folder, old | new)
+    _list(staging, folder, old | new)
     for path in sorted(new, key=lambda path: (-len(path.parts), path)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (staging / path).replace(folder / path)
     for path in sorted(old - new):
         _remove(folder, path)
-    _list(folder, new)
+    _list(staging, folder, new)
     if ours is None:
         notices.warn(
             "folders without a list of files",

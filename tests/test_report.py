@@ -106,6 +106,50 @@ def test_what_was_asked_otherwise_stands_apart(tmp_path, more, protocol):
     assert leaderboard.comparisons(report) == []  # never compared with each other
 
 
+def test_words_in_a_variant_decide_nothing(tmp_path):
+    """The prefix "In truth" is no other truth: there are scales; a comma in it parts nothing."""
+    write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, metadata={"gen_prefix": "In truth"})
+    write(tmp_path / "b", {COCAINE: (40.0, 3.0)}, metadata={"gen_prefix": "Yes, fewshot=5, so"})
+    report = leaderboard.make_report(read_results([tmp_path]))
+    for one in report.runs:
+        assert leaderboard.normalised_means(one, "epidemia_low", report.anchors)
+    said = run("compare", tmp_path).stdout
+    assert "some-model (gen_prefix=In truth)" in said
+    assert "some-model (gen_prefix=Yes, fewshot=5, so)" in said
+    # Another truth is one, whatever else was said.
+    write(tmp_path / "c", {COCAINE: (40.0, 3.0)}, metadata={"truth": "abc", "fewshot": 2})
+    report = leaderboard.make_report(read_results([tmp_path / "c"]))
+    assert leaderboard.normalised_means(report.runs[0], "epidemia_low", report.anchors) == {}
+
+
+def test_protocols_are_equal_hashed_and_sorted():
+    def of(**fields):
+        return Protocol(**fields)
+
+    few, many = of(variant=(("fewshot", "2"),)), of(variant=(("fewshot", "10"),))
+    assert few == of(variant=(("fewshot", "2"),)) and len({few, many, Protocol()}) == 3
+    found = [of(incomplete=True), many, of(truth="abc", vintage="2023"), few, Protocol()]
+    assert [str(one) for one in sorted(found)] == [
+        "", "fewshot=10", "fewshot=2", "incomplete", "truth 2023 abc"
+    ]  # fmt: skip
+    # As long as the hashes are, they read alike; they are not.
+    alike = [of(system_prompt="12345678b"), of(system_prompt="12345678a")]
+    assert len(set(alike)) == 2 and len({str(one) for one in alike}) == 1
+    assert sorted(alike) == alike[::-1]
+
+
+@pytest.mark.parametrize("hashes", [("12345678a", "12345678b"), (None, None)])
+def test_other_system_prompts_are_other_protocols(tmp_path, hashes):
+    """Also where their hashes begin alike, or an older file has none."""
+    for text, sha in zip(("Be brief", "Be kind"), hashes, strict=True):
+        write(tmp_path / text, {COCAINE: (40.0, 3.0)}, system_instruction=text,
+              system_instruction_sha=sha)  # fmt: skip
+    results = read_results([tmp_path])
+    assert len(results.entries) == 2 and results.notes == []
+    assert len({entry.name for entry in results.entries}) == 2
+    assert leaderboard.comparisons(leaderboard.make_report(results)) == []
+
+
 def test_a_limit_is_marked_unless_nothing_was_cut_off(tmp_path):
     row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1}
     write(
@@ -285,6 +329,63 @@ def test_only_who_was_asked_everything_is_ranked():
     assert (found["bad"].best, found["bad"].worst) == (2, 2)
     assert not found["part"].complete and found["part"].best is None
     assert found["old"].complete and found["old"].best is None
+
+
+def test_a_task_more_takes_nobody_out_of_the_ranking():
+    """Ten runs of four tasks, one of five, one of a single task: eleven ranked, over four."""
+    tasks = [COCAINE, HEROIN, EMPLOYER, SALARY]
+    whole = [entry(f"m{x}", dict.fromkeys(tasks, 8.0 * x)) for x in range(10)]
+    more = entry("more", {**dict.fromkeys(tasks, 99.0), RACE: 0.0})
+    single = entry("single", {COCAINE: 100.0})
+    found = leaderboard.standings([*whole, more, single], "epidemia_low")
+    assert {name for name, one in found.items() if one.best is None} == {"single"}
+    assert {one.shared for one in found.values()} == {4}
+    # Over the four, "more" is better than all; over its five it would not be.
+    assert (found["more"].best, found["more"].worst) == (1, 1)
+    assert (found["m0"].best, found["m0"].worst) == (11, 11)
+    assert found["more"].mean.tasks == 5 and found["more"].complete
+    assert not found["single"].complete
+
+
+@pytest.mark.parametrize(
+    ("asked", "shared", "ranked"),
+    [
+        # Half of the broadest one's is enough, less is not.
+        ({"a": "1234", "b": "12"}, "12", "ab"),
+        ({"a": "12345", "b": "12"}, "12345", "a"),
+        # Each shares half with the broadest, both together less: whom more were asked like.
+        ({"a": "1234", "b": "12", "c": "34", "d": "34"}, "34", "acd"),
+        ({"a": "1234", "b": "123", "c": "234"}, "23", "abc"),
+        # Nothing in common: one of the two, the same whoever comes first.
+        ({"a": "12", "b": "34"}, "12", "a"),
+        ({"b": "34", "a": "12"}, "12", "a"),
+        ({"a": "1"}, "1", "a"),
+    ],
+)
+def test_what_a_ranking_is_over(asked, shared, ranked):
+    known = dict(zip("12345", sorted([COCAINE, HEROIN, RACE, EMPLOYER, SALARY]), strict=True))
+    models = [entry(name, {known[x]: 1.0 for x in tasks}) for name, tasks in asked.items()]
+    over = leaderboard.ranked_tasks(models, "epidemia_low")
+    assert over == {Asked(known[x], "letters") for x in shared}
+    found = leaderboard.standings(models, "epidemia_low")
+    assert sorted(name for name, one in found.items() if one.best is not None) == sorted(ranked)
+
+
+def test_the_report_says_how_many_tasks_ranks_are_over(tmp_path):
+    tasks = [COCAINE, HEROIN, EMPLOYER]
+    write(tmp_path / "a", dict.fromkeys(tasks, (90.0, 1.0)), model="a")
+    write(tmp_path / "b", dict.fromkeys([*tasks, SALARY], (10.0, 1.0)), model="b")
+    write(tmp_path / "c", {COCAINE: (50.0, 1.0)}, model="c", metadata={"fewshot": 2})
+    said = run("report", tmp_path).stdout
+    assert "(3 in epidemia_low, 1 in epidemia_low; fewshot=2)" in said
+    assert "leave at least half of its tasks in common" in said
+    assert "10.0 ± 0.5 (4 tasks)" in said
+    rows = pd.read_csv(StringIO(run("report", tmp_path, "--format", "csv").stdout))
+    groups = rows[rows.kind == "group"].set_index("model")
+    assert groups.rank_tasks.to_dict() == {"a": 3, "b": 3, "c (fewshot=2)": 1}
+    assert groups.rank_best.to_dict() == {"a": 1, "b": 2, "c (fewshot=2)": 1}
+    found = json.loads(run("report", tmp_path, "--format", "json").stdout)["rows"]
+    assert [row["rank_tasks"] for row in found if row["kind"] == "group"] == [3, 3, 1]
 
 
 def test_rank_correlation():

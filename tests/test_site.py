@@ -370,13 +370,15 @@ def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
     assert "There are no samples" in visit(out, "calibration.html").locator("main").inner_text()
 
 
-def test_the_same_results_make_the_same_bytes_and_a_site_is_replaced_whole(runs, tmp_path):
+def test_the_same_results_make_the_same_bytes_and_only_what_is_ours_is_replaced(runs, tmp_path):
     report = make_report(read_results([runs / "mean"]))
     out = tmp_path / "site"
     build_site(report, out)
     first = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
-    (out / "left-over.html").write_text("old")
+    (out / "CNAME").write_text("mine")
     build_site(report, out)
+    assert (out / "CNAME").read_text() == "mine"
+    (out / "CNAME").unlink()
     assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == first
     other = tmp_path / "other"
     other.mkdir()

@@ -1,0 +1,369 @@
+"""One bad file, one clear line, and the rest of the work goes on; input are real runs, damaged."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import recorded
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness import demo
+from lm_eval_epidemia.report import leaderboard, output
+from lm_eval_epidemia.report.data import read_samples
+from lm_eval_epidemia.report.results import printable, read_results
+
+COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
+HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
+WAYS = [COCAINE, HEROIN, f"{COCAINE}_likelihood", f"{COCAINE}_sampled",
+        "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("real")
+    for kind in ("truth", "noisy,noise=0.5"):
+        recorded(folder / kind.split(",")[0], WAYS, model_args=f"kind={kind}",
+                 metadata={"n_samples": 20})  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def runs(real, tmp_path):
+    """Two runs, of which `noisy` may be damaged."""
+    return shutil.copytree(real, tmp_path / "runs")
+
+
+def result_file(folder):
+    (path,) = folder.rglob("results_*.json")
+    return path
+
+
+def edit(path, change):
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def with_score(text):
+    """Write a score as `text`, which json.dumps would not."""
+
+    def change(path):
+        edit(path, lambda found: found["results"][COCAINE].update({"score,none": "HERE"}))
+        path.write_text(path.read_text().replace('"HERE"', text))
+
+    return change
+
+
+def with_metric(metric, value, task=COCAINE):
+    return lambda path: edit(
+        path, lambda found: found["results"][task].update({f"{metric},none": value})
+    )
+
+
+def with_part(key, value):
+    return lambda path: edit(path, lambda found: found.update({key: value}))
+
+
+def made(make):
+    def change(path):
+        path.unlink()
+        make(path)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        *((with_score(text), "score is") for text in (
+            "Infinity", "-Infinity", "1e400", '"50"', "true", "null", "[1]", "{}", "1e9", "-3",
+            "100.1", "1" + "0" * 400)),
+        (with_metric("l1", -0.5), "l1 is -0.5, expected 0 to 2"),
+        (with_metric("l1", 2.5), "l1 is 2.5, expected 0 to 2"),
+        (with_metric("l1", -2.5, f"{COCAINE}_sampled"), "l1 is -2.5, expected -2 to 2"),
+        (with_metric("seen", 1.5), "seen is 1.5, expected 0 to 1"),
+        (with_metric("seen", -0.1), "seen is -0.1, expected 0 to 1"),
+        (with_metric("score_stderr", -1), "score_stderr is -1"),
+        (with_metric("score_stderr", float("inf")), "score_stderr is inf"),
+        (with_metric("choice_mass", 2.0), "choice_mass is 2.0"),
+        (with_metric("order_bias", "much"), "order_bias is 'much', expected a number"),
+        (with_part("configs", []), "$.configs"),
+        (with_part("configs", {COCAINE: [1]}), "Expected `object`"),
+        (with_part("n-shot", 3), "$.n-shot"),
+        (with_part("config", "x"), "$.config"),
+        (with_part("config", {"model_args": [1]}), "$.config.model_args"),
+        (with_part("group_subtasks", 4), "$.group_subtasks"),
+        (with_part("results", {COCAINE: 3}), "$.results"),
+        (made(lambda path: path.write_text("[" * 200_000)), "brackets in brackets"),
+        (made(lambda path: path.write_text('{"results":' + '{"a":' * 200_000)), "brackets in"),
+        (made(lambda path: path.mkdir()), "not a file but a folder"),
+        (made(lambda path: os.mkfifo(path)), "not a file"),
+        (made(lambda path: path.symlink_to("nowhere")), "not a file"),
+        (made(lambda path: path.symlink_to(path.name)), "not a file"),
+        # Nobody may read this file's beginning, root included.
+        (made(lambda path: path.symlink_to("/proc/self/mem")), "Input/output error"),
+        (made(lambda path: path.write_bytes(b"")), "Expecting value"),
+        (made(lambda path: path.write_bytes(bytes(range(256)))), "codec can't decode"),
+    ],
+)  # fmt: skip
+def test_a_result_file_that_is_damaged_is_named_and_left_out(runs, damage, said):
+    path = result_file(runs / "noisy")
+    damage(path)
+    results = read_results([runs])
+    assert {entry.model for entry in results.entries} == {"epidemia-baseline kind=truth"}
+    (note,) = results.notes
+    assert str(path) in note and said in note and "run that evaluation again" in note
+    assert "\n" not in note and len(note) < 700
+    with pytest.raises(EpidemiaError, match="no task of ours") as raised:
+        read_results([runs / "noisy"])
+    assert said in str(raised.value)
+
+
+def test_what_is_odd_but_whole_is_read(runs):
+    """Numbers at their bounds, up to rounding; NaN and N/A; parts that are missing or null."""
+    path = result_file(runs / "noisy")
+
+    def change(found):
+        rows = found["results"]
+        rows[COCAINE] |= {"score,none": 100.0000000001, "l1,none": -1e-12}
+        rows[f"{COCAINE}_sampled"]["l1,none"] = -0.3
+        rows[HEROIN] |= {"score,none": float("nan"), "score_stderr,none": "N/A"}
+        rows["mmlu"] = {"acc,none": float("inf"), "acc_stderr,none": "N/A"}
+        rows["arc"] = {"acc,none": 0.5}
+        found["config"] |= {"gen_kwargs": None, "limit": None, "model_num_parameters": 1e400}
+        found |= {"versions": None, "higher_is_better": None, "date": "yesterday"}
+
+    edit(path, change)
+    results = read_results([runs])
+    (noisy,) = [e for e in results.entries if "noisy" in e.name and e.variant == ()] or [
+        e for e in results.entries if "noisy" in e.name
+    ]
+    assert noisy.others == {"arc (acc)": 50.0} and noisy.parameters is None
+    assert len(noisy.scores) == 5
+    assert ["no score (NaN) in 1 tasks" in note for note in results.notes] == [True]
+
+
+def test_a_file_counts_once_whatever_links_lead_to_it(runs):
+    path = result_file(runs / "noisy")
+    (path.parent / "results_z.json").symlink_to(path.name)
+    (path.parent / "results_a.json").symlink_to(path.name)
+    (runs / "again").symlink_to("noisy")
+    results = read_results([runs / "again", runs, path])
+    assert results.notes == []
+    for entry in results.entries:
+        for score in entry.scores.values():
+            assert not score.source.is_symlink()
+
+
+HOSTILE = "a\x00b\x1b[31m\x07c\ud800\u202ed\nmodel"
+
+
+def test_names_with_control_characters_are_shown_harmlessly(runs, tmp_path):
+    """Two models that differ only in what cannot be shown stay two."""
+    for name, kind in ((HOSTILE, "noisy"), (HOSTILE.replace("\x07", "\x06"), "truth")):
+        edit(
+            result_file(runs / kind),
+            lambda found, name=name: (
+                found["config"].update({"model_args": {"pretrained": name}}),
+                found["results"].update({HOSTILE: {"acc,none": 0.5, HOSTILE: 1}}),
+            ),
+        )
+    (runs / "bad\x1b[31m").mkdir()
+    (runs / "bad\x1b[31m" / "results_x.json").write_text("{")
+    site = tmp_path / "site"
+    said = {form: run("report", runs, "--format", form) for form in ("json", "csv", "latex")}
+    said["table"] = run("report", runs, "--html", site)
+    shown = printable(HOSTILE)
+    assert shown == "a�b�[31m�c��d model" and "[31m" in said["table"].stderr
+    for done in said.values():
+        assert done.exit_code == 0
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\u202e]", done.stdout + done.stderr)
+    assert shown in said["table"].stdout and f"{shown} [2]" in said["table"].stdout
+    assert "[31m?c??d" in said["latex"].stdout
+    pages = [path.read_text() for path in (site / "index.html", site / "explorer.html")]
+    assert all(shown in page and "\x1b" not in page for page in pages)
+    for ending in ("svg", "png", "pdf"):
+        run("plot", "leaderboard", runs, "--out", tmp_path / f"figure.{ending}")
+
+
+# Samples.
+
+
+def first_line(change):
+    def damage(path):
+        line, rest = path.read_text().split("\n", 1)
+        found = json.loads(line)
+        change(found)
+        path.write_text(json.dumps(found) + "\n" + rest)
+
+    return damage
+
+
+def in_doc(**values):
+    return first_line(lambda line: line["doc"].update(values))
+
+
+@pytest.mark.parametrize(
+    ("task", "damage", "said"),
+    [
+        (COCAINE, in_doc(order=[7, 9]), "the order [7, 9] is not of the design"),
+        (COCAINE, in_doc(order=[0]), "the order [0] is not of the design"),
+        (COCAINE, in_doc(design="sideways"), "orderings 'sideways' is not known"),
+        (COCAINE, in_doc(design="balanced"), "asked in another way than the first"),
+        (COCAINE, in_doc(cell=99), "cell 99 of 11"),
+        (COCAINE, in_doc(cell=-1), "cell -1 of 11"),
+        (COCAINE, in_doc(task=HEROIN), f"it is of {HEROIN}"),
+        (COCAINE, in_doc(truth="0123"), "made from ground truth 0123"),
+        (COCAINE, first_line(lambda line: line["filtered_resps"].pop()), "1 log-probabilities"),
+        (COCAINE, first_line(lambda line: line.update(filtered_resps=[[None, 1]])), "is not a"),
+        (COCAINE, lambda path: path.write_bytes(path.read_bytes()[:-200]), "line 22 is not a"),
+        (COCAINE, lambda path: path.write_text("[" * 200_000), "line 1 is not a sample"),
+        (COCAINE, lambda path: path.write_bytes(bytes(range(256))), "is not a sample"),
+        (COCAINE, made(lambda path: path.symlink_to("/proc/self/mem")), "cannot be read"),
+        (COCAINE, first_line(lambda line: line.update(filtered_resps=[["nan", 1]] * 2)),
+         "log-probabilities that are not finite"),
+        (f"{COCAINE}_likelihood", in_doc(level=7), "level 7 is not asked"),
+        (f"{COCAINE}_likelihood", first_line(lambda line: line["filtered_resps"].pop()),
+         "21 log-probabilities, expected 22"),
+        (f"{COCAINE}_sampled", in_doc(order=[1, 1]), "the order [1, 1]"),
+        (f"{COCAINE}_sampled", in_doc(sample=21), "answer 21 of 20"),
+        (f"{COCAINE}_sampled", in_doc(n_samples=10**12), "answer 1 of 1000000000000"),
+        (WAYS[-1], in_doc(level=5), "level 5 is not asked"),
+    ],
+)  # fmt: skip
+def test_samples_that_are_damaged_are_named_on_stderr(runs, task, damage, said, capsys):
+    (path,) = (runs / "noisy").rglob(f"samples_{task}_2*.jsonl")
+    damage(path)
+    report = leaderboard.make_report(read_results([runs]))
+    samples, notes = read_samples(report)
+    (note,) = notes
+    assert said in note and ("symlink" in said or task in note)
+    assert f"note: {note}\n" in capsys.readouterr().err
+    # All others are there: of two runs and five tasks, all but one.
+    assert len(samples) == 9
+
+
+def test_the_site_names_damaged_samples_on_stderr_too(runs, tmp_path):
+    (path,) = (runs / "noisy").rglob(f"samples_{COCAINE}_2*.jsonl")
+    path.write_bytes(path.read_bytes()[:-200])
+    done = run("report", runs, "--html", tmp_path / "site")
+    assert done.exit_code == 0
+    assert f"{path}, line 22 is not a sample" in " ".join(done.stderr.split())
+    assert "line 22 is not a sample" in (tmp_path / "site" / "index.html").read_text()
+
+
+# Output.
+
+
+COMMANDS = {
+    "report": ["report", "RUNS", "--html", "OUT"],
+    "site": ["site", "build", "RUNS", "--out", "OUT"],
+    "plot": ["plot", "leaderboard", "RUNS", "--out", "OUT/figure.svg"],
+    "export": ["export", "--out", "OUT"],
+    "tasks": ["tasks", "write", "OUT"],
+    "card": ["survey", "card", "nsduh", "--out", "OUT"],
+    "demo": ["demo", "--out", "OUT"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_place_that_cannot_be_written_is_said_in_a_line(runs, tmp_path, name, monkeypatch):
+    """A file, below a file, and where the kernel lets nobody make anything."""
+    monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "sub", "/sys/nowhere"):
+        words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": f"{out}/figure.svg"}
+        with pytest.raises(EpidemiaError, match=r"file|nowhere") as raised:
+            run(*(words.get(word, word) for word in COMMANDS[name]))
+        assert "\n" not in str(raised.value)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+LIMITED = """
+import resource, sys
+from lm_eval_epidemia.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+sys.argv = ["epidemia", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
+def test_a_disk_that_takes_no_more(runs, tmp_path, name):
+    """Files may have 1,500 bytes in this process; what is there already stays as it is."""
+    out = tmp_path / "out"
+    words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": f"{tmp_path}/figure.svg"}
+    arguments = [words.get(word, word) for word in COMMANDS[name]]
+    done = subprocess.run([sys.executable, "-c", LIMITED, *arguments], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "could not be written (File too large): make room" in done.stderr.splitlines()[-1]
+    assert not out.exists() or list(out.iterdir()) == []
+    if name == "report":
+        assert "epidemia-baseline kind=noisy" in done.stdout
+
+
+def test_a_figure_makes_no_folders(runs, tmp_path):
+    with pytest.raises(EpidemiaError, match=r"there is no folder .*such: make it first"):
+        run("plot", "leaderboard", runs, "--out", tmp_path / "no" / "such" / "figure.svg")
+    assert not (tmp_path / "no").exists()
+    (tmp_path / "figure.svg").mkdir()
+    with pytest.raises(EpidemiaError, match="is a folder"):
+        run("plot", "leaderboard", runs, "--out", tmp_path / "figure.svg")
+
+
+def test_a_cell_of_the_csv_is_no_formula(runs):
+    for name in ('=HYPERLINK("http://x")', "+1", "-1", "@SUM(A1)"):
+        edit(
+            result_file(runs / "noisy"),
+            lambda found, name=name: (
+                found["config"].update({"model_args": {"pretrained": name}}),
+                found["results"].update({"=1+1": {"acc,none": -0.5}}),
+            ),
+        )
+        report = leaderboard.make_report(read_results([runs]))
+        from io import StringIO
+
+        import pandas as pd
+
+        rows = pd.read_csv(StringIO(output.as_csv(report)))
+        text = rows.select_dtypes(exclude=["number", "bool"])
+        cells = {str(cell) for column in text for cell in text[column].dropna()}
+        assert f"'{name}" in cells and "'=1+1 (acc)" in cells
+        assert not [cell for cell in cells if cell.startswith(output.FORMULA)]
+        # Numbers are numbers.
+        assert (rows.value == -0.5).any()
+
+
+def test_latex_of_odd_names(runs):
+    """After the end of a row, [ would begin its argument, and * would be swallowed."""
+    for name in ("[2cm]x", "*x", "\\input{x}~^$#"):
+        edit(
+            result_file(runs / "noisy"),
+            lambda found, name=name: found["config"].update({"model_args": {"pretrained": name}}),
+        )
+        latex = run("report", runs, "--format", "latex").stdout
+        assert not re.search(r"^[\[*]", latex, re.MULTILINE)
+        assert "\\input{" not in latex
+
+
+def test_markup_in_a_name_is_text(runs):
+    edit(
+        result_file(runs / "noisy"),
+        lambda found: found["config"].update({"model_args": {"pretrained": "[red]x[bold]"}}),
+    )
+    assert "[red]x[bold]" in run("compare", runs).stdout

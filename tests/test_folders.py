@@ -1,0 +1,247 @@
+"""Folders that are written again: what is ours is replaced, what is the user's is kept."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import recorded
+from typer.testing import CliRunner
+
+from lm_eval_epidemia import folders
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness import yamls
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.report.site import MARKER, build_site
+
+COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
+HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
+
+
+def put(folder, files):
+    with folders.rewritten(folder, "marker") as new:
+        for name, text in files.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (new / name).write_text(text)
+
+
+def tree(folder):
+    """Every file and link by its path, but for our list."""
+    return {
+        str(path.relative_to(folder)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_text()
+        for path in folder.rglob("*")
+        if (path.is_symlink() or path.is_file()) and path.name != folders.MANIFEST
+    }
+
+
+OLD = {"index": "old", "data/a": "old", "data/b": "old", "gone/deep/c": "old"}
+NEW = {"index": "new", "data/a": "new", "more/d": "new"}
+MINE = {".git/HEAD": "mine", "CNAME": "mine", "data/notes": "mine"}
+
+
+def test_what_is_ours_is_replaced_and_the_rest_kept(tmp_path):
+    out = tmp_path / "out"
+    put(out, OLD)
+    for name, text in MINE.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(text)
+    put(out, NEW)
+    assert tree(out) == NEW | MINE
+    assert not (out / "gone").exists()
+    put(out, OLD)
+    assert tree(out) == OLD | MINE
+
+
+def test_the_users_files_are_never_in_our_way(tmp_path):
+    out = tmp_path / "out"
+    put(out, OLD)
+    (out / "more").mkdir()
+    (out / "more" / "d").write_text("mine")
+    with pytest.raises(EpidemiaError, match="holds more/d, not written by us"):
+        put(out, NEW)
+    assert tree(out) == OLD | {"more/d": "mine"}
+    (out / "more" / "d").unlink()
+    (out / "more").rmdir()
+    (out / "more").write_text("mine")
+    with pytest.raises(EpidemiaError, match="holds more, not written by us"):
+        put(out, NEW)
+    assert tree(out) == OLD | {"more": "mine"}
+
+
+def test_a_folder_that_is_not_ours_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(EpidemiaError, match="holds other files"):
+        put(tmp_path, NEW)
+    assert tree(tmp_path) == {"thesis.tex": "mine"}
+    with pytest.raises(EpidemiaError, match="is a file"):
+        put(tmp_path / "thesis.tex", NEW)
+
+
+@pytest.mark.parametrize("line", ["../precious", "/etc/passwd", "data/../../precious", "\\xff"])
+def test_a_list_that_is_not_as_written_is_not_followed(tmp_path, line):
+    out = tmp_path / "out"
+    put(out, OLD)
+    (tmp_path / "precious").write_text("mine")
+    raw = line.encode() if line.isascii() and "\\" not in line else b"\xff\xfe"
+    (out / folders.MANIFEST).write_bytes(raw + b"\n")
+    with pytest.raises(EpidemiaError, match="is not as it was written"):
+        put(out, NEW)
+    assert (tmp_path / "precious").read_text() == "mine" and tree(out) == OLD
+
+
+def test_links_inside_are_not_followed(tmp_path):
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    put(out, OLD)
+    (elsewhere / "deep").mkdir(parents=True)
+    (elsewhere / "deep" / "c").write_text("mine")
+    (elsewhere / "a").write_text("mine")
+    # What we wrote there, the user has since put elsewhere under the same names.
+    (out / "gone" / "deep" / "c").unlink()
+    (out / "gone" / "deep").rmdir()
+    (out / "gone").rmdir()
+    (out / "gone").symlink_to(elsewhere)
+    put(out, NEW)
+    assert tree(elsewhere) == {"a": "mine", "deep/c": "mine"} and (out / "gone").is_symlink()
+    (out / "data" / "a").unlink()
+    (out / "data").rmdir()
+    (out / "data").symlink_to(elsewhere)
+    with pytest.raises(EpidemiaError, match="holds data, gone, not written by us"):
+        put(out, OLD)
+    assert tree(elsewhere) == {"a": "mine", "deep/c": "mine"}
+
+
+def test_a_link_to_a_folder_is_that_folder(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    put(tmp_path / "link", OLD)
+    put(tmp_path / "link", NEW)
+    assert (tmp_path / "link").is_symlink() and tree(tmp_path / "real") == NEW
+
+
+def test_a_folder_without_a_list_keeps_everything_and_says_so(tmp_path, caplog):
+    out = tmp_path / "out"
+    out.mkdir()
+    for name, text in {"marker": "0.1.0", "index": "old", "page": "old", "CNAME": "mine"}.items():
+        (out / name).write_text(text)
+    put(out, NEW)
+    assert tree(out) == NEW | {"page": "old", "CNAME": "mine"}
+    assert "kept no list of its files" in caplog.text
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lm_eval_epidemia import folders
+
+left = int(sys.argv[2])
+
+def hook(event, arguments):
+    global left
+    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+with folders.rewritten(Path(sys.argv[1]), "marker") as new:
+    for name in sys.argv[3:]:
+        (new / name).parent.mkdir(parents=True, exist_ok=True)
+        (new / name).write_text("new")
+"""
+
+
+def test_killed_at_any_moment_nothing_is_lost_and_the_next_write_mends_it(tmp_path):
+    """Killed before the first change of a folder, the second, ... until it comes through."""
+    for moment in range(60):
+        out = tmp_path / str(moment)
+        put(out, OLD)
+        for name, text in MINE.items():
+            (out / name).parent.mkdir(exist_ok=True)
+            (out / name).write_text(text)
+        done = subprocess.run([sys.executable, "-c", KILLED, out, str(moment), *NEW], check=False)
+        left = {name: text for name, text in tree(out).items() if folders.STAGING not in name}
+        assert {name: left.pop(name) for name in MINE} == MINE
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+        # Each page is the old or the new, whole, and finds what it needs.
+        assert left["index"] in ("old", "new")
+        assert left.items() <= OLD.items() | NEW.items()
+        if left["index"] == "old":
+            assert left.keys() >= OLD.keys()
+        else:
+            assert left.items() >= NEW.items()
+        put(out, NEW)
+        assert tree(out) == NEW | MINE
+    assert left == NEW and moment > 10
+
+
+def test_killed_in_the_first_write(tmp_path):
+    out = tmp_path / "out"
+    for moment in (1, 4, 7, 9):
+        subprocess.run([sys.executable, "-c", KILLED, out, str(moment), *NEW], check=False)
+    put(out, NEW)
+    assert tree(out) == NEW
+
+
+# Both that use it.
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for name, tasks in (("both", [COCAINE, HEROIN]), ("one", [COCAINE])):
+        recorded(folder / name, tasks)
+    return {name: make_report(read_results([folder / name])) for name in ("both", "one")}
+
+
+def test_a_site_in_a_repository_of_the_users(runs, tmp_path):
+    out = tmp_path / "site"
+    build_site(runs["both"], out)
+    assert (out / "data" / f"{HEROIN}.js").is_file()
+    for name, text in MINE.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(text)
+    build_site(runs["one"], out)
+    assert {name: text for name, text in tree(out).items() if name in MINE} == MINE
+    assert not (out / "data" / f"{HEROIN}.js").exists() and (out / "index.html").is_file()
+    # A site of version 0.1.0, which has a marker and no list.
+    (out / folders.MANIFEST).unlink()
+    (out / MARKER).write_text("0.1.0\n")
+    (out / "left-over.html").write_text("old")
+    build_site(runs["one"], out)
+    assert {name: text for name, text in tree(out).items() if name in MINE} == MINE
+    assert (out / "left-over.html").exists() and not (out / MARKER).exists()
+
+
+def test_task_files_beside_files_of_the_users(tmp_path):
+    out = tmp_path / "tasks"
+
+    def write():
+        done = CliRunner().invoke(app, ["tasks", "write", str(out)])
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+
+    write()
+    (out / ".git").mkdir()
+    (out / ".git" / "HEAD").write_text("mine")
+    (out / "acs" / "notes.txt").write_text("mine")
+    first = tree(out)
+    yamls.write(out, {yamls.BASE: "x", "nsduh/some_task.yaml": "y"}, replace=True)
+    assert tree(out) == {
+        yamls.BASE: "x", "nsduh/some_task.yaml": "y", ".git/HEAD": "mine", "acs/notes.txt": "mine"
+    }  # fmt: skip
+    write()
+    assert tree(out) == first
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    out = tmp_path / "other"
+    with pytest.raises(EpidemiaError, match="holds other files"):
+        write()
+    out = tmp_path / "other" / "thesis.tex"
+    with pytest.raises(EpidemiaError, match="is a file"):
+        write()
