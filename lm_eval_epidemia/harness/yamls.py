@@ -16,12 +16,14 @@ from typing import NamedTuple
 from lm_eval_epidemia import __version__, folders, paths
 from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, asks, in_mode
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.record import task as declared_task
 
-__all__ = ["GROUPS", "TASK_VERSION", "render", "task_path", "write"]
+__all__ = ["GROUPS", "TASK_VERSION", "render", "task_path", "version", "write"]
 
-#: Changes when scores stop being comparable; CHANGELOG.md says why.
+#: Changes when all scores stop being comparable; CHANGELOG.md says why. See `version`.
 TASK_VERSION = 1
 
 #: The top-level groups; each has a subgroup per survey.
@@ -37,6 +39,8 @@ class _Asked(NamedTuple):
     metrics: dict[str, bool]
     #: Of a way in which the model writes: how random its answer is.
     temperature: float | None = None
+    #: Raised when its answers are read in another way, so that scores stop being comparable.
+    revision: int = 0
 
 
 #: A probability is written once, as the model thinks most likely.
@@ -45,6 +49,7 @@ _WRITTEN = _Asked(
     "written",
     {"score": True, "score_stderr": False, "l1": False, "seen": True, "answered": True},
     temperature=0.0,
+    revision=1,
 )
 
 
@@ -86,6 +91,7 @@ ASKED: dict[Mode, _Asked] = {
             "order_bias": False,
         },
         temperature=1.0,
+        revision=1,
     ),
     "closed": _WRITTEN,
     "rag": _WRITTEN,
@@ -142,6 +148,15 @@ def _base(mode: Mode, dataset: str | None, variant: Variant) -> str:
     return top + how + _BASE.format(process=asked.process) + metrics
 
 
+def version(truth: store.GroundTruth, mode: Mode) -> int:
+    """Return a task's version: `TASK_VERSION` and what its wording and its reading add to it.
+
+    Scores of another version cannot be compared.
+    """
+    wording = ways_of(truth)[declared_task(truth.task).outcome].revision
+    return TASK_VERSION + ASKED[mode].revision + wording
+
+
 def _task(
     truth: store.GroundTruth, mode: Mode, base: str, group: str, dataset: str | None,
     variant: Variant,
@@ -160,7 +175,7 @@ def _task(
         f"test_split: {name}\n"
         f"{source}"
         "metadata:\n"
-        f"  version: {TASK_VERSION}\n"
+        f"  version: {version(truth, mode)}\n"
         f"  survey: {truth.survey}\n"
         f'  vintage: "{truth.vintage}"\n'
         f'  truth: "{truth.fingerprint}"\n'
@@ -172,7 +187,7 @@ def _group(name: str, mode: Mode, members: list[str]) -> str:
     lines.append("aggregate_metric_list:")
     for metric in (metric for metric in ASKED[mode].metrics if metric != "score_stderr"):
         lines += [f"  - metric: {metric}", "    aggregation: mean", "    weight_by_size: false"]
-    lines += ["metadata:", f"  version: {TASK_VERSION}"]
+    lines += ["metadata:", f"  version: {TASK_VERSION + ASKED[mode].revision}"]
     return "\n".join(lines) + "\n"
 
 

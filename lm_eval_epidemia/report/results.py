@@ -19,7 +19,7 @@ from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, in_mode
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.yamls import TASK_VERSION
+from lm_eval_epidemia.harness.yamls import version
 from lm_eval_epidemia.surveys.record import all_tasks
 
 __all__ = ["Asked", "Entry", "Protocol", "Results", "Score", "model_size", "printable",
@@ -96,7 +96,7 @@ class Protocol:
     system_prompt : str
         Its SHA-256.
     task_version : str
-        If not `TASK_VERSION`.
+        If not the one of this package.
     truth, vintage : str
         Fingerprint of a truth that is not the installed one, and its vintage.
     incomplete : bool
@@ -304,14 +304,15 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _protocol(name: str, asked: Asked, run: _Run, installed: str | None) -> Protocol:
+def _protocol(name: str, asked: Asked, run: _Run, installed: store.GroundTruth | None) -> Protocol:
     """Return what keeps a score from being compared with others."""
     file, metadata = run.file, run.metadata[name]
     shots = _number(file.shots.get(name, 0))
     prompt = hashlib.sha256(file.system_instruction.encode("utf-8", "replace")).hexdigest()
-    version = file.versions.get(name, TASK_VERSION)
+    usual = version(installed, asked.mode) if installed else None
+    found = file.versions.get(name, usual)
     fingerprint = str(metadata.get("truth") or "")
-    other = fingerprint not in ("", installed)
+    other = fingerprint not in ("", installed.fingerprint if installed else None)
     # With a --limit that a task does not reach, nothing is missing.
     incomplete = run.scores[name].seen < 1
     drawn = _pairs(file.config.gen_kwargs).items() if asked.mode in GENERATED else ()
@@ -319,7 +320,7 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: str | None) -> Prot
         variant=tuple(pair for pair in _variant(metadata) if pair[0] in INCOMPARABLE),
         num_fewshot=f"{shots:g}" if shots else "",
         system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
-        task_version="" if version == TASK_VERSION else str(version),
+        task_version="" if usual in (None, found) else str(found),
         truth=fingerprint if other else "",
         vintage=str(metadata.get("vintage", "")) if other else "",
         incomplete=incomplete,
@@ -452,7 +453,7 @@ def read_results(
                 "from where lm_eval wrote it, or run that evaluation again"
             )
     entries: dict[tuple[Any, ...], Entry] = {}
-    installed = {name: store.load(name).fingerprint for name in store.available()}
+    installed = {name: store.load(name) for name in store.available()}
     for run in sorted(runs, key=_when):
         _enter(entries, notes, run, names, installed)
     found = [entry for entry in entries.values() if entry.scores]
@@ -482,7 +483,7 @@ def _when(run: _Run) -> tuple[float, str]:
 
 def _enter(
     entries: dict[tuple[Any, ...], Entry], notes: list[str], run: _Run,
-    names: Mapping[str, Asked], installed: Mapping[str, str],
+    names: Mapping[str, Asked], installed: Mapping[str, store.GroundTruth],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
     model, more = _model(run.file.config)

@@ -218,6 +218,9 @@ class Variable(_Strict):
     missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
     question: str | None = Field(None, description="Asked when the variable is an outcome.")
     vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
+    revision: int = Field(
+        0, description="Raised when its wording changes, so that scores stop being comparable."
+    )
 
     @model_validator(mode="after")
     def _levels_are_apart(self) -> Variable:
