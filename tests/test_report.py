@@ -31,6 +31,9 @@ RACE = "epidemia_low_nsduh_heroin_ever_by_race"
 EMPLOYER = "epidemia_low_acs_employer_by_race"
 SALARY = "epidemia_low_acs_salary_by_age"
 
+#: Versions by the end of a task's name: written answers were once read in another way.
+VERSION = {"sampled": 2, "closed": 2, "rag": 2}
+
 
 def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
     """A result file as lm-eval 0.4.13 writes it; `tasks` are (score, error) or whole rows."""
@@ -48,7 +51,7 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
     results = {
         "results": rows,
         "configs": configs,
-        "versions": dict.fromkeys(rows, 1),
+        "versions": {name: VERSION.get(name.rpartition("_")[2], 1) for name in rows},
         "n-shot": dict.fromkeys(rows, 0),
         "config": {"model": "hf", "model_args": {"pretrained": model}, **more.pop("config", {})},
         "date": 1.0,

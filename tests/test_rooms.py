@@ -11,6 +11,7 @@ from conftest import REPOSITORY
 
 import lm_eval_epidemia
 from lm_eval_epidemia import paths
+from lm_eval_epidemia.elicit.modes import MODES
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 
@@ -57,6 +58,16 @@ def test_task_yamls_are_what_the_records_generate():
         if path.is_file() and path.suffix in {".yaml", ""}
     }
     assert found == files, "run: epidemia tasks write task_yamls"
+
+
+def test_versions_are_of_the_wording_and_of_the_reading():
+    """Written answers are read in another way since version 1, and diabetes is worded in another."""
+    cocaine, diabetes = (
+        store.load(f"epidemia_low_{task}")
+        for task in ("nsduh_cocaine_ever_by_age", "brfss_diabetes_by_state")
+    )
+    assert [yamls.version(cocaine, mode) for mode in MODES] == [1, 1, 2, 2, 2]
+    assert [yamls.version(diabetes, mode) for mode in MODES] == [2, 2, 3, 3, 3]
 
 
 def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():
