@@ -61,7 +61,7 @@ def test_task_yamls_are_what_the_records_generate():
 
 
 def test_versions_are_of_the_wording_and_of_the_reading():
-    """Written answers are read in another way since version 1, and diabetes is worded in another."""
+    """Since version 1, written answers are read and diabetes is worded in another way."""
     cocaine, diabetes = (
         store.load(f"epidemia_low_{task}")
         for task in ("nsduh_cocaine_ever_by_age", "brfss_diabetes_by_state")
