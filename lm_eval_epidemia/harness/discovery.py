@@ -94,7 +94,8 @@ def _left_out(error: Exception) -> None:
     if not isinstance(error, EpidemiaError):
         reason = f"{type(error).__name__}: {(reason.splitlines() or [''])[0]}"
         with suppress(Exception):  # where even the name of the folder cannot be told
-            reason += f". Is {store.built_groundtruth() / store.REGISTRY} damaged? Move it away"
+            if (registry := store.built_groundtruth() / store.REGISTRY).exists():
+                reason += f". Is {registry} damaged? Move it away"
         reason += ", or silence this with EPIDEMIA_AUTOLOAD=0"
     notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {reason}")
 
