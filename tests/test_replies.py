@@ -212,19 +212,21 @@ def test_no_pattern_can_run_away():
             assert times == parser.MAXREPEAT and len(what) == 1 and str(what[0][0]) == "IN", pattern
             assert [str(kind) for kind, _ in after] in ([], ["ASSERT"]), pattern
         else:
-            assert times <= 100, pattern
+            assert times <= 300, pattern
 
 
 @pytest.mark.parametrize(
     "piece",
     [*PIECES, "I, ", "A, ", "A or ", "A is ", "\nA. ", "the answer is ", "答", "I can't ", "sorry ",
-     "I as an ", "so the ", "\n \n", "A?", "I (a, ", "not A ", "<a>", "<|", "A 1", "A Bb ", "say "],
+     "A A ", "I as an ", "so the ", "\n \n", "A?", "I (a, ", "not A ", "<a>", "<|", "A 1",
+     "A Bb ", "say "],
 )  # fmt: skip
-def test_sixteen_times_the_text_takes_about_sixteen_times_as_long(piece):
+@pytest.mark.parametrize("end", ["", "\nB"])
+def test_sixteen_times_the_text_takes_about_sixteen_times_as_long(piece, end):
     """Work in processor time of this process; what is quadratic takes 256 times as long."""
 
     def seconds(characters):
-        text, taken = piece * (characters // len(piece)) + "\nB", []
+        text, taken = piece * (characters // len(piece)) + end, []
         for _ in range(3):
             begun = time.process_time()
             letter(text, 22)

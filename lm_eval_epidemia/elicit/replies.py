@@ -100,7 +100,8 @@ _SEVERAL = rf"{_ANY}{_MORE}{{0,3}}"
 _RUNS_ON = re.compile(
     r" (?:(?!(?:or|and|because|since|is|as)\b)[^\W\d_A-Z]"
     r"|\d[\d.,%-]{0,12} ?[a-z]"
-    r"|[A-Z][^.\n]{0,80}?\b(?i:is|are|was|were|would|has|have|will|can|may|might|tends?)\b)"
+    r"|[A-Z][^ .\n]{0,20}(?: [^ .\n]{1,20}){0,12}?"
+    r" (?i:is|are|was|were|would|has|have|will|can|may|might|tends?)\b)"
 )
 
 
