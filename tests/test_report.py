@@ -640,3 +640,18 @@ def test_samples_that_are_damaged_or_missing_are_named(sampled_run, tmp_path):
     assert {asked.task for _, asked in samples} == {
         SALARY, COCAINE, EMPLOYER, "epidemia_high_nsduh_cocaine_ever_by_age_sex"
     }  # fmt: skip
+
+
+def test_a_task_without_a_score_keeps_its_impossible_mass(tmp_path):
+    """A server without `echo`: no score of that task, and the others of the run are shown."""
+    row = {"score,none": float("nan"), "score_stderr,none": float("nan"), "l1,none": float("nan"),
+           "seen,none": 1.0, "choice_mass,none": 2.0}  # fmt: skip
+    write(tmp_path, {COCAINE: row, HEROIN: (40.0, 3.0)})
+    found = read_results([tmp_path])
+    (entry,) = found.entries
+    assert entry.scores[Asked(HEROIN, "letters")].score == 40
+    assert entry.scores[Asked(COCAINE, "letters")].diagnostics["choice_mass"] == 2
+    assert any("no score (NaN) in 1 tasks" in note for note in found.notes)
+    # In bfloat16, 22 probabilities that sum to 1 may read as 1.0065.
+    write(tmp_path, {COCAINE: {**row, "score,none": 1.0, "choice_mass,none": 1.0065}})
+    assert read_results([tmp_path]).entries[0].scores

@@ -20,7 +20,8 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import version
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.score.collect import most_mass
+from lm_eval_epidemia.surveys.record import MAX_LEVELS, all_tasks
 
 __all__ = ["Asked", "Entry", "Protocol", "Results", "Score", "model_size", "printable",
            "read_results"]  # fmt: skip
@@ -38,7 +39,7 @@ MODEL_ARGUMENTS = ("revision", "subfolder", "peft", "delta", "gguf_file", "quant
 
 #: Between which our metrics lie; a sampled distance has Monte Carlo error, which can go below 0.
 BOUNDS = {"score": (0, 100), "score_stderr": (0, math.inf), "l1": (0, 2), "seen": (0, 1),
-          "choice_mass": (0, 1.001)}  # fmt: skip
+          "choice_mass": (0, most_mass(MAX_LEVELS))}  # fmt: skip
 SAMPLED_BOUNDS = {**BOUNDS, "l1": (-2, 2)}
 
 #: What rounding may add to a bound.
@@ -357,6 +358,9 @@ def _scored(row: Mapping[str, Any]) -> bool:
 
 def _score(name: str, asked: Asked, row: Mapping[str, Any], source: Path) -> Score:
     bounds = SAMPLED_BOUNDS if asked.mode == "sampled" else BOUNDS
+    if math.isnan(_number(row["score,none"])):
+        # Probabilities that sum to more than 1 are why there is no score.
+        bounds = {**bounds, "choice_mass": (0, math.inf)}
     numbers = {}
     for key, value in row.items():
         metric, _, of = key.partition(",")
