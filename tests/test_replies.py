@@ -5,7 +5,6 @@ import json
 import re
 import string
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -213,27 +212,6 @@ def test_no_pattern_can_run_away():
             assert [str(kind) for kind, _ in after] in ([], ["ASSERT"]), pattern
         else:
             assert times <= 300, pattern
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [*PIECES, "I, ", "A, ", "A or ", "A is ", "\nA. ", "the answer is ", "答", "I can't ", "sorry ",
-     "A A ", "I as an ", "so the ", "\n \n", "A?", "I (a, ", "not A ", "<a>", "<|", "A 1",
-     "A Bb ", "say "],
-)  # fmt: skip
-@pytest.mark.parametrize("end", ["", "\nB"])
-def test_sixteen_times_the_text_takes_about_sixteen_times_as_long(piece, end):
-    """Work in processor time of this process; what is quadratic takes 256 times as long."""
-
-    def seconds(characters):
-        text, taken = piece * (characters // len(piece)) + end, []
-        for _ in range(3):
-            begun = time.process_time()
-            letter(text, 22)
-            taken.append(time.process_time() - begun)
-        return min(taken)
-
-    assert seconds(48_000) < 100 * max(seconds(3_000), 0.001)
 
 
 SAMPLED = in_mode("epidemia_low_nsduh_cocaine_ever_by_age", "sampled")
