@@ -156,6 +156,7 @@ class Entry:
     variant : tuple of (str, str)
         All that was said about the prompts with ``--metadata``, by its key.
     protocol : Protocol
+        What keeps these scores from being compared with others.
     parameters : float or None
         Size of the model.
     scores : dict
@@ -233,7 +234,7 @@ class _File(msgspec.Struct):
 
 
 class _Run(NamedTuple):
-    """A result file, with what is ours in it."""
+    """A result file, with the scores of ours in it and what their tasks were made with, by name."""
 
     path: Path
     file: _File
@@ -344,16 +345,14 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
         raise ValueError("brackets in brackets without end") from None
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
-    ours = {name: row for name, row in file.results.items() if name in names and _scored(row)}
+    ours = {
+        name: row for name, row in file.results.items() if name in names and "score,none" in row
+    }
     metadata = {
         name: msgspec.convert(file.configs.get(name) or {}, _Task).metadata or {} for name in ours
     }
     scores = {name: _score(name, names[name], row, path) for name, row in ours.items()}
     return _Run(path, file, scores, metadata)
-
-
-def _scored(row: Mapping[str, Any]) -> bool:
-    return "score,none" in row
 
 
 def _score(name: str, asked: Asked, row: Mapping[str, Any], source: Path) -> Score:
