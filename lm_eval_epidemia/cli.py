@@ -323,7 +323,7 @@ def survey_card(
     out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
 ) -> None:
     """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
-    from lm_eval_epidemia.paths import atomic_write, writing
+    from lm_eval_epidemia.paths import atomic_write
     from lm_eval_epidemia.report.cards import card
     from lm_eval_epidemia.surveys.record import record, records
 
@@ -332,7 +332,7 @@ def survey_card(
         if out is None:
             print(text)
         else:
-            with writing(out), atomic_write(out / f"{name}.md") as temporary:
+            with atomic_write(out / f"{name}.md") as temporary:
                 temporary.write_text(text, encoding="utf-8")
     if out is not None:
         print(f"{len(surveys or records())} data cards are in {out.resolve()}")

@@ -311,7 +311,7 @@ def test_a_disk_that_takes_no_more(runs, tmp_path, name):
                           text=True, check=False)  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert "could not be written (File too large): make room" in done.stderr.splitlines()[-1]
+    assert "File too large; make room there" in done.stderr.splitlines()[-1]
     assert not out.exists() or list(out.iterdir()) == []
     if name == "report":
         assert "epidemia-baseline kind=noisy" in done.stdout

@@ -16,7 +16,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.tiny import make_tiny_llama
-from lm_eval_epidemia.paths import atomic_write, writing
+from lm_eval_epidemia.paths import atomic_write, check_writable
 
 __all__ = ["DEMO_GROUPS", "Line", "demo"]
 
@@ -54,7 +54,7 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
         **arguments,
     )
     path = out / re.sub(r"\W+", "_", name).strip("_") / "results_demo.json"
-    with writing(path), atomic_write(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(results, indent=2, default=handle_non_serializable))
     return Line(
         name,
@@ -87,9 +87,7 @@ def demo(out: Path, limit: int | None = None) -> list[Line]:
     EpidemiaError
         If `out` cannot be written; before anything is evaluated, where that can be known.
     """
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()
+    check_writable(out)
     available = store.available()
     groups = [g for g in DEMO_GROUPS if any(name.startswith(f"{g}_") for name in available)]
     lines = []
