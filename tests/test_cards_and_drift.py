@@ -1,5 +1,6 @@
 """Data cards are what record and registry say; vintages can be compared."""
 
+import copy
 import shutil
 
 import numpy as np
@@ -9,7 +10,7 @@ from conftest import REPOSITORY
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.score.drift import drift
 from lm_eval_epidemia.surveys.record import record, records
@@ -78,13 +79,12 @@ def test_vintages_live_side_by_side():
 def test_levels_that_changed_are_not_compared(home):
     """Race was asked in other groups: no distance, but the anchors of both."""
     shutil.copytree(paths.shipped_groundtruth(), store.built_groundtruth())
-    import json
-
-    path = store.built_groundtruth() / "registry.json"
-    registry = json.loads(path.read_text())
-    entry = registry["truths"]["gss_2018"]["tasks"]["epidemia_low_gss_party_by_race"]
+    folder = store.built_groundtruth()
+    truths = copy.deepcopy(store.read_registry(folder))
+    entry = truths["gss_2018"]["tasks"]["epidemia_low_gss_party_by_race"]
     entry["levels"] = ["Democratic Party", "None", "Republican Party"]
-    path.write_text(json.dumps(registry))
+    truths["gss_2018"] = registry.sealed(truths["gss_2018"])
+    registry.write_registry(folder, truths)
     found = drift("epidemia_low_gss_party_by_race", "2022", "2018")
     assert np.isnan(found.distance) and np.isnan(found.score)
     assert found.other_mean > 0
