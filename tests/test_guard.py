@@ -210,16 +210,20 @@ def test_an_error_and_a_run_within_a_run_leave_the_model_as_it_was():
         scores(lm, [TASK])
     assert vars(lm) == before
 
+    loaded = lm_eval_epidemia.task_manager().load([TASK])
+
     def nested(requests):
         if not inner:
             inner.append(None)
-            inner[0] = scores(lm, [TASK])
+            inner[0] = lm_eval.evaluator.evaluate(lm=lm, task_dict=loaded)["results"]
         return Answering.loglikelihood(lm, requests)
 
     lm.loglikelihood = nested
     before = dict(vars(lm))
-    assert scores(lm, [TASK]) == inner[0]
+    lm_eval.evaluator.evaluate(lm=lm, task_dict=loaded)
+    assert inner[0] == scores(Answering(), [TASK])
     assert vars(lm) == before
+    assert "build_all_requests" not in vars(loaded["tasks"][TASK])
 
 
 def test_other_peoples_tasks_are_answered_as_without_us(mmlu_style):
@@ -245,6 +249,11 @@ def test_a_run_without_our_tasks_goes_past_us():
     assert kwargs["lm"] is lm and kwargs["task_dict"] is tasks and not args
     for odd in (None, [], {"tasks": None}, {"tasks": {"a": None}}, {"a": {"b": {"c": 3}}}):
         assert seen(lm, odd) == ((lm, odd), {})
+    args, kwargs = seen(lm, {"tasks": {"mine": lm}})
+    assert args[0] is lm and not kwargs
+    checked = guard.checked(lambda tasks, **more: tasks)
+    assert checked([lm], metadata={"ordering": 1})[0] is lm
+    assert checked("mine", num_fewshot=2) == "mine" and checked(None) is None
 
 
 def test_a_dummy_model_needs_no_tokenizer(mmlu_style):

@@ -17,7 +17,7 @@ import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,9 +73,11 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
 
 def _name(task: Any) -> str:
     """Return the name of a requested task or group, which may be written out or loaded already."""
-    if isinstance(task, Mapping):
-        return str(task.get("task") or task.get("group"))
-    return str(getattr(task, "task_name", None) or getattr(task, "name", None) or task)
+    with suppress(Exception):  # somebody's task may be anything
+        if isinstance(task, Mapping):
+            return str(task.get("task") or task.get("group"))
+        return str(getattr(task, "task_name", None) or getattr(task, "name", None) or task)
+    return ""
 
 
 def _unheeded(given: Mapping[str, Any]) -> Iterator[str]:
@@ -142,13 +144,14 @@ def _our_tasks(tasks: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for one in tasks.values() if isinstance(tasks, Mapping) else ():
-        if isinstance(one, Mapping):
-            found |= _our_tasks(one)
-            continue
-        config = getattr(one, "config", None)
-        name, metadata = getattr(config, "task", None), getattr(config, "metadata", None)
-        if str(name).startswith("epidemia_") and "truth" in (metadata or {}):
-            found[str(name)] = one
+        with suppress(Exception):  # whatever is odd about somebody's task is not ours to say
+            if isinstance(one, Mapping):
+                found |= _our_tasks(one)
+                continue
+            config = getattr(one, "config", None)
+            name, metadata = getattr(config, "task", None), getattr(config, "metadata", None)
+            if str(name).startswith("epidemia_") and "truth" in (metadata or {}):
+                found[str(name)] = one
     return found
 
 
@@ -159,7 +162,7 @@ def _building_what_is_asked(task: Any) -> Iterator[None]:
     lm-eval keys its cache of requests by the name of the task, the template and the system prompt,
     not by ``--metadata``, ``--gen_kwargs``, ``--samples`` or the ground truth.
     """
-    build = task.build_all_requests
+    build, before = task.build_all_requests, vars(task).get("build_all_requests")
 
     def build_all_requests(*args: Any, **kwargs: Any) -> None:
         build(*args, **kwargs)
@@ -177,6 +180,8 @@ def _building_what_is_asked(task: Any) -> Iterator[None]:
         yield
     finally:
         del task.build_all_requests
+        if before is not None:  # a run within a run
+            task.build_all_requests = before
 
 
 def _asks_the_same(
