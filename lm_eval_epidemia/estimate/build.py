@@ -31,7 +31,7 @@ from lm_eval_epidemia.estimate.sampling import (
     unit_count,
 )
 from lm_eval_epidemia.estimate.store import available, built_groundtruth
-from lm_eval_epidemia.estimate.workers import workers
+from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
@@ -285,8 +285,6 @@ def build(
     """
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
-    if jobs == 0:
-        raise EpidemiaError("--jobs 0 leaves nobody to work: at least 1, or -1 for all cores")
     try:
         import joblib
         import lightgbm  # noqa: F401
@@ -294,6 +292,7 @@ def build(
         raise EpidemiaError(
             f"building ground truth needs {error.name}: pip install 'lm-eval-epidemia[build]'"
         ) from None
+    check_jobs(backend, jobs)
     from tqdm import tqdm
 
     raws = [raw] if isinstance(raw, Path) else [Path(path) for path in raw]

@@ -11,7 +11,10 @@ from contextlib import contextmanager
 
 from lm_eval_epidemia.errors import EpidemiaError
 
-__all__ = ["workers"]
+__all__ = ["check_jobs", "workers"]
+
+#: More processes of this machine are a slip, and can take all its memory.
+MOST_PER_CORE = 8
 
 
 def _end_with(parent: int) -> None:
@@ -32,6 +35,20 @@ def _lives(parent: int) -> bool:
         process = multiprocessing.parent_process()
         return process is None or process.is_alive()
     return os.getppid() == parent
+
+
+def check_jobs(backend: str | None, jobs: int) -> None:
+    """Refuse a number of processes that cannot be meant, before long work."""
+    import joblib
+
+    cores = joblib.cpu_count()
+    if jobs == 0:
+        raise EpidemiaError("--jobs 0 leaves nobody to work: at least 1, or -1 for all cores")
+    if backend in (None, "loky") and jobs > MOST_PER_CORE * cores:
+        raise EpidemiaError(
+            f"--jobs {jobs} on {cores} cores: each process holds a copy of the survey, and more than "
+            f"{MOST_PER_CORE} a core only wait for each other; give {cores}, or -1"
+        )
 
 
 @contextmanager
