@@ -46,7 +46,7 @@ def check_jobs(backend: str | None, jobs: int) -> None:
         raise EpidemiaError("--jobs 0 leaves nobody to work: at least 1, or -1 for all cores")
     if backend in (None, "loky") and jobs > MOST_PER_CORE * cores:
         raise EpidemiaError(
-            f"--jobs {jobs} on {cores} cores: each process holds a copy of the survey, and more than "
+            f"--jobs {jobs} on {cores} cores: each process holds a copy of the survey; more than "
             f"{MOST_PER_CORE} a core only wait for each other; give {cores}, or -1"
         )
 
