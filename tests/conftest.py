@@ -30,8 +30,9 @@ RAW = REPOSITORY.parent / "shared" / "data"
 
 
 #: Files that take longest go first, so that no process is left alone with one at the end.
-SLOWEST = ["test_cli", "test_site", "test_harness", "test_groundtruth", "test_choice_hf",
-           "test_huggingface", "test_elicit"]  # fmt: skip
+SLOWEST = ["test_choice_hf", "test_other_lm_evals", "test_store", "test_bad_files", "test_cli",
+           "test_site", "test_harness", "test_groundtruth", "test_resume", "test_guard",
+           "test_huggingface", "test_elicit", "test_replies"]  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
