@@ -98,11 +98,15 @@ _SEVERAL = rf"{_ANY}{_MORE}{{0,3}}"
 #: After it, "a", "A" and "I" are words: "A person", "A 49-year-old", "A Black household would".
 #: "A because ...", "A or B", "A 0%" and "A Employed" are answers.
 _RUNS_ON = re.compile(
-    r" (?:(?!(?:or|and|because|since|is|as)\b)[^\W\d_A-Z]"
+    r" (?:(?!(?:or|and|because|since|is|as|over|seems?|fits|looks|appears|feels)\b)[^\W\d_A-Z]"
     r"|\d[\d.,%-]{0,12} ?[a-z]"
     r"|[A-Z][^ .\n]{0,20}(?: [^ .\n]{1,20}){0,12}?"
     r" (?i:is|are|was|were|would|has|have|will|can|may|might|tends?)\b)"
 )
+
+
+#: What stands before a letter within a sentence.
+_WITHIN = re.compile(r"[a-zà-ÿ',] \Z")
 
 
 def _words(alternatives: str) -> str:
@@ -137,6 +141,7 @@ _REFUSAL = _any_of(
         r"|(?:cannot|can't) be (?:determined|known|answered|inferred|said)"
     )
     + _CLAUSE,
+    _words(r"(?:je )?ne peux pas|je refuse|no puedo|non posso|não posso|ich kann nicht") + _CLAUSE,
     rf"(?:无法|無法|不能|抱歉){_CLAUSE}",
 )
 #: Stands for a refusal that was taken out; NFKC leaves none in a text.
@@ -157,7 +162,7 @@ _NO_ANSWER = _any_of(
     # "neither A nor B", "between A and B"
     _words(
         r"not|nor|neither|isn't|cannot|can't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)"
-        r"|exclud(?:e|ed|ing)|rather than|instead of|than|unlike|whether|between"
+        r"|exclud(?:e|ed|ing)|rather than|instead of|than|plutôt que|unlike|whether|between"
         r"|nicht|weder|zwischen|pas|entre"
     )
     + f" (?:(?:option|choice|answer|letter|the|to|be|both|either) ){{0,3}}{_SEVERAL}",
@@ -166,6 +171,10 @@ _NO_ANSWER = _any_of(
     _words(r"(?:any|all|one|each|which) of|(?:options|choices)(?: are)?|consider(?:ed|ing)?")
     + f" {_SEVERAL}",
     rf"{_ANY}{_MORE}{{1,3}} (?:could|can|may|might|all|both|each|apply)\b",
+    # "both A and B", "A, B, C and D"
+    rf"{_words('both')} {_ANY}{_MORE}",
+    rf"(?<!{_WORD})a, ?b,? ?(?:(?:and|or) )?c(?!{_WORD})"
+    rf"(?:,? ?(?:(?:and|or) )?[d-z](?!{_WORD})){{0,23}}",
     # "Q: What ..."
     r"(?<=\n)q: (?=what|consider)",
     # "P(ever used) = 0.37", "p < 0.05"
@@ -200,7 +209,10 @@ _SAY = (
     r"|lean to|lean towards?|leaning towards?|settle on|answer|respond with|reply with|estimate"
     r"|conclude|corresponds? to|corresponding to|falls? (?:in|into|under|within)|leaves|leaving"
 )
-_SO = "so|therefore|thus|hence|but|however|wait|actually|no|rather|instead|probably|maybe|perhaps"
+_SO = (
+    "so|therefore|thus|hence|but|however|wait|actually|no|rather|instead|probably|maybe|perhaps"
+    "|(?:on|upon) reflection|on second thought"
+)
 #: Between a statement's words and its letter.
 _PAD = (
     r"[ :(\[=→\n]{0,3}(?:(?:option|choice|answer|letter|interval|category|the|la|le|die|el|most"
@@ -346,6 +358,9 @@ def _is_word(text: str, found: re.Match[str]) -> bool:
         return True
     if said.islower() and after[:1] == " " and after[1:].isdigit():
         return True
+    # The article has its capital at the beginning of a sentence only.
+    if said == "A" and _WITHIN.search(text[max(found.start(1) - 3, 0) : found.start(1)]):
+        return False
     return (said in "AI" or said.islower()) and bool(_RUNS_ON.match(text, found.end(1)))
 
 
