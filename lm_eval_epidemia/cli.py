@@ -314,7 +314,8 @@ def survey_check(
     _print(table)
     weight = f", weight {found.weight}" if found.weight else ""
     print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
-    print(f"{len(found.tasks)} of {len(found.tasks) + len(found.left_out)} tasks can be built")
+    tasks = len(found.tasks) + len(found.left_out)
+    print(f"{len(found.tasks)} of {tasks} tasks have their columns")
 
 
 @survey_app.command("card")

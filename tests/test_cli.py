@@ -65,6 +65,7 @@ def test_groundtruth_check():
         (("build", "nsduhh", "--raw", "x.dta"), "nearest: nsduh"),
         (("build", "nsduh", "--raw", "x.dta"), "no file x.dta"),
         (("build", "nsduh", "--raw", "x.dta", "--bootstrap", "jack"), "iid or design"),
+        (("build", "nsduh", "--raw", "x.dta", "--backend", "spark"), "expected loky, dask or ray"),
         (("build", "nsduh", "--raw", "x.dta", "--jobs", "0"), "at least 1, or -1 for all cores"),
         (("build", "nsduh", "--raw", "x.dta", "--jobs", "100000"), "only wait for each other"),
     ],
@@ -224,7 +225,7 @@ def test_survey_check_and_card(tmp_path):
     done = epidemia("survey", "check", "nsduh", "--raw", raw)
     assert done.returncode == 0, done.stderr
     assert "nsduh 2023: 300 rows, weight ANALWT2_C" in done.stdout
-    assert "58 of 58 tasks can be built" in done.stdout
+    assert "58 of 58 tasks have their columns" in done.stdout
     row = next(line for line in done.stdout.splitlines() if "alcohol_past_month" in line)
     assert row.split()[1] == "alcrec"
     card = epidemia("survey", "card", "ipeds")
@@ -250,3 +251,18 @@ def test_what_the_survey_commands_refuse(tmp_path, arguments, said):
     assert done.returncode == 2
     assert said in done.stderr and done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+def test_what_the_baseline_and_cost_refuse():
+    base = ["run", "--tasks", "epidemia_low_nsduh", "--model", "epidemia-baseline", "--model_args"]
+    for arguments, said in (
+        ("kind=noisy,noise=abc", "noise='abc': expected a number from 0"),
+        ("kind=noisy,noise=nan", "expected a number from 0"),
+        ("kind=truth,seed=x", "seed='x': expected a number"),
+        ("kind=truth,bias=1", "no argument 'bias' (known: kind, noise, position_bias"),
+    ):
+        done = epidemia(*base, arguments)
+        assert done.returncode == 2 and said in done.stderr, (arguments, done.stderr[-500:])
+        assert "Traceback" not in done.stderr
+    few = epidemia("cost", "epidemia_low_nsduh", "--max-gen-toks", "0")
+    assert few.returncode == 2 and "at least 1 token" in few.stderr

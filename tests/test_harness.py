@@ -311,3 +311,19 @@ def test_built_ground_truth_wins_and_makes_tasks_runnable(nsduh_parquet):
         assert row["score,none"] == 100 or not informative
     config = results["configs"]["epidemia_low_nsduh_heroin_ever_by_age"]
     assert config["metadata"]["vintage"] == "2023"
+
+
+@pytest.mark.parametrize("answered", [None, [-1.0, -2.0], [None, None]])
+def test_answers_of_another_shape_are_said_in_a_line(answered):
+    """A model of somebody's own: nothing at all, or log-probabilities without `is_greedy`."""
+    from lm_eval.api.model import LM
+
+    class Odd(LM):
+        def loglikelihood(self, requests):
+            return answered and answered * (len(requests) // 2)
+
+        loglikelihood_rolling = generate_until = None
+
+    Odd.__abstractmethods__ = frozenset()
+    with pytest.raises(EpidemiaError, match=r"the model (gave None|answered)"):
+        evaluate([TASK], model=Odd(), model_args=None)

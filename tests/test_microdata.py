@@ -379,3 +379,11 @@ def test_no_room_to_unpack(tmp_path):
             load_microdata(NSDUH, archive)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_dates_are_no_codes(tmp_path):
+    frame = nsduh_2023(50)
+    frame["AGE3"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(frame["AGE3"], unit="D")
+    frame.to_parquet(tmp_path / "NSDUH_2023.parquet")
+    with pytest.raises(EpidemiaError, match="column AGE3 holds dates where codes are expected"):
+        load_microdata(record("nsduh"), tmp_path / "NSDUH_2023.parquet")

@@ -10,6 +10,7 @@ import numpy as np
 import official
 import pandas as pd
 import pytest
+from conftest import raw_file
 
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
@@ -441,6 +442,20 @@ def test_nhis_sample_adult(tmp_path):
 # -- Published tables -------------------------------------------------------------------------
 
 
+def test_a_table_that_says_its_year_in_a_column_or_its_name(tmp_path):
+    """Nothing is printed above the table of a parquet file."""
+    table = raw_file("bls", "cpsaat11_2023.parquet")
+    assert "the table of bls 2023, not of 2019" in refused("bls", table, "2019")
+    unnamed = tmp_path / "table.parquet"
+    pd.read_parquet(table).to_parquet(unnamed)
+    assert "the table of bls 2023, not of 2019" in refused("bls", unnamed, "2019")
+    named = tmp_path / "cpsaat11_2023.parquet"
+    pd.read_parquet(table).drop(columns="year").to_parquet(named)
+    assert "the table of bls 2023, not of 2019" in refused("bls", named, "2019")
+    with pytest.raises(EpidemiaError, match="published table without a sampling design"):
+        build("bls", table, vintage="2023", bootstrap=["design"], progress=False)
+
+
 @pytest.mark.parametrize("down", [0, 3])
 def test_bls_workbook(tmp_path, down):
     """Headers over three rows, wherever they stand; groups and dashes are no occupations."""
@@ -480,8 +495,8 @@ def test_fbi_tables(tmp_path, names, down):
     made = built("fbi", official.write_fbi(tmp_path, frame, names=names, down=down))
     assert made.key == "fbi_2019"
     assert (made.tasks, made.left_out) == (all_tasks("fbi"), [])
-    by_sex = store.load("epidemia_low_fbi_sex_by_offense")
-    by_race = store.load("epidemia_low_fbi_race_by_offense")
+    by_sex = store.load("epidemia_low_fbi_sex_by_offense", "2019")
+    by_race = store.load("epidemia_low_fbi_race_by_offense", "2019")
     rape = frame.loc["Rape"]
     row = by_sex.given.index(("Rape",))
     arrested = frame["Male"] + frame["Female"]

@@ -302,6 +302,11 @@ def build(
         entry.vintage(vintage)
     paths.check_writable(folder)
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
+        if "design" in (bootstrap or ()):
+            raise EpidemiaError(
+                f"{survey} {tables} is a published table without a sampling design: only "
+                "--bootstrap iid is possible"
+            )
         return _build_tables(entry, tables, raws, replicates, folder)
     data = load_microdata(entry, raws, vintage)
     official = entry.vintages[data.vintage].rows

@@ -38,10 +38,12 @@ def _lives(parent: int) -> bool:
 
 
 def check_jobs(backend: str | None, jobs: int) -> None:
-    """Refuse a number of processes that cannot be meant, before long work."""
+    """Refuse a backend or a number of processes that cannot be meant, before long work."""
     import joblib
 
     cores = joblib.cpu_count()
+    if backend not in (None, "loky", "dask", "ray"):
+        raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
     if jobs == 0:
         raise EpidemiaError("--jobs 0 leaves nobody to work: at least 1, or -1 for all cores")
     if backend in (None, "loky") and jobs > MOST_PER_CORE * cores:
@@ -62,8 +64,6 @@ def workers(backend: str | None, jobs: int) -> Iterator[None]:
         ):
             yield
         return
-    if backend not in ("dask", "ray"):
-        raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
     try:
         if backend == "dask":
             from distributed import Client

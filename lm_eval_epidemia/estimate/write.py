@@ -96,7 +96,7 @@ def _write_rows(
                 writer.write_table(pa.Table.from_pylist(listed, schema=schema))
         sha256 = paths.sha256_of(temporary)
     path = folder / f"{stem}.parquet"
-    if path.exists() and paths.sha256_of(path) != sha256:
+    if path.is_dir() or (path.exists() and paths.sha256_of(path) != sha256):
         path = folder / f"{stem}.{sha256[:12]}.parquet"
     with paths.writing(path):
         (folder / f"{stem}.new").replace(path)
@@ -113,5 +113,5 @@ def _tidy(folder: Path, key: str) -> None:
     )
     with paths.writing(folder):
         for path in list(folder.iterdir()):
-            if ours.fullmatch(path.name) and path.name not in named:
+            if ours.fullmatch(path.name) and path.name not in named and not path.is_dir():
                 path.unlink()

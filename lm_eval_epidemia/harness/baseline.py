@@ -26,6 +26,9 @@ KINDS = ("truth", "uniform", "mean", "zero_one", "noisy")
 #: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
 LOG_ZERO = -1e4
 
+#: Of noise, seed and position bias.
+LARGEST = 1e9
+
 
 def answers(truth: store.GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
     """Return P(Y | X) as a respondent believes it to be.
@@ -61,6 +64,19 @@ def answers(truth: store.GroundTruth, kind: str, noise: float = 1.0, seed: int =
     raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
 
 
+def _number(name: str, given: Any, at_least: float) -> float:
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not at_least <= number <= LARGEST:
+        raise EpidemiaError(
+            f"epidemia-baseline: {name}={given!r}: expected a number from {at_least:g} to "
+            f"{LARGEST:g}"
+        )
+    return number
+
+
 class Baseline(LM):
     """Answers every prompt of our tasks with the log-probabilities its kind of respondent has.
 
@@ -75,8 +91,8 @@ class Baseline(LM):
     position_bias : float
         Added to the log-odds of a letter for each place it stands nearer to the top, whatever is
         displayed there: 0 is a fair reader, large values always answer A.
-    **_
-        lm-eval passes `batch_size`, `max_batch_size` and `device`, which have no meaning here.
+    batch_size, max_batch_size, device
+        lm-eval passes these; they have no meaning here.
     """
 
     tokenizer_name = "epidemia-baseline"
@@ -90,14 +106,18 @@ class Baseline(LM):
         batch_size: Any = None,
         max_batch_size: Any = None,
         device: Any = None,
+        **unknown: Any,
     ) -> None:
         super().__init__()
+        if unknown:
+            known = ("kind", "noise", "seed", "position_bias")
+            hint = nearest(min(unknown), known)
+            raise EpidemiaError(f"epidemia-baseline has no argument {min(unknown)!r} ({hint})")
         if kind not in KINDS:
             raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
-        if float(noise) < 0:
-            raise EpidemiaError(f"epidemia-baseline: noise={noise} is negative")
-        self.kind, self.noise, self.seed = kind, float(noise), int(seed)
-        self.position_bias = float(position_bias)
+        self.kind, self.noise = kind, _number("noise", noise, at_least=0)
+        self.seed = int(_number("seed", seed, at_least=0))
+        self.position_bias = _number("position_bias", position_bias, at_least=-LARGEST)
         self._believed: dict[str, Array] = {}
 
     @staticmethod

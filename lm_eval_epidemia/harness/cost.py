@@ -123,6 +123,8 @@ def cost(
     list of Cost
         One per name. What a chat template adds is not counted.
     """
+    if max_gen_toks < 1:
+        raise EpidemiaError(f"--max-gen-toks {max_gen_toks}: a model must write at least 1 token")
     if wrong := unknown_keys(metadata or {}):
         raise EpidemiaError(wrong)
     variant, lines = Variant.of(metadata), []

@@ -297,6 +297,10 @@ def _behind_the_cache(lm: Any) -> Any:
 
 def _one_each(found: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
     """Refuse answers that are not as many as the requests: nobody knows which is whose."""
+    if not isinstance(found, Iterable):
+        raise EpidemiaError(
+            f"the model gave {found!r} to {len(requests)} requests: expected a list of answers"
+        )
     answers = list(found)
     if len(answers) != len(requests):
         raise EpidemiaError(

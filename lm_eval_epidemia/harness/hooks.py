@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import reprlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,13 @@ def _asked(doc: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logprobs(results: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
-    return tuple(float(logprob) for logprob, _ in results)
+    try:
+        return tuple(float(logprob) for logprob, _ in results)
+    except (TypeError, ValueError):
+        raise EpidemiaError(
+            f"the model answered {reprlib.repr(results)}: expected a log-probability and whether "
+            "it is greedy, (float, bool), for each letter"
+        ) from None
 
 
 def _for_metrics(answer: Answer | Estimate, mode: Mode) -> dict[str, Any]:

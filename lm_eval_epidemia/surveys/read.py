@@ -502,6 +502,11 @@ def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
     """Turn codes into numbers; '01' and ' 1' are codes, 'Male' is not."""
     import pandas as pd
 
+    if column.dtype.kind in "mM":  # pandas would count nanoseconds
+        raise EpidemiaError(
+            f"{path.name}: column {name} holds dates where codes are expected, for example "
+            f"{column.iloc[0]}; export the file with its codes"
+        )
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = pd.Series(column.tolist(), column.index)
     numbers = pd.to_numeric(column, errors="coerce")

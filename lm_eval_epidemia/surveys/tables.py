@@ -363,12 +363,21 @@ def _locate(
     )
 
 
+def _year_column(grid: list[list[Any]], found: _Found) -> str:
+    """Return what a table says in a column called "year"; nothing without one."""
+    headers = grid[len(grid) - len(found.rows) - 1]
+    places = [number for number, cell in enumerate(headers) if normalised(cell) == "year"]
+    return " ".join(dict.fromkeys(normalised(row[place]) for row in found.rows for place in places))
+
+
 def _check_year(
     record: Record, vintage: str, grid: list[list[Any]], found: _Found, file: str
 ) -> None:
-    """Refuse a table that has another year above it, and not its own."""
-    head, own = _head(grid, found), record.vintages[vintage]
-    printed = re.findall(r"(?<![\d,.])(?:19|20)\d\d(?:-\d\d)?(?!\d)", head)
+    """Refuse a table of another year: as printed above it, else in a column, else in its name."""
+    own = record.vintages[vintage]
+    for head in (_head(grid, found), _year_column(grid, found), file):
+        if printed := re.findall(r"(?<![\d,.])(?:19|20)\d\d(?:-\d\d)?(?!\d)", head):
+            break
     if not printed or (own.period in printed if own.period else str(own.year) in printed):
         return
     for name, entry in record.vintages.items():
