@@ -191,7 +191,7 @@ def test_a_damaged_finished_task_is_estimated_again(raw, declare, tmp_path, monk
     assert done[0] in estimated(raw, out, monkeypatch)
 
 
-@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("rows", [2, 4])
 def test_too_few_records_are_one_line_that_names_the_task(tmp_path, rows):
     path = tmp_path / "NSDUH_2023.parquet"
     nsduh_2023(rows).to_parquet(path)
