@@ -35,7 +35,7 @@ def plain_score(samples: list[dict]) -> float:
         position = "ABCDEFGHIJKLMNOPQRSTUVWXYZ".index(sample["filtered_resps"][0])
         counts[sample["doc"]["cell"]][sample["doc"]["order"][position]] += 1
     q = np.array([counts[c] / counts[c].sum() for c in range(len(truth.weights))])
-    found = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+    found = scoring.Anchors.of(truth)
     distance = float(truth.weights @ abs(truth.p - q).sum(axis=1))
     return float(scoring.scale(distance, found.zero, found.perfect))
 

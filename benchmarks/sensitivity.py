@@ -28,7 +28,7 @@ from lm_eval_epidemia.surveys.record import record
 
 def moved(truth, p, perfect):
     """Distance to the shipped truth, changes of the anchors, change of the score of the mean."""
-    before = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+    before = scoring.Anchors.of(truth)
     after = scoring.anchors(truth.weights, p, perfect)
     scores = [float(scoring.scale(a.mean, a.zero, a.perfect)) for a in (before, after)]
     return (

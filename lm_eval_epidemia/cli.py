@@ -143,8 +143,7 @@ def anchors(
     groups: dict[str, list[float]] = {}
     for name in tasks:
         truth = store.load(name, vintage)
-        perfect = truth.d_perfect(quantile, scheme)
-        found = scoring.anchors(truth.weights, truth.p, perfect)
+        found = scoring.Anchors.of(truth, quantile, scheme)
         mean = float(scoring.scale(found.mean, found.zero, found.perfect))
         kind = name.split("_")[1]
         for group in (f"epidemia_{kind}", f"epidemia_{kind}_{truth.survey}"):

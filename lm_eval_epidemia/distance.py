@@ -1,4 +1,4 @@
-"""The distance between two conditional distributions, and the respondents that anchor the scale.
+"""The distance between two conditional distributions.
 
 Shapes used throughout: ``C`` cells (combinations of condition values), ``K`` levels (answers).
 ``weights`` has shape (C,), sums to 1 and holds P(X = x); a distribution has shape (C, K) and rows
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["distance", "mean", "uniform", "zero_one"]
+__all__ = ["Array", "distance"]
 
 Array = NDArray[np.float64]
 
@@ -34,21 +34,3 @@ def distance(weights: Array, p: Array, q: Array) -> Array:
         In [0, 2]; 0 if and only if the two agree wherever the weight is positive.
     """
     return np.asarray(np.abs(p - q).sum(axis=-1) @ weights)
-
-
-def uniform(p: Array) -> Array:
-    """Return the respondent that knows nothing: 1/K for every level of every cell."""
-    return np.full_like(p, 1.0 / p.shape[-1])
-
-
-def mean(weights: Array, p: Array) -> Array:
-    """Return the respondent that knows P(Y) and not how it depends on X."""
-    marginal = np.einsum("c,...ck->...k", weights, p)
-    return np.broadcast_to(marginal[..., None, :], p.shape).copy()
-
-
-def zero_one(weights: Array, p: Array) -> Array:
-    """Return the respondent that gives everyone the commoner answer (the first, if several tie)."""
-    marginal = np.einsum("c,...ck->...k", weights, p)
-    commonest = np.eye(p.shape[-1])[marginal.argmax(axis=-1)]
-    return np.broadcast_to(commonest[..., None, :], p.shape).copy()

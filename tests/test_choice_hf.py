@@ -13,8 +13,9 @@ from rounding import assert_same, log_probability, metric
 from test_huggingface import lm_eval, results_in, samples_in
 
 from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.choices import Question, plan
-from lm_eval_epidemia.report.normalise import anchors_of
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks
 
 pytest.importorskip("torch")
@@ -36,7 +37,7 @@ def assert_same_metrics(ours, theirs, task):
     apart = log_probability(x for answer in answers(theirs, task) for x, _ in answer)
     width = 1.0
     if task in all_tasks():
-        anchors = anchors_of(task)
+        anchors = Anchors.of(store.load(task))
         width = anchors.zero - anchors.perfect
     for name, value in theirs["results"][task].items():
         if isinstance(value, float):

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lm_eval_epidemia.distance import distance, mean, uniform, zero_one
+from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
 
 
 def distributions(cells, levels):

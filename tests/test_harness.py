@@ -22,11 +22,6 @@ NSDUH = ["epidemia_low_nsduh", "epidemia_high_nsduh"]
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 
 
-def anchors_of(name):
-    truth = store.load(name)
-    return scoring.anchors(truth.weights, truth.p, truth.d_perfect())
-
-
 def tasks_of(results):
     return {name: row for name, row in results["results"].items() if "_by_" in name}
 
@@ -45,7 +40,7 @@ def test_known_respondents_get_the_scores_the_anchors_predict(kind, groups, task
     rows = tasks_of(results)
     assert len(rows) == tasks
     for name, row in rows.items():
-        found = anchors_of(name)
+        found = scoring.Anchors.of(store.load(name))
         assert row["seen,none"] == 1
         assert row["choice_mass,none"] == pytest.approx(1)
         # Under all orderings of a fair reader no position is preferred; a sample of them is
@@ -307,7 +302,7 @@ def test_built_ground_truth_wins_and_makes_tasks_runnable(nsduh_parquet):
     assert len(rows) == 10 + 33
     assert "epidemia_low_nsduh_alcohol_past_month_by_race" in rows
     for name, row in rows.items():
-        informative = anchors_of(name).informative
+        informative = scoring.Anchors.of(store.load(name)).informative
         assert row["score,none"] == 100 or not informative
     config = results["configs"]["epidemia_low_nsduh_heroin_ever_by_age"]
     assert config["metadata"]["vintage"] == "2023"

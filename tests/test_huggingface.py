@@ -13,7 +13,7 @@ from test_harness import recompute
 
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.normalise import anchors_of
+from lm_eval_epidemia.score.score import Anchors
 
 pytest.importorskip("torch")
 
@@ -90,7 +90,7 @@ def test_two_processes_give_the_scores_of_one(tiny_llama, tmp_path):
                 [(float(x), greedy) for x, greedy in sample["filtered_resps"]]
                 for sample in samples_in(tmp_path / "one", name)
             ]
-            anchors = anchors_of(name)
+            anchors = Anchors.of(store.load(name))
             apart = log_probability(x for answer in found for x, _ in answer)
             for metric_name, value in row.items():
                 if isinstance(value, float):

@@ -87,7 +87,7 @@ def test_the_truth_loses_what_binning_costs_and_no_more():
         assert row["l1,none"] == pytest.approx(expected, abs=1e-9)
         if len(truth.levels) == 2:
             assert row["l1,none"] <= 2 * 0.025
-        anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+        anchors = scoring.Anchors.of(truth)
         score = float(scoring.scale(expected, anchors.zero, anchors.perfect))
         assert row["score,none"] == pytest.approx(score, abs=1e-6)
         assert row["score_expected,none"] == row["score,none"]  # it is sure of its interval
@@ -116,7 +116,7 @@ def test_the_likeliest_interval_and_the_expected_one_differ():
 
     def score(p):
         d = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
-        anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+        anchors = scoring.Anchors.of(truth)
         return float(scoring.scale(d, anchors.zero, anchors.perfect))
 
     assert metrics.score(answers) == pytest.approx(score(0.025))

@@ -258,7 +258,7 @@ def run(task, reply):
 def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(says, task, refusal, caplog):
     row = run(task, refusal)
     truth = store.load(task.rsplit("_", 1)[0])
-    anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+    anchors = scoring.Anchors.of(truth)
     assert row["answered,none"] == 0
     assert row["l1,none"] == pytest.approx(anchors.uniform)
     assert row["score,none"] == scoring.scale(anchors.uniform, anchors.zero, anchors.perfect)

@@ -20,10 +20,11 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report import leaderboard, output
 from lm_eval_epidemia.report.data import interval, read_samples
-from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
+from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, model_size, read_results
 from lm_eval_epidemia.report.samples import elicited, sample_file
+from lm_eval_epidemia.score.score import Anchors
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
 HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
@@ -454,7 +455,9 @@ def test_every_scale_equals_recomputation_from_raw_probabilities(task, seed, con
     }  # fmt: skip
     assert set(expected) == set(NORMALISATIONS)
     for how, value in expected.items():
-        assert normalise(d, anchors_of(task), how) == pytest.approx(value, abs=1e-9), how
+        assert normalise(d, Anchors.of(store.load(task)), how) == pytest.approx(value, abs=1e-9), (
+            how
+        )
 
 
 def test_intervals_of_the_truth():

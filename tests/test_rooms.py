@@ -17,7 +17,7 @@ from lm_eval_epidemia.harness import yamls
 
 PACKAGE = Path(lm_eval_epidemia.__file__).parent
 #: Data flow downwards; a room imports from the rooms above it.
-ROOMS = ["surveys", "estimate", "elicit", "harness", "score", "report"]
+ROOMS = ["surveys", "estimate", "elicit", "score", "harness", "report"]
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -18,7 +18,7 @@ from rounding import log_probability, metric
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.normalise import anchors_of
+from lm_eval_epidemia.score.score import Anchors
 
 pytest.importorskip("torch")
 
@@ -107,7 +107,7 @@ def test_log_probabilities_of_a_server_are_those_of_the_weights(served, lettered
         assert ours.keys() == theirs.keys()
         apart = log_probability(x for answer in ours.values() for x in answer)
         assert np.allclose([ours[k] for k in ours], [theirs[k] for k in ours], atol=apart, rtol=0)
-        anchors = anchors_of(task)
+        anchors = Anchors.of(store.load(task))
         for name in ("score", "l1", "choice_mass", "order_bias"):
             expected = here["results"][task][f"{name},none"]
             may = metric(name, apart, anchors.zero - anchors.perfect)

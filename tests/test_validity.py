@@ -273,7 +273,7 @@ def anchor_table():
     ]
     for name in store.available():
         found, task = store.load(name), all_tasks()[name]
-        anchors = scoring.anchors(found.weights, found.p, found.d_perfect())
+        anchors = scoring.Anchors.of(found)
         mean = float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect))
         closed = {True: "yes", False: "no"}[published[task.number]] if task.kind == "high" else ""
         numbers = ["" if np.isnan(value) else f"{value:.4f}" for value in anchors]
@@ -288,7 +288,7 @@ def mean_scores():
     scores = {}
     for name in store.available():
         found = store.load(name)
-        anchors = scoring.anchors(found.weights, found.p, found.d_perfect())
+        anchors = scoring.Anchors.of(found)
         scores.setdefault((name.split("_")[1], found.survey), []).append(
             float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect))
         )
@@ -314,7 +314,7 @@ def test_validity_page_has_the_mean_baseline_as_it_is():
     cigarettes = []
     for name in names:
         found = store.load(name)
-        anchors = scoring.anchors(found.weights, found.p, found.d_perfect())
+        anchors = scoring.Anchors.of(found)
         cigarettes.append(float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect)))
     stand_ins = [*every, *scores["extra", "nhis"], *cigarettes]
     assert len(stand_ins) == 94
@@ -325,7 +325,7 @@ def test_no_shipped_task_is_uninformative():
     """The page lists none; a task that cannot tell good from ignorant would stand there."""
     for name in store.available():
         found = store.load(name)
-        assert scoring.anchors(found.weights, found.p, found.d_perfect()).informative, name
+        assert scoring.Anchors.of(found).informative, name
 
 
 def test_every_registered_truth_says_where_it_comes_from():

@@ -78,7 +78,7 @@ def test_sampled_answers_of_a_known_respondent(kind):
         assert (counts.sum(axis=1) == 200).all()
         l1 = truth.weights @ monte_carlo.distances(truth.p, counts)
         assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
-        anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+        anchors = scoring.Anchors.of(truth)
         score = float(scoring.scale(l1, anchors.zero, anchors.perfect))
         assert row["score,none"] == pytest.approx(score, abs=1e-9)
     assert found["configs"][names[0]]["metadata"]["n_samples"] == 200
@@ -96,7 +96,7 @@ def replies(task, said, n=20):
 def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
     nothing = replies(BINARY, lambda doc: "I cannot answer that.")
     truth = store.load(BINARY)
-    anchors = scoring.anchors(truth.weights, truth.p, truth.d_perfect())
+    anchors = scoring.Anchors.of(truth)
     assert sampled.answered(nothing) == 0
     assert sampled.l1(nothing) == pytest.approx(anchors.uniform)
     assert sampled.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
@@ -112,7 +112,7 @@ def test_a_favourite_letter_is_averaged_out_by_the_orderings():
     """Always A: every level in turn, so nearly the uniform distribution, and a large bias."""
     answers = replies(SEVERAL, lambda doc: "a)", n=400)
     truth = store.load(SEVERAL)
-    uniform = scoring.anchors(truth.weights, truth.p, truth.d_perfect()).uniform
+    uniform = scoring.Anchors.of(truth).uniform
     assert sampled.l1(answers) == pytest.approx(uniform, abs=0.1)
     assert sampled.order_bias(answers) == pytest.approx(2 / 3)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]

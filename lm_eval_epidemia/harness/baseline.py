@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from lm_eval.api.model import LM
 
-from lm_eval_epidemia.distance import Array, mean, uniform, zero_one
+from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.likelihood import BINS, bin_of
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
 
 __all__ = ["KINDS", "Baseline", "answers"]
 

@@ -95,8 +95,7 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
     rows, absent = [], []
     for task, entry in truth["tasks"].items():
         found = store.load(task, name)
-        perfect = found.d_perfect()
-        anchors = scoring.anchors(found.weights, found.p, perfect)
+        anchors = scoring.Anchors.of(found)
         design = found.d_perfect(scheme="design") if "design" in found.distances else float("nan")
         mean = float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect))
         rows.append(
@@ -104,7 +103,10 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
                 f"`{task}`",
                 f"{len(found.weights):,}",
                 f"{entry['records']:,}" if entry["records"] else "",
-                *map(_number, (anchors.uniform, anchors.zero_one, anchors.mean, perfect, design)),
+                *map(
+                    _number,
+                    (anchors.uniform, anchors.zero_one, anchors.mean, anchors.perfect, design),
+                ),
                 f"{mean:.1f}" + ("" if anchors.informative else " (uninformative)"),
             ]
         )

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import track
 from scipy import stats
 
-from lm_eval_epidemia import distance as respondents
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.modes import MODES, in_mode
 from lm_eval_epidemia.elicit.orderings import LETTERS
@@ -23,9 +22,11 @@ from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.leaderboard import Report, group_mean, tasks_in
-from lm_eval_epidemia.report.normalise import anchors_of, normalise
+from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.results import Asked, printable
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
+from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks
 
 __all__ = [
@@ -379,7 +380,7 @@ def cell_rows(report: Report, task: str | None = None) -> Rows:
 def bootstrap_rows(_report: Report | None, task: str | None = None) -> Rows:
     """Rows of the figure `bootstrap`."""
     truth = store.load(task or "")
-    anchors = anchors_of(truth.task)
+    anchors = Anchors.of(truth)
     if not truth.distances:
         raise EpidemiaError(f"{task} is a published table: no bootstrap, D_perfect is 0")
     rows: Rows = [

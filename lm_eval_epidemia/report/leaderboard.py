@@ -16,7 +16,7 @@ from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import GROUPS
-from lm_eval_epidemia.report.normalise import NORMALISATIONS, anchors_of, normalise
+from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results
 from lm_eval_epidemia.score.score import Anchors
@@ -482,7 +482,7 @@ def make_report(
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
     versions = [pair for alike in _alike(runs) for pair in pairs_of_versions(alike, pairs)]
     tasks = {one.task for one in asked}
-    anchors = {task: anchors_of(task) for task in store.available() if task in tasks}
+    anchors = {task: Anchors.of(store.load(task)) for task in store.available() if task in tasks}
     return Report(
         ordered, found, {column: standings(ordered, column) for column in found}, anchors,
         versions, [*results.notes, *_changed(runs, anchors)],

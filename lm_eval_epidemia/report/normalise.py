@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.score import Anchors, anchors, scale
+from lm_eval_epidemia.score.score import Anchors, scale
 
-__all__ = ["NORMALISATIONS", "anchors_of", "normalise"]
+__all__ = ["NORMALISATIONS", "normalise"]
 
 
 def _without_perfect(distance: float, found: Anchors) -> float:
@@ -26,12 +25,6 @@ NORMALISATIONS: dict[str, Callable[[float, Anchors], float]] = {
     "against mean": lambda d, found: float(scale(d, found.mean, found.perfect)),
     "without D_perfect": _without_perfect,
 }
-
-
-def anchors_of(task: str) -> Anchors:
-    """Return the anchors of an available task, as its scores use them."""
-    truth = store.load(task)
-    return anchors(truth.weights, truth.p, truth.d_perfect())
 
 
 def normalise(distance: float, found: Anchors, how: str) -> float:

@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.progress import track
 
 from lm_eval_epidemia import __version__, folders
-from lm_eval_epidemia import distance as respondents
 from lm_eval_epidemia.elicit.likelihood import BINS, asked_levels
 from lm_eval_epidemia.elicit.modes import GENERATED, MODES, in_mode
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
@@ -30,9 +29,11 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report import data, figures
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.normalise import anchors_of, normalise
+from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.output import Section, sections
 from lm_eval_epidemia.report.results import Asked, Protocol
+from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks, record, records
 
 __all__ = ["MARKER", "build_site"]
@@ -195,7 +196,8 @@ def svg(chart: alt.TopLevelMixin) -> str:
 
 
 def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
-    truth, anchors = store.load(EXAMPLE), anchors_of(EXAMPLE)
+    truth = store.load(EXAMPLE)
+    anchors = Anchors.of(truth)
     cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
     low, high = data.interval(truth.p, truth.n_eff)
     asked = Asked(EXAMPLE, "letters")

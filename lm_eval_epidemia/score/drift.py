@@ -51,8 +51,8 @@ def drift(task: str, vintage: str, other: str) -> Drift:
         If one of them is not here.
     """
     first, second = store.load(task, vintage), store.load(task, other)
-    of_first = scoring.anchors(first.weights, first.p, first.d_perfect())
-    of_second = scoring.anchors(second.weights, second.p, second.d_perfect())
+    of_first = scoring.Anchors.of(first)
+    of_second = scoring.Anchors.of(second)
     number = {given: c for c, given in enumerate(second.given)}
     common = [c for c, given in enumerate(first.given) if given in number]
     moved = value = float("nan")

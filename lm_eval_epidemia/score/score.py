@@ -12,7 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.distance import Array, distance, mean, uniform, zero_one
+from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.estimate.sampling import Scheme
+from lm_eval_epidemia.estimate.store import QUANTILE, GroundTruth
+from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
 
 __all__ = [
     "Anchors",
@@ -53,6 +56,13 @@ class Anchors(NamedTuple):
     zero_one: float
     mean: float
     perfect: float
+
+    @classmethod
+    def of(
+        cls, truth: GroundTruth, quantile: float = QUANTILE, scheme: Scheme | None = None
+    ) -> Anchors:
+        """Return the anchors of a task's truth; by default those that its scores use."""
+        return anchors(truth.weights, truth.p, truth.d_perfect(quantile, scheme))
 
     @property
     def zero(self) -> float:
