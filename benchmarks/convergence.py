@@ -44,8 +44,8 @@ def main() -> None:
     from lm_eval import simple_evaluate
 
     import lm_eval_epidemia
-    from lm_eval_epidemia.elicit.modes import in_mode
-    from lm_eval_epidemia.harness.names import members
+    from lm_eval_epidemia.benchmarks import members
+    from lm_eval_epidemia.elicit.ways import in_way
 
     tasks = [task for group in GROUPS for task, _ in members(group)]
 
@@ -63,7 +63,7 @@ def main() -> None:
         score = np.mean(list(exact.values()))
         print(f"| {respondent} | log-probabilities | {score:.1f} | | | |", flush=True)
         for n in NUMBERS:
-            asked = [in_mode(name, "sampled") for name in tasks]
+            asked = [in_way(name, "sampled") for name in tasks]
             results = run(respondent, asked, n)
             rows = [results["results"][name] for name in asked]
             scores = np.array([row["score,none"] for row in rows])

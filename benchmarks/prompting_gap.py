@@ -44,7 +44,7 @@ WAYS = (
 
 def solved(rng: np.random.Generator) -> list[tuple[str, str]]:
     """Every prompt of the group in the ways of asking it is trained for, with one answer each."""
-    from lm_eval_epidemia.elicit.likelihood import BIN_LETTERS, bin_of
+    from lm_eval_epidemia.elicit.intervals import BIN_LETTERS, bin_of
     from lm_eval_epidemia.elicit.orderings import LETTERS
     from lm_eval_epidemia.elicit.splits import split
     from lm_eval_epidemia.elicit.variants import Variant

@@ -163,8 +163,8 @@ def anchors(
 
 def _chosen(names: list[str] | None) -> list[str]:
     """Spell out names as the available tasks they mean, each once."""
+    from lm_eval_epidemia.benchmarks import members
     from lm_eval_epidemia.estimate import store
-    from lm_eval_epidemia.harness.names import members
 
     if not names:
         return list(store.available())
@@ -270,10 +270,9 @@ def tasks_write(
     folder: Annotated[Path, typer.Argument(help="A new one, or one written before.")],
 ) -> None:
     """Write the task files of everything available, as task_yamls/ holds them."""
-    from lm_eval_epidemia.estimate import store
     from lm_eval_epidemia.harness import yamls
 
-    files = yamls.render(store.available())
+    files = yamls.render()
     yamls.write(folder, files, replace=True)
     print(f"{len(files)} task files are in {folder.resolve()}")
 
@@ -359,7 +358,7 @@ def truth_build(
     out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
 ) -> None:
     """Build the truth of every task that survey files allow."""
-    from lm_eval_epidemia.elicit.modes import MODES, in_mode
+    from lm_eval_epidemia.elicit.ways import WAYS, in_way
     from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
@@ -397,7 +396,7 @@ def truth_build(
         if said := not_scored(built):
             print(said)
         if out is None:
-            forget_cached_requests([in_mode(n, mode) for n in built.tasks for mode in MODES])
+            forget_cached_requests([in_way(n, way) for n in built.tasks for way in WAYS])
     if out is None:
         print(f"lm-eval finds them in {task_path()}")
 
@@ -475,7 +474,7 @@ def compare(
     results: Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")],
 ) -> None:
     """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
-    from lm_eval_epidemia.elicit.modes import MODES
+    from lm_eval_epidemia.elicit.ways import WAYS
     from lm_eval_epidemia.report.compare import compare as comparing
     from lm_eval_epidemia.report.results import read_results
 
@@ -483,11 +482,11 @@ def compare(
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     rows = comparing(found)
-    asked = [mode for mode in MODES if any(mode in row.scores for row in rows)]
+    asked = [way for way in WAYS if any(way in row.scores for row in rows)]
     table = _table("Score over the tasks asked in all of a model's ways (± standard error)",
                    "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
     for row in rows:
-        scores = [row.scores.get(mode) for mode in asked]
+        scores = [row.scores.get(way) for way in asked]
         shown = ["" if one is None else f"{one[0]:.1f} ± {one[1]:.1f}" for one in scores]
         table.add_row(_markup_free(row.model), row.group, str(row.tasks), *shown)
     _print(table)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from conftest import evaluate
 
+from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Sample
@@ -56,8 +57,10 @@ def toy(tmp_path, monkeypatch):
     known = {**records.records(), "toy": records.load_record(path)}
     monkeypatch.setattr(records, "records", lambda: known)
     records.all_tasks.cache_clear()
+    leaves.cache_clear()
     yield known["toy"]
     records.all_tasks.cache_clear()
+    leaves.cache_clear()
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_the_cost_of_a_group_is_that_of_its_prompts(tiny_llama):
 
 
 def names(group):
-    from lm_eval_epidemia.harness.names import members
+    from lm_eval_epidemia.benchmarks import members
 
     return [task for task, _ in members(group)]
 

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.elicit.orderings import orderings
+from lm_eval_epidemia.elicit.ways import letters
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
 
@@ -129,18 +130,18 @@ def test_orderings_are_undone_whichever_comes_first(levels, random):
     random.shuffle(orders)
     orders = np.array(orders)
     displayed = p[orders]
-    found = scoring.elicited(displayed[None], orders)
+    found = letters.by_level(displayed[None], orders)
     assert np.allclose(found, p)
     # And a biased reader's average does not depend on the sequence.
     biased = displayed * np.linspace(1, 2, levels)
-    average = scoring.elicited(biased, orders).mean(axis=0)
-    again = scoring.elicited(biased[::-1], orders[::-1]).mean(axis=0)
+    average = letters.by_level(biased, orders).mean(axis=0)
+    again = letters.by_level(biased[::-1], orders[::-1]).mean(axis=0)
     assert np.allclose(average, again)
 
 
 def test_softmax_does_not_overflow():
-    assert np.allclose(scoring.softmax(np.array([-1e4, -1e4])), 0.5)
-    assert np.allclose(scoring.softmax(np.array([0.0, -1e4])), [1, 0])
+    assert np.allclose(letters.softmax(np.array([-1e4, -1e4])), 0.5)
+    assert np.allclose(letters.softmax(np.array([0.0, -1e4])), [1, 0])
 
 
 def test_sampling_error_matches_the_closed_form():
@@ -196,6 +197,6 @@ def test_ordering_error_is_zero_when_all_orderings_were_asked_and_right_when_sam
 
 def test_order_bias():
     fair = np.array([[0.2, 0.8], [0.8, 0.2]])
-    assert scoring.order_bias(fair) == pytest.approx(0)
+    assert letters.uneven(fair.mean(axis=0)) == pytest.approx(0)
     always_first = np.array([[1.0, 0.0, 0.0]] * 6)
-    assert scoring.order_bias(always_first) == pytest.approx(1 - 1 / 3)
+    assert letters.uneven(always_first.mean(axis=0)) == pytest.approx(1 - 1 / 3)

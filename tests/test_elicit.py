@@ -10,9 +10,9 @@ import pytest
 
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
-from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -135,12 +135,12 @@ def hashes():
     """Of sampled answers a few per cell: more of them are the same text, with other numbers."""
     few = Variant(n_samples=8)
     return {
-        in_mode(name, mode): hashlib.sha256(
+        in_way(name, mode): hashlib.sha256(
             "\0".join(split(name, mode, few)["prompt"]).encode()
         ).hexdigest()
-        for mode in MODES
+        for mode in WAYS
         for name in sorted(store.available())
-        if asks(mode, task(name))
+        if WAYS[mode].asks(task(name))
     }
 
 

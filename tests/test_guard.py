@@ -14,7 +14,7 @@ from lm_eval.api.model import LM
 from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
-from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import guard
 
@@ -23,10 +23,10 @@ CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
 #: A task of each way of asking.
 ASKED = {
     "letters": TASK,
-    "likelihood": in_mode(TASK, "likelihood"),
-    "sampled": in_mode(TASK, "sampled"),
-    "closed": in_mode(CLOSED, "closed"),
-    "rag": in_mode("epidemia_high_meps_insured_by_education_race", "rag"),
+    "likelihood": in_way(TASK, "likelihood"),
+    "sampled": in_way(TASK, "sampled"),
+    "closed": in_way(CLOSED, "closed"),
+    "rag": in_way("epidemia_high_meps_insured_by_education_race", "rag"),
 }
 
 

@@ -236,7 +236,7 @@ def test_cached_requests_are_forgotten_when_the_truth_changes(tmp_path, monkeypa
 
 def test_questions_exported_from_another_truth_are_refused():
     row = dict(hooks.load(epidemia_task=TASK)[TASK][0], truth="0123456789ab")
-    answer = hooks.process_results(row, [(-1.0, True), (-2.0, False)])["score"]
+    answer = hooks.process_letters(row, [(-1.0, True), (-2.0, False)])["score"]
     with pytest.raises(EpidemiaError, match="made from ground truth 0123456789ab"):
         metrics.score([answer])
 
@@ -281,7 +281,7 @@ def test_metrics_do_not_depend_on_the_order_of_answers():
     rng = np.random.default_rng(0)
     docs = list(hooks.load(epidemia_task=TASK)[TASK])
     answers = [
-        hooks.process_results(doc, [(float(np.log(x)), False) for x in rng.dirichlet([1, 1])])
+        hooks.process_letters(doc, [(float(np.log(x)), False) for x in rng.dirichlet([1, 1])])
         for doc in docs
     ]
     items = [answer["score"] for answer in answers]

@@ -8,14 +8,14 @@ from conftest import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.elicit import likelihood
+from lm_eval_epidemia.elicit import intervals
 from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.ways.letters import most_mass
+from lm_eval_epidemia.elicit.ways.likelihood import bin_mass
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
-from lm_eval_epidemia.score import collect
-from lm_eval_epidemia.score import likelihood as metrics
-from lm_eval_epidemia.score import metrics as letters
+from lm_eval_epidemia.score import metrics
 from lm_eval_epidemia.score import score as scoring
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -23,31 +23,31 @@ SEVERAL = "epidemia_low_gss_party_by_race"
 
 
 def test_the_22_answers():
-    assert len(likelihood.BINS) == len(likelihood.MIDPOINTS) == len(likelihood.BIN_LETTERS) == 22
-    assert likelihood.BIN_LETTERS[0] == "A" and likelihood.BIN_LETTERS[-1] == "V"
-    assert likelihood.BINS[:3] == ("0%", "0%-5%", "5%-10%")
-    assert likelihood.BINS[-2:] == ("95%-100%", "100%")
-    assert likelihood.MIDPOINTS[[0, 1, 2, 20, 21]] == pytest.approx([0, 0.025, 0.075, 0.975, 1])
+    assert len(intervals.BINS) == len(intervals.MIDPOINTS) == len(intervals.BIN_LETTERS) == 22
+    assert intervals.BIN_LETTERS[0] == "A" and intervals.BIN_LETTERS[-1] == "V"
+    assert intervals.BINS[:3] == ("0%", "0%-5%", "5%-10%")
+    assert intervals.BINS[-2:] == ("95%-100%", "100%")
+    assert intervals.MIDPOINTS[[0, 1, 2, 20, 21]] == pytest.approx([0, 0.025, 0.075, 0.975, 1])
 
 
 @given(st.floats(0, 1))
 def test_the_interval_of_a_probability_is_at_most_two_and_a_half_points_off(p):
-    number = likelihood.bin_of(p)
-    assert abs(likelihood.MIDPOINTS[number] - p) <= 0.025 + 1e-9
+    number = intervals.bin_of(p)
+    assert abs(intervals.MIDPOINTS[number] - p) <= 0.025 + 1e-9
     assert (number == 0) == (p == 0) and (number == 21) == (p == 1)
 
 
 def test_boundaries_belong_to_the_lower_interval():
-    assert [likelihood.bin_of(p) for p in (0.05, 0.1, 0.15, 0.3, 0.95)] == [1, 2, 3, 6, 19]
+    assert [intervals.bin_of(p) for p in (0.05, 0.1, 0.15, 0.3, 0.95)] == [1, 2, 3, 6, 19]
 
 
 def test_stated_probabilities_become_a_distribution():
     # Two levels: the first was asked. Three: 0.5 + 0.3 + 0.2 of 0.5, 0.3, 0.2 doubled.
-    assert likelihood.distribution(np.array([[0.3]]), 2) == pytest.approx(np.array([[0.3, 0.7]]))
-    three = likelihood.distribution(np.array([[1.0, 0.6, 0.4], [0, 0, 0]]), 3)
+    assert intervals.distribution(np.array([[0.3]]), 2) == pytest.approx(np.array([[0.3, 0.7]]))
+    three = intervals.distribution(np.array([[1.0, 0.6, 0.4], [0, 0, 0]]), 3)
     assert three == pytest.approx(np.array([[0.5, 0.3, 0.2], [1 / 3, 1 / 3, 1 / 3]]))
-    assert likelihood.asked_levels(2) == (0,)
-    assert likelihood.asked_levels(4) == (0, 1, 2, 3)
+    assert intervals.asked_levels(2) == (0,)
+    assert intervals.asked_levels(4) == (0, 1, 2, 3)
 
 
 def test_a_split_asks_for_every_level_of_every_cell():
@@ -55,7 +55,7 @@ def test_a_split_asks_for_every_level_of_every_cell():
     pairs = [(row["cell"], row["level"]) for row in rows]
     assert pairs == [(cell, level) for cell in range(3) for level in range(3)]
     first = rows[0]
-    assert first["choices"] == list(likelihood.BIN_LETTERS)
+    assert first["choices"] == list(intervals.BIN_LETTERS)
     assert first["prompt"].startswith(
         "What is the probability that a person aged 18 or older living in the United States in "
         "2022 who is White identifies with or leans toward the Democratic Party?\nA. 0%\nB. 0%-5%\n"
@@ -121,7 +121,7 @@ def test_the_likeliest_interval_and_the_expected_one_differ():
 
     assert metrics.score(answers) == pytest.approx(score(0.025))
     assert metrics.score_expected(answers) == pytest.approx(score(0.405))
-    assert metrics.bin_mass(answers) == pytest.approx(0.6)
+    assert bin_mass(answers) == pytest.approx(0.6)
     # The spread of the score over truths the survey might have found, worked out again: with one
     # condition and two levels, P(yes | x) = p, whose scale begins at the better ignorant answer.
     drawn = scoring.draw_truths(truth.p, truth.n_eff)[:, :, 0]
@@ -167,10 +167,10 @@ def test_probabilities_that_sum_to_more_than_one_give_no_number(caplog):
 def test_what_a_model_in_half_precision_rounds_up_is_scored(caplog):
     """Undecided between two letters, log 1/2 in bfloat16 is -177/256: the sum is 1.0017."""
     answers = [
-        hooks.process_results(doc, [(-177 / 256, True)] * 2)["score"] for doc in split(BINARY)
+        hooks.process_letters(doc, [(-177 / 256, True)] * 2)["score"] for doc in split(BINARY)
     ]
     assert 2 * math.exp(-177 / 256) > 1.001
-    assert not math.isnan(letters.score(answers)) and not caplog.text
+    assert not math.isnan(metrics.score(answers)) and not caplog.text
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
@@ -184,7 +184,7 @@ def test_rounding_stays_below_the_largest_sum_allowed(kind, count):
         last = torch.log_softmax(logits, -1)
         shared = torch.log_softmax(logits[:, :2], -1)[:, :1]
         for found in (last, last + shared):
-            assert float(found.double().exp().sum(-1).max()) < collect.most_mass(count)
+            assert float(found.double().exp().sum(-1).max()) < most_mass(count)
 
 
 def test_questions_of_another_truth_are_refused():
@@ -205,7 +205,7 @@ def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
     truth, stated = store.load(BINARY), {}
     for sample in results["samples"][name]:
         logprobs = np.array([float(response[0]) for response in sample["filtered_resps"]])
-        stated[sample["doc"]["cell"]] = likelihood.MIDPOINTS[logprobs.argmax()]
+        stated[sample["doc"]["cell"]] = intervals.MIDPOINTS[logprobs.argmax()]
     p = np.array([stated[cell] for cell in range(len(truth.given))])
     expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
     assert results["results"][name]["l1,none"] == pytest.approx(expected)
@@ -218,7 +218,7 @@ def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
 
 
 def test_an_unavailable_task_names_its_file_in_every_way_of_asking():
-    from lm_eval_epidemia.harness.names import members
+    from lm_eval_epidemia.benchmarks import members
 
     with pytest.raises(EpidemiaError, match="needs NSDUH-2023"):
         members("epidemia_low_nsduh_alcohol_past_month_by_age_likelihood")

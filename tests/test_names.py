@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from lm_eval_epidemia import cli
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
-from lm_eval_epidemia.harness.names import members
 from lm_eval_epidemia.surveys.record import all_tasks
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"

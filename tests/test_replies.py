@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_eval_epidemia.elicit import replies
-from lm_eval_epidemia.elicit.modes import in_mode
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies import answer_text, letter
+from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 
@@ -214,8 +214,8 @@ def test_no_pattern_can_run_away():
             assert times <= 300, pattern
 
 
-SAMPLED = in_mode("epidemia_low_nsduh_cocaine_ever_by_age", "sampled")
-CLOSED = in_mode("epidemia_high_nsduh_marijuana_ever_by_age_sex", "closed")
+SAMPLED = in_way("epidemia_low_nsduh_cocaine_ever_by_age", "sampled")
+CLOSED = in_way("epidemia_high_nsduh_marijuana_ever_by_age_sex", "closed")
 
 
 @pytest.fixture(scope="module")

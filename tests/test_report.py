@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report import leaderboard, output
@@ -77,7 +77,7 @@ def test_a_run_becomes_an_entry(tmp_path):
     )  # fmt: skip
     (entry,) = entries(tmp_path)
     assert (entry.name, entry.parameters, entry.protocol) == ("some-model", 7.6e9, Protocol())
-    assert entry.scores[Asked(COCAINE, "letters")].score == 40.0
+    assert entry.scores[Asked(COCAINE, "letters")].value == 40.0
     assert entry.scores[Asked(COCAINE, "likelihood")].error == 1.0
     assert entry.scores[Asked(COCAINE, "letters")].diagnostics == {
         "choice_mass": 0.9, "order_bias": 0.05
@@ -179,8 +179,8 @@ def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
     write(tmp_path / "a", {COCAINE: (60.0, 3.0)}, date=9.0)
     results = read_results([tmp_path])
     (entry,) = results.entries
-    assert entry.scores[Asked(COCAINE, "letters")].score == 60.0
-    assert entry.scores[Asked(HEROIN, "letters")].score == 1.0
+    assert entry.scores[Asked(COCAINE, "letters")].value == 60.0
+    assert entry.scores[Asked(HEROIN, "letters")].value == 1.0
     (note,) = results.notes
     assert "1 tasks are in two runs" in note and "later and counts" in note
 
@@ -276,9 +276,8 @@ def test_sizes(tmp_path):
 
 
 def entry(model, scores, error=1.0, mode="letters", **more):
-    return Entry(
-        model, scores={Asked(t, mode): Score(x, error, 0.1) for t, x in scores.items()}, **more
-    )  # fmt: skip
+    made = {Asked(t, mode): Score(x, error, {"l1": 0.1}) for t, x in scores.items()}
+    return Entry(model, scores=made, **more)
 
 
 def test_a_mean_has_the_error_of_its_tasks():
@@ -486,7 +485,7 @@ def test_published_scores_are_of_the_tasks_asked():
     assert sum(len(e.scores) for e in whole) == 2197 - 1
     first = Asked("epidemia_low_acs_employment_status_by_sex", "letters")
     (llama,) = [e for e in whole if e.model == "LLama3 8B"]
-    assert llama.scores[first].score == 52.7991
+    assert llama.scores[first].value == 52.7991
 
 
 # What is printed.
@@ -605,9 +604,9 @@ def test_samples_give_the_distance_of_the_result_file(sampled_run):
     for asked, score in found.scores.items():
         path = sample_file(score.source, asked)
         one = elicited(path, asked)
-        assert one.l1 == pytest.approx(score.l1, abs=1e-9), in_mode(*asked)
+        assert one.l1 == pytest.approx(score.l1, abs=1e-9), in_way(*asked)
         assert one.q.shape == store.load(asked.task).p.shape
-        assert (one.by_position is not None) == (asked.mode in ("letters", "sampled"))
+        assert (one.by_position is not None) == (asked.way in ("letters", "sampled"))
 
 
 def test_samples_are_read_line_by_line(sampled_run, tmp_path):
@@ -652,7 +651,7 @@ def test_a_task_without_a_score_keeps_its_impossible_mass(tmp_path):
     write(tmp_path, {COCAINE: row, HEROIN: (40.0, 3.0)})
     found = read_results([tmp_path])
     (entry,) = found.entries
-    assert entry.scores[Asked(HEROIN, "letters")].score == 40
+    assert entry.scores[Asked(HEROIN, "letters")].value == 40
     assert entry.scores[Asked(COCAINE, "letters")].diagnostics["choice_mass"] == 2
     assert any("no score (NaN) in 1 tasks" in note for note in found.notes)
     # In bfloat16, 22 probabilities that sum to 1 may read as 1.0065.

@@ -11,7 +11,8 @@ from conftest import REPOSITORY
 
 import lm_eval_epidemia
 from lm_eval_epidemia import paths
-from lm_eval_epidemia.elicit.modes import MODES
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 
@@ -50,7 +51,7 @@ def test_score_and_estimate_know_nothing_of_lm_eval():
 
 
 def test_task_yamls_are_what_the_records_generate():
-    files = yamls.render(store.available())
+    files = yamls.render()
     folder = REPOSITORY / "task_yamls"
     found = {
         str(path.relative_to(folder)): path.read_text()
@@ -66,12 +67,18 @@ def test_versions_are_of_the_wording_and_of_the_reading():
         store.load(f"epidemia_low_{task}")
         for task in ("nsduh_cocaine_ever_by_age", "brfss_diabetes_by_state")
     )
-    assert [yamls.version(cocaine, mode) for mode in MODES] == [1, 1, 2, 2, 2]
-    assert [yamls.version(diabetes, mode) for mode in MODES] == [2, 2, 3, 3, 3]
+    assert [OBSERVATION.version(cocaine) + way.revision for way in WAYS.values()] == [1, 1, 2, 2, 2]
+    assert [OBSERVATION.version(diabetes) + way.revision for way in WAYS.values()] == [
+        2,
+        2,
+        3,
+        3,
+        3,
+    ]
 
 
 def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():
-    files = yamls.render(store.available())
+    files = yamls.render()
     assert "_epidemia" in files
     low = files["nsduh/epidemia_low_nsduh.yaml"]
     assert "heroin_ever_by_age" in low
@@ -84,11 +91,11 @@ def test_processes_that_start_together_do_not_disturb_each_other(home, monkeypat
     shutil.copytree(paths.shipped_groundtruth(), store.built_groundtruth())
     render, folders = yamls.render, []
 
-    def overtaken(places, **arguments):
+    def overtaken(**arguments):
         if not folders:
             folders.append(None)
             folders.append(yamls.task_path())  # the other process, in the middle of ours
-        return render(places, **arguments)
+        return render(**arguments)
 
     monkeypatch.setattr(yamls, "render", overtaken)
     ours = yamls.task_path()

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia.elicit import likelihood
-from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.elicit import intervals
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS, in_way, sampled
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
-from lm_eval_epidemia.score import monte_carlo, sampled, written
+from lm_eval_epidemia.score import metrics, monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -29,11 +29,15 @@ def test_the_closed_and_the_retrieval_subset_are_the_published_ones():
         published = {int(row["number"]): row for row in csv.DictReader(file)}
     for task in all_tasks().values():
         row = published[task.number] if task.kind == "high" else {}
-        assert asks("closed", task) == (row.get("closed_subset") == "yes"), task.name
-        assert asks("rag", task) == (row.get("rag_subset") == "yes"), task.name
-        assert asks("letters", task) and asks("likelihood", task) and asks("sampled", task)
-    assert sum(asks("closed", task) for task in all_tasks().values()) == 63
-    assert sum(asks("rag", task) for task in all_tasks().values()) == 11
+        assert WAYS["closed"].asks(task) == (row.get("closed_subset") == "yes"), task.name
+        assert WAYS["rag"].asks(task) == (row.get("rag_subset") == "yes"), task.name
+        assert (
+            WAYS["letters"].asks(task)
+            and WAYS["likelihood"].asks(task)
+            and WAYS["sampled"].asks(task)
+        )
+    assert sum(WAYS["closed"].asks(task) for task in all_tasks().values()) == 63
+    assert sum(WAYS["rag"].asks(task) for task in all_tasks().values()) == 11
 
 
 def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
@@ -57,20 +61,20 @@ def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
 
 @pytest.mark.parametrize("kind", ["truth", "mean"])
 def test_sampled_answers_of_a_known_respondent(kind):
-    names = [in_mode(task, "sampled") for task in (BINARY, SEVERAL, CLOSED)]
+    names = [in_way(task, "sampled") for task in (BINARY, SEVERAL, CLOSED)]
     found = evaluate(
         [BINARY, SEVERAL, CLOSED, *names], model_args=f"kind={kind}", log_samples=True,
         metadata={"n_samples": 200},
     )  # fmt: skip
     for task in (BINARY, SEVERAL, CLOSED):
-        row = found["results"][in_mode(task, "sampled")]
+        row = found["results"][in_way(task, "sampled")]
         exact = found["results"][task]
         assert row["answered,none"] == 1 and row["seen,none"] == 1
         error = math.hypot(row["score_stderr,none"], exact["score_stderr,none"])
         assert abs(row["score,none"] - exact["score,none"]) <= 3 * error
         assert row["score_stderr,none"] >= exact["score_stderr,none"]
         # Recomputed from the logged samples, without the package's metrics.
-        truth, samples = store.load(task), found["samples"][in_mode(task, "sampled")]
+        truth, samples = store.load(task), found["samples"][in_way(task, "sampled")]
         counts = np.zeros((len(truth.weights), len(truth.levels) + 1), dtype=int)
         for sample in samples:
             level = sample["doc"]["order"]["ABC".index(sample["filtered_resps"][0])]
@@ -98,8 +102,8 @@ def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
     truth = store.load(BINARY)
     anchors = scoring.Anchors.of(truth)
     assert sampled.answered(nothing) == 0
-    assert sampled.l1(nothing) == pytest.approx(anchors.uniform)
-    assert sampled.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
+    assert metrics.l1(nothing) == pytest.approx(anchors.uniform)
+    assert metrics.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
     assert f"{BINARY}_sampled: 0% of the replies held a letter" in caplog.text
     caplog.clear()
     some = replies(BINARY, lambda doc: "" if doc["sample"] % 20 == 0 else "B")
@@ -113,15 +117,15 @@ def test_a_favourite_letter_is_averaged_out_by_the_orderings():
     answers = replies(SEVERAL, lambda doc: "a)", n=400)
     truth = store.load(SEVERAL)
     uniform = scoring.Anchors.of(truth).uniform
-    assert sampled.l1(answers) == pytest.approx(uniform, abs=0.1)
+    assert metrics.l1(answers) == pytest.approx(uniform, abs=0.1)
     assert sampled.order_bias(answers) == pytest.approx(2 / 3)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
-    for metric in (sampled.l1, sampled.score, sampled.score_stderr, sampled.seen):
+    for metric in (metrics.l1, metrics.score, metrics.score_stderr, metrics.seen):
         assert metric(shuffled) == metric(answers)
 
 
 def test_a_limit_scores_cells_that_have_all_their_answers(caplog):
-    name = in_mode(BINARY, "sampled")
+    name = in_way(BINARY, "sampled")
     row = evaluate([name], limit=25, metadata={"n_samples": 10})["results"][name]
     truth = store.load(BINARY)
     assert row["seen,none"] == pytest.approx(truth.weights[:2].sum())
@@ -133,7 +137,7 @@ def test_a_limit_scores_cells_that_have_all_their_answers(caplog):
 
 @pytest.mark.parametrize("mode", ["closed", "rag"])
 def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(mode):
-    name, asked = in_mode(CLOSED, mode), in_mode(CLOSED, "likelihood")
+    name, asked = in_way(CLOSED, mode), in_way(CLOSED, "likelihood")
     for kind in ("truth", "noisy,noise=0.5"):
         rows = evaluate([name, asked], model_args=f"kind={kind}")["results"]
         for metric in ("score", "score_stderr", "l1", "seen"):
@@ -145,22 +149,20 @@ def test_written_probabilities_that_cannot_be_read(caplog):
     truth = store.load(CLOSED)
     docs = split(CLOSED, "closed")
     statements = [
-        hooks.process_written(doc, ["no idea" if doc["cell"] == 3 else "C. 5%-10%"])["score"]
+        hooks.process_closed(doc, ["no idea" if doc["cell"] == 3 else "C. 5%-10%"])["score"]
         for doc in docs
     ]
     p = np.where(np.arange(len(truth.weights)) == 3, 0.5, 0.075)
     expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
-    assert written.l1(statements) == pytest.approx(expected)
-    assert written.answered(statements) == pytest.approx(1 - 1 / len(docs))
+    assert metrics.l1(statements) == pytest.approx(expected)
+    assert sampled.answered(statements) == pytest.approx(1 - 1 / len(docs))
     assert not caplog.text
-    none = [hooks.process_written(doc, [""])["score"] for doc in docs]
-    assert written.score(none) == 0
-    # Of the 11 tasks asked with retrieval too, the rows are the same in both ways.
-    assert f"{CLOSED}_closed or {CLOSED}_rag: 0% of the replies" in caplog.text
-    other = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
-    for doc in split(other, "closed").select(range(1)):
-        assert hooks.process_written(doc, [""])["score"].asked_as == f"{other}_closed"
-    part = written.seen(statements[:5])
+    none = [hooks.process_closed(doc, [""])["score"] for doc in docs]
+    assert metrics.score(none) == 0
+    assert f"{CLOSED}_closed: 0% of the replies" in caplog.text
+    metrics.score([hooks.process_rag(doc, [""])["score"] for doc in docs])
+    assert f"{CLOSED}_rag: 0% of the replies" in caplog.text
+    part = metrics.seen(statements[:5])
     assert part == pytest.approx(truth.weights[:5].sum())
 
 
@@ -169,7 +171,7 @@ def test_of_several_levels_one_unread_makes_the_cell_uniform():
     docs = list(split(SEVERAL, "likelihood"))  # closed tasks are all binary; the metric is not
     said = {0: "K", 1: "F", 2: "F"}  # 47.5 %, 22.5 %, 22.5 %
     statements = [
-        hooks.process_written(
+        hooks.process_closed(
             doc, ["?" if (doc["cell"], doc["level"]) == (1, 2) else said[doc["level"]]]
         )["score"]
         for doc in docs
@@ -177,15 +179,15 @@ def test_of_several_levels_one_unread_makes_the_cell_uniform():
     q = np.array([0.475, 0.225, 0.225]) / 0.925
     cells = np.array([q, np.full(3, 1 / 3), q])
     expected = truth.weights @ abs(cells - truth.p).sum(axis=1)
-    assert written.l1(statements) == pytest.approx(expected)
-    assert likelihood.MIDPOINTS[10] == pytest.approx(0.475)
+    assert metrics.l1(statements) == pytest.approx(expected)
+    assert intervals.MIDPOINTS[10] == pytest.approx(0.475)
 
 
 def test_an_interrupted_run_of_sampled_answers_goes_on_from_its_cache(tmp_path, monkeypatch):
     """Killed in the middle: no answer is asked for twice, and repeated ones are not made alike."""
     from lm_eval_epidemia.harness.baseline import Baseline
 
-    name, asked = in_mode(BINARY, "sampled"), []
+    name, asked = in_way(BINARY, "sampled"), []
     honest = Baseline.generate_until
 
     def dying(self, requests, stop=10**9):
@@ -213,7 +215,7 @@ def test_an_interrupted_run_of_sampled_answers_goes_on_from_its_cache(tmp_path, 
 
 def test_a_transformer_writes_its_answers(lettered_llama):
     """The hf backend, in the chat template: shares of the answers near the probabilities."""
-    names = [in_mode(BINARY, "sampled"), in_mode(CLOSED, "closed")]
+    names = [in_way(BINARY, "sampled"), in_way(CLOSED, "closed")]
     found = evaluate(
         names, model="hf", model_args=f"pretrained={lettered_llama},dtype=float32", device="cpu",
         batch_size=32, apply_chat_template=True, log_samples=True, metadata={"n_samples": 16},
@@ -231,8 +233,8 @@ def test_all_ways_of_asking_are_groups():
 
     index = lm_eval_epidemia.task_manager().task_index
     groups = {
-        in_mode(group, mode)
-        for mode in MODES
+        in_way(group, mode)
+        for mode in WAYS
         for group in ("epidemia_low", "epidemia_high", "epidemia_extra")
         if mode in ("letters", "likelihood", "sampled") or group == "epidemia_high"
     }

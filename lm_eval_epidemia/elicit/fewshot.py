@@ -6,10 +6,8 @@ import zlib
 
 import numpy as np
 
-from lm_eval_epidemia.elicit.likelihood import BINS, asked_levels, bin_of
-from lm_eval_epidemia.elicit.orderings import LETTERS, SEED
-from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.elicit.orderings import SEED
+from lm_eval_epidemia.elicit.ways import Way, in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.record import all_tasks
@@ -20,14 +18,13 @@ __all__ = ["examples"]
 MOST_LEVELS = 8
 
 
-def examples(task: str, number: int, about_probability: bool = False) -> str:
+def examples(task: str, number: int, way: Way) -> str:
     """Return solved examples for a task, the same for all its questions.
 
     Each comes from another task, of a survey other than the one asked, so that no outcome or
     condition of the task is given away. The truths drawn from are those that come with the package,
     whatever was built here: runs with the same protocol get the same examples. A cell is drawn by
-    its share of the population, the answers stand in a random order, and the answer given is drawn
-    from the truth P(Y | X).
+    its share of the population; how it is asked and answered is the way's.
 
     Parameters
     ----------
@@ -35,8 +32,8 @@ def examples(task: str, number: int, about_probability: bool = False) -> str:
         The task asked.
     number : int
         How many.
-    about_probability : bool
-        Ask for the probability of a level, and answer with its interval.
+    way : Way
+        How they are asked.
 
     Returns
     -------
@@ -45,6 +42,8 @@ def examples(task: str, number: int, about_probability: bool = False) -> str:
     """
     if not number:
         return ""
+    if way.example is None:
+        raise EpidemiaError(f"fewshot {number}: {in_way(task, way.name)} is asked without examples")
     survey, places = all_tasks()[task].survey, store.all_places()
     others = [
         truth
@@ -61,16 +60,6 @@ def examples(task: str, number: int, about_probability: bool = False) -> str:
     solved = []
     for chosen in rng.choice(len(others), number, replace=False):
         truth = others[chosen]
-        wording, levels = Wording(truth), len(truth.levels)
         cell = int(rng.choice(len(truth.weights), p=truth.weights / truth.weights.sum()))
-        if about_probability:
-            level = int(rng.choice(asked_levels(levels)))
-            asked = prompt(wording.probability(cell, level), BINS)
-            answer = bin_of(float(truth.p[cell, level]))
-        else:
-            order = rng.permutation(levels)
-            asked = prompt(wording.question(cell), [truth.levels[level] for level in order])
-            p = truth.p[cell, order]
-            answer = int(rng.choice(levels, p=p / p.sum()))
-        solved.append(f"{asked} {LETTERS[answer]}\n\n")
+        solved.append(f"{way.example(truth, cell, rng)}\n\n")
     return "".join(solved)

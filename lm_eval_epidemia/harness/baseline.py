@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from lm_eval.api.model import LM
 
+from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.likelihood import BINS, bin_of
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
@@ -125,24 +126,25 @@ class Baseline(LM):
     def _ours(request: Any) -> dict[str, Any]:
         """Return the row of our split that a request was made from."""
         doc: dict[str, Any] = request.doc
-        if not isinstance(doc, dict) or not {"task", "cell", "truth"} <= set(doc):
+        if request.task_name not in leaves() or not isinstance(doc, dict):
             raise EpidemiaError(
                 f"epidemia-baseline answers the tasks of this package only, not "
                 f"{request.task_name!r}: its answers come from the ground truth"
             )
         return doc
 
-    def _letters(self, doc: dict[str, Any]) -> list[float]:
+    def _letters(self, request: Any) -> list[float]:
         """Log-probabilities of the displayed letters of one prompt."""
+        doc, way = self._ours(request), WAYS[leaves()[request.task_name].way]
+        if (believed := way.believed) is None:
+            raise EpidemiaError(
+                f"epidemia-baseline does not answer {request.task_name}: it is not about a "
+                "distribution"
+            )
         name = doc["task"]
         if name not in self._believed:
             self._believed[name] = answers(store.load(name), self.kind, self.noise, self.seed)
-        believed = self._believed[name][doc["cell"]]
-        if "order" in doc:
-            p = believed[list(doc["order"])]
-        else:
-            # Asked for a probability, it is sure of the interval that holds it.
-            p = np.eye(len(BINS))[bin_of(believed[doc["level"]])]
+        p = believed(self._believed[name][doc["cell"]], way.of_row(doc))
         with np.errstate(divide="ignore"):
             logits = np.maximum(np.log(p), LOG_ZERO)
         if self.position_bias:
@@ -155,7 +157,7 @@ class Baseline(LM):
         for request in requests:
             doc = self._ours(request)
             if doc is not asked:  # the letters of a prompt come one after the other
-                asked, letters = doc, self._letters(doc)
+                asked, letters = doc, self._letters(request)
             position = LETTERS.index(request.args[1].strip())
             logprob = letters[position]
             responses.append((logprob, logprob == max(letters)))
@@ -169,8 +171,8 @@ class Baseline(LM):
         replies = []
         for request in requests:
             doc = self._ours(request)
-            letters = self._letters(doc)
-            if "sample" in doc:
+            letters = self._letters(request)
+            if WAYS[leaves()[request.task_name].way].drawn:
                 key = [self.seed, zlib.crc32(doc["task"].encode()), doc["cell"], doc["sample"]]
                 drawn = np.random.default_rng(key).random()
                 number = int(np.searchsorted(np.cumsum(np.exp(letters)), drawn, side="right"))

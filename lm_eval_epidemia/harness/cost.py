@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.elicit.modes import GENERATED
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant, unknown_keys
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness.names import members
 
 __all__ = ["Cost", "cost", "letters_of_several_tokens", "tokenizer"]
 
@@ -131,22 +131,22 @@ def cost(
     for name in names:
         asked = members(name)
         prompts = requests = characters = tokens = shared = written = 0
-        for task, mode in track(asked, name, console=Console(stderr=True), transient=True):
-            counted, times = variant, 1.0
-            if mode == "sampled":  # the answers of a cell differ in an ordering and a number
+        for task, name_of_way in track(asked, name, console=Console(stderr=True), transient=True):
+            counted, times, way = variant, 1.0, WAYS[name_of_way]
+            if way.drawn:  # the answers of a cell differ in an ordering and a number
                 counted = variant._replace(n_samples=FEWEST_SAMPLES)
                 times = variant.n_samples / FEWEST_SAMPLES
-            rows = split(task, mode, counted)
+            rows = split(task, way.name, counted)
             texts = rows["prompt"][:]
             here = round(len(texts) * times)
             prompts += here
-            requests += here * (1 if mode in GENERATED else len(rows[0]["choices"]))
+            requests += here * (1 if way.generated else len(rows[0]["choices"]))
             characters += round(sum(map(len, texts)) * times)
             if tokenizer:
                 counted_tokens = _count(tokenizer, texts)
                 tokens += round(counted_tokens[0] * times)
                 shared += round(counted_tokens[1] * times)
-            written += here * max_gen_toks if mode in GENERATED else 0
+            written += here * max_gen_toks if way.generated else 0
         lines.append(
             Cost(name, len(asked), prompts, requests, characters,
                  tokens if tokenizer else None, tokens - shared if tokenizer else None, written)

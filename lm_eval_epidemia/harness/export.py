@@ -7,15 +7,18 @@ import shutil
 from pathlib import Path
 
 import yaml
+from rich.console import Console
+from rich.progress import track
 
 from lm_eval_epidemia import __version__
-from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.paths import writing
-from lm_eval_epidemia.surveys.record import all_tasks, record
+from lm_eval_epidemia.surveys.record import record
 
 __all__ = ["export"]
 
@@ -119,18 +122,21 @@ def export(out: Path, push_to_hub: str | None = None) -> Path:
 def _fill(out: Path, dataset: str) -> None:
     places = store.available()
     configs: dict[str, list[str]] = {}
-    for mode in MODES:
-        if mode == "sampled":  # as many answers as a run wants: only the package makes these
-            continue
-        for task in all_tasks().values():
-            if task.name in places and asks(mode, task):
-                config, name = in_mode(task.group, mode), in_mode(task.name, mode)
-                configs.setdefault(config, []).append(name)
-                folder = out / "data" / config
-                folder.mkdir(parents=True, exist_ok=True)
-                # Arrow aborts the process where a disk is full: what it makes is written by us.
-                table = io.BytesIO()
-                split(task.name, mode).to_parquet(table)
-                (folder / f"{name}.parquet").write_bytes(table.getvalue())
+    exported = [
+        (entry, way)
+        for benchmark in BENCHMARKS
+        for way in (WAYS[name] for name in benchmark.ways)
+        if way.exported
+        for entry in benchmark.asked(way.name)
+    ]
+    for entry, way in track(exported, "Tasks", console=Console(stderr=True), transient=True):
+        config, name = entry.group + way.suffix, entry.name + way.suffix
+        configs.setdefault(config, []).append(name)
+        folder = out / "data" / config
+        folder.mkdir(parents=True, exist_ok=True)
+        # Arrow aborts the process where a disk is full: what it makes is written by us.
+        table = io.BytesIO()
+        split(entry.name, way.name).to_parquet(table)
+        (folder / f"{name}.parquet").write_bytes(table.getvalue())
     (out / "README.md").write_text(_card(configs, places), encoding="utf-8")
-    yamls.write(out / "task_yamls", yamls.render(places, dataset=dataset))
+    yamls.write(out / "task_yamls", yamls.render(dataset=dataset))

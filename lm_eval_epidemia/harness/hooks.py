@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia import notices
-from lm_eval_epidemia.elicit.answers import Answer, Estimate, Reply, Statement
-from lm_eval_epidemia.elicit.modes import Mode, in_mode
-from lm_eval_epidemia.elicit.replies import letter
+from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS, Way, in_way
+from lm_eval_epidemia.elicit.ways.way import Metric
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.pin import check_lm_eval
-from lm_eval_epidemia.harness.yamls import ASKED
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = [
-    "load",
-    "process_likelihood",
-    "process_results",
-    "process_sampled",
-    "process_written",
-]
+__all__ = ["load"]
 
 
 class _NoMetadataHint(logging.Filter):
@@ -47,7 +39,7 @@ logging.getLogger("lm_eval.api.task").addFilter(_NoMetadataHint())
 
 def load(
     epidemia_task: str,
-    epidemia_mode: Mode = "letters",
+    epidemia_way: str = "letters",
     epidemia_variant: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> dict[str, datasets.Dataset]:
@@ -57,8 +49,8 @@ def load(
     ----------
     epidemia_task : str
         From `dataset_kwargs` of the task file: the task's name without suffix.
-    epidemia_mode : str
-        From the same place: the way of asking, see `elicit.modes`.
+    epidemia_way : str
+        From the same place: the way of asking, a key of `WAYS`.
     epidemia_variant : dict, optional
         From the same place: the part of the variant that the task file follows.
     **metadata
@@ -68,93 +60,47 @@ def load(
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
     notices.forget()
     check_lm_eval()
-    variant, name = Variant.of(metadata), in_mode(epidemia_task, epidemia_mode)
+    variant, name = Variant.of(metadata), in_way(epidemia_task, epidemia_way)
     if variant.in_task_files != (epidemia_variant or {}):
         raise EpidemiaError(
             f"--metadata asks for {variant.in_task_files}, but the file of {name} was "
             f"written for {epidemia_variant or 'neither'}: these need the start-up hook (unset "
             "EPIDEMIA_AUTOLOAD) or 'epidemia run', and no --include_path to our files"
         )
-    return {name: split(epidemia_task, epidemia_mode, variant)}
+    return {name: split(epidemia_task, epidemia_way, variant)}
 
 
-def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
-    """Read the answer to one prompt; the metrics put a task's answers together.
+def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], dict[str, Any]]:
+    def process_results(doc: dict[str, Any], results: Sequence[Any]) -> dict[str, Any]:
+        """Read the answer to one prompt; the metrics put a task's answers together.
 
-    Parameters
-    ----------
-    doc : dict
-        A row of the split.
-    results : sequence of (float, bool)
-        Log-probability of each letter, and whether it is the likeliest token.
+        Parameters
+        ----------
+        doc : dict
+            A row of the split.
+        results : sequence
+            Of (float, bool), the log-probability of each letter and whether it is the likeliest
+            token; or of the one text that the model wrote.
 
-    Returns
-    -------
-    dict
-        By metric name what its aggregation needs.
-    """
-    answer = Answer(
-        **_asked(doc),
-        order=tuple(doc["order"]),
-        design=doc["design"],
-        logprobs=_logprobs(results),
-    )
-    return _for_metrics(answer, "letters")
+        Returns
+        -------
+        dict
+            By metric name what its aggregation needs.
+        """
+        try:
+            answer = way.read(way.of_row(doc), results)
+        except ValueError as error:
+            name, said = in_way(doc["task"], way.name), reprlib.repr(results)
+            raise EpidemiaError(f"{name}: the model answered {said}: {error}") from None
+        return {
+            name: answer if metric.of_one is None else metric.of_one(answer)
+            for name, metric in metrics.items()
+        }
 
-
-def process_likelihood(
-    doc: dict[str, Any], results: Sequence[tuple[float, bool]]
-) -> dict[str, Any]:
-    """Read the answer to one question for a probability; see `process_results`."""
-    estimate = Estimate(
-        **_asked(doc),
-        level=int(doc["level"]),
-        logprobs=_logprobs(results),
-    )
-    return _for_metrics(estimate, "likelihood")
+    return process_results
 
 
-def process_sampled(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Read one written answer; see `process_results`."""
-    reply = Reply(
-        **_asked(doc),
-        order=tuple(doc["order"]),
-        sample=int(doc["sample"]),
-        n_samples=int(doc["n_samples"]),
-        position=letter(results[0], len(doc["order"])),
-    )
-    return dict.fromkeys(ASKED["sampled"].metrics, reply)
-
-
-def process_written(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Read one written probability; see `process_results`."""
-    statement = Statement(
-        **_asked(doc),
-        level=int(doc["level"]),
-        interval=letter(results[0], len(doc["choices"])),
-    )
-    return dict.fromkeys(ASKED["closed"].metrics, statement)
-
-
-def _asked(doc: dict[str, Any]) -> dict[str, Any]:
-    """What every kind of answer keeps of the row it was asked from."""
-    return {"task": doc["task"], "truth": doc["truth"], "cell": int(doc["cell"])}
-
-
-def _logprobs(results: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
-    try:
-        return tuple(float(logprob) for logprob, _ in results)
-    except (TypeError, ValueError):
-        raise EpidemiaError(
-            f"the model answered {reprlib.repr(results)}: expected a log-probability and whether "
-            "it is greedy, (float, bool), for each letter"
-        ) from None
-
-
-def _for_metrics(answer: Answer | Estimate, mode: Mode) -> dict[str, Any]:
-    """Give every metric of the task file the answer, and `choice_mass` its number."""
-    try:
-        mass = math.fsum(math.exp(logprob) for logprob in answer.logprobs)
-    except OverflowError:  # nothing a model can mean: the metrics will say so
-        mass = math.inf
-    return {**dict.fromkeys(ASKED[mode].metrics, answer), "choice_mass": mass}
+# What task files name: a function for each way, ``process_letters`` and so on.
+for _benchmark in BENCHMARKS:
+    for _way in _benchmark.ways:
+        globals()[f"process_{_way}"] = _process(WAYS[_way], _benchmark.metrics(WAYS[_way]))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.harness import discovery
-from lm_eval_epidemia.harness.names import members
 from lm_eval_epidemia.harness.pin import check_lm_eval
 
 __all__ = ["only_ours", "run"]

@@ -11,97 +11,19 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from lm_eval_epidemia import __version__, folders, paths
-from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, asks, in_mode
+from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.wording import ways_of
+from lm_eval_epidemia.elicit.ways import WAYS, Way
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import all_tasks
-from lm_eval_epidemia.surveys.record import task as declared_task
 
-__all__ = ["GROUPS", "TASK_VERSION", "render", "task_path", "version", "write"]
-
-#: Changes when all scores stop being comparable; CHANGELOG.md says why. See `version`.
-TASK_VERSION = 1
-
-#: The top-level groups; each has a subgroup per survey.
-GROUPS = ("epidemia_low", "epidemia_high", "epidemia_extra")
-
-
-class _Asked(NamedTuple):
-    """What a way of asking needs: its hook, the module of its metrics, and these."""
-
-    process: str
-    module: str
-    #: Whether higher is better. `score_stderr` must follow `score`.
-    metrics: dict[str, bool]
-    #: Of a way in which the model writes: how random its answer is.
-    temperature: float | None = None
-    #: Raised when its answers are read in another way, so that scores stop being comparable.
-    revision: int = 0
-
-
-#: A probability is written once, as the model thinks most likely.
-_WRITTEN = _Asked(
-    "process_written",
-    "written",
-    {"score": True, "score_stderr": False, "l1": False, "seen": True, "answered": True},
-    temperature=0.0,
-    revision=1,
-)
-
-
-ASKED: dict[Mode, _Asked] = {
-    "letters": _Asked(
-        "process_results",
-        "metrics",
-        {
-            "score": True,
-            "score_stderr": False,
-            "l1": False,
-            "seen": True,
-            "choice_mass": True,
-            "order_bias": False,
-        },
-    ),
-    "likelihood": _Asked(
-        "process_likelihood",
-        "likelihood",
-        {
-            "score": True,
-            "score_stderr": False,
-            "score_expected": True,
-            "l1": False,
-            "seen": True,
-            "choice_mass": True,
-            "bin_mass": True,
-        },
-    ),
-    "sampled": _Asked(
-        "process_sampled",
-        "sampled",
-        {
-            "score": True,
-            "score_stderr": False,
-            "l1": False,
-            "seen": True,
-            "answered": True,
-            "order_bias": False,
-        },
-        temperature=1.0,
-        revision=1,
-    ),
-    "closed": _WRITTEN,
-    "rag": _WRITTEN,
-}
+__all__ = ["render", "task_path", "write"]
 
 _NOTE = (
     "# Generated from the survey records; edit those, then run: epidemia tasks write task_yamls\n"
 )
 
-BASE = "_epidemia"
 _CUSTOM = _NOTE + "custom_dataset: !function lm_eval_epidemia.harness.hooks.load\n"
 _CHOSEN = """output_type: multiple_choice
 # Columns, not templates: lm-eval builds requests from them many times faster.
@@ -124,114 +46,117 @@ generation_kwargs:
 _BASE = """num_fewshot: 0
 fewshot_config:
   samples: []
-process_results: !function lm_eval_epidemia.harness.hooks.{process}
+process_results: !function lm_eval_epidemia.harness.hooks.process_{way}
 metric_list:
 """
 _METRIC = """  - metric: {name}
-    aggregation: !function lm_eval_epidemia.score.{module}.{name}
+    aggregation: !function {module}.{function}
     higher_is_better: {better}
 """
 
+#: In a folder of task files that 0.1.0 wrote, which has no list of them.
+MARKER = "_epidemia"
 
-def _base(mode: Mode, dataset: str | None, variant: Variant) -> str:
-    asked = ASKED[mode]
-    how = _WRITES.format(temperature=asked.temperature) if mode in GENERATED else _CHOSEN
+
+def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant) -> str:
+    how = _WRITES.format(temperature=way.temperature) if way.generated else _CHOSEN
     if variant.gen_prefix:
         how += f"gen_prefix: {json.dumps(variant.gen_prefix)}\n"
-    if variant.leading_space is not None and mode not in GENERATED:
+    if variant.leading_space is not None and not way.generated:
         how += 'target_delimiter: ""\n'
     metrics = "".join(
-        _METRIC.format(name=name, module=asked.module, better=str(better).lower())
-        for name, better in asked.metrics.items()
-    )
+        _METRIC.format(name=name, module=metric.of.__module__, function=metric.of.__name__,
+                       better=str(metric.higher_is_better).lower())
+        for name, metric in benchmark.metrics(way).items()
+    )  # fmt: skip
     top = _CUSTOM if dataset is None else _NOTE
-    return top + how + _BASE.format(process=asked.process) + metrics
-
-
-def version(truth: store.GroundTruth, mode: Mode) -> int:
-    """Return a task's version: `TASK_VERSION` and what its wording and its reading add to it.
-
-    Scores of another version cannot be compared.
-    """
-    wording = ways_of(truth)[declared_task(truth.task).outcome].revision
-    return TASK_VERSION + ASKED[mode].revision + wording
+    return top + how + _BASE.format(way=way.name) + metrics
 
 
 def _task(
-    truth: store.GroundTruth, mode: Mode, base: str, group: str, dataset: str | None,
-    variant: Variant,
-) -> str:  # fmt: skip
-    name = in_mode(truth.task, mode)
+    benchmark: Benchmark, entry: Entry, way: Way, base: str, dataset: str | None, variant: Variant
+) -> str:
+    name, truth = entry.name + way.suffix, way.load(entry.name)
     if dataset is None:
-        source = f"dataset_kwargs:\n  epidemia_task: {truth.task}\n"
-        source += "" if mode == "letters" else f"  epidemia_mode: {mode}\n"
+        source = f"dataset_kwargs:\n  epidemia_task: {entry.name}\n  epidemia_way: {way.name}\n"
         if chosen := variant.in_task_files:
             source += f"  epidemia_variant: {json.dumps(chosen)}\n"
     else:
+        group = entry.group + way.suffix
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
+    about = benchmark.metadata(truth).items()
+    # A benchmark's own words are plain names; a vintage or a fingerprint may look like a number.
+    metadata = "".join(f"  {key}: {json.dumps(value)}\n" for key, value in about)
     return (
         f"{_NOTE}include: {base}\n"
         f"task: {name}\n"
         f"test_split: {name}\n"
         f"{source}"
         "metadata:\n"
-        f"  version: {version(truth, mode)}\n"
-        f"  survey: {truth.survey}\n"
-        f'  vintage: "{truth.vintage}"\n'
-        f'  truth: "{truth.fingerprint}"\n'
+        f"  version: {benchmark.version(truth) + way.revision}\n"
+        f"{metadata}"
     )
 
 
-def _group(name: str, mode: Mode, members: list[str]) -> str:
+def _group(benchmark: Benchmark, name: str, way: Way, members: list[str]) -> str:
     lines = [f"{_NOTE}group: {name}", "task:", *(f"  - {member}" for member in members)]
     lines.append("aggregate_metric_list:")
-    for metric in (metric for metric in ASKED[mode].metrics if metric != "score_stderr"):
-        lines += [f"  - metric: {metric}", "    aggregation: mean", "    weight_by_size: false"]
-    lines += ["metadata:", f"  version: {TASK_VERSION + ASKED[mode].revision}"]
+    for metric in benchmark.metrics(way):
+        if not metric.endswith("_stderr"):
+            lines += [f"  - metric: {metric}", "    aggregation: mean", "    weight_by_size: false"]
+    lines += ["metadata:", f"  version: {benchmark.groups_version + way.revision}"]
     return "\n".join(lines) + "\n"
 
 
-def render(
-    places: dict[str, store.Place], dataset: str | None = None, variant: Variant | None = None
-) -> dict[str, str]:
-    """Return the text of every task file, by its path relative to the folder.
+def render(dataset: str | None = None, variant: Variant | None = None) -> dict[str, str]:
+    """Return the text of every file for the tasks available here, by its path in the folder.
 
     Parameters
     ----------
-    places : dict
-        The available tasks, as `store.available` returns them.
     dataset : str, optional
         Read the questions from this dataset repository (a folder or an id on the Hub) instead of
-        the package. Sampled answers are left out: they are as many as a run wants.
+        the package. Ways whose rows are not exported are left out.
     variant : Variant, optional
         Write what it asks of a task file.
     """
-    files, variant = {}, variant or Variant()
-    for mode in MODES:
-        if dataset is not None and mode == "sampled":
-            continue
-        base = in_mode(BASE, mode)
-        files[base] = _base(mode, dataset, variant)
-        # Letters, the plain way of asking, lie at the top; each other way in a folder of its own.
-        above = "" if mode == "letters" else f"{mode}/"
-        up = "../" * (above.count("/") + 1)
-        for group in GROUPS:
-            surveys: dict[str, list[str]] = {}
-            for task in all_tasks().values():
-                if task.group == group and task.name in places and asks(mode, task):
-                    surveys.setdefault(task.survey, []).append(task.name)
-            top = in_mode(group, mode)
-            for survey, members in surveys.items():
-                name = in_mode(f"{group}_{survey}", mode)
-                names = [in_mode(member, mode) for member in members]
-                files[f"{above}{survey}/{name}.yaml"] = _group(name, mode, names)
-                for member in members:
-                    files[f"{above}{survey}/{in_mode(member, mode)}.yaml"] = _task(
-                        store.load(member), mode, up + base, top, dataset, variant
-                    )
-            if surveys:
-                names = [in_mode(f"{group}_{survey}", mode) for survey in surveys]
-                files[f"{above}{top}.yaml"] = _group(top, mode, names)
+    files: dict[str, str] = {}
+    for benchmark in BENCHMARKS:
+        for way in (WAYS[name] for name in benchmark.ways):
+            if dataset is None or way.exported:
+                files |= _of_way(benchmark, way, dataset, variant or Variant())
+    return files
+
+
+def _of_way(
+    benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant
+) -> dict[str, str]:
+    """Return the files of a benchmark in one way of asking."""
+    base = benchmark.base + way.suffix
+    files = {base: _base(benchmark, way, dataset, variant)}
+    asked = benchmark.asked(way.name)
+    # The plain way of asking lies at the top; each other way in a folder of its own.
+    above = f"{way.name}/" if way.suffix else ""
+    for group in benchmark.groups:
+        parts: dict[str, list[Entry]] = {}
+        for entry in asked:
+            if entry.group == group:
+                parts.setdefault(entry.part, []).append(entry)
+        listed = []
+        for part, entries in parts.items():
+            folder = above + (f"{part}/" if part else "")
+            include = "../" * folder.count("/") + base
+            for entry in entries:
+                text = _task(benchmark, entry, way, include, dataset, variant)
+                files[f"{folder}{entry.name}{way.suffix}.yaml"] = text
+            names = [entry.name + way.suffix for entry in entries]
+            if part:
+                name = f"{group}_{part}{way.suffix}"
+                files[f"{folder}{name}.yaml"] = _group(benchmark, name, way, names)
+                names = [name]
+            listed += names
+        if listed:
+            name = group + way.suffix
+            files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed)
     return files
 
 
@@ -254,7 +179,7 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
         If the folder cannot be written, or holds files that are not ours.
     """
     if replace:
-        with folders.rewritten(folder, BASE) as temporary:
+        with folders.rewritten(folder, MARKER) as temporary:
             _fill(temporary, files)
         return
     with paths.writing(folder):
@@ -297,5 +222,5 @@ def task_path(variant: Variant | None = None) -> Path:
     state.update(json.dumps(chosen, sort_keys=True).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]
     if not folder.is_dir():
-        write(folder, render(store.available(), variant=variant))
+        write(folder, render(variant=variant))
     return folder

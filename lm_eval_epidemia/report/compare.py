@@ -6,10 +6,9 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from lm_eval_epidemia.elicit.modes import MODES, Mode
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.report.leaderboard import mean_over
-from lm_eval_epidemia.report.results import Asked, Entry, Results
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.report.results import Asked, Entry, Results, leaf
 
 __all__ = ["Row", "compare"]
 
@@ -23,13 +22,13 @@ class Row(NamedTuple):
     group : str
     tasks : int
     scores : dict of str to (float, float)
-        By mode: mean and its standard error.
+        By way: mean and its standard error.
     """
 
     model: str
     group: str
     tasks: int
-    scores: dict[Mode, tuple[float, float]]
+    scores: dict[str, tuple[float, float]]
 
 
 def _named(entry: Entry) -> str:
@@ -55,17 +54,17 @@ def compare(results: Results) -> list[Row]:
     """
     rows = []
     for entry in results.entries:
-        groups: dict[str, dict[Mode, set[str]]] = {}
+        groups: dict[str, dict[str, set[str]]] = {}
         for asked, one in entry.scores.items():
-            if not math.isnan(one.score):
-                modes = groups.setdefault(all_tasks()[asked.task].group, {})
-                modes.setdefault(asked.mode, set()).add(asked.task)
-        for group, by_mode in groups.items():
-            common = sorted(set.intersection(*by_mode.values()))
-            scores: dict[Mode, tuple[float, float]] = {}
-            for mode in MODES:
-                if mode in by_mode and common:
-                    mean = mean_over(entry, [Asked(task, mode) for task in common])
-                    scores[mode] = (mean.score, mean.error)
+            if not math.isnan(one.value):
+                ways = groups.setdefault(leaf(asked).entry.group, {})
+                ways.setdefault(asked.way, set()).add(asked.task)
+        for group, by_way in groups.items():
+            common = sorted(set.intersection(*by_way.values()))
+            scores: dict[str, tuple[float, float]] = {}
+            for way in WAYS:
+                if way in by_way and common:
+                    mean = mean_over(entry, [Asked(task, way) for task in common])
+                    scores[way] = (mean.value, mean.error)
             rows.append(Row(_named(entry), group, len(common), scores))
     return rows

@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.progress import track
 from scipy import stats
 
+from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.modes import MODES, in_mode
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -88,7 +89,8 @@ def read_samples(
     jobs, missing, notes = [], defaultdict(list), []
     for entry in report.runs:
         for asked, score in entry.scores.items():
-            if wanted is None or asked in wanted:
+            about = WAYS[asked.way].distribution is not None
+            if about and (wanted is None or asked in wanted):
                 if path := sample_file(score.source, asked):
                     jobs.append((entry.name, asked, path))
                 else:
@@ -110,9 +112,9 @@ def read_samples(
                 notes.append(f"{name}: {one}")
             elif one is not None:
                 found[name, asked] = one
-            elif not math.isnan(scores[name][asked].score):
+            elif not math.isnan(scores[name][asked].value):
                 notes.append(
-                    f"{name}: the samples of {in_mode(*asked)} have no complete cell, or "
+                    f"{name}: the samples of {in_way(*asked)} have no complete cell, or "
                     "log-probabilities that are not finite, but its result file has a score"
                 )
     for entry in report.runs:
@@ -120,7 +122,7 @@ def read_samples(
             one = found.get((entry.name, asked))
             if one is not None and not math.isclose(one.l1, score.l1, abs_tol=1e-6):
                 notes.append(
-                    f"{entry.name}: the samples of {in_mode(*asked)} give a distance of "
+                    f"{entry.name}: the samples of {in_way(*asked)} give a distance of "
                     f"{one.l1:.6f}, its result file says {score.l1:.6f}: one of them was changed"
                 )
     notes = [printable(note) for note in notes]
@@ -164,6 +166,9 @@ def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `leaderboard`."""
     rows = []
     for number, column in enumerate(report.columns):
+        benchmark = groups()[column]
+        primary = benchmark.metrics(WAYS[benchmark.ways[0]])[benchmark.primary]
+        lowest, highest = primary.low, primary.high
         everyone = sorted({a for e in report.runs for a in tasks_in(e, column)})
         knows = mean_respondent(report, everyone)
         for place, entry in enumerate(report.entries):
@@ -173,9 +178,9 @@ def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
                 rows.append(
                     {
                         "model": entry.name, "place": place, "group": column, "column": number,
-                        "score": found.score,
-                        "low": max(found.score - reach, 0.0),
-                        "high": min(found.score + reach, 100.0), "mean": knows,
+                        "metric": benchmark.says, "score": found.value,
+                        "low": max(found.value - reach, lowest),
+                        "high": min(found.value + reach, highest), "mean": knows,
                         "kind": "published" if entry.reference else "run",
                     }
                 )  # fmt: skip
@@ -229,7 +234,7 @@ def calibrations(report: Report, samples: Samples) -> dict[str, Calibration]:
     """Return the calibration of every run that has samples of tasks asked by letters."""
     found = {}
     for entry in report.runs:
-        tasks = [one for one in sorted(entry.scores) if one.mode == "letters"]
+        tasks = [one for one in sorted(entry.scores) if one.way == "letters"]
         chosen = [(a, samples[entry.name, a]) for a in tasks if (entry.name, a) in samples]
         share, weight, q_sum, p_sum = np.zeros((BINS, BINS)), *np.zeros((3, BINS))
         for asked, one in chosen:
@@ -277,7 +282,7 @@ def rows_of_order_bias(report: Report, samples: Samples) -> Rows:
         by_number: dict[int, list[Array]] = defaultdict(list)
         for asked in sorted(entry.scores):
             one = samples.get((entry.name, asked))
-            if asked.mode == "letters" and one is not None and one.by_position is not None:
+            if asked.way == "letters" and one is not None and one.by_position is not None:
                 by_number[len(one.by_position)].append(one.by_position)
         for number, found in sorted(by_number.items()):
             mean = np.mean(found, axis=0) * number
@@ -303,11 +308,13 @@ def _samples(report: Report, tasks: Iterable[Asked] | None = None) -> Samples:
 
 def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, Elicited]]:
     """Return a task's truth and what the runs answered, the task named as lm-eval names it."""
-    by_name = {in_mode(one, mode): Asked(one, mode) for one in all_tasks() for mode in MODES}
-    if task not in by_name:
+    if task not in leaves():
         raise EpidemiaError(f"no task {task!r}: see 'epidemia tasks list'")
-    found = _samples(report, [by_name[task]])
-    return store.load(by_name[task].task), {name: one for (name, _), one in found.items()}
+    asked = Asked(leaves()[task].entry.name, leaves()[task].way)
+    if WAYS[asked.way].distribution is None:
+        raise EpidemiaError(f"{task} is not about a distribution: it has no such figure")
+    found = _samples(report, [asked])
+    return store.load(asked.task), {name: one for (name, _), one in found.items()}
 
 
 def rows_of_distribution(truth: store.GroundTruth, cell: int, models: dict[str, Elicited]) -> Rows:

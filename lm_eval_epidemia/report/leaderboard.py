@@ -5,34 +5,35 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from lm_eval_epidemia.elicit.modes import MODES, asks, in_mode
+from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.yamls import GROUPS
 from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.report.published import published
-from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results
+from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results, leaf
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 
 __all__ = [
-    "SLICES",
     "Comparison",
     "Mean",
     "Report",
     "Standing",
+    "by_benchmark",
     "columns",
     "compare_entries",
     "comparisons",
     "correlation",
+    "facets",
     "group_mean",
+    "higher_is_better",
     "make_report",
     "mean_over",
     "normalised_means",
@@ -50,28 +51,20 @@ TOLERANCE = 1e-6
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95
 
-#: Ways to cut a group: from a task to the label of its slice, None for tasks in none.
-SLICES: dict[str, Callable[[Task], str | None]] = {
-    "survey": lambda task: task.survey,
-    "domain": lambda task: record(task.survey).domain,
-    "dimension": lambda task: f"d = {len(task.given)}",
-    "subset": lambda task: "closed" if asks("closed", task) else None,
-}
-
 
 class Mean(NamedTuple):
-    """A mean score.
+    """A mean of the primary metric.
 
     Attributes
     ----------
-    score : float
+    value : float
     error : float
         Standard error from the tasks' own errors: of these tasks, not of others like them.
     tasks : int
         How many it is over.
     """
 
-    score: float
+    value: float
     error: float
     tasks: int
 
@@ -85,8 +78,10 @@ class Comparison(NamedTuple):
     column : str
     tasks, clusters : int
         Tasks in common, and outcomes (of a survey) among them.
+    higher_is_better : bool
+        Of the metric compared.
     difference : float
-        Mean of the first's score less the second's.
+        Mean of the first's value less the second's.
     error : float
         Its standard error, from how the difference varies between outcomes; NaN with one outcome.
     low, high : float
@@ -94,8 +89,8 @@ class Comparison(NamedTuple):
     here : float
         Standard error of the difference in these very tasks, from the errors of their scores.
     wins, ties, losses : int
-        Tasks in which the first is above the second by more than twice the standard error of the
-        two scores, within it, or below.
+        Tasks in which the first is better than the second by more than twice the standard error of
+        the two, within it, or worse.
     """
 
     one: str
@@ -103,6 +98,7 @@ class Comparison(NamedTuple):
     column: str
     tasks: int
     clusters: int
+    higher_is_better: bool
     difference: float
     error: float
     low: float
@@ -122,7 +118,7 @@ class Comparison(NamedTuple):
         """
         if not abs(self.difference) > float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here:
             return "not shown"
-        which = "better" if self.difference > 0 else "worse"
+        which = "better" if (self.difference > 0) == self.higher_is_better else "worse"
         return which if self.low > 0 or self.high < 0 else f"{which} here"
 
 
@@ -150,10 +146,22 @@ class Standing(NamedTuple):
 
 def columns(entries: Iterable[Entry]) -> list[str]:
     """Return the groups that somebody was asked, in their usual order, as lm-eval knows them."""
-    asked = {
-        in_mode(all_tasks()[one.task].group, one.mode) for entry in entries for one in entry.scores
-    }
-    return [name for mode in MODES for group in GROUPS if (name := in_mode(group, mode)) in asked]
+    asked = {leaf(one).group for entry in entries for one in entry.scores}
+    return [name for name in groups() if name in asked]
+
+
+def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
+    """Part groups by the benchmark they are of: their values are of different metrics."""
+    found: dict[Benchmark, list[str]] = {}
+    for column in columns:
+        found.setdefault(groups()[column], []).append(column)
+    return found
+
+
+def higher_is_better(column: str) -> bool:
+    """Tell in which direction the primary metric of a group is better."""
+    benchmark = groups()[column]
+    return benchmark.metrics(WAYS[benchmark.ways[0]])[benchmark.primary].higher_is_better
 
 
 def tasks_in(entry: Entry, column: str) -> list[Asked]:
@@ -161,8 +169,7 @@ def tasks_in(entry: Entry, column: str) -> list[Asked]:
     return sorted(
         asked
         for asked, score in entry.scores.items()
-        if in_mode(all_tasks()[asked.task].group, asked.mode) == column
-        and not math.isnan(score.score)
+        if leaf(asked).group == column and not math.isnan(score.value)
     )
 
 
@@ -171,9 +178,8 @@ def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Mean:
     chosen = [entry.scores[asked] for asked in tasks]
     if not chosen:
         return Mean(math.nan, math.nan, 0)
-    scores = [one.score for one in chosen]
     error = math.sqrt(sum(one.error**2 for one in chosen)) / len(chosen)
-    return Mean(math.fsum(scores) / len(chosen), error, len(chosen))
+    return Mean(math.fsum(one.value for one in chosen) / len(chosen), error, len(chosen))
 
 
 def group_mean(entry: Entry, column: str) -> Mean:
@@ -229,10 +235,10 @@ def compare_entries(
     """
     common = shared_tasks([one, other], column) if tasks is None else sorted(tasks)
     pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
-    d = np.array([first.score - second.score for first, second in pairs])
+    d = np.array([first.value - second.value for first, second in pairs])
     noise = np.array([math.hypot(first.error, second.error) for first, second in pairs])
-    outcomes = [(all_tasks()[a.task].survey, all_tasks()[a.task].outcome) for a in common]
-    clusters = sorted(set(outcomes))
+    outcomes = [leaf(asked).entry.outcome for asked in common]
+    clusters = list(dict.fromkeys(outcomes))
     difference = float(d.mean()) if len(d) else math.nan
     error = low = high = math.nan
     if len(clusters) > 1:
@@ -245,10 +251,12 @@ def compare_entries(
         reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, groups - 1))
         low, high = difference - reach, difference + reach
     # A score without a standard error (published ones) gives neither wins nor losses.
-    wins, losses = int((d > 2 * noise).sum()), int((d < -2 * noise).sum())
+    above, below = int((d > 2 * noise).sum()), int((d < -2 * noise).sum())
+    higher = higher_is_better(column)
+    wins, losses = (above, below) if higher else (below, above)
     here = float(np.sqrt((noise**2).sum()) / len(d)) if len(d) else math.nan
-    return Comparison(one.name, other.name, column, len(d), len(clusters), difference, error, low,
-                      high, here, wins, len(d) - wins - losses, losses)  # fmt: skip
+    return Comparison(one.name, other.name, column, len(d), len(clusters), higher, difference,
+                      error, low, high, here, wins, len(d) - wins - losses, losses)  # fmt: skip
 
 
 def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
@@ -347,7 +355,7 @@ def correlation(
         return math.nan, len(both)
     if not (tasks := shared_tasks(both, column)):
         return math.nan, len(both)
-    scores = [mean_over(entry, tasks).score for entry in both]
+    scores = [mean_over(entry, tasks).value for entry in both]
     values = [entry.others[other] for entry in both]
     if len(set(scores)) < 2 or len(set(values)) < 2:
         return math.nan, len(both)
@@ -391,8 +399,14 @@ def pairs_of_versions(
     return found
 
 
+def facets(entries: Iterable[Entry], column: str) -> list[str]:
+    """Return by what the tasks of a group that somebody was asked can be cut, in order."""
+    asked = [one for entry in entries for one in tasks_in(entry, column)]
+    return list(dict.fromkeys(kind for one in asked for kind in leaf(one).entry.facets))
+
+
 def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
-    """Average an entry's scores in a group by survey, domain, dimension or subset.
+    """Average an entry's scores in a group by a facet of its tasks, such as the survey.
 
     Returns
     -------
@@ -401,7 +415,7 @@ def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
     """
     found: dict[str, list[Any]] = {}
     for asked in tasks_in(entry, column):
-        if (label := SLICES[kind](all_tasks()[asked.task])) is not None:
+        if (label := leaf(asked).entry.facets.get(kind)) is not None:
             found.setdefault(label, []).append(asked)
     return {label: mean_over(entry, found[label]) for label in sorted(found)}
 
@@ -475,9 +489,8 @@ def make_report(
     reference = published(asked) if with_published else []
 
     def order(entry: Entry) -> tuple[Any, ...]:
-        means = [group_mean(entry, column) for column in found]
         # Whoever was asked most comes first, then by score.
-        return (entry.protocol, -len(entry.scores), [-_finite(mean.score) for mean in means])
+        return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in found])
 
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
     versions = [pair for alike in _alike(runs) for pair in pairs_of_versions(alike, pairs)]
@@ -497,7 +510,7 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
             asked.task
             for asked, one in entry.scores.items()
             if entry.protocol == Protocol() and asked.task in anchors
-            and abs(normalise(one.l1, anchors[asked.task], "score") - one.score) > TOLERANCE
+            and abs(normalise(one.l1, anchors[asked.task], "score") - one.value) > TOLERANCE
         ]  # fmt: skip
         if wrong:
             notes.append(
@@ -507,8 +520,12 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
     return notes
 
 
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else -1.0
+def worth(entry: Entry, column: str) -> float:
+    """Return what to sort entries by, the best first: whoever was not asked comes last."""
+    value = group_mean(entry, column).value
+    if math.isnan(value):
+        return math.inf
+    return -value if higher_is_better(column) else value
 
 
 def comparisons(report: Report) -> list[Comparison]:
@@ -524,7 +541,7 @@ def comparisons(report: Report) -> list[Comparison]:
 def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
     """Return the entries asked in a group, the best mean first."""
     here = [entry for entry in entries if tasks_in(entry, column)]
-    return sorted(here, key=lambda e: -group_mean(e, column).score)
+    return sorted(here, key=lambda e: worth(e, column))
 
 
 def whole(report: Report, column: str) -> list[Entry]:

@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.elicit.modes import in_mode
+from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.report.leaderboard import (
     CONFIDENCE,
-    SLICES,
     Comparison,
     Mean,
     Report,
     Standing,
+    by_benchmark,
     compare_entries,
     comparisons,
     correlation,
+    facets,
     group_mean,
     normalised_means,
     ordered_in,
@@ -28,8 +30,7 @@ from lm_eval_epidemia.report.leaderboard import (
 )
 from lm_eval_epidemia.report.normalise import NORMALISATIONS
 from lm_eval_epidemia.report.published import MARK
-from lm_eval_epidemia.report.results import Entry
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.report.results import Entry, leaf
 
 __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "sections"]
 
@@ -56,11 +57,13 @@ class Section(NamedTuple):
     note: str = ""
 
 
-def with_error(mean: Mean) -> str:
-    """Write a mean: ``54.8 ± 1.2``, without error where there is none."""
-    if math.isnan(mean.score):
+def with_error(mean: Mean, column: str) -> str:
+    """Write a group's mean: ``54.8 ± 1.2``, without error where there is none."""
+    if math.isnan(mean.value):
         return ""
-    return f"{mean.score:.1f}" + ("" if math.isnan(mean.error) else f" ± {mean.error:.1f}")
+    digits = groups()[column].digits
+    error = "" if math.isnan(mean.error) else f" ± {mean.error:.{digits}f}"
+    return f"{mean.value:.{digits}f}{error}"
 
 
 def size(parameters: float | None) -> str:
@@ -80,16 +83,24 @@ def ranks(standing: Standing) -> str:
     return f"{standing.best}" + ("" if standing.best == standing.worst else f"-{standing.worst}")
 
 
-def _leaderboard(report: Report) -> Section:
+def leaderboards(report: Report) -> dict[Benchmark, Section]:
+    """Return the table that ranks models, of each benchmark that somebody was asked."""
+    parts = by_benchmark(report.columns)
+    return {benchmark: _leaderboard(report, benchmark, parts[benchmark]) for benchmark in parts}
+
+
+def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> Section:
     header = ["model", "size"]
-    for column in report.columns:
+    for column in columns:
         header += [column, "rank"]
     rows, partial = [], False
     # How many tasks ranks are over, in every group and protocol.
     over: dict[str, None] = {}
     for entry in report.entries:
+        if not any(entry.name in report.standings[column] for column in columns):
+            continue
         cells = [entry.name, size(entry.parameters)]
-        for column in report.columns:
+        for column in columns:
             standing = report.standings[column].get(entry.name)
             if standing is None:
                 cells += ["", ""]
@@ -97,7 +108,7 @@ def _leaderboard(report: Report) -> Section:
             other = standing.shared not in (0, standing.mean.tasks)
             partial = partial or other
             part = f" ({standing.mean.tasks} tasks)" if other else ""
-            cells += [with_error(standing.mean) + part, ranks(standing)]
+            cells += [with_error(standing.mean, column) + part, ranks(standing)]
             if standing.best is not None:
                 where = "; ".join(filter(None, (column, str(entry.protocol))))
                 over[f"{standing.shared} in {where}"] = None
@@ -112,11 +123,20 @@ def _leaderboard(report: Report) -> Section:
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in report.entries):
         note += f" (published): {MARK}; over the tasks asked here."
-    return Section("Score, 0 to 100 (± standard error)", tuple(header), rows, note)
+    return Section(f"{benchmark.says} (± standard error)", tuple(header), rows, note)
 
 
-def _sliced(report: Report, kind: str, title: str) -> list[Section]:
-    made = []
+#: How a facet is said where the tables of its slices are headed.
+FACETS = {"dimension": "by number of conditions", "subset": "in the closed subset"}
+
+
+def _sliced(report: Report) -> list[Section]:
+    kinds = [kind for column in report.columns for kind in facets(report.entries, column)]
+    return [section for kind in dict.fromkeys(kinds) for section in _slices(report, kind)]
+
+
+def _slices(report: Report, kind: str) -> list[Section]:
+    made, title = [], FACETS.get(kind, f"by {kind}")
     for column in report.columns:
         by_entry = {e.name: slices(e, column, kind) for e in report.entries}
         labels = sorted({label for one in by_entry.values() for label in one})
@@ -124,7 +144,7 @@ def _sliced(report: Report, kind: str, title: str) -> list[Section]:
             continue
         most = {x: max(one[x].tasks for one in by_entry.values() if x in one) for x in labels}
         rows = [
-            [name, *(_part(one.get(label), most[label]) for label in labels)]
+            [name, *(_part(one.get(label), most[label], column) for label in labels)]
             for name, one in by_entry.items()
             if one
         ]
@@ -133,10 +153,10 @@ def _sliced(report: Report, kind: str, title: str) -> list[Section]:
     return made
 
 
-def _part(mean: Mean | None, most: int) -> str:
+def _part(mean: Mean | None, most: int, column: str) -> str:
     if mean is None:
         return ""
-    return with_error(mean) + ("" if mean.tasks == most else f" ({mean.tasks})")
+    return with_error(mean, column) + ("" if mean.tasks == most else f" ({mean.tasks})")
 
 
 def _normalisations(report: Report) -> list[Section]:
@@ -145,7 +165,7 @@ def _normalisations(report: Report) -> list[Section]:
         rows = []
         for entry in report.runs:
             if found := normalised_means(entry, column, report.anchors):
-                rows.append([entry.name, *(f"{found[how].score:.1f}" for how in NORMALISATIONS)])
+                rows.append([entry.name, *(f"{found[how].value:.1f}" for how in NORMALISATIONS)])
         if rows:
             made.append(Section(f"{column} on other scales", ("model", *NORMALISATIONS), rows))
     return made
@@ -162,7 +182,7 @@ def _by_size(report: Report) -> list[Section]:
         [
             entry.name,
             size(entry.parameters),
-            *(with_error(group_mean(entry, column)) for column in report.columns),
+            *(with_error(group_mean(entry, column), column) for column in report.columns),
         ]
         for entry in known
     ]
@@ -173,10 +193,11 @@ PAIRED = ("pair", "tasks", "difference", "95 % interval", "win / tie / loss", "t
 
 
 def _pair(found: Comparison) -> list[str]:
-    interval = "" if math.isnan(found.low) else f"{found.low:.1f} to {found.high:.1f}"
-    error = "" if math.isnan(found.error) else f" ± {found.error:.1f}"
+    digits = groups()[found.column].digits
+    interval = "" if math.isnan(found.low) else f"{found.low:.{digits}f} to {found.high:.{digits}f}"
+    error = "" if math.isnan(found.error) else f" ± {found.error:.{digits}f}"
     return [
-        f"{found.one} / {found.other}", str(found.tasks), f"{found.difference:+.1f}{error}",
+        f"{found.one} / {found.other}", str(found.tasks), f"{found.difference:+.{digits}f}{error}",
         interval, f"{found.wins} / {found.ties} / {found.losses}", found.verdict,
     ]  # fmt: skip
 
@@ -226,7 +247,7 @@ def _beside(report: Report) -> list[Section]:
     rows = []
     for entry in report.runs:
         if entry.others:
-            means = [with_error(group_mean(entry, c)) for c in report.columns]
+            means = [with_error(group_mean(entry, c), c) for c in report.columns]
             values = [f"{entry.others[o]:.1f}" if o in entry.others else "" for o in others]
             rows.append([entry.name, *means, *values])
     made = [Section("Beside other tasks", ("model", *report.columns, *others), rows)]
@@ -250,14 +271,15 @@ def _coefficient(value: float, models: int) -> str:
 
 
 def sections(report: Report) -> list[Section]:
-    """Return the tables of the report, the leaderboard first."""
+    """Return the tables of the report, the leaderboards first."""
+    return [*leaderboards(report).values(), *details(report)]
+
+
+def details(report: Report) -> list[Section]:
+    """Return the tables that follow the leaderboards."""
     return [
-        _leaderboard(report),
         *_beside(report),
-        *_sliced(report, "survey", "by survey"),
-        *_sliced(report, "domain", "by domain"),
-        *_sliced(report, "dimension", "by number of conditions"),
-        *_sliced(report, "subset", "in the closed subset"),
+        *_sliced(report),
         *_by_size(report),
         *_versions(report),
         *_normalisations(report),
@@ -273,9 +295,9 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, scale, task, other, pair, correlation),
         ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
-        ``name`` (the slice, task, scale, second model or other task), ``value``, ``stderr``,
-        ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the
-        rank is over); NaN or empty where that does not apply.
+        ``name`` (the slice, task, scale, second model or other task), ``metric`` (what the value
+        is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``,
+        ``rank_tasks`` (how many tasks the rank is over); NaN or empty where that does not apply.
     """
     rows: list[dict[str, Any]] = []
 
@@ -290,7 +312,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
                 "chat_template": entry.chat if entry else "",
                 "parameters": (entry.parameters if entry else None) or math.nan,
                 "reference": entry.reference if entry else False,
-                "group": group, "name": name, "value": value,
+                "group": group, "name": name,
+                "metric": groups()[group].primary if group else "", "value": value,
                 "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
                 "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan, **more,
             }
@@ -301,18 +324,19 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             if (standing := report.standings[column].get(entry.name)) is None:
                 continue
             mean = standing.mean
-            add("group", entry, column, column, mean.score, stderr=mean.error, tasks=mean.tasks,
+            add("group", entry, column, column, mean.value, stderr=mean.error, tasks=mean.tasks,
                 rank_best=_or_nan(standing.best), rank_worst=_or_nan(standing.worst),
                 rank_tasks=_or_nan(standing.best and standing.shared))  # fmt: skip
-            for kind in SLICES:
+            for kind in facets([entry], column):
                 for label, part in slices(entry, column, kind).items():
-                    add(kind, entry, column, label, part.score, stderr=part.error, tasks=part.tasks)
+                    add(kind, entry, column, label, part.value, stderr=part.error, tasks=part.tasks)
             for how, part in normalised_means(entry, column, report.anchors).items():
-                add("scale", entry, column, how, part.score, stderr=part.error, tasks=part.tasks)
+                add("scale", entry, column, how, part.value, stderr=part.error, tasks=part.tasks)
         for asked in sorted(entry.scores):
-            group = in_mode(all_tasks()[asked.task].group, asked.mode)
-            one = entry.scores[asked]
-            add("task", entry, group, in_mode(*asked), one.score, stderr=one.error, tasks=1)
+            group, one = leaf(asked).group, entry.scores[asked]
+            add("task", entry, group, in_way(*asked), one.value, stderr=one.error, tasks=1)
+            for metric, value in one.metrics.items():
+                add("task", entry, group, in_way(*asked), value, metric=metric, tasks=1)
         for other, value in entry.others.items():
             add("other", entry, "", other, value)
     by_name = {entry.name: entry for entry in report.entries}

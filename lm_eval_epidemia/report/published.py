@@ -10,7 +10,6 @@ import csv
 from collections.abc import Iterable
 from importlib.resources import files
 
-from lm_eval_epidemia.elicit.modes import MODES
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -41,11 +40,11 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
     for row in csv.DictReader(text.splitlines()):
         task = numbers[row.pop("group"), row.pop("number")]
         for column, value in row.items():
-            model, _, mode = column.partition(" | ")
-            asked = Asked(task, next(one for one in MODES if one == mode))
+            model, _, way = column.partition(" | ")
+            asked = Asked(task, way)
             if asked in wanted and value:
                 entry = entries.setdefault(
                     model, Entry(model, protocol=Protocol(published=True), reference=True)
                 )
-                entry.scores[asked] = Score(float(value), float("nan"))
+                entry.scores[asked] = Score(float(value))
     return sorted(entries.values(), key=lambda entry: entry.model)

@@ -15,15 +15,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.elicit.modes import GENERATED, MODES, Mode, in_mode
+from lm_eval_epidemia.benchmarks import BENCHMARKS, Leaf, leaves
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.yamls import version
-from lm_eval_epidemia.score.collect import most_mass
-from lm_eval_epidemia.surveys.record import MAX_LEVELS, all_tasks
 
-__all__ = ["Asked", "Entry", "Protocol", "Results", "Score", "model_size", "printable",
+__all__ = ["Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size", "printable",
            "read_results"]  # fmt: skip
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
@@ -37,11 +34,6 @@ OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
 MODEL_ARGUMENTS = ("revision", "subfolder", "peft", "delta", "gguf_file", "quantization",
                    "load_in_4bit", "load_in_8bit")  # fmt: skip
 
-#: Between which our metrics lie; a sampled distance has Monte Carlo error, which can go below 0.
-BOUNDS = {"score": (0, 100), "score_stderr": (0, math.inf), "l1": (0, 2), "seen": (0, 1),
-          "choice_mass": (0, most_mass(MAX_LEVELS))}  # fmt: skip
-SAMPLED_BOUNDS = {**BOUNDS, "l1": (-2, 2)}
-
 #: What rounding may add to a bound.
 ROUNDING = 1e-6
 
@@ -53,7 +45,12 @@ class Asked(NamedTuple):
     """A task in a way of asking."""
 
     task: str
-    mode: Mode
+    way: str
+
+
+def leaf(asked: Asked) -> Leaf:
+    """Return what is known of a task in a way of asking."""
+    return leaves()[in_way(*asked)]
 
 
 class Score(NamedTuple):
@@ -61,24 +58,29 @@ class Score(NamedTuple):
 
     Attributes
     ----------
-    score, error : float
-        From 0 to 100, and its standard error; NaN where lm-eval's file says so.
-    l1 : float
-        The distance, in [0, 2]; NaN if the file lacks it.
-    seen : float
-        Share of the population asked.
-    diagnostics : dict of str to float
-        The other metrics of the task: ``choice_mass``, ``order_bias``, ``answered``.
+    value, error : float
+        The primary metric of the task's benchmark, and its standard error; NaN where lm-eval's
+        file says so or lacks it.
+    metrics : dict of str to float
+        All the others, by name.
     source : Path
         The result file.
     """
 
-    score: float
-    error: float
-    l1: float = math.nan
-    seen: float = 1.0
-    diagnostics: Mapping[str, float] = {}
+    value: float
+    error: float = math.nan
+    metrics: Mapping[str, float] = {}
     source: Path = Path()
+
+    @property
+    def l1(self) -> float:
+        """The distance from the truth, in [0, 2]; NaN if there is none."""
+        return self.metrics.get("l1", math.nan)
+
+    @property
+    def seen(self) -> float:
+        """Share of the task that was asked."""
+        return self.metrics.get("seen", 1.0)
 
 
 @dataclass(frozen=True)
@@ -306,18 +308,19 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _protocol(name: str, asked: Asked, run: _Run, installed: store.GroundTruth | None) -> Protocol:
+def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[Asked, Any]) -> Protocol:
     """Return what keeps a score from being compared with others."""
-    file, metadata = run.file, run.metadata[name]
+    file, metadata, way = run.file, run.metadata[name], WAYS[asked.way]
     shots = _number(file.shots.get(name, 0))
     prompt = hashlib.sha256(file.system_instruction.encode("utf-8", "replace")).hexdigest()
-    usual = version(installed, asked.mode) if installed else None
+    truth = installed.get(asked)
+    usual = leaf(asked).benchmark.version(truth) + way.revision if truth else None
     found = file.versions.get(name, usual)
     fingerprint = str(metadata.get("truth") or "")
-    other = fingerprint not in ("", installed.fingerprint if installed else None)
+    other = fingerprint not in ("", truth.fingerprint if truth else None)
     # With a --limit that a task does not reach, nothing is missing.
     incomplete = run.scores[name].seen < 1
-    drawn = _pairs(file.config.gen_kwargs).items() if asked.mode in GENERATED else ()
+    drawn = _pairs(file.config.gen_kwargs).items() if way.generated else ()
     return Protocol(
         variant=tuple(pair for pair in _variant(metadata) if pair[0] in INCOMPARABLE),
         num_fewshot=f"{shots:g}" if shots else "",
@@ -346,37 +349,37 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
     ours = {
-        name: row for name, row in file.results.items() if name in names and "score,none" in row
+        name: row
+        for name, row in file.results.items()
+        if name in names and f"{leaves()[name].benchmark.primary},none" in row
     }
     metadata = {
         name: msgspec.convert(file.configs.get(name) or {}, _Task).metadata or {} for name in ours
     }
-    scores = {name: _score(name, names[name], row, path) for name, row in ours.items()}
+    scores = {name: _score(name, row, path) for name, row in ours.items()}
     return _Run(path, file, scores, metadata)
 
 
-def _score(name: str, asked: Asked, row: Mapping[str, Any], source: Path) -> Score:
-    bounds = SAMPLED_BOUNDS if asked.mode == "sampled" else BOUNDS
-    if math.isnan(_number(row["score,none"])):
-        # Probabilities that sum to more than 1 are why there is no score.
-        bounds = {**bounds, "choice_mass": (0, math.inf)}
+def _score(name: str, row: Mapping[str, Any], source: Path) -> Score:
+    known, primary = leaves()[name].metrics, leaves()[name].benchmark.primary
+    without = math.isnan(_number(row[f"{primary},none"]))
     numbers = {}
     for key, value in row.items():
         metric, _, of = key.partition(",")
         if of == "none":
-            low, high = bounds.get(metric, (-math.inf, math.inf))
+            low, high = known[metric][2:4] if metric in known else (-math.inf, math.inf)
+            # Probabilities that sum to more than 1 are why there is no score.
+            high = math.inf if without and metric == "choice_mass" else high
             numbers[metric] = number = _number(value)
             unknown = value == "N/A" or (isinstance(value, float) and math.isnan(value))
             inside = math.isfinite(number) and low - ROUNDING <= number <= high + ROUNDING
             if not (unknown or inside):
-                expected = f"{low} to {high}" if metric in bounds else "a number"
+                bounded = math.isfinite(low) or math.isfinite(high)
+                expected = f"{low} to {high}" if bounded else "a number"
                 raise ValueError(f"{name}: {metric} is {reprlib.repr(value)}, expected {expected}")
-    more = {
-        printable(metric): x for metric, x in numbers.items()
-        if metric not in ("score", "score_stderr", "l1", "seen") and "stderr" not in metric
-    }  # fmt: skip
-    return Score(numbers["score"], numbers.get("score_stderr", math.nan),
-                 numbers.get("l1", math.nan), numbers.get("seen", 1.0), more, source)  # fmt: skip
+    value, error = numbers.pop(primary), numbers.pop(f"{primary}_stderr", math.nan)
+    more = {printable(metric): x for metric, x in numbers.items() if "stderr" not in metric}
+    return Score(value, error, more, source)
 
 
 def _others(file: _File, ours: Iterable[str]) -> dict[str, float]:
@@ -445,7 +448,7 @@ def read_results(
     EpidemiaError
         If there is no such file, or none has a task of ours.
     """
-    names = {in_mode(task, mode): Asked(task, mode) for task in all_tasks() for mode in MODES}
+    names = {name: Asked(one.entry.name, one.way) for name, one in leaves().items()}
     runs, notes = [], []
     for path in (files := _files(folders)):
         try:
@@ -456,7 +459,12 @@ def read_results(
                 "from where lm_eval wrote it, or run that evaluation again"
             )
     entries: dict[tuple[Any, ...], Entry] = {}
-    installed = {name: store.load(name) for name in store.available()}
+    installed = {
+        Asked(task, way): WAYS[way].load(task)
+        for benchmark in BENCHMARKS
+        for task in benchmark.available()
+        for way in benchmark.ways
+    }
     for run in sorted(runs, key=_when):
         _enter(entries, notes, run, names, installed)
     found = [entry for entry in entries.values() if entry.scores]
@@ -470,7 +478,7 @@ def read_results(
         names_seen[entry.name] += 1
         entry.twin = names_seen[entry.name] - 1
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
-        unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.score)]
+        unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.value)]
         if unscored:
             notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
     if unknown := set(sizes or {}) - {entry.model for entry in found}:
@@ -486,7 +494,7 @@ def _when(run: _Run) -> tuple[float, str]:
 
 def _enter(
     entries: dict[tuple[Any, ...], Entry], notes: list[str], run: _Run,
-    names: Mapping[str, Asked], installed: Mapping[str, store.GroundTruth],
+    names: Mapping[str, Asked], installed: Mapping[Asked, Any],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
     model, more = _model(run.file.config)
@@ -496,7 +504,7 @@ def _enter(
     mine = set()
     for name, score in run.scores.items():
         asked = names[name]
-        protocol = _protocol(name, asked, run, installed.get(asked.task))
+        protocol = _protocol(name, asked, run, installed)
         key = (model, more, chat, protocol)
         mine.add(key)
         entry = entries.setdefault(key, Entry(shown, chat, protocol=protocol))

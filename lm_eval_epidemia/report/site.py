@@ -20,21 +20,21 @@ from rich.console import Console
 from rich.progress import track
 
 from lm_eval_epidemia import __version__, folders
-from lm_eval_epidemia.elicit.likelihood import BINS, asked_levels
-from lm_eval_epidemia.elicit.modes import GENERATED, MODES, in_mode
+from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
-from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report import data, figures
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.normalise import normalise
-from lm_eval_epidemia.report.output import Section, sections
-from lm_eval_epidemia.report.results import Asked, Protocol
+from lm_eval_epidemia.report.output import Section, details, leaderboards
+from lm_eval_epidemia.report.results import Asked, Protocol, leaf
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import all_tasks, record, records
+from lm_eval_epidemia.surveys.record import all_tasks, records
 
 __all__ = ["MARKER", "build_site"]
 
@@ -137,8 +137,8 @@ def sort_key(text: str) -> str:
 
 
 def _index(report: Report, notes: list[str]) -> dict[str, Any]:
-    first, *others = sections(report)
-    shown = [_with_baseline(first, report), *others]
+    boards = [_with_baseline(section, report) for section in leaderboards(report).values()]
+    shown = [*boards, *details(report)]
     references = {entry.name for entry in report.entries if entry.reference}
     rows = data.leaderboard_rows(report)
     chart = figures.leaderboard(alt.Data(values=rows))
@@ -162,11 +162,11 @@ BASELINE = f"{data.KNOWS_MARGINAL} (baseline)"
 def _with_baseline(section: Section, report: Report) -> Section:
     """Add the respondent that knows P(Y) alone, over the tasks that somebody was asked."""
     cells = [BASELINE, ""]
-    for column in report.columns:
-        asked = {one for entry in report.runs for one in entry.scores}
-        tasks = [a for a in sorted(asked) if in_mode(all_tasks()[a.task].group, a.mode) == column]
+    asked = {one for entry in report.runs for one in entry.scores}
+    for column in (column for column in report.columns if column in section.columns):
+        tasks = [one for one in sorted(asked) if leaf(one).group == column]
         cells += [number(data.mean_respondent(report, tasks), 1), ""]
-    return section._replace(rows=[*section.rows, cells])
+    return section._replace(rows=[*section.rows, cells]) if any(cells[2:]) else section
 
 
 def _kind(row: list[str], references: set[str]) -> _Row:
@@ -220,7 +220,7 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
             "perfect": f"{anchors.perfect:.4f}",
             "model": best.name if best else "",
             "distance": f"{best.scores[asked].l1:.4f}" if best else "",
-            "score": f"{best.scores[asked].score:.1f}" if best else "",
+            "score": f"{best.scores[asked].value:.1f}" if best else "",
         },
         "figures": {
             name: figures.specification(name) for name in ("curve", "distribution", "bootstrap")
@@ -235,14 +235,14 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
 
 def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, Any]:
     folder.mkdir()
-    places = store.available()
+    places, order = store.available(), list(leaves())
     asked = sorted(
         {one for entry in report.entries for one in entry.scores},
-        key=lambda one: (MODES.index(one.mode), list(all_tasks()).index(one.task)),
+        key=lambda one: order.index(in_way(*one)),
     )
     tasks, files = [], {}
     for one in track(asked, "Tasks", console=Console(stderr=True), transient=True):
-        name, task = in_mode(*one), all_tasks()[one.task]
+        name, entry = in_way(*one), leaf(one).entry
         here = one.task in places
         if here:
             files[name] = name
@@ -251,23 +251,23 @@ def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, 
             (folder / f"{name}.js").write_text(
                 f"epidemia.receive({json.dumps(name)},{text});\n", encoding="utf-8"
             )
-        anchors = report.anchors.get(one.task)
-        scores = [(entry.name, entry.scores.get(one)) for entry in report.entries]
+        anchors, digits = report.anchors.get(one.task), leaf(one).benchmark.digits
+        scores = [(model.name, model.scores.get(one)) for model in report.entries]
         tasks.append(
             {
-                "name": name, "title": task.title, "survey": task.survey, "mode": one.mode,
-                "domain": record(task.survey).domain, "dimension": str(len(task.given)),
+                "name": name, "title": entry.title, "way": one.way,
+                **{kind: entry.facets.get(kind, "") for kind in ("survey", "domain", "dimension")},
                 "file": here,
                 "mean": number(normalise(anchors.mean, anchors, "score"), 1) if anchors else "",
                 "cells": [
-                    {"model": model, "text": number(score.score, 1) if score else ""}
+                    {"model": model, "text": number(score.value, digits) if score else ""}
                     for model, score in scores
                 ],
             }
         )  # fmt: skip
     filters = {
         kind: sorted({str(task[kind]) for task in tasks})
-        for kind in ("survey", "domain", "dimension", "mode")
+        for kind in ("survey", "domain", "dimension", "way")
     }
     return {
         "tasks": tasks, "entries": report.entries, "files": files, "filters": filters,
@@ -280,16 +280,13 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
     truth, task = store.load(asked.task), all_tasks()[asked.task]
     anchors = report.anchors[asked.task]
     low, high = data.interval(truth.p, truth.n_eff)
-    wording, cells = Wording(truth), range(len(truth.given))
+    way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
-    if asked.mode in ("letters", "sampled"):
-        questions, answers = [wording.question(cell) for cell in cells], truth.levels
-    else:
-        if len(asked_levels(len(truth.levels))) > 1:
-            heading += ", asked for each answer, here for the first"
-        questions, answers = [wording.probability(cell, 0) for cell in cells], tuple(BINS)
+    if way.prompts_are == "levels" and len(truth.levels) > 2:
+        heading += ", asked for each answer, here for the first"
+    questions = [way.question(wording, cell, 0) for cell in cells]
     # What follows the question is the same for every cell; answers stand in their natural order.
-    tail = prompt("", answers, request=ONE_LETTER if asked.mode in GENERATED else "")
+    tail = prompt("", way.answers(truth), request=way.request)
     models = []
     for entry in report.entries:
         if (score := entry.scores.get(asked)) is None:
@@ -300,14 +297,16 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
             {
                 "name": entry.name, "reference": entry.reference,
                 **{key: _known(value) for key, value in
-                   (("score", score.score), ("error", score.error), ("l1", score.l1))},
-                "diagnostics": {k: _known(v) for k, v in score.diagnostics.items()},
+                   (("score", score.value), ("error", score.error), ("l1", score.l1))},
+                "diagnostics": {
+                    k: _known(v) for k, v in score.metrics.items() if k not in ("l1", "seen")
+                },
                 "cells": None if one is None or everywhere else one.cells,
                 "q": None if one is None else _rounded(one.q),
             }
         )  # fmt: skip
     return {
-        "name": in_mode(*asked), "title": task.title, "survey": task.survey,
+        "name": in_way(*asked), "title": task.title, "survey": task.survey,
         "vintage": truth.vintage, "variables": task.given, "levels": truth.levels,
         "given": truth.given, "weight": _rounded(truth.weights, 7), "n": truth.n.tolist(),
         "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
@@ -332,14 +331,14 @@ def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
         if (one := found.get(entry.name)) is None:
             continue
         gaps, weight = np.abs(one.q - one.p), one.share.sum(axis=1)
-        scores = [score for asked, score in entry.scores.items() if asked.mode == "letters"]
+        scores = [score for asked, score in entry.scores.items() if asked.way == "letters"]
         summary.append(
             _Row(
                 [entry.name, number(float(np.nansum(gaps * weight)), 4),
-                 *(number(_mean(score.diagnostics.get(name, math.nan) for score in scores), 4)
+                 *(number(_mean(score.metrics.get(name, math.nan) for score in scores), 4)
                    for name in ("order_bias", "choice_mass")),
                  str(sum((entry.name, asked) in samples for asked in entry.scores
-                         if asked.mode == "letters"))]
+                         if asked.way == "letters"))]
             )
         )  # fmt: skip
     return {

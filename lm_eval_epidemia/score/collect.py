@@ -1,15 +1,18 @@
-"""Answers of one task against its truth: what every way of asking shares."""
+"""The answers of one task are collected: by cell and prompt, checked, the complete cells chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.elicit.ways import WAYS, Way, asked_as
+from lm_eval_epidemia.elicit.ways.letters import most_mass
+from lm_eval_epidemia.elicit.ways.way import Answer
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
@@ -18,10 +21,8 @@ __all__ = [
     "Part",
     "complete_part",
     "installed_truth",
-    "most_mass",
+    "laid_out",
     "readable",
-    "share_seen",
-    "warn_of_silence",
 ]
 
 #: Below this mean probability of all letters together, a model does not answer the question.
@@ -53,20 +54,19 @@ class Part(NamedTuple):
     def distance(self, q: Array) -> float:
         return float(distance(self.weights, q, self.p))
 
-    def score(self, q: Array) -> float:
-        anchors = self.anchors
-        return float(scoring.scale(self.distance(q), anchors.zero, anchors.perfect))
+    def score_of(self, l1: float) -> float:
+        return float(scoring.scale(l1, self.anchors.zero, self.anchors.perfect))
 
     def sampling_error(self, q: Array) -> float:
         return scoring.sampling_error(self.weights, self.p, q, self.n_eff, self.anchors.perfect)
 
 
-def installed_truth(answers: Sequence[Any]) -> store.GroundTruth:
+def installed_truth(answers: Sequence[Answer]) -> store.GroundTruth:
     """Return the truth of the task asked, if the questions were made from the installed one."""
     truth = store.load(answers[0].task)
     if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
         raise EpidemiaError(
-            f"{answers[0].asked_as}: the questions were made from ground truth "
+            f"{asked_as(answers[0])}: the questions were made from ground truth "
             f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
             "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
             "with"
@@ -74,61 +74,45 @@ def installed_truth(answers: Sequence[Any]) -> store.GroundTruth:
     return truth
 
 
-def share_seen(task: str, asked: set[tuple[int, Any]], needed: int) -> float:
-    """Return the share of the population in cells all of whose prompts were answered.
-
-    Parameters
-    ----------
-    task : str
-    asked : set of (int, object)
-        Cell and which of its prompts.
-    needed : int
-        Prompts per cell.
-    """
-    truth = store.load(task)
-    complete = np.bincount([cell for cell, _ in asked], minlength=len(truth.weights)) == needed
-    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
-    return 1.0 if complete.all() else float(truth.weights[complete].sum())
-
-
-def most_mass(letters: int) -> float:
-    """Return the largest sum of a prompt's probabilities that rounding explains; a bit above 1.
-
-    Models in bfloat16 give log-probabilities of 8 significant bits. Log-softmax rounds twice, and
-    the sum over a letter's tokens once more, so that l may be off by 3 |l| / 2**8 and p = exp(l)
-    read as p ** (1 - 3 / 2**8). K of these, where the p sum to 1 at most, sum to K ** (3 / 2**8) at
-    most, when all are equal. lm-eval's `hf` in bfloat16 was seen to give 1.0065 on 22 letters.
-
-    Parameters
-    ----------
-    letters : int
+def laid_out(
+    answers: Sequence[Answer], way: Way, truth: store.GroundTruth
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Put answers into the places of their cells and prompts.
 
     Returns
     -------
-    float
-        1.008 for 2 letters, 1.037 for 22.
+    said : ndarray, shape (C, A, ...)
+        What was said to each of the A prompts of each cell; NaN where nothing was.
+    answered : ndarray of bool, shape (C, A)
     """
-    return float(letters ** (3 / 2**8))
+    values = np.array([answer.value for answer in answers], dtype=float)
+    shape = len(truth.weights), way.prompts(truth, answers[0])
+    said, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
+    places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
+    said[places], answered[places] = values, True
+    return said, answered
 
 
 def readable(
-    name: str, truth: store.GroundTruth, logprobs: Array, answered: NDArray[np.bool_]
+    answers: Sequence[Answer], truth: store.GroundTruth, said: Array, answered: NDArray[np.bool_]
 ) -> bool:
-    """Check log-probabilities: False, with a warning, if some are not such.
+    """Check what was said: False, with a warning, where no score can come of it.
 
     Parameters
     ----------
-    name : str
-        What the task was asked as.
+    answers : sequence of Answer
     truth : GroundTruth
-    logprobs : ndarray, shape (C, A, letters)
-        Of each of the A prompts of each cell.
-    answered : ndarray of bool, shape (C, A)
+    said, answered : ndarray
+        As `laid_out` returns them.
     """
+    name, way = asked_as(answers[0]), WAYS[answers[0].way]
+    if way.generated:
+        _warn_of_silence(name, way.diagnostics["answered"].of(answers))
+        return True
     with np.errstate(over="ignore"):
-        masses = np.exp(logprobs).sum(axis=2)
-    unknown = ~np.isfinite(logprobs).all(axis=2) & answered
-    impossible = (masses > most_mass(logprobs.shape[2])) & answered & ~unknown
+        masses = np.exp(said).sum(axis=2)
+    unknown = ~np.isfinite(said).all(axis=2) & answered
+    impossible = (masses > most_mass(said.shape[2])) & answered & ~unknown
 
     def first(bad: NDArray[np.bool_]) -> str:
         cell = int(np.flatnonzero(bad.any(axis=1))[0])
@@ -161,7 +145,7 @@ def readable(
     return True
 
 
-def warn_of_silence(name: str, share: float) -> None:
+def _warn_of_silence(name: str, share: float) -> None:
     """Warn when too few replies held a letter.
 
     Parameters
@@ -181,27 +165,26 @@ def warn_of_silence(name: str, share: float) -> None:
 
 
 def complete_part(
-    name: str, truth: store.GroundTruth, answered: NDArray[np.bool_], prompts: str
+    first: Answer, truth: store.GroundTruth, answered: NDArray[np.bool_]
 ) -> Part | None:
     """Select the cells all of whose prompts were answered; None, with a warning, without one.
 
     Parameters
     ----------
-    name : str
-        What the task was asked as.
+    first : Answer
+        One of the task's.
     truth : GroundTruth
     answered : ndarray of bool, shape (C, A)
-    prompts : str
-        What the A prompts of a cell are, for the warning: "orderings".
     """
+    name, way = asked_as(first), WAYS[first.way]
     complete = np.asarray(answered.all(axis=1))
     needed = answered.shape[1]
     if not complete.any():
         notices.warn(
             "no complete cell",
             f"{name}: {int(answered.sum())} of {answered.size} prompts were asked and no "
-            f"cell has all its {needed} {prompts}, so there is no score; raise --limit to at least "
-            f"{needed}",
+            f"cell has all its {needed} {way.prompts_are}, so there is no score; raise --limit to "
+            f"at least {needed}",
         )
         return None
     share = truth.weights[complete]

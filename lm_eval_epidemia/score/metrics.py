@@ -1,7 +1,7 @@
-"""The metrics of a task asked by letters, from the answers to its prompts.
+"""The metrics of a task whose answers make distributions, whatever the way of asking.
 
-``task_yamls`` names them. Each takes the answers of one task, in any order, and returns one number.
-Answers are compared with the installed ground truth. A cell counts when all its orderings were
+Task files name them. Each takes the answers of one task, in any order, and returns one number.
+Answers are compared with the installed ground truth. A cell counts when all its prompts were
 answered; under ``--limit`` the others are left out, the shares of the remaining cells are rescaled
 to sum to 1, and `seen` says how much of the task that is.
 """
@@ -9,87 +9,140 @@ to sum to 1, and `seen` says how much of the task that is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.answers import Answer
-from lm_eval_epidemia.elicit.orderings import orderings
-from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.elicit.ways import WAYS, Way
+from lm_eval_epidemia.elicit.ways.way import Answer, Elicited, Metric
+from lm_eval_epidemia.score import collect, monte_carlo
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = ["against_truth", "choice_mass", "l1", "order_bias", "score", "score_stderr", "seen"]
+__all__ = ["Scored", "against_truth", "l1", "metrics_of", "score", "score_expected",
+           "score_stderr", "seen"]  # fmt: skip
 
 
-class _Answered(NamedTuple):
-    """The complete cells of a task, C' of them."""
+class Scored(NamedTuple):
+    """The complete cells of a task, C' of them, and what was elicited in them."""
 
     part: collect.Part
-    by_order: Array  # (C', M, K), probability of each level under each ordering
+    elicited: Elicited
 
     @property
-    def q(self) -> Array:
-        return self.by_order.mean(axis=1)
+    def l1(self) -> float:
+        part, found = self.part, self.elicited
+        if found.counts is not None:
+            return float(part.weights @ monte_carlo.distances(part.p, found.counts))
+        return part.distance(found.q)
 
 
-def against_truth(answers: Sequence[Answer]) -> _Answered | None:
-    """Put answers against the truth; None when no score can be given, with a warning saying why."""
+#: The answers that were put together last, and what came of it.
+_last: tuple[Sequence[Answer], Scored | None] = ((), None)
+
+
+def against_truth(answers: Sequence[Answer]) -> Scored | None:
+    """Put the answers of a task against its truth; None, with a warning, where there is no score.
+
+    All metrics of a task ask for this, one after the other and with the same answers: what came of
+    the last ones is kept.
+
+    Raises
+    ------
+    EpidemiaError
+        If the questions were made from a truth that is not the installed one.
+    """
+    global _last
+    before, found = _last
+    if len(before) == len(answers) and all(map(_is, before, answers)):
+        return found
+    found = _put_together(answers)
+    _last = (list(answers), found)
+    return found
+
+
+def _is(one: Answer, other: Answer) -> bool:
+    return one is other
+
+
+def _put_together(answers: Sequence[Answer]) -> Scored | None:
+    way = WAYS[answers[0].way]
     truth = collect.installed_truth(answers)
-    levels = len(truth.levels)
-    orders = orderings(levels, answers[0].design)
-    number = {order: m for m, order in enumerate(orders)}
-    logprobs = np.full((len(truth.weights), len(orders), levels), np.nan)
-    answered = np.zeros(logprobs.shape[:2], dtype=bool)
-    cells = np.array([answer.cell for answer in answers])
-    asked = np.array([number[tuple(answer.order)] for answer in answers])
-    logprobs[cells, asked] = np.array([answer.logprobs for answer in answers], dtype=float)
-    answered[cells, asked] = True
-    if not collect.readable(answers[0].asked_as, truth, logprobs, answered):
+    said, answered = collect.laid_out(answers, way, truth)
+    if not collect.readable(answers, truth, said, answered):
         return None
-    if (part := collect.complete_part(answers[0].asked_as, truth, answered, "orderings")) is None:
+    if (part := collect.complete_part(answers[0], truth, answered)) is None:
         return None
-    displayed = scoring.softmax(logprobs[part.complete])
-    return _Answered(part, scoring.elicited(displayed, np.array(orders)))
+    assert way.distribution is not None
+    return Scored(part, way.distribution(said[part.complete], answers[0], len(truth.levels)))
 
 
 def l1(answers: Sequence[Answer]) -> float:
-    """Weighted L1 distance of elicited from true distributions, in [0, 2]; NaN without score."""
-    if (found := against_truth(answers)) is None:
-        return float("nan")
-    return found.part.distance(found.q)
+    """Weighted L1 distance of elicited from true distributions, in [0, 2]; NaN without score.
+
+    Of answers that were drawn, it is that of what they are drawn from, up to Monte Carlo error,
+    which can take it below 0.
+    """
+    found = against_truth(answers)
+    return float("nan") if found is None else found.l1
 
 
 def score(answers: Sequence[Answer]) -> float:
     """Score from 0 (no better than knowing nothing) to 100 (cannot be told from the truth)."""
-    if (found := against_truth(answers)) is None:
+    found = against_truth(answers)
+    return float("nan") if found is None else found.part.score_of(found.l1)
+
+
+def score_expected(answers: Sequence[Answer]) -> float:
+    """Score from 0 to 100 of the second distribution: probability-weighted midpoints."""
+    found = against_truth(answers)
+    if found is None or found.elicited.expected is None:
         return float("nan")
-    return found.part.score(found.q)
+    return found.part.score_of(found.part.distance(found.elicited.expected))
 
 
 def score_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the score: the survey's sampling error and, if sampled, the orderings'."""
+    """Standard error of the score: the survey's sampling error and that of the asking.
+
+    The second is that of the orderings, where not all were asked, or of the answers, where these
+    were drawn: of the distance before the scale is cut off at 0 and 100, since a distance that
+    answers put beyond an end is not for that known exactly.
+    """
     if (found := against_truth(answers)) is None:
         return float("nan")
-    part = found.part
-    orders = scoring.ordering_error(part.weights, part.p, found.by_order, part.anchors)
-    return float(np.hypot(part.sampling_error(found.q), orders))
+    part, elicited = found.part, found.elicited
+    errors = [part.sampling_error(elicited.q)]
+    if elicited.by_order is not None:
+        errors.append(scoring.ordering_error(part.weights, part.p, elicited.by_order, part.anchors))
+    if elicited.counts is not None:
+        errors.append(monte_carlo.score_error(part.weights, part.p, elicited.counts, part.anchors))
+    return float(np.hypot.reduce(errors))
 
 
 def seen(answers: Sequence[Answer]) -> float:
     """Share of the population in cells that were asked completely: 1 without ``--limit``."""
-    first = answers[0]
-    needed = len(orderings(len(first.order), first.design))
-    asked = {(answer.cell, tuple(answer.order)) for answer in answers}
-    return collect.share_seen(first.task, asked, needed)
+    way, first = WAYS[answers[0].way], answers[0]
+    truth = way.load(first.task)
+    asked = {(answer.cell, answer.place) for answer in answers}
+    needed = way.prompts(truth, first)
+    complete = np.bincount([cell for cell, _ in asked], minlength=len(truth.weights)) == needed
+    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
+    return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
 
-def choice_mass(masses: Sequence[float]) -> float:
-    """Mean probability of all the letters together, before they are normalised; in [0, 1]."""
-    return float(np.mean(masses))
+def metrics_of(way: Way) -> dict[str, Metric]:
+    """Return the metrics of a way of asking, by name.
 
-
-def order_bias(answers: Sequence[Answer]) -> float:
-    """Preference for a letter as such: total variation from uniform by position, in [0, 1)."""
-    logprobs = np.array([answer.logprobs for answer in answers])
-    return scoring.order_bias(scoring.softmax(logprobs))
+    ``score_stderr`` comes right after ``score``: lm-eval then shows it in the column Stderr.
+    """
+    # What answers were drawn from is known up to Monte Carlo error, which can go below 0.
+    least = -2 if way.drawn else 0
+    found: dict[str, Any] = {
+        "score": Metric(score, True, 0, 100),
+        "score_stderr": Metric(score_stderr, False, 0),
+        "score_expected": Metric(score_expected, True, 0, 100),
+        "l1": Metric(l1, False, least, 2),
+        "seen": Metric(seen, True, 0, 1),
+    }
+    if not way.expects:
+        del found["score_expected"]
+    return {**found, **way.diagnostics}

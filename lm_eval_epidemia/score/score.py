@@ -1,4 +1,4 @@
-"""The score, its anchors, its standard error, and the diagnostics beside it.
+"""The score, its anchors, and its standard error.
 
 Shapes: C cells, K levels, M orderings. ``weights`` (C,) sums to 1; ``p``, ``q`` (C, K) have rows
 that sum to 1.
@@ -10,7 +10,6 @@ from math import factorial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lm_eval_epidemia.distance import Array, distance
 from lm_eval_epidemia.estimate.sampling import Scheme
@@ -21,12 +20,9 @@ __all__ = [
     "Anchors",
     "anchors",
     "draw_truths",
-    "elicited",
-    "order_bias",
     "ordering_error",
     "sampling_error",
     "scale",
-    "softmax",
 ]
 
 #: Draws of the truth behind a standard error, and the seed they come from.
@@ -121,33 +117,6 @@ def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
     return 100 * np.where(np.isnan(d), np.nan, known)
 
 
-def softmax(logprobs: Array) -> Array:
-    """Normalise log-probabilities along the last axis; NaN where one is NaN or +inf."""
-    with np.errstate(invalid="ignore"):
-        shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
-
-
-def elicited(displayed: Array, orders: NDArray[np.int64]) -> Array:
-    """Bring probabilities from displayed positions back to levels.
-
-    Parameters
-    ----------
-    displayed : ndarray, shape (..., M, K)
-        Probability of each displayed position under each ordering.
-    orders : ndarray of int, shape (M, K)
-        Level number at each displayed position.
-
-    Returns
-    -------
-    ndarray, shape (..., M, K)
-        Probability of each level under each ordering; average over M to get P~.
-    """
-    position_of_level = np.argsort(orders, axis=-1)
-    target = np.broadcast_to(position_of_level, displayed.shape)
-    return np.take_along_axis(displayed, target, axis=-1)
-
-
 def draw_truths(p: Array, n_eff: Array, draws: int = DRAWS, seed: int = SEED) -> Array:
     """Draw what the survey might have found: a Dirichlet around each cell's distribution.
 
@@ -207,22 +176,3 @@ def ordering_error(weights: Array, p: Array, by_order: Array, found: Anchors) ->
     scores = scale(without, found.zero, found.perfect)
     variance = (orders - 1) / orders * ((scores - scores.mean()) ** 2).sum()
     return float(np.sqrt(variance * (1 - orders / factorial(levels))))
-
-
-def order_bias(displayed: Array) -> float:
-    """Total variation distance between the mean probability by displayed position and uniform.
-
-    Parameters
-    ----------
-    displayed : ndarray, shape (..., K)
-        Probability of each displayed position.
-
-    Returns
-    -------
-    float
-        0 when no letter is preferred as such; 1 - 1/K when one always is. Meaningful when every
-        level was shown equally often in every position, as it is under all orderings.
-    """
-    levels = displayed.shape[-1]
-    by_position = displayed.reshape(-1, levels).mean(axis=0)
-    return float(np.abs(by_position - 1 / levels).sum() / 2)

@@ -1,0 +1,252 @@
+"""The benchmarks: what they are called, which groups they have, what they measure, and their tasks.
+
+A benchmark joins ways of asking (`elicit.ways`) to metrics (`score`). lm-eval's side (`harness`)
+and `report` go through the table below, and know nothing else of any benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.elicit.ways import WAYS, Way, in_way
+from lm_eval_epidemia.elicit.ways.way import Metric
+from lm_eval_epidemia.elicit.ways.written import CLOSED
+from lm_eval_epidemia.elicit.wording import ways_of
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score.metrics import metrics_of
+from lm_eval_epidemia.surveys.record import Task, all_tasks, record
+from lm_eval_epidemia.surveys.record import task as task_of
+
+__all__ = ["BENCHMARKS", "OBSERVATION", "TASK_VERSION", "Benchmark", "Entry", "Leaf", "groups",
+           "leaves", "members"]  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """What a benchmark says of a task that it declares.
+
+    Attributes
+    ----------
+    name : str
+    group : str
+        One of the benchmark's.
+    part : str
+        ``{group}_{part}`` is a group too; empty where a group has no parts.
+    title : str
+    facets : mapping of str to str
+        By what the report cuts groups: survey, domain, dimension.
+    outcome : hashable
+        Tasks of the same are alike: one observation of how two models differ.
+    declared : object
+        Itself, as a way's `asks` takes it.
+    """
+
+    name: str
+    group: str
+    part: str
+    title: str
+    facets: Mapping[str, str]
+    outcome: Hashable
+    declared: Any = None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """All groups that it is in, the largest first."""
+        return (self.group, f"{self.group}_{self.part}") if self.part else (self.group,)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark.
+
+    Attributes
+    ----------
+    name : str
+    base : str
+        Begins the names of the files that its task files include.
+    groups : tuple of str
+        In their usual order, as named in the plain way.
+    ways : tuple of str
+        In which it is asked, keys of `WAYS`.
+    metrics : callable
+        From a way to its metrics, by name.
+    primary : str
+        The metric that ranks models. Its standard error, where there is one, is the metric
+        ``{primary}_stderr``, right after it.
+    says : str
+        What the primary metric is, for headings: "Score, 0 to 100".
+    digits : int
+        After the point, where it is shown.
+    entries : callable
+        Returns every declared task, by name.
+    available : callable
+        Returns the names of the tasks whose truth is here.
+    metadata : callable
+        From a truth to what a task file records of it, ``truth`` (its fingerprint) among it.
+    version : callable
+        From a truth to the version of its questions; a way's revision is added.
+    groups_version : int
+        The version of its groups.
+    """
+
+    name: str
+    base: str
+    groups: tuple[str, ...]
+    ways: tuple[str, ...]
+    metrics: Callable[[Way], Mapping[str, Metric]]
+    primary: str
+    says: str
+    digits: int
+    entries: Callable[[], Mapping[str, Entry]]
+    available: Callable[[], Collection[str]]
+    metadata: Callable[[Any], Mapping[str, str]]
+    version: Callable[[Any], int]
+    groups_version: int
+
+    def asked(self, way: str) -> list[Entry]:
+        """Return the available tasks that are asked in a way."""
+        here = self.available()
+        return [
+            entry
+            for entry in self.entries().values()
+            if entry.name in here and WAYS[way].asks(entry.declared)
+        ]
+
+
+class Leaf(NamedTuple):
+    """A task in a way of asking: what lm-eval calls a task.
+
+    Attributes
+    ----------
+    benchmark : Benchmark
+    entry : Entry
+    way : str
+    group : str
+        As lm-eval knows it.
+    """
+
+    benchmark: Benchmark
+    entry: Entry
+    way: str
+    group: str
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return self.benchmark.metrics(WAYS[self.way])
+
+    @property
+    def primary(self) -> Metric:
+        return self.metrics[self.benchmark.primary]
+
+
+# What surveys say: P(Y | X).
+
+#: Changes when all scores stop being comparable; CHANGELOG.md says why.
+TASK_VERSION = 1
+
+
+def _entry(task: Task) -> Entry:
+    facets = {
+        "survey": task.survey,
+        "domain": record(task.survey).domain,
+        "dimension": f"d = {len(task.given)}",
+    }
+    if CLOSED.asks(task):
+        facets["subset"] = "closed"
+    return Entry(task.name, task.group, task.survey, task.title, facets,
+                 (task.survey, task.outcome), task)  # fmt: skip
+
+
+OBSERVATION = Benchmark(
+    name="observation",
+    base="_epidemia",
+    groups=("epidemia_low", "epidemia_high", "epidemia_extra"),
+    ways=("letters", "likelihood", "sampled", "closed", "rag"),
+    metrics=metrics_of,
+    primary="score",
+    says="Score, 0 to 100",
+    digits=1,
+    entries=lambda: {name: _entry(task) for name, task in all_tasks().items()},
+    available=store.available,
+    metadata=lambda truth: {
+        "survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint,
+    },
+    version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
+    groups_version=TASK_VERSION,
+)  # fmt: skip
+
+BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION,)
+
+
+@lru_cache(maxsize=1)
+def leaves() -> dict[str, Leaf]:
+    """Return every declared task in every way of its benchmark, by the name lm-eval has for it.
+
+    In the order in which they are listed everywhere: by benchmark, way, and task.
+    """
+    return {
+        in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
+        for benchmark in BENCHMARKS
+        for way in benchmark.ways
+        for entry in benchmark.entries().values()
+    }
+
+
+def groups() -> dict[str, Benchmark]:
+    """Return the groups without parts, as lm-eval knows them, in their usual order."""
+    return {
+        in_way(group, way): benchmark
+        for benchmark in BENCHMARKS
+        for way in benchmark.ways
+        for group in benchmark.groups
+    }
+
+
+def members(name: str) -> list[tuple[str, str]]:
+    """Spell out a name as the available tasks it means, and their way of asking.
+
+    Parameters
+    ----------
+    name : str
+        A task or group as lm-eval names it, a pattern (``epidemia_low_*``), or a survey: its tasks
+        with letters.
+
+    Returns
+    -------
+    list of (str, str)
+        Name of the task without suffix, and the way; at least one.
+
+    Raises
+    ------
+    EpidemiaError
+        If nothing is named so (with the nearest names), or no truth of it is here (with what it
+        needs).
+    """
+    here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
+    named = [
+        (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
+                *([leaf.entry.part] if not WAYS[leaf.way].suffix else [])})
+        for own, leaf in leaves().items()
+        if WAYS[leaf.way].asks(leaf.entry.declared)
+    ]  # fmt: skip
+    meant = [leaf for leaf, names in named if any(fnmatchcase(one, name) for one in names)]
+    found = [
+        (leaf.entry.name, leaf.way)
+        for leaf in meant
+        if leaf.entry.name in here[leaf.benchmark.name]
+    ]
+    if found:
+        return found
+    if len(meant) == 1:
+        WAYS[meant[0].way].load(meant[0].entry.name)  # raises, and says what is needed
+    if meant or name in groups():
+        raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
+    known = {
+        one for leaf, names in named if leaf.entry.name in here[leaf.benchmark.name]
+        for one in names if one
+    }  # fmt: skip
+    raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")

@@ -1,0 +1,245 @@
+"""``letters``: every question in several orderings of its answers, read from the letters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways.way import Answer, Elicited, Metric, Way
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.surveys.record import MAX_LEVELS
+
+__all__ = [
+    "CHOICE_MASS",
+    "ORDER_BIAS",
+    "WAY",
+    "Letters",
+    "by_level",
+    "choice_mass",
+    "logprobs_of",
+    "most_mass",
+    "order_bias",
+    "softmax",
+]
+
+
+class Letters(NamedTuple):
+    """A model's answer to one prompt: the log-probability of each displayed letter.
+
+    Attributes
+    ----------
+    way, task : str
+    truth : str
+        Fingerprint of the ground truth that the prompt was made from.
+    cell : int
+    order : tuple of int, length K
+        Level number at each displayed position.
+    design : str
+        Which orderings the cell is asked in, see `elicit.orderings`.
+    logprobs : tuple of float, length K
+        Natural logarithms, by displayed position, not normalised over the letters.
+    """
+
+    way: str
+    task: str
+    truth: str
+    cell: int
+    order: tuple[int, ...]
+    design: str
+    logprobs: tuple[float, ...]
+
+    @property
+    def place(self) -> int:
+        return _places(len(self.order), self.design)[self.order]
+
+    @property
+    def value(self) -> tuple[float, ...]:
+        return self.logprobs
+
+
+@lru_cache(maxsize=64)
+def _places(levels: int, design: str) -> dict[tuple[int, ...], int]:
+    return {order: place for place, order in enumerate(orderings(levels, design))}
+
+
+def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+    """Ask each cell in every ordering of the design."""
+    design = design_of(len(truth.levels), variant.orderings)
+    orders, wording = orderings(len(truth.levels), design), Wording(truth)
+    for cell in range(len(truth.given)):
+        asked = wording.question(cell)
+        for order in orders:
+            text = prompt(asked, [truth.levels[level] for level in order])
+            yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
+
+
+def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
+    """Read the log-probability of each letter of a row.
+
+    Parameters
+    ----------
+    responses : sequence of (float, bool)
+        Log-probability of each letter, and whether it is the likeliest token.
+    row : struct
+        With as many `choices`.
+
+    Raises
+    ------
+    ValueError
+        If these are not such.
+    """
+    try:
+        found = tuple(float(logprob) for logprob, _greedy in responses)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "expected a log-probability and whether it is greedy, (float, bool), for each letter"
+        ) from None
+    if len(found) != len(row.choices):
+        raise ValueError(f"{len(found)} log-probabilities, expected {len(row.choices)}")
+    return found
+
+
+def read(row: Any, responses: Sequence[Any]) -> Letters:
+    """Read the log-probabilities of a row's letters."""
+    return Letters("letters", row.task, row.truth, row.cell, row.order, row.design,
+                   logprobs_of(responses, row))  # fmt: skip
+
+
+def check(answer: Letters, first: Letters, truth: GroundTruth) -> None:
+    """Refuse an ordering that is none of the design, and another design than the first's."""
+    if answer.design != first.design:
+        raise ValueError("it was asked in another way than the first")
+    if answer.order not in _places(len(truth.levels), answer.design):
+        raise ValueError(f"the order {list(answer.order)} is not of the design {answer.design!r}")
+
+
+def softmax(logprobs: Array) -> Array:
+    """Normalise log-probabilities along the last axis; NaN where one is NaN or +inf."""
+    with np.errstate(invalid="ignore"):
+        shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
+    """Bring probabilities from displayed positions back to levels.
+
+    Parameters
+    ----------
+    displayed : ndarray, shape (..., M, K)
+        Probability of each displayed position under each ordering.
+    orders : ndarray of int, shape (M, K)
+        Level number at each displayed position.
+
+    Returns
+    -------
+    ndarray, shape (..., M, K)
+        Probability of each level under each ordering; average over M to get P~.
+    """
+    position_of_level = np.argsort(orders, axis=-1)
+    target = np.broadcast_to(position_of_level, displayed.shape)
+    return np.take_along_axis(displayed, target, axis=-1)
+
+
+def distribution(said: Array, one: Letters, levels: int) -> Elicited:
+    """Average over the orderings what each level got."""
+    found = by_level(softmax(said), np.array(orderings(levels, one.design)))
+    return Elicited(found.mean(axis=1), by_order=found)
+
+
+def by_position(answers: Sequence[Letters]) -> Array:
+    """Average over prompts what each displayed position got."""
+    displayed: Array = softmax(np.array([answer.logprobs for answer in answers])).mean(axis=0)
+    return displayed
+
+
+def order_bias(answers: Sequence[Letters]) -> float:
+    """Position bias: total variation distance of the mean probability by position from uniform.
+
+    In [0, 1): 0 when every letter is as probable as any other on average, 1 - 1/K when the same
+    letter is always chosen. It says something where every level was shown equally often in every
+    position, as it is under all orderings.
+    """
+    return uneven(by_position(answers))
+
+
+def uneven(shares: Array) -> float:
+    """Total variation distance from uniform of the share of each displayed position."""
+    return float(np.abs(shares - 1 / len(shares)).sum() / 2)
+
+
+def choice_mass(masses: Sequence[float]) -> float:
+    """Mean probability of all the letters together, before they are normalised; in [0, 1]."""
+    return float(np.mean(masses))
+
+
+def _mass(answer: Answer) -> float:
+    try:
+        return math.fsum(math.exp(logprob) for logprob in answer.value)
+    except OverflowError:  # nothing a model can mean: the metrics will say so
+        return math.inf
+
+
+def most_mass(letters: int) -> float:
+    """Return the largest sum of a prompt's probabilities that rounding explains; a bit above 1.
+
+    Models in bfloat16 give log-probabilities of 8 significant bits. Log-softmax rounds twice, and
+    the sum over a letter's tokens once more, so that l may be off by 3 |l| / 2**8 and p = exp(l)
+    read as p ** (1 - 3 / 2**8). K of these, where the p sum to 1 at most, sum to K ** (3 / 2**8) at
+    most, when all are equal. lm-eval's `hf` in bfloat16 was seen to give 1.0065 on 22 letters.
+
+    Parameters
+    ----------
+    letters : int
+
+    Returns
+    -------
+    float
+        1.008 for 2 letters, 1.037 for 22.
+    """
+    return float(letters ** (3 / 2**8))
+
+
+CHOICE_MASS = Metric(choice_mass, True, 0, most_mass(MAX_LEVELS), _mass)
+ORDER_BIAS = Metric(order_bias, False, 0, 1)
+
+
+def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
+    """Answer a question in a random order of its answers as a person of the cell might."""
+    order = rng.permutation(len(truth.levels))
+    asked = prompt(Wording(truth).question(cell), [truth.levels[level] for level in order])
+    p = truth.p[cell, order]
+    return f"{asked} {LETTERS[int(rng.choice(len(order), p=p / p.sum()))]}"
+
+
+def believed(p: Array, row: Any) -> Array:
+    """Give each displayed level its probability."""
+    return p[list(row.order)]
+
+
+WAY = Way(
+    name="letters",
+    suffix="",
+    columns={"order": ["int8"], "design": "string", "choices": ["string"]},
+    rows=rows,
+    prompts=lambda truth, one: len(orderings(len(truth.levels), one.design)),
+    prompts_are="orderings",
+    choices=lambda truth: LETTERS[: len(truth.levels)],
+    read=read,
+    check=check,
+    distribution=distribution,
+    diagnostics={"choice_mass": CHOICE_MASS, "order_bias": ORDER_BIAS},
+    by_position=by_position,
+    question=lambda wording, cell, _level: wording.question(cell),
+    answers=lambda truth: truth.levels,
+    example=example,
+    believed=believed,
+)
