@@ -284,6 +284,7 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
     low, high = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
+    assert way.question is not None and way.answers is not None
     if way.prompts_are == "levels" and len(truth.levels) > 2:
         heading += ", asked for each answer, here for the first"
     questions = [way.question(wording, cell, 0) for cell in cells]

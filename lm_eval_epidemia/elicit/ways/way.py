@@ -116,35 +116,39 @@ class Way:
     name : str
     suffix : str
         Ends the names of tasks and groups; empty for the plain way of a benchmark.
+
     columns : mapping
         Of its rows, beside those of all: from name to type, a list for a list of such.
     rows : callable
         From a truth and a `Variant` to the rows, each a dict of ``cell``, `columns` (but
         ``choices``) and ``prompt``.
-    prompts : callable
-        From a truth and one of the answers to how many prompts each cell has.
-    prompts_are : str
-        What these are, in the plural: "orderings".
     choices : callable
         From a truth to the letters that answer.
     read : callable
         From a row and the model's responses to it to an `Answer`. The row is a struct with the
         columns as attributes. Raises ValueError where the responses are not what such a row gets.
+    prompts : callable
+        From a truth and one of the answers to how many prompts each cell has.
+    prompts_are : str
+        What these are, in the plural: "orderings".
     check : callable
         From an answer, the task's first one and the truth: raises ValueError where they do not
         belong together, as in a file that was changed.
-    distribution : callable or None
+
+    distribution : callable, optional
         From what was said in complete cells, shape (C, prompts, ...), one of the answers, and K to
         `Elicited`; None where an answer is no part of a distribution.
+    expects : bool
+        Whether `Elicited.expected` is given: another metric, ``score_expected``.
     diagnostics : mapping of str to Metric
         What tells how the model answered rather than how well; ``answered`` where it writes.
     by_position : callable, optional
         From answers to the mean probability of each displayed position, shape (K,); None where
         none was shown.
-    question : callable
-        From `Wording`, a cell and a level to the question alone, for people to read.
-    answers : callable
-        From a truth to the answers as displayed in their natural order.
+
+    question, answers : callable, optional
+        From `Wording`, a cell and a level to the question alone, and from a truth to the answers in
+        their natural order: for people to read.
     request : str
         Line of a prompt that says how to answer.
     example : callable, optional
@@ -152,19 +156,19 @@ class Way:
     believed : callable, optional
         From a respondent's distribution in the row's cell, shape (K,), and the row to the
         probability of each of its letters: how `epidemia-baseline` answers.
+
     temperature : float, optional
         Where the model writes its answer: how random it is. None where log-probabilities are asked.
-    expects : bool
-        Whether `Elicited.expected` is given: another metric, ``score_expected``.
     exported : bool
         Whether its rows are part of the dataset that is exported.
     revision : int
         Raised when its prompts or the reading of its answers change, so that scores stop being
         comparable.
+
     asks : callable
         From a declared task to whether it is asked in this way.
     load : callable
-        From a task's name to its truth.
+        From a task's name to its truth, which has a ``fingerprint``.
     described : callable
         From a truth to what is known in each cell: ``[["age: 30-34"], ...]``.
     """
@@ -173,21 +177,21 @@ class Way:
     suffix: str
     columns: Mapping[str, Any]
     rows: Callable[[Any, Variant], Iterator[dict[str, Any]]]
-    prompts: Callable[[Any, Any], int]
-    prompts_are: str
     choices: Callable[[Any], Sequence[str]]
     read: Callable[[Any, Sequence[Any]], Answer]
-    check: Callable[[Any, Any, Any], None]
-    distribution: Callable[[Array, Any, int], Elicited] | None
-    question: Callable[[Any, int, int], str]
-    answers: Callable[[Any], Sequence[str]]
-    example: Callable[[Any, int, np.random.Generator], str] | None = None
-    believed: Callable[[Array, Any], Array] | None = None
+    prompts: Callable[[Any, Any], int]
+    prompts_are: str = "prompts"
+    check: Callable[[Any, Any, Any], None] = lambda answer, first, truth: None
+    distribution: Callable[[Array, Any, int], Elicited] | None = None
+    expects: bool = False
     diagnostics: Mapping[str, Metric] = field(default_factory=dict)
     by_position: Callable[[Sequence[Any]], Array | None] | None = None
+    question: Callable[[Any, int, int], str] | None = None
+    answers: Callable[[Any], Sequence[str]] | None = None
     request: str = ""
+    example: Callable[[Any, int, np.random.Generator], str] | None = None
+    believed: Callable[[Array, Any], Array] | None = None
     temperature: float | None = None
-    expects: bool = False
     exported: bool = True
     revision: int = 0
     asks: Callable[[Any], bool] = lambda task: True
