@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import lm_eval_epidemia
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.harness.names import members
+from lm_eval_epidemia.benchmarks import members
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = sorted(
