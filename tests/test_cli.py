@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import nsduh_2023
 
+from lm_eval_epidemia.harness import demo
+from lm_eval_epidemia.report.results import Asked, read_results
+from lm_eval_epidemia.report.samples import elicited, sample_file
+
 EPIDEMIA = [sys.executable, "-m", "lm_eval_epidemia.cli"]
 
 
@@ -193,7 +197,12 @@ def test_demo_without_torch_is_told_apart(tmp_path):
     assert lines["uniform"].count(" 0.0 ±") == 2
     assert "Llama" not in done.stdout
     assert f"results are in {tmp_path / 'epidemia-demo'}" in done.stdout
-    assert (tmp_path / "epidemia-demo" / "truth" / "results_demo.json").is_file()
+    folder = tmp_path / "epidemia-demo" / "truth"
+    found = read_results([folder])
+    for task in demo.KEPT:
+        asked = Asked(task, "letters")
+        path = sample_file(folder / "results_demo.json", asked)
+        assert elicited(path, asked).l1 == pytest.approx(found.entries[0].scores[asked].l1)
 
 
 def test_tasks_summary_says_per_survey_what_is_there_and_what_it_waits_for():

@@ -308,7 +308,7 @@ def test_validity_page_has_the_mean_baseline_as_it_is():
         assert f"| {survey} | {len(values)} | {np.mean(values):.1f} |" in page
     every = [value for values in high.values() for value in values]
     assert len(every) == 44
-    assert f"| all at hand | 44 | {np.mean(every):.1f} |" in page
+    assert f"| all that ship | 44 | {np.mean(every):.1f} |" in page
     # The other 50 by what stands in for them: NHIS for BRFSS, lifetime for past-month cigarettes.
     names = [n for n in store.available() if "extra_nsduh_cig" in n and all_tasks()[n].given[1:]]
     cigarettes = []

@@ -36,6 +36,16 @@ RESPONDENTS: dict[str, dict[str, Any]] = {
 }
 
 
+#: The tasks whose samples are kept, so that the site of the demonstration shows their conditions.
+KEPT = (
+    "epidemia_low_nsduh_marijuana_ever_by_age",
+    "epidemia_low_gss_political_view_by_age",
+    "epidemia_low_scf_net_worth_by_education",
+    "epidemia_high_nsduh_marijuana_ever_by_age_sex",
+    "epidemia_high_scf_home_ownership_by_age_race",
+)
+
+
 class Line(NamedTuple):
     """One line of the leaderboard: a respondent and its (score, standard error) by group."""
 
@@ -47,15 +57,18 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
     from lm_eval import simple_evaluate
     from lm_eval.utils import handle_non_serializable
 
-    results = simple_evaluate(
-        tasks=groups,
-        task_manager=discovery.task_manager(),
-        log_samples=False,
-        **arguments,
-    )
-    path = out / re.sub(r"\W+", "_", name).strip("_") / "results_demo.json"
-    with atomic_write(path) as temporary:
+    manager = discovery.task_manager()
+    results = simple_evaluate(tasks=groups, task_manager=manager, log_samples=False, **arguments)
+    folder = out / re.sub(r"\W+", "_", name).strip("_")
+    with atomic_write(folder / "results_demo.json") as temporary:
         temporary.write_text(json.dumps(results, indent=2, default=handle_non_serializable))
+    # Asked again: with the samples of every task, lm-eval would need many times the memory.
+    kept = [task for task in KEPT if task in results["results"]]
+    samples = simple_evaluate(tasks=kept, task_manager=manager, **arguments)["samples"]
+    for task, found in samples.items():
+        lines = (json.dumps(sample, default=handle_non_serializable) for sample in found)
+        with atomic_write(folder / f"samples_{task}_demo.jsonl") as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return Line(
         name,
         {
