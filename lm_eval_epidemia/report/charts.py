@@ -23,54 +23,238 @@ ROWS = "rows"
 _PERCENT = alt.Axis(format="%")
 
 
+def _by_metric(
+    data: alt.Data, draw: Callable[[alt.Data, str, list[float], list[str]], alt.TopLevelMixin]
+) -> alt.TopLevelMixin:
+    """Draw one below the other what is on different scales.
+
+    Parameters
+    ----------
+    data : altair.Data
+        Inline, of rows with metric (what the values are), lowest and highest (None: unbounded).
+    draw : callable
+        From the rows of one metric, what its axis says, from where to where it goes, and the models
+        in order.
+    """
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in data.to_dict()["values"]:
+        parts.setdefault(row["metric"], []).append(row)
+    charts = []
+    for says, rows in parts.items():
+        values = [row[key] for row in rows for key in ("low", "high", "mean", "base", "instruct")
+                  if row.get(key) is not None]  # fmt: skip
+        bounds = [rows[0]["lowest"], rows[0]["highest"]]
+        ends = [end if end is not None else pick(values)
+                for end, pick in zip(bounds, (min, max), strict=True)]  # fmt: skip
+        models = list(dict.fromkeys(row["model"] for row in rows if "model" in row))
+        charts.append(draw(alt.Data(values=rows), says, ends, models))
+    if len(charts) == 1:
+        return charts[0]
+    both: alt.TopLevelMixin = alt.vconcat(*charts).resolve_scale(color="independent")
+    return both
+
+
+#: Of rows.
+_KIND = alt.Scale(domain=["run", "published"], range=["circle", "diamond"])
+#: With more than eight models, eight more colours.
+_MODELS = alt.Scale(range=[*PALETTE, "#882255", "#44AA99", "#999933", "#332288", "#AA4499",
+                           "#88CCEE", "#117733", "#661100"])  # fmt: skip
+_BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
+
+
 def leaderboard(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind."""
-    scale = alt.Scale(domain=[0, 100])
-    order = alt.EncodingSortField("place", order="ascending")
-    y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
-    base = alt.Chart(data)
-    bars = base.mark_rule(color=BLUE).encode(
-        x=alt.X("low:Q", title="Score (± 1.96 standard errors)", scale=scale), x2="high:Q", y=y
-    )
-    points = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(
-        x=alt.X("score:Q", scale=scale), y=y,
-        shape=alt.Shape("kind:N", title=None, legend=alt.Legend(orient="bottom"),
-                        scale=alt.Scale(domain=["run", "published"], range=["circle", "diamond"])),
-        tooltip=["model:N", "group:N", alt.Tooltip("score:Q", format=".1f")],
-    )  # fmt: skip
-    line = base.mark_rule(color=GREEN, strokeDash=[5, 4]).encode(x=alt.X("mean(mean):Q"))
-    return (
-        alt.layer(bars, points, line)
-        .properties(width=260, height=alt.Step(20))
-        .facet(
-            column=alt.Column(
-                "group:N",
-                title="dashed: knows P(Y) alone",
-                sort=alt.EncodingSortField("column", op="min"),
-            )
+    """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind, and
+    those of `_by_metric`."""
+
+    def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
+        scale = alt.Scale(domain=ends)
+        order = alt.EncodingSortField("place", order="ascending")
+        y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
+        base = alt.Chart(rows)
+        bars = base.mark_rule(color=BLUE).encode(
+            x=alt.X("low:Q", title=f"{says} (± 1.96 standard errors)", scale=scale),
+            x2="high:Q",
+            y=y,
         )
-    )
+        points = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(
+            x=alt.X("score:Q", scale=scale), y=y,
+            shape=alt.Shape("kind:N", title=None, legend=_BELOW, scale=_KIND),
+            tooltip=["model:N", "group:N", alt.Tooltip("score:Q", format=".4~g")],
+        )  # fmt: skip
+        line = (
+            base.transform_filter("isValid(datum.mean)")
+            .mark_rule(color=GREEN, strokeDash=[5, 4])
+            .encode(x=alt.X("mean(mean):Q"))
+        )
+        found: alt.TopLevelMixin = (
+            alt.layer(bars, points, line)
+            .properties(width=260, height=alt.Step(20))
+            .facet(column=_groups(alt.Column, rows, "dashed"))
+        )
+        return found
+
+    return _by_metric(data, draw)
+
+
+def _groups(channel: Any, rows: Any, line: str) -> Any:
+    """Part by group, in order, and say what the line is where there is one."""
+    known = any(row["mean"] is not None for row in rows.to_dict()["values"])
+    title = f"{line}: knows P(Y) alone" if known else None
+    return channel("group:N", title=title, sort=alt.EncodingSortField("column", op="min"))
+
+
+def surveys(data: Any) -> alt.TopLevelMixin:
+    """Rows: as of `leaderboard`, and survey."""
+
+    def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
+        scale, title = alt.Scale(domain=ends), f"{says} (± 1.96 standard errors)"
+        y = alt.Y("survey:N", title=None)
+        offset = alt.YOffset("model:N", sort=models)
+        colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
+        base = alt.Chart(rows)
+        means = (
+            base.transform_filter("isValid(datum.mean)")
+            .mark_tick(color=GREEN, thickness=2, opacity=1)
+            .encode(x="mean:Q", y=y)
+        )
+        found: alt.TopLevelMixin = (
+            alt.layer(
+                base.mark_rule().encode(x=alt.X("low:Q", title=title, scale=scale), x2="high:Q",
+                                        y=y, yOffset=offset, color=colour),
+                base.mark_point(filled=True, size=45, opacity=1).encode(
+                    x=alt.X("score:Q", scale=scale), y=y, yOffset=offset, color=colour,
+                    shape=alt.Shape("kind:N", title=None, legend=_BELOW, scale=_KIND),
+                    tooltip=["model:N", "survey:N", alt.Tooltip("score:Q", format=".4~g"),
+                             "tasks:Q"],
+                ),
+                means,
+            )
+            .properties(width=240, height=alt.Step(9))
+            .facet(facet=_groups(alt.Facet, rows, "green"), columns=3)
+            .resolve_scale(y="independent")
+        )  # fmt: skip
+        return found
+
+    return _by_metric(data, draw)
+
+
+def conditions(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, way, conditions ("d = 2"), score, low, high, kind ("run", "published" or
+    "respondent"), and those of `_by_metric`."""
+
+    def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
+        x = alt.X("conditions:O", title="Number of conditions", axis=alt.Axis(labelAngle=0))
+        y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)",
+                  scale=alt.Scale(domain=ends))  # fmt: skip
+        tooltip = ["model:N", "conditions:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"]
+        everybody = alt.Chart(rows)
+        respondent = everybody.transform_filter("datum.kind == 'respondent'")
+        base = everybody.transform_filter("datum.kind != 'respondent'")
+        colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
+        dash = alt.StrokeDash("kind:N", title=None, legend=_BELOW, scale=alt.Scale(
+            domain=_KIND.to_dict()["domain"], range=[[1, 0], [6, 3]]))  # fmt: skip
+        found: alt.TopLevelMixin = (
+            alt.layer(
+                respondent.mark_line(color=GREY, strokeDash=[2, 2], point=alt.OverlayMarkDef(
+                    color=GREY)).encode(x=x, y=y, tooltip=tooltip),
+                base.mark_rule(opacity=0.6).encode(x=x, y="low:Q", y2="high:Q", color=colour),
+                base.mark_line(point=True).encode(
+                    x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip
+                ),
+            )
+            .properties(width=260, height=240)
+            .facet(column=alt.Column("way:N", title="all groups of a way of asking together; "
+                                                    "grey: knows P(Y) alone"))
+        )  # fmt: skip
+        return found
+
+    return _by_metric(data, draw)
+
+
+def versions(data: Any) -> alt.TopLevelMixin:
+    """Rows: pair, group, task, base, instruct, kind ("task", "mean"), and those of `_by_metric`."""
+
+    def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
+        scale = alt.Scale(domain=ends)
+        x = alt.X("base:Q", title=f"Base model: {says}", scale=scale)
+        y = alt.Y("instruct:Q", title="Instruct version", scale=scale)
+        colour = alt.Color("pair:N", title=None, sort=None, scale=alt.Scale(range=PALETTE),
+                           legend=alt.Legend(orient="bottom", labelLimit=400, columns=1))  # fmt: skip
+        tooltip = ["pair:N", "task:N", "base:Q", "instruct:Q"]
+        base = alt.Chart()
+        tasks, means = (base.transform_filter(f"datum.kind == '{k}'") for k in ("task", "mean"))
+        found: alt.TopLevelMixin = (
+            alt.layer(
+                _diagonal(*ends),
+                tasks.mark_point(filled=True, size=25, opacity=0.5).encode(
+                    x=x, y=y, color=colour, tooltip=tooltip
+                ),
+                means.mark_point(filled=True, size=160, shape="diamond", opacity=1, stroke="black",
+                                 strokeWidth=1).encode(x=x, y=y, color=colour, tooltip=tooltip),
+                data=rows,
+            )
+            .properties(width=260, height=260)
+            .facet(facet=alt.Facet("group:N", title="diamonds: means", sort=None), columns=3)
+        )  # fmt: skip
+        return found
+
+    return _by_metric(data, draw)
+
+
+def closed(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `_by_metric`."""
+
+    def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
+        y = alt.Y("model:N", title=None, sort=models, axis=alt.Axis(labelLimit=260))
+        scale = alt.Scale(domain=ends)
+        colours = alt.Scale(domain=["closed", "likelihood"], range=[ORANGE, BLUE])
+        colour = alt.Color("way:N", title="asked in", legend=_BELOW, scale=colours)
+        offset = alt.YOffset("way:N")
+        base = alt.Chart(rows)
+        found: alt.TopLevelMixin = alt.layer(
+            base.mark_rule().encode(
+                x=alt.X("low:Q", title=f"{says} (± 1.96 standard errors); dashed: knows P(Y) alone",
+                        scale=scale),
+                x2="high:Q", y=y, yOffset=offset, color=colour,
+            ),
+            base.mark_point(filled=True, size=70, opacity=1).encode(
+                x=alt.X("score:Q", scale=scale), y=y, yOffset=offset, color=colour,
+                shape=alt.Shape("kind:N", title=None, legend=_BELOW, scale=_KIND),
+                tooltip=["model:N", "way:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"],
+            ),
+            base.transform_filter("isValid(datum.mean)")
+            .mark_rule(color=GREEN, strokeDash=[5, 4])
+            .encode(x="mean(mean):Q"),
+        ).properties(width=380, height=alt.Step(14))  # fmt: skip
+        return found
+
+    return _by_metric(data, draw)
 
 
 def size(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, parameters, group, score, low, high."""
+    """Rows: model, parameters, group, score, low, high, metric."""
     x = alt.X("parameters:Q", title="Parameters", scale=alt.Scale(type="log"),
               axis=alt.Axis(format="~s"))  # fmt: skip
     base = alt.Chart(data)
     colour = alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE))
-    return alt.layer(
-        base.mark_rule().encode(x=x, y=alt.Y("low:Q", title="Score"), y2="high:Q", color=colour),
-        base.mark_point(filled=True, size=60).encode(
-            x=x, y="score:Q", color=colour, tooltip=["model:N", "group:N", "score:Q"]
-        ),
-    ).properties(width=420, height=280)
+    return (
+        alt.layer(
+            base.mark_rule().encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q", color=colour),
+            base.mark_point(filled=True, size=60).encode(
+                x=x, y="score:Q", color=colour, tooltip=["model:N", "group:N", "score:Q"]
+            ),
+        )
+        .properties(width=420, height=280)
+        .facet(row=alt.Row("metric:N", title=None))
+        .resolve_scale(y="independent")
+    )
 
 
 def beside(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, group, score, other (name of the other task), value."""
+    """Rows: model, group, score, metric, other (name of the other task), value."""
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title="Other task", scale=alt.Scale(zero=False)),
-        y=alt.Y("score:Q", title="Score"),
+        y=alt.Y("score:Q", title=None),
     )
     points = base.mark_point(filled=True, size=60).encode(
         color=alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE)),
@@ -80,8 +264,8 @@ def beside(data: Any) -> alt.TopLevelMixin:
     return (
         alt.layer(points, names)
         .properties(width=300, height=240)
-        .facet(column=alt.Column("other:N", title=None))
-        .resolve_scale(x="independent")
+        .facet(column=alt.Column("other:N", title=None), row=alt.Row("metric:N", title=None))
+        .resolve_scale(x="independent", y="independent")
     )
 
 
@@ -175,8 +359,8 @@ def calibration(data: Any) -> alt.TopLevelMixin:
     return layered
 
 
-def _diagonal() -> alt.Chart:
-    ends = alt.Data(values=[{"a": 0, "b": 0}, {"a": 1, "b": 1}])
+def _diagonal(low: float = 0, high: float = 1) -> alt.Chart:
+    ends = alt.Data(values=[{"a": low, "b": low}, {"a": high, "b": high}])
     return alt.Chart(ends).mark_line(color=GREY, strokeDash=[4, 4]).encode(x="a:Q", y="b:Q")
 
 
@@ -246,8 +430,8 @@ def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
 #: The figures that `figures.FIGURES` lists, by name.
 CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
     chart.__name__: chart
-    for chart in (leaderboard, size, beside, calibration, order_bias, distribution, curve, cells,
-                  bootstrap)
+    for chart in (leaderboard, size, beside, surveys, conditions, versions, closed, calibration,
+                  order_bias, distribution, curve, cells, bootstrap)
 }  # fmt: skip
 
 #: From a specification to a file, by its ending.

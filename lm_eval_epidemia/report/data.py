@@ -14,16 +14,24 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.benchmarks import groups, leaves
+from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, leaves
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.leaderboard import Report, group_mean, tasks_in
+from lm_eval_epidemia.report.leaderboard import (
+    Mean,
+    Report,
+    closed_subset,
+    group_mean,
+    mean_over,
+    slices,
+    tasks_in,
+)
 from lm_eval_epidemia.report.normalise import normalise
-from lm_eval_epidemia.report.results import Asked, printable
+from lm_eval_epidemia.report.results import Asked, Entry, leaf, printable
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.intervals import interval
@@ -38,6 +46,8 @@ __all__ = [
     "calibration_rows",
     "calibrations",
     "cell_rows",
+    "closed_rows",
+    "condition_rows",
     "curve_rows",
     "distribution_rows",
     "leaderboard_rows",
@@ -45,6 +55,8 @@ __all__ = [
     "order_bias_rows",
     "read_samples",
     "size_rows",
+    "survey_rows",
+    "version_rows",
 ]
 
 #: What the respondent is called that knows P(Y), and not how it depends on X.
@@ -131,35 +143,148 @@ def read_samples(
 
 
 def mean_respondent(report: Report, tasks: Iterable[Asked]) -> float:
-    """Return the mean score of the respondent that knows P(Y) alone, over available tasks."""
-    known = [report.anchors[one.task] for one in tasks if one.task in report.anchors]
+    """Return the mean score of the respondent that knows P(Y) alone, over available tasks.
+
+    NaN over none, and where the primary metric is not the score: it has no such respondent.
+    """
+    known = [
+        report.anchors[one.task]
+        for one in tasks
+        if leaf(one).benchmark is OBSERVATION and one.task in report.anchors
+    ]
     found = [normalise(anchors.mean, anchors, "score") for anchors in known]
     return math.fsum(found) / len(found) if found else math.nan
+
+
+def _known(value: float) -> float | None:
+    """Return a number as JSON has it: None where there is none."""
+    return value if math.isfinite(value) else None
+
+
+def _scale(benchmark: Benchmark) -> dict[str, Any]:
+    """Say what a value of a benchmark is, and between what it lies; None where it is unbounded."""
+    metric = benchmark.metrics(WAYS[benchmark.ways[0]])[benchmark.primary]
+    says = benchmark.says + ("" if metric.higher_is_better else "; lower is better")
+    return {"metric": says, "lowest": _known(metric.low), "highest": _known(metric.high)}
+
+
+def _point(entry: Entry, mean: Mean, benchmark: Benchmark) -> dict[str, Any]:
+    """Say a model's mean and 1.96 standard errors around it, as rows of figures have it."""
+    scale, reach = _scale(benchmark), 1.96 * (0.0 if math.isnan(mean.error) else mean.error)
+    low, high = scale["lowest"], scale["highest"]
+    return {
+        "model": entry.name, "kind": "published" if entry.reference else "run", **scale,
+        "score": mean.value, "tasks": mean.tasks,
+        "low": mean.value - reach if low is None else max(mean.value - reach, low),
+        "high": mean.value + reach if high is None else min(mean.value + reach, high),
+    }  # fmt: skip
+
+
+def _everyone(report: Report, column: str) -> list[Asked]:
+    """Return the tasks of a group that any run has a score in."""
+    return sorted({asked for entry in report.runs for asked in tasks_in(entry, column)})
 
 
 def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `leaderboard`."""
     rows = []
     for number, column in enumerate(report.columns):
-        benchmark = groups()[column]
-        primary = benchmark.metrics(WAYS[benchmark.ways[0]])[benchmark.primary]
-        lowest, highest = primary.low, primary.high
-        everyone = sorted({a for e in report.runs for a in tasks_in(e, column)})
-        knows = mean_respondent(report, everyone)
+        knows = _known(mean_respondent(report, _everyone(report, column)))
         for place, entry in enumerate(report.entries):
             found = group_mean(entry, column)
             if found.tasks:
-                reach = 0.0 if math.isnan(found.error) else 1.96 * found.error
+                point = _point(entry, found, groups()[column])
                 rows.append(
-                    {
-                        "model": entry.name, "place": place, "group": column, "column": number,
-                        "metric": benchmark.says, "score": found.value,
-                        "low": max(found.value - reach, lowest),
-                        "high": min(found.value + reach, highest), "mean": knows,
-                        "kind": "published" if entry.reference else "run",
-                    }
-                )  # fmt: skip
+                    {**point, "place": place, "group": column, "column": number, "mean": knows}
+                )
     return rows
+
+
+def survey_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `surveys`."""
+    rows = []
+    for number, column in enumerate(report.columns):
+        known: dict[str, list[Asked]] = defaultdict(list)
+        for asked in _everyone(report, column):
+            if survey := leaf(asked).entry.facets.get("survey"):
+                known[survey].append(asked)
+        for place, entry in enumerate(report.entries):
+            for survey, found in slices(entry, column, "survey").items():
+                rows.append(
+                    {**_point(entry, found, groups()[column]), "place": place, "group": column,
+                     "column": number, "survey": survey,
+                     "mean": _known(mean_respondent(report, known[survey]))}
+                )  # fmt: skip
+    if not rows:
+        raise EpidemiaError("no task of a survey was asked")
+    return rows
+
+
+def condition_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `conditions`: over the groups of a way of asking together."""
+    rows = []
+    parts: dict[tuple[str, str, str], list[Asked]] = defaultdict(list)
+    for asked in sorted({one for column in report.columns for one in _everyone(report, column)}):
+        one = leaf(asked)
+        if dimension := one.entry.facets.get("dimension"):
+            parts[one.benchmark.name, one.way, dimension].append(asked)
+    for (_, way, dimension), tasks in sorted(parts.items()):
+        benchmark = leaf(tasks[0]).benchmark
+        common = {"way": way, "conditions": dimension}
+        for entry in report.entries:
+            mine = [a for a in tasks if a in entry.scores and not math.isnan(entry.scores[a].value)]
+            if mine:
+                rows.append({**_point(entry, mean_over(entry, mine), benchmark), **common})
+        knows = mean_respondent(report, tasks)
+        if not math.isnan(knows):
+            rows.append(
+                {**_point(Entry(KNOWS_MARGINAL), Mean(knows, math.nan, len(tasks)), benchmark),
+                 **common, "kind": "respondent"}
+            )  # fmt: skip
+    if len({row["conditions"] for row in rows}) < 2:
+        raise EpidemiaError("the tasks asked do not differ in their number of conditions")
+    return rows
+
+
+def version_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `versions`: tasks that both were asked, and the mean over these."""
+    rows = []
+    for column in report.columns:
+        for base, instruct in report.pairs:
+            tasks = sorted({*tasks_in(base, column)} & {*tasks_in(instruct, column)})
+            means = [(mean_over(base, tasks), mean_over(instruct, tasks))] if tasks else []
+            values = [
+                *((in_way(*a), "task", base.scores[a].value, instruct.scores[a].value)
+                  for a in tasks),
+                *((f"mean of {len(tasks)} tasks", "mean", one.value, other.value)
+                  for one, other in means),
+            ]  # fmt: skip
+            rows += [
+                {"pair": f"{base.name} / {instruct.name}", "group": column, "task": task,
+                 "kind": kind, "base": one, "instruct": other, **_scale(groups()[column])}
+                for task, kind, one, other in values
+            ]  # fmt: skip
+    if not rows:
+        raise EpidemiaError(
+            "no base model and its instruct version among the models: name them with "
+            "--pair BASE=INSTRUCT"
+        )
+    return rows
+
+
+def closed_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `closed`."""
+    found = closed_subset(report)
+    if not found:
+        raise EpidemiaError(
+            "no task of the closed subset was asked: run epidemia_high_closed, or "
+            "epidemia_high_likelihood"
+        )
+    knows = _known(mean_respondent(report, report.closed))
+    return [
+        {**_point(entry, mean, OBSERVATION), "way": way, "place": place, "mean": knows}
+        for place, (entry, way, mean) in enumerate(found)
+    ]
 
 
 def size_rows(report: Report, _task: str | None = None) -> Rows:

@@ -42,6 +42,10 @@ FIGURES = {
     "leaderboard": Figure("every model's score by group", data.leaderboard_rows),
     "size": Figure("score against number of parameters", data.size_rows),
     "beside": Figure("score against other tasks in the same files", data.beside_rows),
+    "surveys": Figure("every model's score by survey", data.survey_rows),
+    "conditions": Figure("score against number of conditions", data.condition_rows),
+    "versions": Figure("base models against their instruct versions, by task", data.version_rows),
+    "closed": Figure("written answers beside likelihoods on the closed subset", data.closed_rows),
     "calibration": Figure(
         "elicited against true probability, with a reliability curve", data.calibration_rows
     ),

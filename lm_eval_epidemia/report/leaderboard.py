@@ -27,6 +27,7 @@ __all__ = [
     "Report",
     "Standing",
     "by_benchmark",
+    "closed_subset",
     "columns",
     "compare_entries",
     "comparisons",
@@ -420,6 +421,15 @@ def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
     return {label: mean_over(entry, found[label]) for label in sorted(found)}
 
 
+#: The two ways in which the closed subset stands in one table: models that only write beside those
+#: whose log-probabilities are known.
+CLOSED_WAYS = ("closed", "likelihood")
+
+
+def _in_closed_subset(asked: Asked) -> bool:
+    return asked.way in CLOSED_WAYS and leaf(asked).entry.facets.get("subset") == "closed"
+
+
 class Report(NamedTuple):
     """Runs, reference rows, and what was found about them.
 
@@ -436,6 +446,10 @@ class Report(NamedTuple):
     pairs : list of (Entry, Entry)
         Base models and their instruct versions.
     notes : list of str
+    closed : list of Asked
+        Tasks of the closed subset that a run was asked in one of `CLOSED_WAYS`, each in both.
+    closed_published : list of Entry
+        Published scores of these.
     """
 
     entries: list[Entry]
@@ -444,6 +458,8 @@ class Report(NamedTuple):
     anchors: dict[str, Anchors]
     pairs: list[tuple[Entry, Entry]]
     notes: list[str]
+    closed: list[Asked]
+    closed_published: list[Entry]
 
     @property
     def runs(self) -> list[Entry]:
@@ -496,10 +512,34 @@ def make_report(
     versions = [pair for alike in _alike(runs) for pair in pairs_of_versions(alike, pairs)]
     tasks = {one.task for one in asked}
     anchors = {task: Anchors.of(store.load(task)) for task in store.available() if task in tasks}
+    subset = {one.task for one in asked if _in_closed_subset(one)}
+    closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
         ordered, found, {column: standings(ordered, column) for column in found}, anchors,
-        versions, [*results.notes, *_changed(runs, anchors)],
+        versions, [*results.notes, *_changed(runs, anchors)], closed,
+        published(closed) if with_published else [],
     )  # fmt: skip
+
+
+def closed_subset(report: Report) -> list[tuple[Entry, str, Mean]]:
+    """Average over the closed subset whoever was asked it: written beside log-probabilities.
+
+    Returns
+    -------
+    list of (Entry, str, Mean)
+        Who, in which way, and the mean over the tasks asked in it; the best first.
+    """
+    found = []
+    for entry in [*report.runs, *report.closed_published]:
+        for way in CLOSED_WAYS:
+            tasks = [
+                one for one in report.closed
+                if one.way == way and one in entry.scores
+                and not math.isnan(entry.scores[one].value)
+            ]  # fmt: skip
+            if tasks:
+                found.append((entry, way, mean_over(entry, tasks)))
+    return sorted(found, key=lambda one: (-one[2].value, one[0].name, one[1]))
 
 
 def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[str]:

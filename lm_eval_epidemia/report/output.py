@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.elicit.ways import in_way
+from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.report.leaderboard import (
     CONFIDENCE,
     Comparison,
@@ -18,6 +19,7 @@ from lm_eval_epidemia.report.leaderboard import (
     Report,
     Standing,
     by_benchmark,
+    closed_subset,
     compare_entries,
     comparisons,
     correlation,
@@ -32,7 +34,7 @@ from lm_eval_epidemia.report.normalise import NORMALISATIONS
 from lm_eval_epidemia.report.published import MARK
 from lm_eval_epidemia.report.results import Entry, leaf
 
-__all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "sections"]
+__all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "sections"]
 
 #: With more models than this, only neighbours in rank are compared in the terminal.
 MOST_PAIRS_OF = 5
@@ -64,6 +66,11 @@ def with_error(mean: Mean, column: str) -> str:
     digits = groups()[column].digits
     error = "" if math.isnan(mean.error) else f" ± {mean.error:.{digits}f}"
     return f"{mean.value:.{digits}f}{error}"
+
+
+def number(value: float, digits: int) -> str:
+    """Write a number; nothing for NaN."""
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def size(parameters: float | None) -> str:
@@ -151,6 +158,25 @@ def _slices(report: Report, kind: str) -> list[Section]:
         header = tuple(f"{label} ({most[label]})" for label in labels)
         made.append(Section(f"{column} {title} (number of tasks)", ("model", *header), rows))
     return made
+
+
+def _closed(report: Report) -> list[Section]:
+    """The closed subset: models that only write beside those whose log-probabilities are known."""
+    if not (found := closed_subset(report)):
+        return []
+    column = in_way("epidemia_high", "closed")
+    rows = [
+        [entry.name, way, with_error(mean, column), str(mean.tasks)] for entry, way, mean in found
+    ]
+    return [
+        Section(
+            "Closed subset", ("model", "asked in", "score", "tasks"), rows,
+            f"Tasks with several conditions and at most {CLOSED_CELLS} cells; the same questions "
+            "in both ways. In 'closed' the model writes the interval that holds the probability, "
+            "in 'likelihood' it is the likeliest one. Means over different numbers of tasks are "
+            "not to be read beside each other; published ones are over the tasks asked here.",
+        )
+    ]  # fmt: skip
 
 
 def _part(mean: Mean | None, most: int, column: str) -> str:
@@ -280,6 +306,7 @@ def details(report: Report) -> list[Section]:
     return [
         *_beside(report),
         *_sliced(report),
+        *_closed(report),
         *_by_size(report),
         *_versions(report),
         *_normalisations(report),
@@ -293,8 +320,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``kind`` (group, survey, domain, dimension, subset, scale, task, other, pair, correlation),
-        ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
+        ``kind`` (group, survey, domain, dimension, subset, closed, scale, task, other,
+        pair, correlation), ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
         ``name`` (the slice, task, scale, second model or other task), ``metric`` (what the value
         is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``,
         ``rank_tasks`` (how many tasks the rank is over); NaN or empty where that does not apply.
@@ -339,6 +366,9 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
                 add("task", entry, group, in_way(*asked), value, metric=metric, tasks=1)
         for other, value in entry.others.items():
             add("other", entry, "", other, value)
+    for entry, way, mean in closed_subset(report):
+        add("closed", entry, in_way("epidemia_high", way), way, mean.value, stderr=mean.error,
+            tasks=mean.tasks)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:
