@@ -4,8 +4,10 @@ import json
 import math
 import shutil
 import tracemalloc
+from dataclasses import replace
 from io import StringIO
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,12 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks import OBSERVATION, groups
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import leaderboard, output
-from lm_eval_epidemia.report.data import read_samples
+from lm_eval_epidemia.report import charts, data, figures, leaderboard, output
+from lm_eval_epidemia.report.data import (
+    closed_rows,
+    condition_rows,
+    read_samples,
+    survey_rows,
+    version_rows,
+)
 from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, model_size, read_results
@@ -584,6 +593,130 @@ def test_figures_are_saved(three, tmp_path):
     ):
         with pytest.raises(EpidemiaError, match=message):
             run("plot", *wrong)
+
+
+AGE_SEX, SEX_RACE = (
+    f"epidemia_high_nsduh_cocaine_ever_by_{given}" for given in ("age_sex", "sex_race")
+)
+
+
+@pytest.fixture
+def versions(tmp_path):
+    """A base model, its instruct version, and one that only writes."""
+    low = {COCAINE: (40.0, 1.0), HEROIN: (20.0, 1.0), SALARY: (60.0, 1.0)}
+    subset = {f"{AGE_SEX}_likelihood": (10.0, 1.0), f"{SEX_RACE}_likelihood": (20.0, 1.0)}
+    write(tmp_path / "a", {**low, AGE_SEX: (30.0, 2.0), **subset}, model="x/Small-7B")
+    write(tmp_path / "b", {**{t: (s + 10, 1.0) for t, (s, _) in low.items()}, **subset},
+          model="x/Small-7B-Instruct")  # fmt: skip
+    write(tmp_path / "c", {f"{AGE_SEX}_closed": (50.0, 3.0), f"{SEX_RACE}_closed": (70.0, 4.0)},
+          model="x/Writes-1T")  # fmt: skip
+    return leaderboard.make_report(read_results([tmp_path]), with_published=True)
+
+
+def _of(rows, **wanted):
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def _mean_respondent(*tasks):
+    found = [Anchors.of(store.load(task)) for task in tasks]
+    return np.mean([normalise(one.mean, one, "score") for one in found])
+
+
+def test_scores_by_survey(versions):
+    rows = _of(survey_rows(versions), model="Small-7B", group="epidemia_low")
+    assert {row["survey"]: (row["score"], row["tasks"]) for row in rows} == {
+        "nsduh": (30.0, 2), "acs": (60.0, 1)
+    }  # fmt: skip
+    nsduh = _of(rows, survey="nsduh")[0]
+    assert nsduh["mean"] == pytest.approx(_mean_respondent(COCAINE, HEROIN))
+    # Standard error of a mean of two: sqrt(1 + 1) / 2.
+    assert nsduh["high"] == pytest.approx(30 + 1.96 * math.sqrt(2) / 2)
+
+
+def test_scores_by_number_of_conditions_are_over_all_groups(versions):
+    rows = _of(condition_rows(versions), way="letters")
+    found = {(row["model"], row["conditions"]): row["score"] for row in rows}
+    assert found["Small-7B", "d = 1"] == 40.0 and found["Small-7B", "d = 2"] == 30.0
+    assert ("Small-7B-Instruct", "d = 2") not in found
+    respondent = {row["conditions"]: row["score"] for row in _of(rows, kind="respondent")}
+    assert respondent["d = 1"] == pytest.approx(_mean_respondent(COCAINE, HEROIN, SALARY))
+
+
+def test_versions_task_by_task(versions):
+    rows = _of(version_rows(versions), group="epidemia_low")
+    assert {(r["task"], r["base"], r["instruct"]) for r in _of(rows, kind="task")} == {
+        (COCAINE, 40.0, 50.0), (HEROIN, 20.0, 30.0), (SALARY, 60.0, 70.0)
+    }  # fmt: skip
+    (mean,) = _of(rows, kind="mean")
+    assert (mean["base"], mean["instruct"], mean["task"]) == (40.0, 50.0, "mean of 3 tasks")
+
+
+def test_the_closed_subset_has_both_ways_and_what_was_published(versions):
+    rows = closed_rows(versions)
+    found = {(row["model"], row["way"]): row for row in rows}
+    assert found["Writes-1T", "closed"]["score"] == 60.0
+    assert found["Writes-1T", "closed"]["mean"] == pytest.approx(
+        _mean_respondent(AGE_SEX, SEX_RACE)
+    )
+    assert found["Small-7B", "likelihood"]["score"] == 15.0
+    both = [Asked(task, "likelihood") for task in (AGE_SEX, SEX_RACE)]
+    gpt = next(one for one in published(both) if one.model == "GPT 4.1")
+    expected = np.mean([gpt.scores[asked].value for asked in both])
+    assert found["GPT 4.1 (published)", "likelihood"]["score"] == pytest.approx(expected)
+    (section,) = [one for one in output.details(versions) if one.title == "Closed subset"]
+    said = {(row[0], row[1]): row[2:] for row in section.rows}
+    assert said["Writes-1T", "closed"] == ["60.0 ± 2.5", "2"]
+    assert said["GPT 4.1 (published)", "likelihood"] == [f"{expected:.1f}", "2"]
+    values = _of(output.as_rows(versions), kind="closed", model="GPT 4.1 (published)")
+    assert [row["value"] for row in values] == [pytest.approx(expected)]
+
+
+def test_published_scores_stand_beside_a_model_that_only_writes(tmp_path):
+    """A run of `_closed` alone: likelihoods are added there, and no column to the leaderboard."""
+    write(tmp_path, {f"{AGE_SEX}_closed": (50.0, 3.0)})
+    report = leaderboard.make_report(read_results([tmp_path]), with_published=True)
+    assert report.columns == ["epidemia_high_closed"]
+    assert [entry.name for entry in report.entries] == ["some-model"]
+    assert len(closed_rows(report)) == 1 + 7
+    without = leaderboard.make_report(read_results([tmp_path]))
+    assert len(closed_rows(without)) == 1
+
+
+def test_figures_say_what_they_lack(three, tmp_path):
+    report = leaderboard.make_report(read_results([three]))
+    with pytest.raises(EpidemiaError, match="do not differ in their number of conditions"):
+        condition_rows(report)
+    with pytest.raises(EpidemiaError, match="no task of the closed subset was asked"):
+        closed_rows(report)
+    write(tmp_path / "one", {COCAINE: (1.0, 1.0)})
+    with pytest.raises(EpidemiaError, match="name them with --pair"):
+        version_rows(leaderboard.make_report(read_results([tmp_path / "one"])))
+
+
+@pytest.mark.parametrize("name", ["leaderboard", "surveys", "conditions", "versions", "closed"])
+def test_figures_of_a_report_are_drawn(versions, name, tmp_path):
+    path = figures.save(name, lambda: versions, tmp_path / f"{name}.svg")
+    assert path.read_bytes().startswith(b"<svg") and b"NaN" not in path.read_bytes()
+
+
+def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path):
+    """A benchmark where 0 is best, beside one from 0 to 100: a chart each, on its own axis."""
+    other = replace(OBSERVATION, name="other", primary="l1", says="Distance", ways=("likelihood",))
+    known = {**groups(), "epidemia_high_likelihood": other}
+    monkeypatch.setattr(data, "groups", lambda: known)
+    out = tmp_path / "figure.json"
+    drawn = json.loads(figures.save("leaderboard", lambda: versions, out).read_text())
+    axes = [one["spec"]["layer"][0]["encoding"]["x"] for one in drawn["vconcat"]]
+    assert {axis["title"]: axis["scale"]["domain"] for axis in axes} == {
+        "Score, 0 to 100 (± 1.96 standard errors)": [0, 100],
+        "Distance; lower is better (± 1.96 standard errors)": [0, 2],
+    }
+    # An unbounded metric reaches as far as its values do.
+    rows = [{"metric": "Nats", "lowest": 0, "highest": None, "model": str(x), "place": x,
+             "group": "g", "column": 0, "score": 7.0 * x, "low": 7.0 * x - 1, "high": 7.0 * x + 1,
+             "mean": None, "kind": "run"} for x in (1, 2)]  # fmt: skip
+    one = charts.leaderboard(alt.Data(values=rows)).to_dict()
+    assert one["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 15.0]
 
 
 # Samples, as lm-eval writes them.

@@ -20,6 +20,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.leaderboard import make_report
 from lm_eval_epidemia.report.results import read_results
 from lm_eval_epidemia.report.site import build_site, sort_key
+from lm_eval_epidemia.surveys.record import records
 
 pytest.importorskip("torch")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -146,17 +147,20 @@ def test_the_first_page_is_small(site, visit):
     read = [url.removeprefix("file://") for url in visit.requests if url.startswith("file:")]
     assert len(read) == 5  # the page, two sheets, two scripts
     assert sum(Path(path).stat().st_size for path in read) < 1_000_000
-    assert tab.locator("#figure-leaderboard svg").count() == 1
+    assert tab.locator("figure.leaderboard svg").count() == 1
 
 
 def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
     tab = visit(site, "explorer.html")
-    assert tab.locator("#shown").inner_text() == "16 of 16 tasks"
+    # What was asked, and all other declared tasks once.
+    assert tab.locator("#shown").inner_text() == "229 of 229 tasks"
+    tab.select_option("#filter-state", "asked")
+    assert tab.locator("#shown").inner_text() == "16 of 229 tasks"
     tab.select_option("#filter-survey", "nsduh")
-    tab.select_option("#filter-mode", "letters")
-    assert tab.locator("#shown").inner_text() == "8 of 16 tasks"
-    tab.select_option("#filter-dimension", "2")
-    assert tab.locator("#shown").inner_text() == "1 of 16 tasks"
+    tab.select_option("#filter-way", "letters")
+    assert tab.locator("#shown").inner_text() == "8 of 229 tasks"
+    tab.select_option("#filter-dimension", "d = 2")
+    assert tab.locator("#shown").inner_text() == "1 of 229 tasks"
     tab.select_option("#filter-dimension", "")
     header = tab.locator("#tasks thead th").all_inner_texts()
     model = next(name for name in header if name.startswith("tiny"))
@@ -262,6 +266,7 @@ def test_the_keyboard_is_enough(site, visit):
     tab = visit(site, "explorer.html")
     tab.keyboard.press("Tab")
     assert tab.evaluate("document.activeElement.textContent") == "Skip to the content"
+    tab.select_option("#filter-state", "asked")
     tab.locator("#tasks tbody a").first.focus()
     tab.keyboard.press("Enter")
     tab.wait_for_selector("#answers")
@@ -308,9 +313,90 @@ def test_the_method_page_draws_its_example(site, visit):
     assert f"{100 * truth.p[cell, 0]:.1f} % ever smoked" in tab.locator("main").inner_text()
 
 
+def test_the_method_page_shows_both_questions_and_two_respondents(site, visit):
+    tab = visit(site, "method.html")
+    asked = tab.locator("#likelihood").inner_text()
+    assert asked.startswith("What is the probability that") and "V. 100%" in asked
+    for name in ("well", "badly"):
+        tab.locator(f"[data-figure={name}]").scroll_into_view_if_needed()
+        tab.wait_for_selector(f"[data-figure={name}] svg")
+    well, badly = tab.locator(".pair figcaption").all_inner_texts()
+    assert well == "Well aligned: epidemia-baseline kind=truth, score 100.0"
+    assert badly.startswith("Badly aligned: ") and "kind=truth" not in badly
+
+
+def test_the_method_page_tells_association_from_confounding(site, visit):
+    """Shares recomputed from the truth that ships, written out anew."""
+    truth = store.load("epidemia_extra_nhis_high_blood_pressure_by_age_race", state="shipped")
+    told: dict = {}
+    people: dict = {}
+    everybody: dict = {}
+    for (age, race), p, weight in zip(truth.given, truth.p, truth.weights, strict=True):
+        told[race, age], people[race, age] = p[0], weight
+        everybody[age] = everybody.get(age, 0.0) + weight
+    overall, alike = [], []
+    for race in ("White", "Hispanic"):
+        size = sum(people[race, age] for age in everybody)
+        overall.append(sum(people[race, age] * told[race, age] for age in everybody) / size)
+        alike.append(sum(everybody[age] * told[race, age] for age in everybody))
+    tab = visit(site, "method.html")
+    rows = [row.split("\t") for row in tab.locator("#confounding tbody tr").all_inner_texts()]
+    assert rows[0][1:4] == [*(f"{100 * p:.1f} %" for p in overall),
+                            f"{100 * (overall[0] - overall[1]):+.1f}"]  # fmt: skip
+    assert rows[-1][1:4] == [*(f"{100 * p:.1f} %" for p in alike),
+                             f"{100 * (alike[0] - alike[1]):+.1f}"]  # fmt: skip
+    assert [row[0] for row in rows[1:-1]] == list(everybody)
+    # The example is one: what is left is small beside what there was.
+    assert overall[0] - overall[1] > 0.05 > 5 * abs(alike[0] - alike[1])
+
+
+def test_notes_and_details_are_folded_away(site, visit):
+    tab = visit(site, "index.html")
+    assert tab.locator("#details-1 table").count() == 1
+    assert not tab.locator("#details-1 table").is_visible()
+    tab.locator("#details-1 summary").click()
+    assert tab.locator("#details-1 table").is_visible()
+
+
+def test_the_surveys_page_lists_every_survey_and_question(site, visit):
+    tab = visit(site, "surveys.html")
+    assert tab.locator("#surveys tbody tr").count() == len(records())
+    row = tab.locator("#brfss")
+    assert "Centers for Disease Control" in row.inner_text() and "1 of 48" in row.inner_text()
+    row.locator("summary").click()
+    assert "ever been told by a health professional that they have asthma" in row.inner_text()
+    row.locator("a").click()
+    assert tab.locator(".card h1").inner_text().startswith("Behavioral Risk Factor")
+
+
+def test_tasks_that_were_not_asked_are_listed_too(site, visit):
+    tab = visit(site, "explorer.html")
+    tab.select_option("#filter-state", "not available")
+    first = tab.locator("#tasks tbody tr").first
+    assert "needs " in first.inner_text() and first.locator("a").count() == 0
+    tab.select_option("#filter-state", "not asked")
+    tab.locator("#tasks tbody tr a", has_text="Home Ownership by Race").first.click()
+    tab.wait_for_selector("#answers")
+    assert "No model of this report was asked this." in tab.locator("#panel").inner_text()
+    assert tab.locator("#model").count() == 0
+    assert "own its home" in tab.locator("#question").inner_text()
+    tab.wait_for_selector("#over svg.marks")
+    # With two conditions there is nothing to draw elicited against true.
+    tab = visit(site, "explorer.html#task=epidemia_high_scf_home_ownership_by_sex_race")
+    tab.wait_for_selector("#distribution svg")
+    assert len(list((site / "data").iterdir())) == 161 + 6  # six tasks in two ways
+
+
+def test_the_figures_page_draws_what_there_is(site, visit):
+    tab = visit(site, "figures.html")
+    assert tab.locator("figure svg").count() == 3
+    assert "no base model and its instruct version" in tab.locator("main").inner_text()
+    assert tab.locator("#figure-closed").inner_text()
+
+
 def test_a_phone_scrolls_down_only(site, visit):
     for page in ("index.html", "method.html", "calibration.html", f"explorer.html#task={COCAINE}",
-                 "survey-nsduh.html"):  # fmt: skip
+                 "survey-nsduh.html", "surveys.html", "figures.html"):  # fmt: skip
         tab = visit(site, page, width=390)
         tab.wait_for_load_state("networkidle")
         wide = tab.evaluate("document.documentElement.scrollWidth")
@@ -319,7 +405,7 @@ def test_a_phone_scrolls_down_only(site, visit):
 
 def test_every_data_card_opens(site, visit):
     tab = visit(site, "survey-nsduh.html")
-    for name in tab.locator("p.quiet a").all_inner_texts():
+    for name in tab.locator("p.cards a").all_inner_texts():
         tab.goto(f"file://{site}/survey-{name}.html")
         assert (
             tab.locator(".card h1").count() == 1 and "<!--" not in tab.content().split("<main")[1]
@@ -353,7 +439,7 @@ def test_names_from_files_cannot_script_a_page(runs, tmp_path, visit):
         assert tab.locator("main img, main script:not([type='application/json'])").count() == 0
         if page == "index.html":
             assert name in column(tab, "table-1", 1)
-            assert "is not a result file" in tab.locator(".notes").inner_text()
+            assert "is not a result file" in tab.locator(".notes").text_content()
     assert tab.locator("#model").input_value() == name
 
 
@@ -366,7 +452,7 @@ def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
     build_site(make_report(read_results([bare])), out)
     tab = visit(out, f"explorer.html#task={COCAINE}")
     tab.wait_for_selector("text=No answers of this model here: run lm_eval with --log_samples")
-    assert "no samples of 16 tasks" in visit(out, "index.html").locator(".notes").inner_text()
+    assert "no samples of 16 tasks" in visit(out, "index.html").locator(".notes").text_content()
     assert "There are no samples" in visit(out, "calibration.html").locator("main").inner_text()
 
 

@@ -178,8 +178,8 @@ def versions(data: Any) -> alt.TopLevelMixin:
         scale = alt.Scale(domain=ends)
         x = alt.X("base:Q", title=f"Base model: {says}", scale=scale)
         y = alt.Y("instruct:Q", title="Instruct version", scale=scale)
-        colour = alt.Color("pair:N", title=None, sort=None, scale=alt.Scale(range=PALETTE),
-                           legend=alt.Legend(orient="bottom", labelLimit=400, columns=1))  # fmt: skip
+        below = alt.Legend(orient="bottom", labelLimit=400, columns=1)
+        colour = alt.Color("pair:N", title=None, sort=None, legend=below, scale=_MODELS)
         tooltip = ["pair:N", "task:N", "base:Q", "instruct:Q"]
         base = alt.Chart()
         tasks, means = (base.transform_filter(f"datum.kind == '{k}'") for k in ("task", "mean"))

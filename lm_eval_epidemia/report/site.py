@@ -17,39 +17,32 @@ import numpy as np
 import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from rich.console import Console
-from rich.progress import track
 
 from lm_eval_epidemia import __version__, folders
-from lm_eval_epidemia.benchmarks import leaves
-from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
-from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
-from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data
+from lm_eval_epidemia.report import charts, data, figures
 from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.normalise import normalise
-from lm_eval_epidemia.report.output import Section, details, leaderboards
-from lm_eval_epidemia.report.results import Asked, Protocol, leaf
-from lm_eval_epidemia.score import respondents
-from lm_eval_epidemia.score.intervals import interval
-from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import all_tasks, records
+from lm_eval_epidemia.report.method import method
+from lm_eval_epidemia.report.output import Section, details, leaderboards, number
+from lm_eval_epidemia.report.results import leaf
+from lm_eval_epidemia.surveys.record import records
 
 __all__ = ["MARKER", "build_site"]
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
 
-#: The running example of the method page.
-EXAMPLE, EXAMPLE_CONDITION = "epidemia_extra_nsduh_cigarettes_ever_by_age", "30-34"
-
 PAGES = (
     ("index.html", "Leaderboard"), ("method.html", "Method"), ("explorer.html", "Explorer"),
-    ("calibration.html", "Calibration"), ("survey-nsduh.html", "Data"),
+    ("figures.html", "Figures"), ("calibration.html", "Calibration"), ("surveys.html", "Surveys"),
 )  # fmt: skip
+
+
+#: Groups of tasks, as records list them.
+KINDS = ("low", "high", "extra")
 
 
 class _Row(NamedTuple):
@@ -99,8 +92,10 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
         (folder / name).write_text(made, encoding="utf-8")
 
     page("index.html", **_index(report, notes))
-    page("method.html", **_method(report, samples))
-    page("explorer.html", **_explorer(folder / "data", report, samples))
+    page("method.html", **method(report, samples))
+    page("explorer.html", **explorer(folder / "data", report, samples))
+    page("figures.html", **_figures(report))
+    page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))
     for name, survey in records().items():
         page(f"survey-{name}.html", "survey.html", title=survey.title, surveys=list(records()),
@@ -139,22 +134,66 @@ def sort_key(text: str) -> str:
 
 
 def _index(report: Report, notes: list[str]) -> dict[str, Any]:
-    boards = [_with_baseline(section, report) for section in leaderboards(report).values()]
-    shown = [*boards, *details(report)]
     references = {entry.name for entry in report.entries if entry.reference}
     rows = data.leaderboard_rows(report)
-    chart = charts.leaderboard(alt.Data(values=rows))
-    return {
-        "sections": [
+
+    def shown(section: Section) -> dict[str, Any]:
+        return {**section._asdict(), "rows": [_kind(row, references) for row in section.rows]}
+
+    boards = []
+    for section in leaderboards(report).values():
+        here = [row for row in rows if row["group"] in section.columns]
+        figure = Markup(svg(charts.leaderboard(alt.Data(values=here))))
+        boards.append({**shown(_with_baseline(section, report)), "figure": figure})
+    return {"boards": boards, "sections": list(map(shown, details(report))), "notes": notes}
+
+
+#: What the page of figures shows, with what is to be said of each.
+SHOWN = {
+    "surveys": "Means over the tasks of each survey.",
+    "conditions": "Means over the tasks with one condition, with two, and so on. Models need not "
+    "have been asked the same tasks: pointing at a mark says how many.",
+    "versions": "Every task of a base model and of its instruct version: above the line, the "
+    "instruct version's value is higher. Diamonds are the means.",
+    "closed": "Models that only write their answers beside models whose log-probabilities are "
+    "known, over the same tasks.",
+}
+
+
+def _figures(report: Report) -> dict[str, Any]:
+    found, missing = [], []
+    for name, says in SHOWN.items():
+        figure = figures.FIGURES[name]
+        try:
+            chart = charts.CHARTS[name](alt.Data(values=figure.rows(report, None)))
+        except EpidemiaError as error:
+            missing.append(f"{figure.says}: {error}")
+        else:
+            found.append(
+                {"name": name, "title": figure.says, "says": says, "svg": Markup(svg(chart))}
+            )
+    return {"found": found, "missing": missing}
+
+
+def _surveys() -> list[dict[str, Any]]:
+    """Say of every survey what it asks whom, and how many tasks it has and of which state."""
+    places, rows = store.available(), []
+    for name, one in records().items():
+        here = [places[task.name] for task in one.all_tasks if task.name in places]
+        official = one.vintages[one.official]
+        outcomes = dict.fromkeys(task.outcome for task in one.all_tasks)
+        about = one.subject.format(year="a given year", conditions="...")
+        rows.append(
             {
-                **section._asdict(),
-                "rows": [_kind(row, references) for row in section.rows],
+                "name": name, "title": one.title, "publisher": one.publisher, "about": about,
+                "questions": [one.variables[outcome][-1].question for outcome in outcomes],
+                "counts": [len(one.tasks.get(kind, ())) for kind in KINDS],
+                "available": len(here), "all": len(one.all_tasks),
+                "vintages": ", ".join(dict.fromkeys(place.vintage for place in here)),
+                "needs": official.needed if len(here) < len(one.all_tasks) else "",
             }
-            for section in shown
-        ],
-        "notes": notes,
-        "leaderboard": Markup(svg(chart)),
-    }
+        )  # fmt: skip
+    return rows
 
 
 #: What the baseline is called where it stands among models.
@@ -176,11 +215,6 @@ def _kind(row: list[str], references: set[str]) -> _Row:
     return _Row(row, kind)
 
 
-def number(value: float, digits: int) -> str:
-    """Write a number; nothing for NaN."""
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
-
-
 #: Stands for the colour of the page's text while a figure is drawn.
 _INK = "#010203"
 
@@ -195,136 +229,6 @@ def svg(chart: alt.TopLevelMixin) -> str:
     }  # fmt: skip
     specification = {**chart.to_dict(), "config": config}
     return str(vl_convert.vegalite_to_svg(json.dumps(specification))).replace(_INK, "currentColor")
-
-
-def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
-    truth = store.load(EXAMPLE)
-    anchors = Anchors.of(truth)
-    cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
-    low, high = interval(truth.p, truth.n_eff)
-    asked = Asked(EXAMPLE, "letters")
-    # The model that stands highest and was asked it in every cell.
-    best = next(
-        (e for e in report.runs if e.protocol == Protocol() and (e.name, asked) in samples
-         and len(samples[e.name, asked].cells) == len(truth.given)), None,
-    )  # fmt: skip
-    models = {best.name: samples[best.name, asked]} if best is not None else {}
-    return {
-        "example": {
-            "condition": EXAMPLE_CONDITION,
-            "truth": f"{100 * truth.p[cell, 0]:.1f} %",
-            "interval": f"{100 * low[cell, 0]:.1f} % to {100 * high[cell, 0]:.1f} %",
-            "n": f"{truth.n[cell]:,}",
-            "question": prompt(Wording(truth).question(cell), truth.levels),
-            "most": MAX_ORDERINGS,
-            "replicates": len(truth.distances[truth.scheme]),
-            "zero": f"{anchors.zero:.4f}",
-            "perfect": f"{anchors.perfect:.4f}",
-            "model": best.name if best else "",
-            "distance": f"{best.scores[asked].l1:.4f}" if best else "",
-            "score": f"{best.scores[asked].value:.1f}" if best else "",
-        },
-        "figures": {
-            name: charts.specification(name) for name in ("curve", "distribution", "bootstrap")
-        },
-        "rows": {
-            "curve": data.rows_of_curve(truth, models),
-            "distribution": data.rows_of_distribution(truth, cell, models),
-            "bootstrap": data.bootstrap_rows(None, EXAMPLE),
-        },
-    }
-
-
-def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, Any]:
-    folder.mkdir()
-    places, order = store.available(), list(leaves())
-    asked = sorted(
-        {one for entry in report.entries for one in entry.scores},
-        key=lambda one: order.index(in_way(*one)),
-    )
-    tasks, files = [], {}
-    for one in track(asked, "Tasks", console=Console(stderr=True), transient=True):
-        name, entry = in_way(*one), leaf(one).entry
-        here = one.task in places
-        if here:
-            files[name] = name
-            text = json.dumps(task_data(one, report, samples), allow_nan=False,
-                              separators=(",", ":"))  # fmt: skip
-            (folder / f"{name}.js").write_text(
-                f"epidemia.receive({json.dumps(name)},{text});\n", encoding="utf-8"
-            )
-        anchors, digits = report.anchors.get(one.task), leaf(one).benchmark.digits
-        scores = [(model.name, model.scores.get(one)) for model in report.entries]
-        tasks.append(
-            {
-                "name": name, "title": entry.title, "way": one.way,
-                **{kind: entry.facets.get(kind, "") for kind in ("survey", "domain", "dimension")},
-                "file": here,
-                "mean": number(normalise(anchors.mean, anchors, "score"), 1) if anchors else "",
-                "cells": [
-                    {"model": model, "text": number(score.value, digits) if score else ""}
-                    for model, score in scores
-                ],
-            }
-        )  # fmt: skip
-    filters = {
-        kind: sorted({str(task[kind]) for task in tasks})
-        for kind in ("survey", "domain", "dimension", "way")
-    }
-    return {
-        "tasks": tasks, "entries": report.entries, "files": files, "filters": filters,
-        "figures": {n: charts.specification(n) for n in ("distribution", "curve", "cells")},
-    }  # fmt: skip
-
-
-def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, Any]:
-    """Return what the explorer shows of a task: truth, questions, and every model's answers."""
-    truth, task = store.load(asked.task), all_tasks()[asked.task]
-    anchors = report.anchors[asked.task]
-    low, high = interval(truth.p, truth.n_eff)
-    way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
-    heading = "The question"
-    assert way.question is not None and way.answers is not None
-    if way.prompts_are == "levels" and len(truth.levels) > 2:
-        heading += ", asked for each answer, here for the first"
-    questions = [way.question(wording, cell, 0) for cell in cells]
-    # What follows the question is the same for every cell; answers stand in their natural order.
-    tail = prompt("", way.answers(truth), request=way.request)
-    models = []
-    for entry in report.entries:
-        if (score := entry.scores.get(asked)) is None:
-            continue
-        one = samples.get((entry.name, asked))
-        everywhere = one is not None and len(one.cells) == len(truth.given)
-        models.append(
-            {
-                "name": entry.name, "reference": entry.reference,
-                **{key: _known(value) for key, value in
-                   (("score", score.value), ("error", score.error), ("l1", score.l1))},
-                "diagnostics": {
-                    k: _known(v) for k, v in score.metrics.items() if k not in ("l1", "seen")
-                },
-                "cells": None if one is None or everywhere else one.cells,
-                "q": None if one is None else _rounded(one.q),
-            }
-        )  # fmt: skip
-    return {
-        "name": in_way(*asked), "title": task.title, "survey": task.survey,
-        "vintage": truth.vintage, "variables": task.given, "levels": truth.levels,
-        "given": truth.given, "weight": _rounded(truth.weights, 7), "n": truth.n.tolist(),
-        "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
-        "mean": _rounded(respondents.mean(truth.weights, truth.p)[0]),
-        "anchors": {"D zero": anchors.zero, "D mean": anchors.mean, "D perfect": anchors.perfect},
-        "heading": heading, "questions": questions, "tail": "\n" + tail, "models": models,
-    }  # fmt: skip
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _rounded(values: Any, digits: int = 5) -> Any:
-    return np.round(values, digits).tolist()
 
 
 def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:

@@ -66,8 +66,11 @@
     if (state().task !== task) return;
     const data = received[task];
     const place = Math.max(0, data.models.findIndex((one) => one.name === model));
-    show(data, data.models[place], place);
+    show(data, data.models[place] ?? NOBODY, place);
   }
+
+  // Stands for a model where none was asked the task.
+  const NOBODY = { name: "", reference: false, score: null, error: null, l1: null, diagnostics: {}, cells: null, q: null };
 
   function show(data, model, place) {
     const asked = state();
@@ -92,9 +95,10 @@
       make("h2", { id: "open", tabindex: "-1" }, data.title),
       make("p", { class: "quiet" }, `${data.name}; ${data.survey} ${data.vintage}; `, make("a", { href: `survey-${data.survey}.html` }, "data card")),
       make("div", { class: "filters" },
-        make("label", {}, "Model", select),
-        button("Previous model", "previous", () => go({ model: step(-1) })),
-        button("Next model", "next", () => go({ model: step(1) })),
+        ...(model === NOBODY ? [] : [
+          make("label", {}, "Model", select),
+          button("Previous model", "previous", () => go({ model: step(-1) })),
+          button("Next model", "next", () => go({ model: step(1) }))]),
         button("Close", "close", () => { location.hash = ""; })),
       facts(data, model),
       conditions(data, cell),
@@ -118,7 +122,7 @@
   function facts(data, model) {
     const number = (value, digits) => (value === null || value === undefined ? "none" : value.toFixed(digits));
     const list = make("dl", { class: "facts", id: "facts" });
-    const said = [["Score", model.score === null ? "none" : `${number(model.score, 1)}${model.error === null ? "" : ` ± ${number(model.error, 1)}`}`],
+    const said = model === NOBODY ? [] : [["Score", model.score === null ? "none" : `${number(model.score, 1)}${model.error === null ? "" : ` ± ${number(model.error, 1)}`}`],
       ["Distance", number(model.l1, 4)]];
     for (const [name, value] of Object.entries(model.diagnostics)) said.push([name.replaceAll("_", " "), number(value, 3)]);
     for (const [name, value] of Object.entries(data.anchors)) said.push([name, number(value, 4)]);
@@ -150,19 +154,20 @@
   }
 
   function answers(data, cell, model, q) {
-    const head = ["Answer", "Truth", "95 % interval", model.name, "Knows P(Y) alone"];
+    const nobody = model === NOBODY;
+    const head = ["Answer", "Truth", "95 % interval", ...(nobody ? [] : [model.name]), "Knows P(Y) alone"];
     const table = make("table", { id: "answers" }, make("thead", {}, make("tr", {},
       ...head.map((text, i) => make("th", i ? { class: "number", scope: "col" } : { scope: "col" }, text)))));
     const body = make("tbody");
     data.levels.forEach((level, i) => {
       const exact = data.low[cell][i] === data.high[cell][i];
       const interval = exact ? "exact" : `${percent(data.low[cell][i])} to ${percent(data.high[cell][i])}`;
-      const values = [percent(data.p[cell][i]), interval, q ? percent(q[i]) : "", percent(data.mean[i])];
+      const values = [percent(data.p[cell][i]), interval, ...(nobody ? [] : [q ? percent(q[i]) : ""]), percent(data.mean[i])];
       body.append(make("tr", {}, make("td", {}, level), ...values.map((text) => make("td", { class: "number" }, text))));
     });
     table.append(body);
     const box = make("div", { class: "wide" }, table);
-    if (!q) box.append(make("p", { class: "note" }, model.reference
+    if (!q) box.append(make("p", { class: "note" }, nobody ? "No model of this report was asked this." : model.reference
       ? "A published score: its answers were not published."
       : "No answers of this model here: run lm_eval with --log_samples, and without --limit."));
     return box;

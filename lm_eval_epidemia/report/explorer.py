@@ -1,0 +1,154 @@
+"""The site's explorer: every task, and what each model answered in it, condition by condition."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report import charts, data
+from lm_eval_epidemia.report.leaderboard import Report
+from lm_eval_epidemia.report.normalise import normalise
+from lm_eval_epidemia.report.output import number
+from lm_eval_epidemia.report.results import Asked, leaf
+from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.score.intervals import interval
+from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys.record import record, records
+
+__all__ = ["explorer", "task_data"]
+
+#: States of a task in a report.
+ASKED, OPEN, WAITING = "asked", "not asked", "not available"
+
+
+def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, Any]:
+    """Write a file per task that can be opened, and return what the page shows.
+
+    Parameters
+    ----------
+    folder : Path
+        To be made.
+    report : Report
+    samples : dict
+        As of `data.read_samples`.
+    """
+    folder.mkdir()
+    tasks, files = [], {}
+    for one in track(_listed(report), "Tasks", console=Console(stderr=True), transient=True):
+        name, about = in_way(*one), leaf(one)
+        asked = any(one in entry.scores for entry in report.entries)
+        anchors, here = None, one.task in about.benchmark.available()
+        # What is not about a distribution has no truth to be shown beside answers.
+        if here and one.task in store.available() and WAYS[one.way].distribution is not None:
+            found = task_data(one, report, samples)
+            anchors, files[name] = Anchors.of(store.load(one.task)), name
+            text = json.dumps(found, allow_nan=False, separators=(",", ":"))
+            (folder / f"{name}.js").write_text(
+                f"epidemia.receive({json.dumps(name)},{text});\n", encoding="utf-8"
+            )
+        digits, facets = about.benchmark.digits, about.entry.facets
+        scores = [(model.name, model.scores.get(one)) for model in report.entries]
+        tasks.append(
+            {
+                "name": name, "title": about.entry.title, "way": one.way,
+                **{kind: facets.get(kind, "") for kind in ("survey", "domain", "dimension")},
+                "state": ASKED if asked else OPEN if here else WAITING,
+                "needs": "" if here else _needs(facets.get("survey", "")),
+                "file": name in files,
+                "mean": number(normalise(anchors.mean, anchors, "score"), 1) if anchors else "",
+                "cells": [
+                    {"model": model, "text": number(score.value, digits) if score else ""}
+                    for model, score in scores
+                ],
+            }
+        )  # fmt: skip
+    filters = {
+        kind: sorted({str(task[kind]) for task in tasks})
+        for kind in ("survey", "domain", "dimension", "way", "state")
+    }
+    return {
+        "tasks": tasks, "entries": report.entries, "files": files, "filters": filters,
+        "figures": {n: charts.specification(n) for n in ("distribution", "curve", "cells")},
+    }  # fmt: skip
+
+
+def _listed(report: Report) -> list[Asked]:
+    """Return what was asked, and each other declared task once, in its benchmark's plain way."""
+    asked = {one for entry in report.entries for one in entry.scores}
+    known = {one.task for one in asked}
+    rest = {
+        Asked(name, benchmark.ways[0])
+        for benchmark in BENCHMARKS
+        for name in benchmark.entries()
+        if name not in known
+    }
+    order = {name: place for place, name in enumerate(leaves())}
+    return sorted(asked | rest, key=lambda one: order[in_way(*one)])
+
+
+def _needs(survey: str) -> str:
+    """Return the files that the tasks of a survey are built from."""
+    if survey not in records():
+        return ""
+    found = record(survey)
+    return found.vintages[found.official].needed
+
+
+def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, Any]:
+    """Return what is shown of a task: truth, questions, and every model's answers."""
+    truth, entry = store.load(asked.task), leaf(asked).entry
+    anchors = Anchors.of(truth)
+    low, high = interval(truth.p, truth.n_eff)
+    way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
+    heading = "The question"
+    if way.prompts_are == "levels" and len(truth.levels) > 2:
+        heading += ", asked for each answer, here for the first"
+    questions = [way.question(wording, cell, 0) for cell in cells]
+    # What follows the question is the same for every cell; answers stand in their natural order.
+    tail = prompt("", way.answers(truth), request=way.request)
+    models = []
+    for model in report.entries:
+        if (score := model.scores.get(asked)) is None:
+            continue
+        one = samples.get((model.name, asked))
+        everywhere = one is not None and len(one.cells) == len(truth.given)
+        models.append(
+            {
+                "name": model.name, "reference": model.reference,
+                **{key: _known(value) for key, value in
+                   (("score", score.value), ("error", score.error), ("l1", score.l1))},
+                "diagnostics": {
+                    k: _known(v) for k, v in score.metrics.items() if k not in ("l1", "seen")
+                },
+                "cells": None if one is None or everywhere else one.cells,
+                "q": None if one is None else _rounded(one.q),
+            }
+        )  # fmt: skip
+    return {
+        "name": in_way(*asked), "title": entry.title, "survey": truth.survey,
+        "vintage": truth.vintage, "variables": entry.declared.given, "levels": truth.levels,
+        "given": truth.given, "weight": _rounded(truth.weights, 7), "n": truth.n.tolist(),
+        "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
+        "mean": _rounded(respondents.mean(truth.weights, truth.p)[0]),
+        "anchors": {"D zero": anchors.zero, "D mean": anchors.mean, "D perfect": anchors.perfect},
+        "heading": heading, "questions": questions, "tail": "\n" + tail, "models": models,
+    }  # fmt: skip
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _rounded(values: Any, digits: int = 5) -> Any:
+    return np.round(values, digits).tolist()

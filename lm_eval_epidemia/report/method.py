@@ -1,0 +1,191 @@
+"""The site's page on the method: how a score is made, with one task as the example."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report import charts, data
+from lm_eval_epidemia.report.leaderboard import Report
+from lm_eval_epidemia.report.normalise import normalise
+from lm_eval_epidemia.report.results import Asked, Protocol
+from lm_eval_epidemia.report.samples import Elicited
+from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.score.intervals import interval
+from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys.record import record
+
+__all__ = ["Confounding", "confounding", "method"]
+
+#: The running example.
+EXAMPLE, EXAMPLE_CONDITION = "epidemia_extra_nsduh_cigarettes_ever_by_age", "30-34"
+
+#: The example of confounding: a task with two conditions, Z and then X, and two values of X.
+CONFOUNDED = "epidemia_extra_nhis_high_blood_pressure_by_age_race"
+COMPARED = ("White", "Hispanic")
+
+
+class Confounding(NamedTuple):
+    """Two groups compared as they are, and again with the same mix of a third variable.
+
+    Attributes
+    ----------
+    levels : list of str, length S
+        Of the third variable Z.
+    within : ndarray, shape (2, S)
+        P(first answer | X, Z).
+    shares : ndarray, shape (2, S)
+        P(Z | X).
+    overall : ndarray, shape (2,)
+        P(first answer | X).
+    alike : ndarray, shape (2,)
+        The same if both groups had the mix of Z of everybody: the sum over z of P(z) P(y | x, z).
+    """
+
+    levels: list[str]
+    within: Array
+    shares: Array
+    overall: Array
+    alike: Array
+
+
+def confounding(truth: store.GroundTruth, compared: tuple[str, str] = COMPARED) -> Confounding:
+    """Compare two values of a truth's second condition, over and within the levels of its first.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+        With two conditions.
+    compared : (str, str)
+        Levels of the second, which occur with every level of the first that either occurs with.
+    """
+    places = {labels: cell for cell, labels in enumerate(truth.given)}
+    levels = [z for z in dict.fromkeys(z for z, _ in truth.given)
+              if all((z, x) in places for x in compared)]  # fmt: skip
+    cells = np.array([[places[z, x] for z in levels] for x in compared])
+    within, weights = truth.p[cells, 0], truth.weights[cells]
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    everybody = np.array([
+        sum(w for w, (found, _) in zip(truth.weights, truth.given, strict=True) if found == z)
+        for z in levels
+    ])  # fmt: skip
+    everybody = everybody / everybody.sum()
+    return Confounding(
+        levels, within, shares, (shares * within).sum(axis=1), within @ everybody
+    )  # fmt: skip
+
+
+def _confounding_said() -> dict[str, Any]:
+    truth = store.load(CONFOUNDED, state="shipped")
+    found, source = confounding(truth), record(truth.survey)
+    outcome = source.way("high_blood_pressure", truth.columns["high_blood_pressure"], truth.vintage)
+
+    def points(values: Array) -> str:
+        return f"{100 * (values[0] - values[1]):+.1f}"
+
+    return {
+        "survey": f"{source.title} ({truth.vintage})", "question": outcome.question,
+        "answer": truth.levels[0], "groups": COMPARED,
+        "overall": [_percent(p) for p in found.overall], "difference": points(found.overall),
+        "alike": [_percent(p) for p in found.alike], "left": points(found.alike),
+        "rows": [
+            [level, *map(_percent, found.within[:, i]), points(found.within[:, i]),
+             *map(_percent, found.shares[:, i])]
+            for i, level in enumerate(found.levels)
+        ],
+    }  # fmt: skip
+
+
+def _percent(p: float) -> str:
+    return f"{100 * p:.1f} %"
+
+
+def _two(
+    truth: store.GroundTruth, runs: dict[str, Elicited]
+) -> dict[str, Elicited]:  # fmt: skip
+    """Return who answered best and worst: two runs, or two respondents that we make up."""
+    if len(runs) < 2:
+        nothing = respondents.uniform(truth.p)
+        made = {"nine tenths the truth": 0.9 * truth.p + 0.1 * nothing,
+                "all answers equally likely": nothing}  # fmt: skip
+        cells = list(range(len(truth.given)))
+        runs = {name: Elicited(cells, q, None, float(distance(truth.weights, q, truth.p)))
+                for name, q in made.items()}  # fmt: skip
+    anchors = Anchors.of(truth)
+    found = sorted(runs.items(), key=lambda run: run[1].l1)
+    return {
+        f"{name}, score {normalise(one.l1, anchors, 'score'):.1f}": one
+        for name, one in (found[0], found[-1])
+    }
+
+
+def method(report: Report, samples: data.Samples) -> dict[str, Any]:
+    """Return what the page shows.
+
+    Parameters
+    ----------
+    report : Report
+        The model that stands highest, and was asked the example in every cell, is shown in it.
+    samples : dict
+        As of `data.read_samples`.
+    """
+    truth = store.load(EXAMPLE)
+    anchors = Anchors.of(truth)
+    cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
+    low, high = interval(truth.p, truth.n_eff)
+    asked = Asked(EXAMPLE, "letters")
+    whole = {
+        entry.name: samples[entry.name, asked]
+        for entry in report.runs
+        if entry.protocol == Protocol() and (entry.name, asked) in samples
+        and len(samples[entry.name, asked].cells) == len(truth.given)
+    }  # fmt: skip
+    best = next((entry for entry in report.runs if entry.name in whole), None)
+    models = {best.name: whole[best.name]} if best is not None else {}
+    two = _two(truth, whole)
+
+    def shown(way: str) -> str:
+        one = WAYS[way]
+        return prompt(one.question(Wording(truth), cell, 0), one.answers(truth),
+                      request=one.request)  # fmt: skip
+
+    return {
+        "example": {
+            "condition": EXAMPLE_CONDITION,
+            "truth": _percent(truth.p[cell, 0]),
+            "interval": f"{_percent(low[cell, 0])} to {_percent(high[cell, 0])}",
+            "n": f"{truth.n[cell]:,}",
+            "question": shown("letters"),
+            "likelihood": shown("likelihood"),
+            "most": MAX_ORDERINGS,
+            "replicates": len(truth.distances[truth.scheme]),
+            "zero": f"{anchors.zero:.4f}",
+            "perfect": f"{anchors.perfect:.4f}",
+            "model": best.name if best else "",
+            "distance": f"{best.scores[asked].l1:.4f}" if best else "",
+            "score": f"{best.scores[asked].value:.1f}" if best else "",
+        },
+        "two": list(two),
+        "confounding": _confounding_said(),
+        "figures": {
+            **{n: charts.specification(n) for n in ("curve", "distribution", "bootstrap")},
+            "well": charts.specification("curve"), "badly": charts.specification("curve"),
+        },
+        "rows": {
+            "curve": data.rows_of_curve(truth, models),
+            "distribution": data.rows_of_distribution(truth, cell, models),
+            "bootstrap": data.bootstrap_rows(None, EXAMPLE),
+            **{
+                side: [row for row in data.rows_of_curve(truth, {who: one})
+                       if row["who"] in ("truth", who)]
+                for side, (who, one) in zip(("well", "badly"), two.items(), strict=True)
+            },
+        },
+    }  # fmt: skip
