@@ -107,7 +107,7 @@ COMMON: Mapping[str, Any] = {
 _TYPES = {"string": str, "int8": int, "int32": int}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Way:
     """A way of asking.
 
