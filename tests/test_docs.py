@@ -11,8 +11,8 @@ import yaml
 from typer.main import get_command
 
 import lm_eval_epidemia
-from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.cli import app
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = sorted(
