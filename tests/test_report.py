@@ -79,8 +79,8 @@ def test_a_run_becomes_an_entry(tmp_path):
     assert (entry.name, entry.parameters, entry.protocol) == ("some-model", 7.6e9, Protocol())
     assert entry.scores[Asked(COCAINE, "letters")].value == 40.0
     assert entry.scores[Asked(COCAINE, "likelihood")].error == 1.0
-    assert entry.scores[Asked(COCAINE, "letters")].diagnostics == {
-        "choice_mass": 0.9, "order_bias": 0.05
+    assert entry.scores[Asked(COCAINE, "letters")].metrics == {
+        "l1": 0.1, "seen": 1.0, "choice_mass": 0.9, "order_bias": 0.05,
     }  # fmt: skip
 
 
@@ -652,7 +652,7 @@ def test_a_task_without_a_score_keeps_its_impossible_mass(tmp_path):
     found = read_results([tmp_path])
     (entry,) = found.entries
     assert entry.scores[Asked(HEROIN, "letters")].value == 40
-    assert entry.scores[Asked(COCAINE, "letters")].diagnostics["choice_mass"] == 2
+    assert entry.scores[Asked(COCAINE, "letters")].metrics["choice_mass"] == 2
     assert any("no score (NaN) in 1 tasks" in note for note in found.notes)
     # In bfloat16, 22 probabilities that sum to 1 may read as 1.0065.
     write(tmp_path, {COCAINE: {**row, "score,none": 1.0, "choice_mass,none": 1.0065}})
