@@ -404,16 +404,16 @@ def truth_build(
 @truth_app.command("check")
 def truth_check() -> None:
     """Verify hashes and invariants of all ground truth that is used here."""
-    from lm_eval_epidemia.estimate import store
+    from lm_eval_epidemia.estimate.check import check_all
 
-    places = store.all_places()
-    wrong = {name: problems for name in places if (problems := store.check(name))}
+    found = check_all()
+    wrong = {name: problems for name, problems in found.items() if problems}
     for name, problems in wrong.items():
         for problem in problems:
             print(f"{name}: {problem}", file=sys.stderr)
     if wrong:
-        raise EpidemiaError(f"{len(wrong)} of {len(places)} tasks have a wrong ground truth")
-    print(f"ground truth of {len(places)} tasks is as registered")
+        raise EpidemiaError(f"{len(wrong)} of {len(found)} tasks have a wrong ground truth")
+    print(f"ground truth of {len(found)} tasks is as registered")
 
 
 @app.command()
