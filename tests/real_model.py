@@ -55,12 +55,7 @@ def real_model() -> Path:
         # Processes of pytest-xdist and other checkouts may want it at the same time.
         with FileLock(f"{model}.lock"):
             if not model.is_dir():
-                part = model.with_name(f"{model.name}.part")
-                shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
-                (part / "model").mkdir(parents=True)
-                _convert(_fetch(part), part / "model")
-                (part / "model").rename(model)
-                shutil.rmtree(part)
+                _make(model)
     except (OSError, ImportError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
         raise Unavailable(
@@ -68,6 +63,17 @@ def real_model() -> Path:
             "with a network and pip install -e '.[dev]', run python tests/real_model.py"
         ) from error
     return model
+
+
+def _make(model: Path) -> None:
+    part = model.with_name(f"{model.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    try:
+        (part / "model").mkdir(parents=True)
+        _convert(_fetch(part), part / "model")
+        (part / "model").rename(model)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _fetch(into: Path) -> Path:

