@@ -24,7 +24,7 @@ from lm_eval_epidemia.extras import needs
 from lm_eval_epidemia.score.beliefs import believed
 from lm_eval_epidemia.score.intervals import interval
 from lm_eval_epidemia.score.score import Anchors, sampling_error, scale
-from lm_eval_epidemia.surveys.record import all_tasks, record
+from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 from lm_eval_epidemia.surveys.record import task as declared_task
 
 __all__ = ["Score", "Source", "Truth", "load_truth", "questions", "score", "tasks"]
@@ -323,7 +323,7 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``task``, ``group``, ``survey``, ``title``, ``outcome``, ``conditions`` (a tuple of names),
+        ``task``, ``group``, ``survey``, ``title``, ``outcome``, ``conditions`` (``"age, sex"``),
         ``levels`` (number of answers), ``cells`` (missing of a task that waits), ``state``
         (``"shipped"``, ``"built here"`` or ``"waiting"``), ``vintage`` (empty of a task that waits)
         and ``needs`` (the files that it waits for, else empty).
@@ -339,41 +339,40 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     >>> nsduh = tasks(survey="nsduh", group="epidemia_low")
     >>> nsduh.loc[nsduh.outcome == "cocaine_ever", ["conditions", "levels", "cells", "state"]]
       conditions  levels  cells    state
-    3     (age,)       2     11  shipped
-    8    (race,)       2      4  shipped
+    3        age       2     11  shipped
+    8       race       2      4  shipped
     >>> tasks(survey="nsdhu")
     Traceback (most recent call last):
     lm_eval_epidemia.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
     """
+    declared, places = all_tasks().values(), store.available()
+    found = pd.DataFrame(
+        {
+            "task": task.name, "group": task.group, "survey": task.survey, "title": task.title,
+            "outcome": task.outcome, "conditions": ", ".join(task.given),
+            **(_here(task, places[task.name]) if task.name in places else _waiting(task)),
+        }
+        for task in declared
+    ).astype({"cells": "Int64"})  # fmt: skip
     if survey is not None:
         record(survey)
-    declared = {task: (task.group, f"{task.group}_{task.survey}") for task in all_tasks().values()}
-    groups = {name for names in declared.values() for name in names}
-    if group is not None and group not in groups:
-        raise EpidemiaError(f"no group {group!r} ({nearest(group, groups)})")
-    places = store.available()
-    rows = []
-    for task, names in declared.items():
-        if survey in (None, task.survey) and (group is None or group in names):
-            place = places.get(task.name)
-            rows.append(
-                {
-                    "task": task.name, "group": task.group, "survey": task.survey,
-                    "title": task.title, "outcome": task.outcome, "conditions": task.given,
-                    **(_waiting(task) if place is None else _here(task, place)),
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows).astype({"cells": "Int64"})
+        found = found[found.survey == survey]
+    if group is not None:
+        members = {task.name: (task.group, f"{task.group}_{task.survey}") for task in declared}
+        if group not in (groups := {name for names in members.values() for name in names}):
+            raise EpidemiaError(f"no group {group!r} ({nearest(group, groups)})")
+        found = found[[group in members[task] for task in found.task]]
+    return found.reset_index(drop=True)
 
 
-def _waiting(task: Any) -> dict[str, Any]:
+def _waiting(task: Task) -> dict[str, Any]:
     survey = record(task.survey)
     levels = survey.ways(task.outcome, survey.official)[0].levels
     return {"levels": len(levels), "cells": None, "state": "waiting", "vintage": "",
             "needs": survey.vintages[survey.official].needed}  # fmt: skip
 
 
-def _here(task: Any, place: store.Place) -> dict[str, Any]:
+def _here(task: Task, place: store.Place) -> dict[str, Any]:
     _, entry = entry_of(place, task.name)
     cells = entry.get("cells") or len(store.load(task.name).given)
     return {"levels": len(entry["levels"]), "cells": cells, "state": place.state,

@@ -106,7 +106,8 @@ def _row(truth: GroundTruth, cell: int, said: Any) -> list[float]:
 def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     """Read a frame, long or wide, by its labels."""
     conditions = list(_conditions(truth))
-    if len(conditions) == 1 and conditions[0] not in frame and frame.index.nlevels == 1:
+    numbered = isinstance(frame.index, (pd.RangeIndex, pd.MultiIndex))
+    if len(conditions) == 1 and conditions[0] not in frame and not numbered:
         frame = frame.rename_axis(index=str(frame.index.name or conditions[0]))
     if outside := [name for name in frame.index.names if name in conditions]:
         if twice := [name for name in outside if name in frame]:
