@@ -59,7 +59,7 @@ class Truth(store.GroundTruth):
 
     Of C cells (combinations of conditions) and K levels (answers): ``weights`` (C,) is P(X),
     summing to 1; ``p`` (C, K) is P(Y | X); ``given`` names the cells and ``levels`` the answers.
-    The arrays are read-only.
+    These arrays are read-only.
     """
 
     @property

@@ -151,6 +151,7 @@ def but(value):
         (lambda condition: None, "q(age=12-13) is None: expected 2 probabilities or that of 'Yes'"),
         (lambda condition: {"Yes": 0.5}, "q(age=12-13) lacks No"),
         (lambda condition: {"Yes": 0.5, "Noo": 0.5}, "no such answer as Noo (nearest: No)"),
+        (lambda condition: pd.Series([0.1, 0.9, 0.1], ["Yes", "No", "Yes"]), "has an answer twice"),
         (lambda condition: 1.5, "no probability: age=12-13, answer No: -0.5"),
     ],
 )  # fmt: skip

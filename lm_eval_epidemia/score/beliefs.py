@@ -82,7 +82,11 @@ def _row(truth: GroundTruth, cell: int, said: Any) -> list[float]:
     """Read what a function said of one cell."""
     levels, where = truth.levels, _named(truth, cell)
     if isinstance(said, (Mapping, pd.Series)):
-        said = {str(answer): value for answer, value in said.items()}
+        if len(named := {str(answer): value for answer, value in said.items()}) < len(said):
+            raise EpidemiaError(
+                f"q({where}) has an answer twice: {few(list(map(str, said.keys())))}"
+            )
+        said = named
         if wrong := [answer for answer in said if answer not in levels]:
             hint = nearest(wrong[0], levels)
             raise EpidemiaError(f"q({where}) has no such answer as {few(wrong)} ({hint})")
@@ -109,8 +113,8 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     numbered = isinstance(frame.index, (pd.RangeIndex, pd.MultiIndex))
     if len(conditions) == 1 and conditions[0] not in frame and not numbered:
         frame = frame.rename_axis(index=str(frame.index.name or conditions[0]))
-    if outside := [name for name in frame.index.names if name in conditions]:
-        if twice := [name for name in outside if name in frame]:
+    if set(frame.index.names) & set(conditions):
+        if twice := [name for name in frame.index.names if name in frame]:
             raise EpidemiaError(f"q has {few(twice)} as index and as column: keep one")
         frame = frame.reset_index()
     long = "q" in frame or "answer" in frame
