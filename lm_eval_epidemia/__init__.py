@@ -1,9 +1,9 @@
 """Do language models know how the world is distributed?
 
 The package plugs survey truths P(Y | X) into EleutherAI's lm-evaluation-harness. Data flow one
-way through its rooms: ``surveys`` (records and microdata), ``estimate`` (ground truth), ``elicit``
-(questions), ``score`` (numbers), ``harness`` (lm-eval), ``report`` (what it means). In Python, start
-at ``lm_eval_epidemia.api``; the command ``epidemia`` is ``cli``.
+way through its rooms: ``surveys`` (records and microdata), ``estimate`` (ground truth),
+``elicit`` (questions), ``score`` (numbers), ``harness`` (lm-eval), ``report`` (what it means).
+In Python, start at ``lm_eval_epidemia.api``; the command ``epidemia`` is ``cli``.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     if len(conditions) == 1 and conditions[0] not in frame and not numbered:
         frame = frame.rename_axis(index=str(frame.index.name or conditions[0]))
     if set(frame.index.names) & set(conditions):
-        if twice := [name for name in frame.index.names if name in frame]:
+        if twice := [str(name) for name in frame.index.names if name in frame]:
             raise EpidemiaError(f"q has {few(twice)} as index and as column: keep one")
         frame = frame.reset_index()
     long = "q" in frame or "answer" in frame
