@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from scipy import stats
 
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.distance import Array
@@ -27,6 +26,7 @@ from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.results import Asked, printable
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -40,7 +40,6 @@ __all__ = [
     "cell_rows",
     "curve_rows",
     "distribution_rows",
-    "interval",
     "leaderboard_rows",
     "mean_respondent",
     "order_bias_rows",
@@ -129,30 +128,6 @@ def read_samples(
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return found, notes
-
-
-def interval(p: Array, n_eff: Array) -> tuple[Array, Array]:
-    """Return 95 % intervals of true probabilities: Jeffreys', with effective sample sizes.
-
-    Quantiles of ``Beta(p n + 1/2, (1 - p) n + 1/2)``, widened to p itself where p is 0 or 1 (Brown,
-    Cai and DasGupta 2001).
-
-    Parameters
-    ----------
-    p : ndarray, shape (C, K)
-    n_eff : ndarray, shape (C,)
-        Infinite where there is no sampling error: the interval is p alone.
-
-    Returns
-    -------
-    low, high : ndarray, shape (C, K)
-    """
-    exact = ~np.isfinite(n_eff)[:, None]
-    n = np.where(exact, 1.0, n_eff[:, None])
-    low, high = (
-        stats.beta.ppf(level, p * n + 0.5, (1 - p) * n + 0.5) for level in (0.025, 0.975)
-    )  # fmt: skip
-    return np.where(exact, p, np.minimum(low, p)), np.where(exact, p, np.maximum(high, p))
 
 
 def mean_respondent(report: Report, tasks: Iterable[Asked]) -> float:

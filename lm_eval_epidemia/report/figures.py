@@ -1,7 +1,6 @@
-"""The figures, as Vega-Lite: the site draws them from its data, `save` writes them for papers.
+"""The catalogue of figures: what each shows and the rows behind it, and how one is saved.
 
-Each function takes the data, inline or by name, and returns a chart; `rows` below says which fields
-it needs. Colours are Okabe and Ito's, which people who see colours differently can tell apart.
+Drawing takes the extra ``report``; to list them does not.
 """
 
 from __future__ import annotations
@@ -11,217 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import altair as alt
-import vl_convert
-
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.extras import needs
 from lm_eval_epidemia.paths import atomic_write
+from lm_eval_epidemia.report import data
 
-__all__ = ["FIGURES", "Figure", "save", "specification"]
-
-BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
-PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", "#000000"]
-
-#: The name under which the site hands its rows to a figure.
-ROWS = "rows"
-
-_PERCENT = alt.Axis(format="%")
-
-
-def leaderboard(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind."""
-    scale = alt.Scale(domain=[0, 100])
-    order = alt.EncodingSortField("place", order="ascending")
-    y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
-    base = alt.Chart(data)
-    bars = base.mark_rule(color=BLUE).encode(
-        x=alt.X("low:Q", title="Score (± 1.96 standard errors)", scale=scale), x2="high:Q", y=y
-    )
-    points = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(
-        x=alt.X("score:Q", scale=scale), y=y,
-        shape=alt.Shape("kind:N", title=None, legend=alt.Legend(orient="bottom"),
-                        scale=alt.Scale(domain=["run", "published"], range=["circle", "diamond"])),
-        tooltip=["model:N", "group:N", alt.Tooltip("score:Q", format=".1f")],
-    )  # fmt: skip
-    line = base.mark_rule(color=GREEN, strokeDash=[5, 4]).encode(x=alt.X("mean(mean):Q"))
-    return (
-        alt.layer(bars, points, line)
-        .properties(width=260, height=alt.Step(20))
-        .facet(
-            column=alt.Column(
-                "group:N",
-                title="dashed: knows P(Y) alone",
-                sort=alt.EncodingSortField("column", op="min"),
-            )
-        )
-    )
-
-
-def size(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, parameters, group, score, low, high."""
-    x = alt.X("parameters:Q", title="Parameters", scale=alt.Scale(type="log"),
-              axis=alt.Axis(format="~s"))  # fmt: skip
-    base = alt.Chart(data)
-    colour = alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE))
-    return alt.layer(
-        base.mark_rule().encode(x=x, y=alt.Y("low:Q", title="Score"), y2="high:Q", color=colour),
-        base.mark_point(filled=True, size=60).encode(
-            x=x, y="score:Q", color=colour, tooltip=["model:N", "group:N", "score:Q"]
-        ),
-    ).properties(width=420, height=280)
-
-
-def beside(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, group, score, other (name of the other task), value."""
-    base = alt.Chart(data).encode(
-        x=alt.X("value:Q", title="Other task", scale=alt.Scale(zero=False)),
-        y=alt.Y("score:Q", title="Score"),
-    )
-    points = base.mark_point(filled=True, size=60).encode(
-        color=alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE)),
-        tooltip=["model:N", "group:N", "score:Q", "other:N", "value:Q"],
-    )
-    names = base.mark_text(align="left", dx=7, fontSize=10).encode(text="model:N")
-    return (
-        alt.layer(points, names)
-        .properties(width=300, height=240)
-        .facet(column=alt.Column("other:N", title=None))
-        .resolve_scale(x="independent")
-    )
-
-
-def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
-    """Tell respondents apart, in the order of the rows; colours and shapes share one legend."""
-    scale = {"scale": alt.Scale(range=colours)} if colours else {}
-    legend = alt.Legend(labelLimit=300)
-    return channel("who:N", title=title, sort=None, legend=legend, **scale)
-
-
-def distribution(data: Any) -> alt.TopLevelMixin:
-    """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
-    y = alt.Y("answer:N", title=None, sort=alt.EncodingSortField("place", op="min"),
-              axis=alt.Axis(labelLimit=220))  # fmt: skip
-    x = alt.X("p:Q", title="Probability of the answer", axis=_PERCENT)
-    base = alt.Chart(data)
-    truth, others = base.transform_filter("datum.who == 'truth'"), base.transform_filter(
-        "datum.who != 'truth'"
-    )  # fmt: skip
-    return alt.layer(
-        truth.mark_bar(color=BLUE, opacity=0.35).encode(x=x, y=y, tooltip=["answer:N", "p:Q"]),
-        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x="low:Q", x2="high:Q", y=y),
-        others.mark_point(filled=True, size=70, opacity=0.9).encode(
-            x=x, y=y, tooltip=["who:N", "answer:N", "p:Q"],
-            color=_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]),
-            shape=_who(alt.Shape, "bar: truth"),
-        ),
-    ).properties(width=380, height=alt.Step(26))  # fmt: skip
-
-
-def curve(data: Any) -> alt.TopLevelMixin:
-    """Rows: condition, place, who, p, low, high (of the truth): one answer over one condition."""
-    x = alt.X("condition:N", title=None, sort=alt.EncodingSortField("place", op="min"),
-              axis=alt.Axis(labelAngle=-40, labelLimit=160))  # fmt: skip
-    y = alt.Y("p:Q", title="Probability of the answer", axis=_PERCENT)
-    base = alt.Chart(data)
-    truth = base.transform_filter("datum.who == 'truth'")
-    # Widths differ as well as colours, and the legend names everybody.
-    return alt.layer(
-        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
-        base.mark_line(point=True).encode(
-            x=x, y=y, tooltip=["who:N", "condition:N", "p:Q"],
-            color=_who(alt.Color, None, [BLUE, GREEN, GREY, ORANGE, *PALETTE[2:]]),
-            strokeDash=_who(alt.StrokeDash, None),
-        ),
-    ).properties(width=420, height=260)  # fmt: skip
-
-
-def cells(data: Any) -> alt.TopLevelMixin:
-    """Rows: given, answer, p, q, weight: every cell of a task, one model."""
-    base = alt.Chart(data)
-    points = base.mark_point(filled=True, opacity=0.6).encode(
-        x=alt.X("q:Q", title="Elicited", axis=_PERCENT, scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("p:Q", title="True", axis=_PERCENT, scale=alt.Scale(domain=[0, 1])),
-        size=alt.Size("weight:Q", legend=None),
-        color=alt.Color("answer:N", title=None, scale=alt.Scale(range=[ORANGE, BLUE, GREEN])),
-        tooltip=["given:N", "answer:N", "p:Q", "q:Q"],
-    )
-    return alt.layer(_diagonal(), points).properties(width=300, height=300)
-
-
-def calibration(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, kind ("density": q, q2, p, p2, share; "curve": q, p), over cells and answers."""
-    # The data stands at the facets: a layer with data of its own would show all of it in each.
-    base, percent = alt.Chart(), alt.Scale(domain=[0, 1])
-    density = (
-        base.transform_filter("datum.kind == 'density'")
-        .mark_rect()
-        .encode(
-            x=alt.X("q:Q", title="Elicited probability", axis=_PERCENT, scale=percent),
-            x2="q2:Q",
-            y=alt.Y("p:Q", title="True probability", axis=_PERCENT, scale=percent),
-            y2="p2:Q",
-            opacity=alt.Opacity(
-                "share:Q", legend=None, scale=alt.Scale(type="sqrt", range=[0.05, 1])
-            ),
-            color=alt.value("#56B4E9"),
-        )
-    )  # fmt: skip
-    line = (
-        base.transform_filter("datum.kind == 'curve'")
-        .mark_line(point=True, color=ORANGE)
-        .encode(x="q:Q", y="p:Q", order="q:Q", tooltip=["model:N", "q:Q", "p:Q"])
-    )
-    layered: alt.TopLevelMixin = (
-        alt.layer(density, _diagonal(), line, data=data)
-        .properties(width=260, height=260)
-        .facet(facet=alt.Facet("model:N", title=None, sort=None,
-                               header=alt.Header(labelLimit=250)), columns=3)
-    )  # fmt: skip
-    return layered
-
-
-def _diagonal() -> alt.Chart:
-    ends = alt.Data(values=[{"a": 0, "b": 0}, {"a": 1, "b": 1}])
-    return alt.Chart(ends).mark_line(color=GREY, strokeDash=[4, 4]).encode(x="a:Q", y="b:Q")
-
-
-def order_bias(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, answers (how many were shown), position (letter), times (1: as often as any)."""
-    base = alt.Chart(data)
-    lines = base.mark_line(point=True).encode(
-        x=alt.X("position:N", title="Displayed as", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("times:Q", title="Probability, times uniform"),
-        color=alt.Color("model:N", title=None, sort=None, scale=alt.Scale(range=PALETTE),
-                        legend=alt.Legend(labelLimit=250)),
-        strokeDash=alt.StrokeDash("model:N", title=None, sort=None),
-        tooltip=["model:N", "answers:N", "position:N", alt.Tooltip("times:Q", format=".2f")],
-    )  # fmt: skip
-    even = base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(1))
-    return (
-        alt.layer(even, lines)
-        .properties(width=230, height=180)
-        .facet(facet=alt.Facet("answers:N", title=None), columns=3)
-        .resolve_scale(x="independent")
-    )
-
-
-def bootstrap(data: Any) -> alt.TopLevelMixin:
-    """Rows: kind ("replicate" or "anchor"), distance, label (of an anchor)."""
-    base = alt.Chart(data)
-    x = alt.X("distance:Q", title="Distance from the truth")
-    density = (
-        base.transform_filter("datum.kind == 'replicate'")
-        .transform_density("distance", as_=["distance", "density"])
-        .mark_area(color=BLUE, opacity=0.35)
-        .encode(x=x, y=alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False)))
-    )
-    anchors = base.transform_filter("datum.kind == 'anchor'").encode(x=x)
-    return alt.layer(
-        density,
-        anchors.mark_rule(color=ORANGE, strokeWidth=2),
-        anchors.mark_text(angle=270, align="right", baseline="bottom", dy=-3, dx=-4, color=ORANGE)
-        .encode(text="label:N", y=alt.YValue(4)),
-    ).properties(width=420, height=220)  # fmt: skip
+__all__ = ["FIGURES", "Figure", "save"]
 
 
 class Figure(NamedTuple):
@@ -231,8 +25,6 @@ class Figure(NamedTuple):
     ----------
     says : str
         What it shows.
-    draw : callable
-        From data to a chart.
     rows : callable
         From a report (or None) and a task's name (or None) to its rows; raises where there are
         none.
@@ -240,62 +32,34 @@ class Figure(NamedTuple):
     """
 
     says: str
-    draw: Callable[[Any], alt.TopLevelMixin]
     rows: Callable[[Any, str | None], list[dict[str, Any]]]
     needs_results: bool = True
     needs_task: bool = False
 
 
-def _catalogue() -> dict[str, Figure]:
-    from lm_eval_epidemia.report import data
-
-    return {
-        "leaderboard": Figure("every model's score by group", leaderboard, data.leaderboard_rows),
-        "size": Figure("score against number of parameters", size, data.size_rows),
-        "beside": Figure("score against other tasks in the same files", beside, data.beside_rows),
-        "calibration": Figure(
-            "elicited against true probability, with a reliability curve",
-            calibration,
-            data.calibration_rows,
-        ),
-        "order_bias": Figure(
-            "what each displayed position gets, times uniform", order_bias, data.order_bias_rows
-        ),
-        "distribution": Figure(
-            "truth and models in the largest cell of a task", distribution,
-            data.distribution_rows, needs_task=True,
-        ),
-        "curve": Figure(
-            "one answer over the levels of one condition", curve, data.curve_rows, needs_task=True
-        ),
-        "cells": Figure(
-            "every cell of a task, elicited against true", cells, data.cell_rows, needs_task=True
-        ),
-        "bootstrap": Figure(
-            "the bootstrap distances that fix 100, with the anchors", bootstrap,
-            data.bootstrap_rows, needs_results=False, needs_task=True,
-        ),
-    }  # fmt: skip
-
-
-FIGURES: dict[str, Figure] = _catalogue()
-
-
-#: From a specification to a file, by its ending.
-_WRITTEN: dict[str, Callable[[str], bytes]] = {
-    ".svg": lambda text: vl_convert.vegalite_to_svg(text).encode(),
-    ".png": lambda text: bytes(vl_convert.vegalite_to_png(text, ppi=300)),
-    ".pdf": lambda text: bytes(vl_convert.vegalite_to_pdf(text)),
-    ".json": str.encode,
-}
-
-
-def specification(name: str) -> dict[str, Any]:
-    """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
-    found: dict[str, Any] = FIGURES[name].draw(alt.NamedData(name=ROWS)).to_dict()
-    # Colours of text and axes are the page's.
-    found.pop("config", None)
-    return found
+#: By name; `charts.CHARTS` has the function that draws each.
+FIGURES = {
+    "leaderboard": Figure("every model's score by group", data.leaderboard_rows),
+    "size": Figure("score against number of parameters", data.size_rows),
+    "beside": Figure("score against other tasks in the same files", data.beside_rows),
+    "calibration": Figure(
+        "elicited against true probability, with a reliability curve", data.calibration_rows
+    ),
+    "order_bias": Figure("what each displayed position gets, times uniform", data.order_bias_rows),
+    "distribution": Figure(
+        "truth and models in the largest cell of a task", data.distribution_rows, needs_task=True
+    ),
+    "curve": Figure(
+        "one answer over the levels of one condition", data.curve_rows, needs_task=True
+    ),
+    "cells": Figure(
+        "every cell of a task, elicited against true", data.cell_rows, needs_task=True
+    ),
+    "bootstrap": Figure(
+        "the bootstrap distances that fix 100, with the anchors", data.bootstrap_rows,
+        needs_results=False, needs_task=True,
+    ),
+}  # fmt: skip
 
 
 def save(
@@ -323,26 +87,31 @@ def save(
     Raises
     ------
     EpidemiaError
-        If there is no such figure or no data for it, or `out` cannot be written.
+        If there is no such figure or no data for it, `out` cannot be written, or the extra
+        ``report`` is not installed.
     """
     if name not in FIGURES:
         raise EpidemiaError(
             f"no figure {name!r} ({nearest(name, FIGURES)}): see 'epidemia plot list'"
         )
+    with needs("report", f"the figure {name}"):
+        import altair as alt
+
+        from lm_eval_epidemia.report.charts import CHARTS, WRITTEN
     figure = FIGURES[name]
     if figure.needs_task and not task:
         raise EpidemiaError(f"{name} is of one task: name it with --task")
     out = out or Path(f"{name}.svg")
-    if out.suffix not in _WRITTEN:
-        raise EpidemiaError(f"--out {out}: expected a name that ends in {', '.join(_WRITTEN)}")
+    if out.suffix not in WRITTEN:
+        raise EpidemiaError(f"--out {out}: expected a name that ends in {', '.join(WRITTEN)}")
     if not out.parent.is_dir():
         raise EpidemiaError(f"--out {out}: there is no folder {out.parent}: make it first")
     if out.is_dir():
         raise EpidemiaError(f"--out {out} is a folder: give the name of a file")
     rows = figure.rows(report() if figure.needs_results else None, task)
-    specification = figure.draw(alt.Data(values=_clean(rows))).to_json()
+    specification = CHARTS[name](alt.Data(values=_clean(rows))).to_json()
     with atomic_write(out) as temporary:
-        temporary.write_bytes(_WRITTEN[out.suffix](specification))
+        temporary.write_bytes(WRITTEN[out.suffix](specification))
     return out
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import altair as alt
+import itables
 import jinja2
 import numpy as np
 import vl_convert
@@ -26,13 +27,14 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import data, figures
+from lm_eval_epidemia.report import charts, data
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.output import Section, details, leaderboards
 from lm_eval_epidemia.report.results import Asked, Protocol, leaf
 from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks, records
 
@@ -120,7 +122,7 @@ def _assets(folder: Path) -> None:
     (folder / "vega.js").write_text(
         vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8"
     )
-    tables = importlib.resources.files("itables") / "html"
+    tables = importlib.resources.files(itables) / "html"
     (folder / "datatables.css").write_bytes((tables / "dt_bundle.css").read_bytes())
     module = json.dumps((tables / "dt_bundle.js").read_text(encoding="utf-8"))
     (folder / "datatables.js").write_text(f"window.dataTablesModule = {module};", encoding="utf-8")
@@ -141,7 +143,7 @@ def _index(report: Report, notes: list[str]) -> dict[str, Any]:
     shown = [*boards, *details(report)]
     references = {entry.name for entry in report.entries if entry.reference}
     rows = data.leaderboard_rows(report)
-    chart = figures.leaderboard(alt.Data(values=rows))
+    chart = charts.leaderboard(alt.Data(values=rows))
     return {
         "sections": [
             {
@@ -199,7 +201,7 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
     truth = store.load(EXAMPLE)
     anchors = Anchors.of(truth)
     cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
-    low, high = data.interval(truth.p, truth.n_eff)
+    low, high = interval(truth.p, truth.n_eff)
     asked = Asked(EXAMPLE, "letters")
     # The model that stands highest and was asked it in every cell.
     best = next(
@@ -223,7 +225,7 @@ def _method(report: Report, samples: data.Samples) -> dict[str, Any]:
             "score": f"{best.scores[asked].value:.1f}" if best else "",
         },
         "figures": {
-            name: figures.specification(name) for name in ("curve", "distribution", "bootstrap")
+            name: charts.specification(name) for name in ("curve", "distribution", "bootstrap")
         },
         "rows": {
             "curve": data.rows_of_curve(truth, models),
@@ -271,7 +273,7 @@ def _explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, 
     }
     return {
         "tasks": tasks, "entries": report.entries, "files": files, "filters": filters,
-        "figures": {n: figures.specification(n) for n in ("distribution", "curve", "cells")},
+        "figures": {n: charts.specification(n) for n in ("distribution", "curve", "cells")},
     }  # fmt: skip
 
 
@@ -279,7 +281,7 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
     """Return what the explorer shows of a task: truth, questions, and every model's answers."""
     truth, task = store.load(asked.task), all_tasks()[asked.task]
     anchors = report.anchors[asked.task]
-    low, high = data.interval(truth.p, truth.n_eff)
+    low, high = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
     assert way.question is not None and way.answers is not None
@@ -347,7 +349,7 @@ def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
         "summary": summary,
         "calibration": {name: data.rows_of_calibration(name, one) for name, one in found.items()},
         "order_bias": data.rows_of_order_bias(report, samples),
-        "figures": {n: figures.specification(n) for n in ("calibration", "order_bias")},
+        "figures": {n: charts.specification(n) for n in ("calibration", "order_bias")},
     }
 
 

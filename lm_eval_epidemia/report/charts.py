@@ -1,0 +1,267 @@
+"""The figures as Vega-Lite, which takes the extra ``report``; `figures` lists and saves them.
+
+Each function takes the data, inline or by name, and returns a chart; it says which fields the rows
+need. Colours are Okabe and Ito's, which people who see colours differently can tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+__all__ = ["CHARTS", "WRITTEN", "specification", "truth"]
+
+BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
+PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", "#000000"]
+
+#: The name under which the site hands its rows to a figure.
+ROWS = "rows"
+
+_PERCENT = alt.Axis(format="%")
+
+
+def leaderboard(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind."""
+    scale = alt.Scale(domain=[0, 100])
+    order = alt.EncodingSortField("place", order="ascending")
+    y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
+    base = alt.Chart(data)
+    bars = base.mark_rule(color=BLUE).encode(
+        x=alt.X("low:Q", title="Score (± 1.96 standard errors)", scale=scale), x2="high:Q", y=y
+    )
+    points = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(
+        x=alt.X("score:Q", scale=scale), y=y,
+        shape=alt.Shape("kind:N", title=None, legend=alt.Legend(orient="bottom"),
+                        scale=alt.Scale(domain=["run", "published"], range=["circle", "diamond"])),
+        tooltip=["model:N", "group:N", alt.Tooltip("score:Q", format=".1f")],
+    )  # fmt: skip
+    line = base.mark_rule(color=GREEN, strokeDash=[5, 4]).encode(x=alt.X("mean(mean):Q"))
+    return (
+        alt.layer(bars, points, line)
+        .properties(width=260, height=alt.Step(20))
+        .facet(
+            column=alt.Column(
+                "group:N",
+                title="dashed: knows P(Y) alone",
+                sort=alt.EncodingSortField("column", op="min"),
+            )
+        )
+    )
+
+
+def size(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, parameters, group, score, low, high."""
+    x = alt.X("parameters:Q", title="Parameters", scale=alt.Scale(type="log"),
+              axis=alt.Axis(format="~s"))  # fmt: skip
+    base = alt.Chart(data)
+    colour = alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE))
+    return alt.layer(
+        base.mark_rule().encode(x=x, y=alt.Y("low:Q", title="Score"), y2="high:Q", color=colour),
+        base.mark_point(filled=True, size=60).encode(
+            x=x, y="score:Q", color=colour, tooltip=["model:N", "group:N", "score:Q"]
+        ),
+    ).properties(width=420, height=280)
+
+
+def beside(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, group, score, other (name of the other task), value."""
+    base = alt.Chart(data).encode(
+        x=alt.X("value:Q", title="Other task", scale=alt.Scale(zero=False)),
+        y=alt.Y("score:Q", title="Score"),
+    )
+    points = base.mark_point(filled=True, size=60).encode(
+        color=alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE)),
+        tooltip=["model:N", "group:N", "score:Q", "other:N", "value:Q"],
+    )
+    names = base.mark_text(align="left", dx=7, fontSize=10).encode(text="model:N")
+    return (
+        alt.layer(points, names)
+        .properties(width=300, height=240)
+        .facet(column=alt.Column("other:N", title=None))
+        .resolve_scale(x="independent")
+    )
+
+
+def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
+    """Tell respondents apart, in the order of the rows; colours and shapes share one legend."""
+    scale = {"scale": alt.Scale(range=colours)} if colours else {}
+    legend = alt.Legend(labelLimit=300)
+    return channel("who:N", title=title, sort=None, legend=legend, **scale)
+
+
+def distribution(data: Any) -> alt.TopLevelMixin:
+    """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
+    y = alt.Y("answer:N", title=None, sort=alt.EncodingSortField("place", op="min"),
+              axis=alt.Axis(labelLimit=220))  # fmt: skip
+    x = alt.X("p:Q", title="Probability of the answer", axis=_PERCENT)
+    base = alt.Chart(data)
+    truth, others = base.transform_filter("datum.who == 'truth'"), base.transform_filter(
+        "datum.who != 'truth'"
+    )  # fmt: skip
+    return alt.layer(
+        truth.mark_bar(color=BLUE, opacity=0.35).encode(x=x, y=y, tooltip=["answer:N", "p:Q"]),
+        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x="low:Q", x2="high:Q", y=y),
+        others.mark_point(filled=True, size=70, opacity=0.9).encode(
+            x=x, y=y, tooltip=["who:N", "answer:N", "p:Q"],
+            color=_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]),
+            shape=_who(alt.Shape, "bar: truth"),
+        ),
+    ).properties(width=380, height=alt.Step(26))  # fmt: skip
+
+
+def curve(data: Any) -> alt.TopLevelMixin:
+    """Rows: condition, place, who, p, low, high (of the truth): one answer over one condition."""
+    x = alt.X("condition:N", title=None, sort=alt.EncodingSortField("place", op="min"),
+              axis=alt.Axis(labelAngle=-40, labelLimit=160))  # fmt: skip
+    y = alt.Y("p:Q", title="Probability of the answer", axis=_PERCENT)
+    base = alt.Chart(data)
+    truth = base.transform_filter("datum.who == 'truth'")
+    # Widths differ as well as colours, and the legend names everybody.
+    return alt.layer(
+        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
+        base.mark_line(point=True).encode(
+            x=x, y=y, tooltip=["who:N", "condition:N", "p:Q"],
+            color=_who(alt.Color, None, [BLUE, GREEN, GREY, ORANGE, *PALETTE[2:]]),
+            strokeDash=_who(alt.StrokeDash, None),
+        ),
+    ).properties(width=420, height=260)  # fmt: skip
+
+
+def cells(data: Any) -> alt.TopLevelMixin:
+    """Rows: given, answer, p, q, weight: every cell of a task, one model."""
+    base = alt.Chart(data)
+    points = base.mark_point(filled=True, opacity=0.6).encode(
+        x=alt.X("q:Q", title="Elicited", axis=_PERCENT, scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("p:Q", title="True", axis=_PERCENT, scale=alt.Scale(domain=[0, 1])),
+        size=alt.Size("weight:Q", legend=None),
+        color=alt.Color("answer:N", title=None, scale=alt.Scale(range=[ORANGE, BLUE, GREEN])),
+        tooltip=["given:N", "answer:N", "p:Q", "q:Q"],
+    )
+    return alt.layer(_diagonal(), points).properties(width=300, height=300)
+
+
+def calibration(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, kind ("density": q, q2, p, p2, share; "curve": q, p), over cells and answers."""
+    # The data stands at the facets: a layer with data of its own would show all of it in each.
+    base, percent = alt.Chart(), alt.Scale(domain=[0, 1])
+    density = (
+        base.transform_filter("datum.kind == 'density'")
+        .mark_rect()
+        .encode(
+            x=alt.X("q:Q", title="Elicited probability", axis=_PERCENT, scale=percent),
+            x2="q2:Q",
+            y=alt.Y("p:Q", title="True probability", axis=_PERCENT, scale=percent),
+            y2="p2:Q",
+            opacity=alt.Opacity(
+                "share:Q", legend=None, scale=alt.Scale(type="sqrt", range=[0.05, 1])
+            ),
+            color=alt.value("#56B4E9"),
+        )
+    )  # fmt: skip
+    line = (
+        base.transform_filter("datum.kind == 'curve'")
+        .mark_line(point=True, color=ORANGE)
+        .encode(x="q:Q", y="p:Q", order="q:Q", tooltip=["model:N", "q:Q", "p:Q"])
+    )
+    layered: alt.TopLevelMixin = (
+        alt.layer(density, _diagonal(), line, data=data)
+        .properties(width=260, height=260)
+        .facet(facet=alt.Facet("model:N", title=None, sort=None,
+                               header=alt.Header(labelLimit=250)), columns=3)
+    )  # fmt: skip
+    return layered
+
+
+def _diagonal() -> alt.Chart:
+    ends = alt.Data(values=[{"a": 0, "b": 0}, {"a": 1, "b": 1}])
+    return alt.Chart(ends).mark_line(color=GREY, strokeDash=[4, 4]).encode(x="a:Q", y="b:Q")
+
+
+def order_bias(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, answers (how many were shown), position (letter), times (1: as often as any)."""
+    base = alt.Chart(data)
+    lines = base.mark_line(point=True).encode(
+        x=alt.X("position:N", title="Displayed as", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("times:Q", title="Probability, times uniform"),
+        color=alt.Color("model:N", title=None, sort=None, scale=alt.Scale(range=PALETTE),
+                        legend=alt.Legend(labelLimit=250)),
+        strokeDash=alt.StrokeDash("model:N", title=None, sort=None),
+        tooltip=["model:N", "answers:N", "position:N", alt.Tooltip("times:Q", format=".2f")],
+    )  # fmt: skip
+    even = base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(1))
+    return (
+        alt.layer(even, lines)
+        .properties(width=230, height=180)
+        .facet(facet=alt.Facet("answers:N", title=None), columns=3)
+        .resolve_scale(x="independent")
+    )
+
+
+def bootstrap(data: Any) -> alt.TopLevelMixin:
+    """Rows: kind ("replicate" or "anchor"), distance, label (of an anchor)."""
+    base = alt.Chart(data)
+    x = alt.X("distance:Q", title="Distance from the truth")
+    density = (
+        base.transform_filter("datum.kind == 'replicate'")
+        .transform_density("distance", as_=["distance", "density"])
+        .mark_area(color=BLUE, opacity=0.35)
+        .encode(x=x, y=alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False)))
+    )
+    anchors = base.transform_filter("datum.kind == 'anchor'").encode(x=x)
+    return alt.layer(
+        density,
+        anchors.mark_rule(color=ORANGE, strokeWidth=2),
+        anchors.mark_text(angle=270, align="right", baseline="bottom", dy=-3, dx=-4, color=ORANGE)
+        .encode(text="label:N", y=alt.YValue(4)),
+    ).properties(width=420, height=220)  # fmt: skip
+
+
+def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
+    """Rows: the conditions, place (of the cell), answer, p, low, high, weight: a task's truth."""
+    several = len(conditions) > 1
+    tooltip = [*(f"{name}:N" for name in conditions), "answer:N", "p:Q", "low:Q", "high:Q"]
+    x = alt.X(
+        "place:O" if several else f"{conditions[0]}:N",
+        title="Cells, by probability" if several else conditions[0],
+        sort=None if several else alt.EncodingSortField("place", op="min"),
+        axis=alt.Axis(labels=not several, ticks=not several, labelAngle=-40, labelLimit=160),
+    )
+    y = alt.Y("p:Q", title="Probability of the answer", axis=_PERCENT)
+    colour = alt.Color(
+        f"{conditions[0]}:N" if several else "answer:N", sort=None,
+        scale=alt.Scale(scheme="turbo") if several else alt.Scale(range=PALETTE),
+    )  # fmt: skip
+    base = alt.Chart(data).encode(x=x, color=colour, tooltip=tooltip)
+    return alt.layer(
+        base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_point(filled=True, opacity=0.9).encode(
+            y=y, size=alt.Size("weight:Q", legend=None)
+        ),
+    ).properties(width=480, height=280)
+
+
+#: The figures that `figures.FIGURES` lists, by name.
+CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
+    chart.__name__: chart
+    for chart in (leaderboard, size, beside, calibration, order_bias, distribution, curve, cells,
+                  bootstrap)
+}  # fmt: skip
+
+#: From a specification to a file, by its ending.
+WRITTEN: dict[str, Callable[[str], bytes]] = {
+    ".svg": lambda text: vl_convert.vegalite_to_svg(text).encode(),
+    ".png": lambda text: bytes(vl_convert.vegalite_to_png(text, ppi=300)),
+    ".pdf": lambda text: bytes(vl_convert.vegalite_to_pdf(text)),
+    ".json": str.encode,
+}
+
+
+def specification(name: str) -> dict[str, Any]:
+    """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
+    found: dict[str, Any] = CHARTS[name](alt.NamedData(name=ROWS)).to_dict()
+    # Colours of text and axes are the page's.
+    found.pop("config", None)
+    return found
