@@ -17,7 +17,7 @@ import lightgbm as lgb
 import numpy as np
 
 from lm_eval_epidemia.estimate import boosted
-from lm_eval_epidemia.estimate.build import prepare
+from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.record import record
 

@@ -2,7 +2,8 @@
 
 The package plugs survey truths P(Y | X) into EleutherAI's lm-evaluation-harness. Data flow one
 way through its rooms: ``surveys`` (records and microdata), ``estimate`` (ground truth),
-``elicit`` (questions), ``harness`` (lm-eval), ``score`` (numbers).
+``elicit`` (questions), ``score`` (numbers), ``harness`` (lm-eval), ``report`` (what it means).
+In Python, start at ``lm_eval_epidemia.api``; the command ``epidemia`` is ``cli``.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Entry(NamedTuple):
         return (self.group, f"{self.group}_{self.part}") if self.part else (self.group,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Benchmark:
     """A benchmark.
 

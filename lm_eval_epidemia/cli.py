@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,8 @@ import typer
 
 from lm_eval_epidemia import __version__
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.extras import needs
+from lm_eval_epidemia.printing import plain, show, table_of
 
 app = typer.Typer(
     name="epidemia",
@@ -27,29 +30,6 @@ app.add_typer(tasks_app, name="tasks")
 app.add_typer(truth_app, name="groundtruth")
 app.add_typer(survey_app, name="survey")
 app.add_typer(site_app, name="site")
-
-
-def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
-    for number, column in enumerate(columns):
-        # The first column holds names, to be copied whole; a narrow terminal folds the others.
-        table.add_column(
-            _markup_free(column),
-            justify="right" if column in right else "left",
-            overflow="fold",
-            no_wrap=number == 0,
-        )
-    return table
-
-
-def _print(table: Any) -> None:
-    from rich.console import Console
-
-    # Piped output is for other programs: never fold a name.
-    Console(width=None if Console().is_terminal else 1000).print(table)
 
 
 @app.callback(invoke_without_command=True)
@@ -96,11 +76,13 @@ def demo(
     setup_logging()
     lines = run_demo(out, limit)
     groups = list(lines[0].scores)
-    table = _table("Score, 0 to 100 (± standard error)", "respondent", *groups, right=tuple(groups))
+    table = table_of(
+        "Score, 0 to 100 (± standard error)", "respondent", *groups, right=tuple(groups)
+    )
     for line in lines:
         cells = [f"{score:.1f} ± {error:.1f}" for score, error in line.scores.values()]
         table.add_row(line.respondent, *cells)
-    _print(table)
+    show(table)
     print(f"lm-eval's results are in {out.resolve()}")
 
 
@@ -128,37 +110,30 @@ def anchors(
     ] = False,
 ) -> None:
     """Print the distances that fix each task's scale, and what the mean respondent scores."""
-    from lm_eval_epidemia.estimate import store
-    from lm_eval_epidemia.score import score as scoring
+    from lm_eval_epidemia.score.drift import drifts
+    from lm_eval_epidemia.score.scales import by_group, scales
 
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
     scheme = None if bootstrap is None else _scheme(bootstrap)
     tasks = _chosen(names)
     if compare:
-        _compare(tasks, vintage)
+        show(_drift_table(drifts(tasks, vintage)))
         return
-    numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
-    table = _table("", "task", *numbers, right=numbers)
-    groups: dict[str, list[float]] = {}
-    for name in tasks:
-        truth = store.load(name, vintage)
-        found = scoring.Anchors.of(truth, quantile, scheme)
-        mean = float(scoring.scale(found.mean, found.zero, found.perfect))
-        kind = name.split("_")[1]
-        for group in (f"epidemia_{kind}", f"epidemia_{kind}_{truth.survey}"):
-            groups.setdefault(group, []).append(mean)
-        table.add_row(
-            name,
-            str(len(truth.weights)),
-            *(f"{distance:.4f}" for distance in found),
-            f"{mean:.6f}" + ("" if found.informative else " (uninformative)"),
-        )
+    found = scales(tasks, quantile, scheme, vintage)
     if summary:
-        table = _table("", "group", "tasks", "score of mean", right=("tasks", "score of mean"))
-        for group, means in sorted(groups.items()):
-            table.add_row(group, str(len(means)), f"{sum(means) / len(means):.2f}")
-    _print(table)
+        table = table_of("", "group", "tasks", "score of mean", right=("tasks", "score of mean"))
+        for group, members in by_group(found).items():
+            mean = sum(one.mean for one in members) / len(members)
+            table.add_row(group, str(len(members)), f"{mean:.2f}")
+    else:
+        numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
+        table = table_of("", "task", *numbers, right=numbers)
+        for one in found:
+            distances = (f"{distance:.4f}" for distance in one.anchors)
+            note = "" if one.anchors.informative else " (uninformative)"
+            table.add_row(one.task, str(one.cells), *distances, f"{one.mean:.6f}{note}")
+    show(table)
 
 
 def _chosen(names: list[str] | None) -> list[str]:
@@ -171,29 +146,18 @@ def _chosen(names: list[str] | None) -> list[str]:
     return list(dict.fromkeys(task for name in names for task, _ in members(name)))
 
 
-def _compare(tasks: list[str], vintage: str | None) -> None:
-    from lm_eval_epidemia.estimate import store
-    from lm_eval_epidemia.score.drift import drift
-
+def _drift_table(found: list[Any]) -> Any:
     numbers = ("cells", "common", "distance", "score", "D_mean", "other D_mean", "D_perfect",
                "other D_perfect")  # fmt: skip
-    table = _table("What another vintage's truth scores", "task", "vintage", "other", *numbers,
+    table = table_of("What another vintage's truth scores", "task", "vintage", "other", *numbers,
                    right=numbers)  # fmt: skip
-    for name in tasks:
-        here = list(dict.fromkeys(place.vintage for place in store.all_places().get(name, [])))
-        first = vintage or (here[0] if here else None)
-        for other in here:
-            if first is not None and other != first:
-                found = drift(name, first, other)
-                table.add_row(
-                    name, found.vintage, found.other, str(found.cells), str(found.common),
-                    f"{found.distance:.4f}", f"{found.score:.1f}", f"{found.mean:.4f}",
-                    f"{found.other_mean:.4f}", f"{found.perfect:.4f}",
-                    f"{found.other_perfect:.4f}",
-                )  # fmt: skip
-    if not table.row_count:
-        raise EpidemiaError("no task asked for is here in two vintages: build another one first")
-    _print(table)
+    for one in found:
+        table.add_row(
+            one.task, one.vintage, one.other, str(one.cells), str(one.common),
+            f"{one.distance:.4f}", f"{one.score:.1f}", f"{one.mean:.4f}", f"{one.other_mean:.4f}",
+            f"{one.perfect:.4f}", f"{one.other_perfect:.4f}",
+        )  # fmt: skip
+    return table
 
 
 def _scheme(name: str) -> Any:
@@ -208,61 +172,41 @@ def tasks_list(
     summary: Annotated[bool, typer.Option("--summary", help="One line per survey.")] = False,
 ) -> None:
     """List every declared task with its state: shipped, built here, or the file it needs."""
-    from lm_eval_epidemia.estimate import store
-    from lm_eval_epidemia.surveys.record import all_tasks, record
+    from lm_eval_epidemia.api import tasks
 
-    if survey:
-        record(survey)
-    places = store.available()
+    found = tasks(survey)
     if summary:
-        _tasks_summary(survey)
+        show(_tasks_summary(found))
         return
-    table = _table("", "task", "state", "title")
-    shown = [task for task in all_tasks().values() if survey in (None, task.survey)]
-    for task in shown:
-        place = places.get(task.name)
-        if place:
-            state = f"{place.state} ({place.vintage})"
-        else:
-            entry = record(task.survey)
-            state = f"needs {entry.vintages[entry.official].needed}"
-        table.add_row(task.name, state, task.title)
-    _print(table)
-    here = sum(task.name in places for task in shown)
-    print(f"{here} of {len(shown)} tasks are available")
+    table = table_of("", "task", "state", "title")
+    for task in found.to_dict("records"):
+        state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
+        table.add_row(task["task"], state.format_map(task), task["title"])
+    show(table)
+    print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
 
 
-def _tasks_summary(only: str | None) -> None:
-    from lm_eval_epidemia.estimate import store
-    from lm_eval_epidemia.surveys.record import records
-
-    places, numbers = store.available(), ("low", "high", "extra", "shipped", "built", "waiting")
-    table = _table(
+def _tasks_summary(found: Any) -> Any:
+    groups = {"epidemia_low": "low", "epidemia_high": "high", "epidemia_extra": "extra"}
+    states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}
+    numbers = (*groups.values(), *states.values())
+    table = table_of(
         "Tasks declared, with a truth that ships or was built here, and waiting for a file",
         "survey", *numbers, "vintage", "waiting for", right=numbers,
     )  # fmt: skip
-    total = dict.fromkeys(numbers, 0)
-    for name, entry in records().items():
-        if only not in (None, name):
-            continue
-        here = [places[task.name] for task in entry.all_tasks if task.name in places]
-        shipped = sum(place.state == "shipped" for place in here)
-        counts = {
-            **{kind: len(entry.tasks.get(kind, ())) for kind in ("low", "high", "extra")},
-            "shipped": shipped,
-            "built": len(here) - shipped,
-            "waiting": len(entry.all_tasks) - len(here),
-        }
-        total = {key: total[key] + counts[key] for key in numbers}
-        table.add_row(
-            name,
-            *(str(counts[key]) for key in numbers),
-            ", ".join(dict.fromkeys(place.vintage for place in here)),
-            entry.vintages[entry.official].needed if counts["waiting"] else "",
-        )
+
+    def row(name: str, tasks: Any, *told: str) -> None:
+        counted = [sum(tasks.group == group) for group in groups]
+        counted += [sum(tasks.state == state) for state in states]
+        table.add_row(name, *map(str, counted), *told)
+
+    for name, tasks in found.groupby("survey"):
+        told = (", ".join(filter(None, dict.fromkeys(tasks[column])))
+                for column in ("vintage", "needs"))  # fmt: skip
+        row(name, tasks, *told)
     table.add_section()
-    table.add_row("all", *(str(total[key]) for key in numbers), "", "")
-    _print(table)
+    row("all", found, "", "")
+    return table
 
 
 @tasks_app.command("write")
@@ -304,12 +248,12 @@ def survey_check(
     from lm_eval_epidemia.surveys.record import record
 
     found = check_files(record(survey), raw, vintage)
-    table = _table("", "variable", "column", "known", "missing", "levels that nobody has",
+    table = table_of("", "variable", "column", "known", "missing", "levels that nobody has",
                    right=("known", "missing"))  # fmt: skip
     for seen in found.variables:
         table.add_row(seen.variable, seen.column, f"{seen.known:,}", f"{seen.missing:,}",
                       ", ".join(seen.absent))  # fmt: skip
-    _print(table)
+    show(table)
     weight = f", weight {found.weight}" if found.weight else ""
     print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
     tasks = len(found.tasks) + len(found.left_out)
@@ -404,16 +348,16 @@ def truth_build(
 @truth_app.command("check")
 def truth_check() -> None:
     """Verify hashes and invariants of all ground truth that is used here."""
-    from lm_eval_epidemia.estimate import store
+    from lm_eval_epidemia.estimate.check import check_all
 
-    places = store.all_places()
-    wrong = {name: problems for name in places if (problems := store.check(name))}
+    found = check_all()
+    wrong = {name: problems for name, problems in found.items() if problems}
     for name, problems in wrong.items():
         for problem in problems:
             print(f"{name}: {problem}", file=sys.stderr)
     if wrong:
-        raise EpidemiaError(f"{len(wrong)} of {len(places)} tasks have a wrong ground truth")
-    print(f"ground truth of {len(places)} tasks is as registered")
+        raise EpidemiaError(f"{len(wrong)} of {len(found)} tasks have a wrong ground truth")
+    print(f"ground truth of {len(found)} tasks is as registered")
 
 
 @app.command()
@@ -430,22 +374,15 @@ def cost(
 
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
     lines = costs.cost(names, loaded, _metadata(metadata), max_gen_toks)
-    numbers = (
-        "tasks",
-        "prompts",
-        "requests",
-        "characters",
-        "tokens",
-        "distinct",
-        "written at most",
-    )
-    table = _table("", "group", *numbers, right=numbers)
+    numbers = ("tasks", "prompts", "requests", "characters", "tokens", "distinct",
+               "written at most")  # fmt: skip
+    table = table_of("", "group", *numbers, right=numbers)
     for line in lines:
         table.add_row(
             line.name,
             *("" if number is None else f"{number:,}" for number in line[1:]),
         )
-    _print(table)
+    show(table)
     if loaded is None:
         print("tokens are counted with --tokenizer")
     elif several := costs.letters_of_several_tokens(loaded):
@@ -483,13 +420,13 @@ def compare(
         print(f"note: {note}", file=sys.stderr)
     rows = comparing(found)
     asked = [way for way in WAYS if any(way in row.scores for row in rows)]
-    table = _table("Score over the tasks asked in all of a model's ways (± standard error)",
+    table = table_of("Score over the tasks asked in all of a model's ways (± standard error)",
                    "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
     for row in rows:
         scores = [row.scores.get(way) for way in asked]
         shown = ["" if one is None else f"{one[0]:.1f} ± {one[1]:.1f}" for one in scores]
-        table.add_row(_markup_free(row.model), row.group, str(row.tasks), *shown)
-    _print(table)
+        table.add_row(plain(row.model), row.group, str(row.tasks), *shown)
+    show(table)
 
 
 def _report(
@@ -548,12 +485,13 @@ def report(
 
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+    write = _site_writer() if html is not None else None
     found = _report(results, size, published, pair)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
-    if html is not None:
+    if html is not None and write is not None:
         try:
-            _site(found, html)
+            write(found, html)
         except EpidemiaError as error:
             failed = error  # of the site alone
     if format == "json":
@@ -565,28 +503,27 @@ def report(
     else:
         for section in output.sections(found):
             right = section.columns[1:]
-            table = _table(section.title, *section.columns, right=right)
+            table = table_of(section.title, *section.columns, right=right)
             for row in section.rows:
-                table.add_row(*(_markup_free(cell) for cell in row))
-            _print(table)
+                table.add_row(*(plain(cell) for cell in row))
+            show(table)
             if section.note:
                 print(f"  {section.note}\n")
     if failed is not None:
         raise failed
 
 
-def _markup_free(text: str) -> str:
-    from rich.markup import escape
+def _site_writer() -> Callable[[Any, Path], None]:
+    """Return what writes the site; without the extra, refuse before any result is read."""
+    with needs("report", "the site"):
+        from lm_eval_epidemia.report.site import build_site
 
-    return escape(text)
+    def write(found: Any, out: Path) -> None:
+        index = build_site(found, out)
+        # Beside a report that is read by a program, this is no part of it.
+        print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
 
-
-def _site(found: Any, out: Path) -> None:
-    from lm_eval_epidemia.report.site import build_site
-
-    index = build_site(found, out)
-    # Beside a report that is read by a program, this is no part of it.
-    print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
+    return write
 
 
 @site_app.command("build")
@@ -597,7 +534,8 @@ def site_build(
     published: _PUBLISHED = False,
 ) -> None:
     """Write a static site: leaderboard, method, explorer, calibration, data cards."""
-    _site(_report(results, size, published), out)
+    write = _site_writer()
+    write(_report(results, size, published), out)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+import real_model
 from hypothesis import HealthCheck, settings
 
 # Before anything imports a library that might want the network.
@@ -30,9 +31,10 @@ RAW = REPOSITORY.parent / "shared" / "data"
 
 
 #: Files that take longest go first, so that no process is left alone with one at the end.
-SLOWEST = ["test_choice_hf", "test_other_lm_evals", "test_store", "test_bad_files", "test_cli",
-           "test_site", "test_harness", "test_groundtruth", "test_resume", "test_guard",
-           "test_huggingface", "test_elicit", "test_replies"]  # fmt: skip
+SLOWEST = ["test_real_model", "test_choice_hf", "test_other_lm_evals", "test_store",
+           "test_bad_files", "test_cli", "test_site", "test_harness", "test_groundtruth",
+           "test_resume", "test_guard", "test_huggingface", "test_elicit",
+           "test_replies"]  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
@@ -116,6 +118,20 @@ def tiny_llama(tmp_path_factory) -> Path:
 
     texts = split("epidemia_high_nsduh_cocaine_ever_by_age_sex")["prompt"]
     return make_tiny_llama(tmp_path_factory.mktemp("tiny"), texts)
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """A real model, 540 MB: from the cache, or fetched and converted once (see real_model.py)."""
+    pytest.importorskip("torch")
+    try:
+        return real_model.real_model()
+    except real_model.Unavailable as error:
+        if os.environ.get(
+            "EPIDEMIA_TEST_MODEL"
+        ):  # who names a folder wants these tests, as CI does
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

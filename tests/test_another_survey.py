@@ -8,7 +8,9 @@ from conftest import evaluate
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.prepare import Prepared, prepare
 from lm_eval_epidemia.estimate.sampling import Sample
+from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.surveys import record as records
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
@@ -92,7 +94,7 @@ def test_cut_points_missing_codes_and_the_universe(toy, raw):
     expected = pd.cut(frame["NETWORTH"], cuts, right=False, labels=False).to_numpy()
     expected = np.where(frame["NETWORTH"] == -999, MISSING, expected)
     assert (data.levels["wealth"] == expected).all()
-    ready = building.prepare(data, records.task(TASK))
+    ready = prepare(data, records.task(TASK))
     assert ready.dropped == {
         "outside the universe (INTERVIEWED)": 50,
         "wealth missing": 5,
@@ -102,16 +104,16 @@ def test_cut_points_missing_codes_and_the_universe(toy, raw):
 
 def test_families_are_resampled_whole(toy, raw):
     """Five implicates are one family: i.i.d. records would be too sure by about sqrt(5)."""
-    ready = building.prepare(load_microdata(toy, raw), records.task(TASK))
+    ready = prepare(load_microdata(toy, raw), records.task(TASK))
     assert len(np.unique(ready.sample.units)) == 189
-    families = building.estimate_task(ready, ("iid",), 200)
-    alone = building.Prepared(
+    families = estimate_task(ready, ("iid",), 200)
+    alone = Prepared(
         **{
             **{f: getattr(ready, f) for f in ready.__dataclass_fields__},
             "sample": Sample(ready.sample.weight),
         }
     )
-    implicates = building.estimate_task(alone, ("iid",), 200)
+    implicates = estimate_task(alone, ("iid",), 200)
     ratio = np.mean(families["distances"]["iid"]) / np.mean(implicates["distances"]["iid"])
     assert 1.5 < ratio < 2.6
 

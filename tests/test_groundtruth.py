@@ -13,6 +13,9 @@ from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, registry, store
 from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.estimate.check import check, check_all
+from lm_eval_epidemia.estimate.prepare import prepare
+from lm_eval_epidemia.estimate.sampling import rng_of
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.record import record
 
@@ -54,7 +57,7 @@ def test_every_high_truth_has_the_marginal_of_the_low_one():
 def test_shipped_truth_is_whole():
     places = store.available()
     assert len(places) == 63 + 44 + 54
-    assert {name: store.check(name) for name in places} == {name: [] for name in places}
+    assert check_all() == {name: [] for name in places}
 
 
 def test_nsduh_uses_every_record():
@@ -113,7 +116,7 @@ def test_aggregated_fits_agree_with_fits_on_records(raw_nsduh):
     import lightgbm as lgb
 
     task = next(t for t in record("nsduh").all_tasks if t.name.endswith("cocaine_ever_by_sex_race"))
-    ready = building.prepare(load_microdata(record("nsduh"), raw_nsduh), task)
+    ready = prepare(load_microdata(record("nsduh"), raw_nsduh), task)
 
     def on_records(fold):
         rows, weight = ready.features[ready.cell].astype(float), ready.sample.weight
@@ -251,7 +254,7 @@ def test_a_build_makes_every_task_of_the_official_vintage_available(home, nsduh_
     registry = store.read_registry(store.built_groundtruth())["nsduh_2023"]
     dropped = registry["tasks"]["epidemia_low_nsduh_alcohol_past_month_by_race"]["dropped"]
     assert dropped == {"alcohol_past_month missing": len(frame) - len(asked)}
-    assert all(store.check(name) == [] for name in built.tasks)
+    assert all(check(name) == [] for name in built.tasks)
 
 
 def test_only_one_scheme_can_be_asked_for(tmp_path, nsduh_parquet, home):
@@ -314,7 +317,7 @@ def test_check_finds_levels_that_the_record_no_longer_has(copied):
     truth = json.loads(json.dumps(truths["nsduh_2022"]))
     truth["tasks"]["epidemia_low_nsduh_heroin_ever_by_age"]["levels"] = ["Yes", "Nope"]
     registry.write_registry(copied, {**truths, "nsduh_2022": registry.sealed(truth)})
-    problems = store.check("epidemia_low_nsduh_heroin_ever_by_age")
+    problems = check("epidemia_low_nsduh_heroin_ever_by_age")
     assert problems == ["levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"]
 
 
@@ -322,9 +325,9 @@ def test_bootstrap_distances_are_those_of_the_truth(nsduh_parquet):
     """D(P, P^(b)) recomputed for one replicate from its seed."""
     data = load_microdata(record("nsduh"), nsduh_parquet)
     task = next(t for t in data.record.all_tasks if t.name.endswith("low_nsduh_heroin_ever_by_age"))
-    ready = building.prepare(data, task)
+    ready = prepare(data, task)
     made = building.estimate_task(ready, ("iid",), 5)
-    rng = building._rng(task, 1, 3)
+    rng = rng_of(task.name, 1, 3)
     drawn = rng.choice(len(ready.cell), len(ready.cell))
     p = np.array([row["p"] for row in made["cells"]])
     again = np.zeros_like(p)

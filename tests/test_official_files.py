@@ -16,6 +16,7 @@ from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
+from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import open_raw
 from lm_eval_epidemia.surveys.record import record
@@ -37,7 +38,7 @@ def built(survey, paths, **options):
     """Build into this test's home as a user would; every truth made must pass the checks."""
     made = build(survey, paths, replicates=4, progress=False, **options)
     assert made.folder == store.built_groundtruth()
-    assert {name: store.check(name) for name in made.tasks} == {name: [] for name in made.tasks}
+    assert {name: check(name) for name in made.tasks} == {name: [] for name in made.tasks}
     return made
 
 

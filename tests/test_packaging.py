@@ -1,11 +1,19 @@
 """What the wheel carries, and what an editable install leaves behind."""
 
+import ast
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import packages_distributions
 
 import pytest
 from conftest import REPOSITORY
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = pytest.importorskip("tomli")
 
 pytest.importorskip("hatchling")
 
@@ -62,3 +70,62 @@ def test_an_editable_install_leaves_no_half_package(wheels):
         "lm_eval_epidemia_startup.pth",
         "lm_eval_epidemia_startup.py",
     }
+
+
+#: Which modules may import what an extra installs, beside the base install.
+TAKES = {
+    "hf": ["harness/choice_hf.py", "harness/cost.py", "harness/tiny.py"],
+    "vllm": ["harness/choice_vllm.py"],
+    "api": [],
+    "report": ["api.py", "report/charts.py", "report/figures.py", "report/site.py"],
+    "build": ["estimate/boosted.py", "estimate/build.py", "estimate/workers.py",
+              "surveys/download.py", "surveys/read.py"],
+}  # fmt: skip
+
+#: Clusters that a user sets up, with their own packages: --backend dask or ray.
+CLUSTERS = {"distributed", "ray"}
+
+#: What others import for us: pandas for its files, transformers and joblib's users for their work.
+UNSEEN = {"accelerate", "openpyxl", "scikit-learn", "xlrd", "lm-eval"}
+
+
+def declared():
+    """Return the distributions that pyproject.toml names, by extra; "" for the base install."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = {"": project["dependencies"], **project["optional-dependencies"]}
+    return {
+        extra: {re.match(r"[\w.-]+", given)[0].lower() for given in listed}
+        for extra, listed in extras.items()
+    }
+
+
+def imported():
+    """Return the distributions that each module imports, wherever in it, and those it needs."""
+    owners = packages_distributions()
+    for path in sorted((REPOSITORY / "lm_eval_epidemia").rglob("*.py")):
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add(node.module.split(".")[0])
+        others = found - set(sys.stdlib_module_names) - {"lm_eval_epidemia"} - CLUSTERS
+        names = {owners.get(name, [name])[0].lower().replace("_", "-") for name in others}
+        yield path.relative_to(REPOSITORY / "lm_eval_epidemia").as_posix(), names
+
+
+def test_what_is_imported_is_declared_by_extra():
+    extras = declared()
+    assert set(TAKES) == set(extras) - {"", "dev"}
+    for module, names in imported():
+        allowed = extras[""].union(
+            *(extras[extra] for extra, modules in TAKES.items() if module in modules)
+        )
+        assert names <= allowed, f"{module} imports {names - allowed}, which are not declared"
+
+
+def test_what_is_declared_is_imported():
+    used = set().union(*(names for _, names in imported()))
+    for extra, names in declared().items():
+        if extra != "dev":
+            assert not (idle := names - used - UNSEEN), f"{extra or 'base'} declares {idle}"

@@ -33,7 +33,7 @@ from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, model_size, read_results
 from lm_eval_epidemia.report.samples import elicited, sample_file
-from lm_eval_epidemia.score.intervals import interval
+from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"

@@ -7,7 +7,7 @@ from conftest import nsduh_2023
 
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import boosted
+from lm_eval_epidemia.estimate import boosted, sampling
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys import record as records
 
@@ -154,7 +154,7 @@ def test_a_resumed_build_mixes_no_truths(raw, declare, tmp_path, monkeypatch, wh
     if what in CHANGES:
         declare(*CHANGES[what])
     else:
-        module = building if what == "SEED" else boosted
+        module = sampling if what == "SEED" else boosted
         monkeypatch.setattr(module, what, getattr(module, what) - 1)
     estimated(raw, mixed, monkeypatch)
     build(raw, whole)

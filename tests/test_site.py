@@ -455,7 +455,9 @@ def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
     build_site(make_report(read_results([bare])), out)
     tab = visit(out, f"explorer.html#task={COCAINE}")
     tab.wait_for_selector("text=No answers of this model here: run lm_eval with --log_samples")
-    assert "no samples of 16 tasks" in visit(out, "index.html").locator(".notes").text_content()
+    notes = visit(out, "index.html").locator("#notes")
+    assert "no samples of 16 tasks" in notes.text_content()
+    assert not notes.locator("li").first.is_visible()
     assert "There are no samples" in visit(out, "calibration.html").locator("main").inner_text()
 
 

@@ -18,6 +18,7 @@ from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
+from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.harness.yamls import task_path
 
 EPIDEMIA = [sys.executable, "-m", "lm_eval_epidemia.cli"]
@@ -128,7 +129,7 @@ def test_a_damaged_entry_is_refused_and_no_other_task(home, edit):
     assert others
     for name in (*others, GSS):
         assert store.load(name).state == "built here"
-        assert store.check(name) == []
+        assert check(name) == []
     available = store.available()
     assert CHIEFS not in available
     assert len(available) == 160
@@ -152,7 +153,7 @@ def test_levels_in_another_order_than_the_records_are_found(home):
             del entry["sha256"]
 
     change(folder, unsealed)
-    (problem,) = store.check(CHIEFS)
+    (problem,) = check(CHIEFS)
     assert problem == "levels of sex are ['Female', 'Male'], the record's ['Male', 'Female']"
 
 
@@ -167,7 +168,7 @@ def test_the_registry_of_the_last_release_still_loads(home):
     assert json.loads((folder / "registry.json").read_text())["schema"] == 2
     truth = store.load(GSS)
     assert truth.state == "built here"
-    assert store.check(GSS) == []
+    assert check(GSS) == []
 
 
 @pytest.mark.parametrize(
@@ -253,7 +254,7 @@ def test_a_full_disk_leaves_the_old_truth(home, tmp_path):
         assert done.stderr.startswith("error: cannot write"), done.stderr
         assert done.stderr.endswith("make room there\n")
         assert store.load(HEROIN).p[0, 0] == 0.25
-        assert store.check(HEROIN) == []
+        assert check(HEROIN) == []
     enter(0.5)
     assert store.load(HEROIN).p[0, 0] == 0.5
 

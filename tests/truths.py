@@ -90,8 +90,8 @@ if __name__ == "__main__":
         enter(float(given[0]), given[1])
     elif what == "at work":
         # Holds the place of a build until it is told to end.
-        from lm_eval_epidemia.estimate import build
+        from lm_eval_epidemia.estimate.unfinished import unfinished
 
-        with build._unfinished(Path(given[0]), "nsduh_2023"):
+        with unfinished(Path(given[0]), "nsduh_2023"):
             print("at work", flush=True)
             sys.stdin.readline()

@@ -2,9 +2,11 @@
 
     python vllm_engine.py MODEL_FOLDER OUT.json LM TASKS [chat] [old] [include=FOLDER]
                           [cache=PATH] [submission=N] [log=FILE] [kill=N]
+                          [limit=N] [orderings=DESIGN]
 
-LM is ``vllm`` or ``choice-vllm``. Writes the answers of all samples and the engine's counters; in
-the log, the prompts the engine was given. ``kill=N`` kills the process before submission N + 1.
+LM is ``vllm`` or ``choice-vllm``. Writes the answers of all samples, the results and the engine's
+counters; in the log, the prompts the engine was given. ``kill=N`` kills the process before
+submission N + 1.
 """
 
 import json
@@ -44,7 +46,10 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
     import lm_eval_epidemia
 
     given = dict(part.split("=", 1) for part in more if "=" in part)
-    manager = lm_eval_epidemia.task_manager(include_path=given.get("include"))
+    manager = lm_eval_epidemia.task_manager(
+        include_path=given.get("include"),
+        metadata={"orderings": given["orderings"]} if "orderings" in given else None,
+    )
     if "old" in more:  # a vLLM that cannot name tokens by their ids
         from vllm import SamplingParams
 
@@ -62,6 +67,7 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
     results = simple_evaluate(
         lm, tasks=tasks.split(","), task_manager=manager, log_samples=True,
         apply_chat_template="chat" in more, use_cache=given.get("cache"),
+        limit=int(given["limit"]) if "limit" in given else None,
     )  # fmt: skip
     counters = {
         metric.name: metric.value
@@ -78,7 +84,8 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
         ]
         for task, samples in results["samples"].items()
     }
-    Path(out).write_text(json.dumps({"answers": answers, "counters": counters}))
+    found = {"answers": answers, "counters": counters, "results": results["results"]}
+    Path(out).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

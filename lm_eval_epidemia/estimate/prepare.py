@@ -1,7 +1,8 @@
-"""The records a task is estimated from: who is kept, in which cell, with which weight."""
+"""What a task is estimated from: which records are kept, in which cell, with which weight."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,35 +11,34 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import boosted
+from lm_eval_epidemia.estimate import bins
 from lm_eval_epidemia.estimate.adjust import adjust
-from lm_eval_epidemia.estimate.sampling import Codes, Sample
+from lm_eval_epidemia.estimate.estimators import Estimator, estimator_of
+from lm_eval_epidemia.estimate.sampling import Codes, Sample, design_variance, unit_count
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Task, Variable
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["Cells", "Prepared", "prepare"]
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The records one task is estimated from.
+class Cells(ABC):
+    """What is known of a task before it is estimated, from whatever source.
 
     Attributes
     ----------
     task : Task
+    estimator : Estimator
+        That serves it.
     levels : tuple of str, length K
     given : list of tuple of str, length C
         Labels of the conditions of each cell, cells in the order of the levels.
-    features : ndarray of int, shape (C, d)
-        Level numbers of the conditions of each cell.
     columns : dict of str to str
-    sample : Sample
-        With n records.
-    cell, outcome : ndarray of int, shape (n,)
+        The official column of each variable.
     weights : ndarray, shape (C,)
         P(X = x).
     dropped : dict of str to int
-        Records left out, by reason.
+        Records (or rows of a table) left out, by reason.
     absent : list of str
         Levels of a single condition that no record has.
     adjustments : list of dict
@@ -46,17 +46,76 @@ class Prepared:
     """
 
     task: Task
+    estimator: Estimator[Any]
     levels: tuple[str, ...]
     given: list[tuple[str, ...]]
-    features: NDArray[Any]
     columns: dict[str, str]
-    sample: Sample
-    cell: Codes
-    outcome: Codes
     weights: Array
     dropped: dict[str, int]
     absent: list[str]
     adjustments: list[dict[str, Any]]
+
+    @property
+    @abstractmethod
+    def record_weights(self) -> Array:
+        """Weight of each record; shape (n,), empty where there are none."""
+
+    @property
+    @abstractmethod
+    def n(self) -> Codes:
+        """Sampled units in each cell; shape (C,)."""
+
+    @property
+    @abstractmethod
+    def marginal(self) -> Array:
+        """P(Y) as the source itself gives it, not as a fit does; shape (K,)."""
+
+    @property
+    @abstractmethod
+    def marginal_se(self) -> Array | None:
+        """Standard error of `marginal` under the survey's design, where that is known."""
+
+
+@dataclass(frozen=True)
+class Prepared(Cells):
+    """The records one task is estimated from.
+
+    Attributes
+    ----------
+    features : ndarray of int, shape (C, d)
+        Level numbers of the conditions of each cell.
+    sample : Sample
+        With n records.
+    cell, outcome : ndarray of int, shape (n,)
+    """
+
+    features: NDArray[Any]
+    sample: Sample
+    cell: Codes
+    outcome: Codes
+
+    @property
+    def record_weights(self) -> Array:
+        return self.sample.weight
+
+    @property
+    def n(self) -> Codes:
+        return unit_count(self.sample, self.cell, len(self.weights))
+
+    @property
+    def marginal(self) -> Array:
+        everyone = np.zeros_like(self.cell)
+        return bins.count(self.sample.weight, everyone, self.outcome, 1, len(self.levels))[0]
+
+    @property
+    def marginal_se(self) -> Array | None:
+        if self.sample.stratum_of_psu is None:
+            return None
+        everyone, marginal = np.zeros_like(self.cell), self.marginal[None]
+        variance = design_variance(
+            self.sample, everyone, self.outcome, marginal, 1, len(self.levels)
+        )
+        return np.sqrt(variance[0])
 
 
 def prepare(data: Microdata, task: Task) -> Prepared:
@@ -64,7 +123,71 @@ def prepare(data: Microdata, task: Task) -> Prepared:
 
     Records outside the universe, without an answer to the outcome or a condition, or with zero
     weight are dropped and counted. Cells are the combinations that occur.
+
+    Raises
+    ------
+    EpidemiaError
+        If no records are left, or too few for the task's estimator.
     """
+    entry = data.record.vintages[data.vintage]
+    adjusted = adjust(data, entry.adjustments, task)
+    keep, dropped = _kept(data, task, (adjusted.weight == 0) | (adjusted.cell_weight == 0))
+    if not keep.any():
+        raise EpidemiaError(f"{data.name}: no record is left for {task.name} (dropped: {dropped})")
+    estimator = estimator_of(task)
+    units = int(keep.sum()) if data.unit is None else len(np.unique(data.unit[keep]))
+    if lacks := estimator.lacks(units):
+        raise EpidemiaError(
+            f"{data.name}: {task.name} has {units} sampled units (dropped: {dropped}), and "
+            f"{lacks}: is the file whole?"
+        )
+    conditions = np.column_stack([data.levels[name][keep] for name in task.given])
+    features, cell = _numbered(conditions)
+    ways = [data.variables[name] for name in task.given]
+    outcome = data.levels[task.outcome][keep].astype(np.int64)
+    levels = data.variables[task.outcome].levels
+    totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
+    stratum_of_psu = replicate_totals = None
+    if data.has_strata:
+        assert data.psu is not None and data.strata is not None
+        stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
+        stratum_of_psu[data.psu] = data.strata
+    elif data.replicates is not None and estimator.takes_replicate_weights:
+        flat, shape = cell * len(levels) + outcome, (len(totals), len(levels))
+        replicate_totals = _replicate_totals(data, keep, adjusted.weight, flat, shape)
+    return Prepared(
+        task=task,
+        estimator=estimator,
+        levels=tuple(level.label for level in levels),
+        given=[
+            tuple(way.levels[int(number)].label for way, number in zip(ways, row, strict=True))
+            for row in features
+        ],
+        columns={
+            name: entry.column(data.variables[name].column) for name in (task.outcome, *task.given)
+        },
+        weights=totals / totals.sum(),
+        dropped=dropped,
+        absent=_absent(task, ways, features),
+        adjustments=adjusted.notes,
+        features=features,
+        sample=Sample(
+            weight=adjusted.weight[keep],
+            unit=None if data.unit is None else np.unique(data.unit[keep], return_inverse=True)[1],
+            psu=None if data.psu is None else data.psu[keep],
+            stratum_of_psu=stratum_of_psu,
+            replicate_totals=replicate_totals,
+            replicate_scale=data.record.design_of(data.vintage).replicate_scale,
+        ),
+        cell=cell,
+        outcome=outcome,
+    )
+
+
+def _kept(
+    data: Microdata, task: Task, weightless: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Tell which records a task keeps, and how many it drops, each for the first reason it has."""
     keep = np.ones(len(data), dtype=bool)
     dropped: dict[str, int] = {}
 
@@ -79,69 +202,25 @@ def prepare(data: Microdata, task: Task) -> Prepared:
         drop(f"outside the universe ({universe.column})", ~data.within(universe))
     for name in (task.outcome, *task.given):
         drop(f"{name} missing", data.levels[name] == MISSING)
-    entry = data.record.vintages[data.vintage]
-    adjusted = adjust(data, entry.adjustments, task)
-    drop("weight zero", (adjusted.weight == 0) | (adjusted.cell_weight == 0))
-    if not keep.any():
-        raise EpidemiaError(f"{data.name}: no record is left for {task.name} (dropped: {dropped})")
+    drop("weight zero", weightless)
+    return keep, dropped
 
-    units = int(keep.sum()) if data.unit is None else len(np.unique(data.unit[keep]))
-    if len(task.given) > 1 and units < boosted.FOLDS:
-        raise EpidemiaError(
-            f"{data.name}: {task.name} has {units} sampled units (dropped: {dropped}), and with "
-            f"several conditions it takes {boosted.FOLDS}, one for each fold: is the file whole?"
-        )
-    conditions = np.column_stack([data.levels[name][keep] for name in task.given])
-    features, cell = _numbered(conditions)
-    ways = [data.variables[name] for name in task.given]
-    outcome = data.levels[task.outcome][keep].astype(np.int64)
-    levels = data.variables[task.outcome].levels
-    totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
-    stratum_of_psu = replicate_totals = None
-    if data.has_strata:
-        assert data.psu is not None and data.strata is not None
-        stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
-        stratum_of_psu[data.psu] = data.strata
-    elif data.replicates is not None and len(task.given) == 1:
-        flat, size = cell * len(levels) + outcome, len(totals) * len(levels)
-        # What adjusted a record's weight adjusts its replicates too.
-        weight = data.weight[keep]
-        ratio = np.divide(
-            adjusted.weight[keep], weight, out=np.zeros(len(weight)), where=weight > 0
-        )
-        replicate_totals = np.stack(
-            [
-                np.bincount(flat, weights=column[keep] * ratio, minlength=size)
-                .astype(float)
-                .reshape(-1, len(levels))
-                for column in data.replicates.T
-            ]
-        )
-    return Prepared(
-        task=task,
-        levels=tuple(level.label for level in levels),
-        given=[
-            tuple(way.levels[int(number)].label for way, number in zip(ways, row, strict=True))
-            for row in features
-        ],
-        features=features,
-        columns={
-            name: entry.column(data.variables[name].column) for name in (task.outcome, *task.given)
-        },
-        sample=Sample(
-            weight=adjusted.weight[keep],
-            unit=None if data.unit is None else np.unique(data.unit[keep], return_inverse=True)[1],
-            psu=None if data.psu is None else data.psu[keep],
-            stratum_of_psu=stratum_of_psu,
-            replicate_totals=replicate_totals,
-            replicate_scale=data.record.design_of(data.vintage).replicate_scale,
-        ),
-        cell=cell,
-        outcome=outcome,
-        weights=totals / totals.sum(),
-        dropped=dropped,
-        absent=_absent(task, ways, features),
-        adjustments=adjusted.notes,
+
+def _replicate_totals(
+    data: Microdata, keep: NDArray[np.bool_], adjusted: Array, flat: Codes, shape: tuple[int, int]
+) -> Array:
+    """Sum each of the survey's replicate weights by cell and level: (R, C, K)."""
+    assert data.replicates is not None
+    # What adjusted a record's weight adjusts its replicates too.
+    weight = data.weight[keep]
+    ratio = np.divide(adjusted[keep], weight, out=np.zeros(len(weight)), where=weight > 0)
+    return np.stack(
+        [
+            np.bincount(flat, weights=column[keep] * ratio, minlength=shape[0] * shape[1])
+            .astype(float)
+            .reshape(shape)
+            for column in data.replicates.T
+        ]
     )
 
 

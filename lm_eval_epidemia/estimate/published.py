@@ -2,71 +2,98 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.estimate.estimators import Estimator
+from lm_eval_epidemia.estimate.prepare import Cells
+from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of
+from lm_eval_epidemia.surveys.record import Task
 from lm_eval_epidemia.surveys.tables import PublishedTable
 
-__all__ = ["estimate_table"]
+__all__ = ["Published", "Shares", "take"]
 
 
-def estimate_table(
-    table: PublishedTable, columns: dict[str, str], replicates: int, rng: np.random.Generator,
-    seed: int,
-) -> dict[str, Any]:  # fmt: skip
-    """Put a published table into the form of an estimated truth.
+@dataclass(frozen=True)
+class Shares(Cells):
+    """The shares of a published table.
+
+    Attributes
+    ----------
+    p : ndarray, shape (C, K)
+    n_eff : ndarray, shape (C,)
+        From the published confidence intervals; infinite where there are none.
+    """
+
+    p: Array
+    n_eff: Array
+
+    @property
+    def record_weights(self) -> Array:
+        return np.empty(0)
+
+    @property
+    def n(self) -> Codes:
+        """0: how many were asked is not published."""
+        return np.zeros(len(self.weights), dtype=np.int64)
+
+    @property
+    def marginal(self) -> Array:
+        return self.weights @ self.p
+
+    @property
+    def marginal_se(self) -> None:
+        return None
+
+    @property
+    def schemes(self) -> tuple[Scheme, ...]:
+        """The agency's intervals are of its design; without them there is no sampling error."""
+        return ("design",) if np.isfinite(self.n_eff).all() else ()
+
+
+class Published(Estimator[Shares]):
+    """The shares of the table, and draws of what the agency might have published."""
+
+    name = "published table"
+
+    def fit(self, ready: Shares, weight: Array, rng: np.random.Generator) -> Array:
+        return ready.p
+
+    def draws(self, ready: Shares, scheme: Scheme, replicates: int, p: Array) -> Array:
+        """Draw each row from a multinomial sample of its effective size; shape (B, C, K)."""
+        rng = rng_of(ready.task.name, 1 + SCHEMES.index(scheme))
+        size = np.maximum(np.round(ready.n_eff), 1).astype(np.int64)
+        return np.stack([rng.multinomial(size, p) / size[:, None] for _ in range(replicates)])
+
+    def effective_sizes(
+        self, ready: Shares, p: Array, draws: Mapping[Scheme, Array]
+    ) -> dict[Scheme, Array]:
+        return {"design" if draws else "iid": ready.n_eff}
+
+
+def take(table: PublishedTable, task: Task, columns: dict[str, str]) -> Shares:
+    """Put a published table into the form of a task.
 
     Parameters
     ----------
     table : PublishedTable
+    task : Task
     columns : dict of str to str
         Official column of the outcome and the condition.
-    replicates : int
-        Draws of what the agency might have published, where it gives confidence intervals: the
-        share of each row from a binomial sample of its effective size. Without intervals there is
-        no sampling error, and D_perfect is 0.
-    rng : Generator
-    seed : int
-        For the registry.
-
-    Returns
-    -------
-    dict
-        As `build.estimate_task` returns it. `n` is 0: how many were asked is not published.
     """
-    cells = len(table.cells)
-    distances: dict[str, list[float]] = {}
-    if np.isfinite(table.n_eff).all():
-        size = np.maximum(np.round(table.n_eff), 1).astype(np.int64)
-        draws = np.stack(
-            [rng.multinomial(size, table.p) / size[:, None] for _ in range(replicates)]
-        )
-        distances["design"] = distance(table.weights, draws, table.p).tolist()
-    rows = [
-        {
-            "cell": c,
-            "given": [table.cells[c]],
-            "weight": float(table.weights[c]),
-            "n": 0,
-            "n_eff_iid": None if distances else float(table.n_eff[c]),
-            "n_eff_design": float(table.n_eff[c]) if distances else None,
-            "p": table.p[c].tolist(),
-        }
-        for c in range(cells)
-    ]
-    entry: dict[str, Any] = {
-        "estimator": "published table",
-        "parameters": {},
-        "columns": columns,
-        "levels": list(table.levels),
-        "cells": cells,
-        "records": 0,
-        "dropped": table.dropped,
-        "absent": list(table.absent),
-        "adjustments": [],
-        "marginal": (table.weights @ table.p).tolist(),
-        "bootstrap": {scheme: {"replicates": replicates, "seed": seed} for scheme in distances},
-    }
-    return {"cells": rows, "distances": distances, "entry": entry}
+    return Shares(
+        task=task,
+        estimator=Published(),
+        levels=table.levels,
+        given=[(label,) for label in table.cells],
+        columns=columns,
+        weights=table.weights,
+        dropped=table.dropped,
+        absent=list(table.absent),
+        adjustments=[],
+        p=table.p,
+        n_eff=table.n_eff,
+    )

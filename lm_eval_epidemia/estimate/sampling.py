@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.distance import Array
 
 __all__ = [
+    "SCHEMES",
+    "SEED",
     "Sample",
     "Scheme",
     "bootstrap_weights",
@@ -18,12 +21,17 @@ __all__ = [
     "design_variance",
     "kish_size",
     "replicate_draws",
+    "rng_of",
     "unit_count",
 ]
+
+#: Every random choice of a build derives from this number, the task's name and the replicate.
+SEED = 2022
 
 #: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata or takes
 #: the survey's own replicate weights.
 Scheme = Literal["iid", "design"]
+SCHEMES: tuple[Scheme, ...] = ("iid", "design")
 
 Codes = NDArray[np.int64]
 
@@ -59,6 +67,11 @@ class Sample:
     @property
     def units(self) -> Codes:
         return np.arange(len(self.weight)) if self.unit is None else self.unit
+
+
+def rng_of(task: str, *key: int) -> np.random.Generator:
+    """Return the random numbers of one step of a task: the same in whatever order it is done."""
+    return np.random.default_rng([SEED, zlib.crc32(task.encode()), *key])
 
 
 def bootstrap_weights(sample: Sample, scheme: Scheme, rng: np.random.Generator) -> Array:

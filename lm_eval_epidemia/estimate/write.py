@@ -28,7 +28,7 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
     truth : dict
         The registry entry without `files` and `tasks`.
     tasks : dict
-        By task name what `build.estimate_task` returned.
+        By task name what `task.estimate_task` returned.
 
     Raises
     ------

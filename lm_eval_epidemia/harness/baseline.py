@@ -153,13 +153,13 @@ class Baseline(LM):
         return [float(value) for value in logits]
 
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-        responses, asked, letters = [], None, []
+        responses, asked, letters, choices = [], None, [], []
         for request in requests:
             doc = self._ours(request)
             if doc is not asked:  # the letters of a prompt come one after the other
                 asked, letters = doc, self._letters(request)
-            position = LETTERS.index(request.args[1].strip())
-            logprob = letters[position]
+                choices = [choice.strip() for choice in doc["choices"]]
+            logprob = letters[choices.index(request.args[1].strip())]
             responses.append((logprob, logprob == max(letters)))
         return responses
 

@@ -24,7 +24,7 @@ _PERCENT = alt.Axis(format="%")
 
 
 def _by_metric(
-    data: alt.Data, draw: Callable[[alt.Data, str, list[float], list[str]], alt.TopLevelMixin]
+    data: alt.Data, draw: Callable[[alt.Data, str, list[float], list[str]], Any]
 ) -> alt.TopLevelMixin:
     """Draw one below the other what is on different scales.
 
@@ -39,7 +39,7 @@ def _by_metric(
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in data.to_dict()["values"]:
         parts.setdefault(row["metric"], []).append(row)
-    charts = []
+    charts: list[Any] = []
     for says, rows in parts.items():
         values = [row[key] for row in rows for key in ("low", "high", "mean", "base", "instruct")
                   if row.get(key) is not None]  # fmt: skip
@@ -49,7 +49,8 @@ def _by_metric(
         models = list(dict.fromkeys(row["model"] for row in rows if "model" in row))
         charts.append(draw(alt.Data(values=rows), says, ends, models))
     if len(charts) == 1:
-        return charts[0]
+        only: alt.TopLevelMixin = charts[0]
+        return only
     both: alt.TopLevelMixin = alt.vconcat(*charts).resolve_scale(color="independent")
     return both
 

@@ -34,7 +34,7 @@ from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.results import Asked, Entry, leaf, printable
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.score import respondents
-from lm_eval_epidemia.score.intervals import interval
+from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks
 

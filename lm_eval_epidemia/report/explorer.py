@@ -22,7 +22,7 @@ from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.output import number
 from lm_eval_epidemia.report.results import Asked, leaf
 from lm_eval_epidemia.score import respondents
-from lm_eval_epidemia.score.intervals import interval
+from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import record, records
 
@@ -112,6 +112,7 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
     low, high = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
+    assert way.question is not None and way.answers is not None
     if way.prompts_are == "levels" and len(truth.levels) > 2:
         heading += ", asked for each answer, here for the first"
     questions = [way.question(wording, cell, 0) for cell in cells]

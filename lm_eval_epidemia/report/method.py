@@ -18,7 +18,7 @@ from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.results import Asked, Protocol
 from lm_eval_epidemia.report.samples import Elicited
 from lm_eval_epidemia.score import respondents
-from lm_eval_epidemia.score.intervals import interval
+from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import record
 
@@ -153,6 +153,7 @@ def method(report: Report, samples: data.Samples) -> dict[str, Any]:
 
     def shown(way: str) -> str:
         one = WAYS[way]
+        assert one.question is not None and one.answers is not None
         return prompt(one.question(Wording(truth), cell, 0), one.answers(truth),
                       request=one.request)  # fmt: skip
 

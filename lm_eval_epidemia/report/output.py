@@ -324,7 +324,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         correlation), ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``,
         ``group``, ``name`` (the slice, task, scale, second model or other task), ``metric`` (what
         the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``,
-        ``verdict``, ``rank_tasks`` (how many tasks the rank is over); NaN or empty where that does not apply.
+        ``verdict``, ``rank_tasks`` (how many tasks the rank is over); NaN or empty where that does
+        not apply.
     """
     rows: list[dict[str, Any]] = []
 

@@ -28,7 +28,7 @@ from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.method import method
 from lm_eval_epidemia.report.output import Section, details, leaderboards, number
 from lm_eval_epidemia.report.results import leaf
-from lm_eval_epidemia.surveys.record import records
+from lm_eval_epidemia.surveys.record import Kind, records
 
 __all__ = ["MARKER", "build_site"]
 
@@ -42,7 +42,7 @@ PAGES = (
 
 
 #: Groups of tasks, as records list them.
-KINDS = ("low", "high", "extra")
+KINDS: tuple[Kind, ...] = ("low", "high", "extra")
 
 
 class _Row(NamedTuple):

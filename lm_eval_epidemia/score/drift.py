@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = ["Drift", "drift"]
+__all__ = ["Drift", "drift", "drifts"]
 
 
 class Drift(NamedTuple):
@@ -76,3 +78,27 @@ def drift(task: str, vintage: str, other: str) -> Drift:
         perfect=of_first.perfect,
         other_perfect=of_second.perfect,
     )
+
+
+def drifts(tasks: Iterable[str], vintage: str | None = None) -> list[Drift]:
+    """Compare each task with every other vintage of its truth that is here.
+
+    Parameters
+    ----------
+    tasks : iterable of str
+    vintage : str, optional
+        The first of each pair; by default the one that scores use.
+
+    Raises
+    ------
+    EpidemiaError
+        If no task is here in two vintages.
+    """
+    places, found = store.all_places(), []
+    for name in tasks:
+        here = list(dict.fromkeys(place.vintage for place in places.get(name, [])))
+        first = vintage or (here[0] if here else None)
+        found += [drift(name, first, other) for other in here if first and other != first]
+    if not found:
+        raise EpidemiaError("no task asked for is here in two vintages: build another one first")
+    return found

@@ -107,7 +107,6 @@ COMMON: Mapping[str, Any] = {
 _TYPES = {"string": str, "int8": int, "int32": int}
 
 
-# One of a table: equal to itself alone, so that it can be a key, which its mappings cannot.
 @dataclass(frozen=True, eq=False)
 class Way:
     """A way of asking.

@@ -1,0 +1,430 @@
+"""The truths, scores and questions in Python, without lm-eval and without torch.
+
+`load_truth` returns what a survey says, `score` compares with it what somebody believes, `tasks`
+lists what there is, `questions` returns the prompts. Import them from here: ``lm_eval_epidemia``
+itself imports nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.registry import entry_of, read_registry
+from lm_eval_epidemia.extras import needs
+from lm_eval_epidemia.score.beliefs import believed
+from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.score import Anchors, sampling_error, scale
+from lm_eval_epidemia.surveys.record import Task, all_tasks, record
+from lm_eval_epidemia.surveys.record import task as declared_task
+
+__all__ = ["Score", "Source", "Truth", "load_truth", "questions", "score", "tasks"]
+
+
+class Source(NamedTuple):
+    """Where a truth comes from; as text, a paragraph to put under a figure.
+
+    Attributes
+    ----------
+    citation : str
+        As its publisher asks for it.
+    source : str
+        The page where a person finds the files.
+    licence : str
+    survey, vintage : str
+    """
+
+    citation: str
+    source: str
+    licence: str
+    survey: str
+    vintage: str
+
+    def __str__(self) -> str:
+        return f"{self.citation} Vintage {self.vintage}, {self.source}. {self.licence}"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Truth(store.GroundTruth):
+    """The truth of one task: the data of `estimate.store.GroundTruth`, and what one does with them.
+
+    Of C cells (combinations of conditions) and K levels (answers): ``weights`` (C,) is P(X),
+    summing to 1; ``p`` (C, K) is P(Y | X); ``given`` names the cells and ``levels`` the answers.
+    These arrays are read-only.
+    """
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Names of the variables that are given, in the order of each cell's labels."""
+        return declared_task(self.task).given
+
+    @property
+    def anchors(self) -> Anchors:
+        """The distances that fix the scale of this task's score, each in [0, 2]."""
+        return Anchors.of(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the truth in long form.
+
+        Returns
+        -------
+        DataFrame, C * K rows
+            A column of labels for each condition; ``answer``; ``p``, the probability of the answer
+            in the cell; ``weight``, the cell's share of the population (the same in its K rows);
+            ``n`` and ``n_eff``, its sampled units and effective sample size (0 and infinite of a
+            published table); ``low`` and ``high``, the 95 % interval of p (Jeffreys').
+
+        Examples
+        --------
+        >>> from lm_eval_epidemia.api import load_truth
+        >>> frame = load_truth("epidemia_low_nsduh_cocaine_ever_by_age").to_frame()
+        >>> list(frame.columns)
+        ['age', 'answer', 'p', 'weight', 'n', 'n_eff', 'low', 'high']
+        >>> frame.query("age == '30-34' and answer == 'Yes'").p.round(2).item()
+        0.19
+        """
+        answers = len(self.levels)
+        labels = zip(*self.given, strict=True)
+        low, high = interval(self.p, self.n_eff)
+        of_cells = {
+            **dict(zip(self.conditions, labels, strict=True)),
+            "weight": self.weights, "n": self.n, "n_eff": self.n_eff,
+        }  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                **{name: np.repeat(np.asarray(of), answers) for name, of in of_cells.items()},
+                "answer": np.tile(np.asarray(self.levels), len(self.given)),
+                "p": self.p.ravel(), "low": low.ravel(), "high": high.ravel(),
+            }
+        )  # fmt: skip
+        order = [*self.conditions, "answer", "p", "weight", "n", "n_eff", "low", "high"]
+        return frame[order]
+
+    def plot(self) -> Any:
+        """Draw P(Y | X) with its 95 % intervals; takes the extra ``report``.
+
+        Returns
+        -------
+        altair.Chart
+            Of one condition: every answer over its levels. Of several: the first answer in every
+            cell, from the rarest to the commonest.
+
+        Raises
+        ------
+        EpidemiaError
+            If the extra is not installed.
+        """
+        with needs("report", "plot()"):
+            import altair as alt
+
+            from lm_eval_epidemia.report import charts
+        frame = self.to_frame()
+        if len(self.conditions) > 1:
+            frame = frame[frame.answer == self.levels[0]].sort_values("p", kind="stable")
+            frame["place"] = range(len(frame))
+        else:
+            frame["place"] = np.repeat(range(len(self.given)), len(self.levels))
+        # Infinite for a published table, which JSON does not know.
+        rows = frame.drop(columns="n_eff").to_dict("records")
+        return charts.truth(alt.Data(values=rows), list(self.conditions))
+
+    def cite(self) -> Source:
+        """Return whom to cite, and under which licence the survey is published.
+
+        Examples
+        --------
+        >>> from lm_eval_epidemia.api import load_truth
+        >>> load_truth("epidemia_low_nsduh_cocaine_ever_by_age").cite().vintage
+        '2022'
+        """
+        place = next(
+            place for place in store.all_places()[self.task]
+            if (place.vintage, place.state) == (self.vintage, self.state)
+        )  # fmt: skip
+        survey = record(self.survey)
+        listed = survey.vintages.get(self.vintage)
+        said = {
+            "citation": survey.citation, "licence": survey.licence,
+            "page": listed.page if listed else survey.homepage,
+            # As it was when the truth was built, where that is recorded.
+            **read_registry(place.folder)[place.key].get("source", {}),
+        }  # fmt: skip
+        return Source(said["citation"], said["page"], said["licence"], self.survey, self.vintage)
+
+    def __repr__(self) -> str:
+        return f"{self._heading()}\n{self.to_frame().to_string(max_rows=8, index=False)}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        table = self.to_frame().to_html(max_rows=8, index=False)
+        return f"<p>{escape(self._heading())}</p>{table}"
+
+    def _heading(self) -> str:
+        outcome, given = declared_task(self.task).outcome, ", ".join(self.conditions)
+        return (
+            f"{self.task} ({self.survey} {self.vintage}, {self.state}): P({outcome} | {given}), "
+            f"{len(self.levels)} answers in {len(self.given)} cells"
+        )
+
+
+def load_truth(task: str, vintage: str | None = None) -> Truth:
+    """Return what a survey says: the distribution of a task's answers in every cell.
+
+    Parameters
+    ----------
+    task : str
+        Name of a task, see `tasks`; the same whichever way it is asked.
+    vintage : str, optional
+        By default the one that scores use.
+
+    Returns
+    -------
+    Truth
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such task or vintage (with the nearest names), or no truth of it is here
+        (with the file it needs).
+
+    Examples
+    --------
+    >>> from lm_eval_epidemia.api import load_truth
+    >>> truth = load_truth("epidemia_low_nsduh_cocaine_ever_by_age")
+    >>> truth.levels, truth.p.shape
+    (('Yes', 'No'), (11, 2))
+    >>> load_truth("epidemia_low_nsduh_cocain_ever")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    lm_eval_epidemia.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' (nearest: ...
+    """
+    return Truth(**vars(store.load(task, vintage)))
+
+
+@dataclass(frozen=True, repr=False)
+class Score:
+    """How close somebody's beliefs are to the truth of a task.
+
+    Attributes
+    ----------
+    task, vintage : str
+    score : float
+        From 0 (no better than knowing nothing) to 100 (cannot be told from the truth).
+    error : float
+        Standard error of `score` from the survey's own sampling error.
+    l1 : float
+        Weighted L1 distance from the truth, in [0, 2].
+    anchors : Anchors
+        The distances that fix the scale.
+    """
+
+    task: str
+    vintage: str
+    score: float
+    error: float
+    l1: float
+    anchors: Anchors
+
+    def __repr__(self) -> str:
+        anchors = self.anchors
+        told = "" if anchors.informative else "; uninformative"
+        return (
+            f"{self.task} ({self.vintage}): {self.score:.1f} ± {self.error:.1f} of 100 "
+            f"(distance {self.l1:.4f}; {anchors.zero:.4f} scores 0, {anchors.perfect:.4f} scores "
+            f"100, knowing P(Y) alone is {anchors.mean:.4f}{told})"
+        )
+
+
+def score(task: str | Truth, q: Any) -> Score:
+    """Score beliefs about a task, as lm-eval scores what a model was found to believe.
+
+    Parameters
+    ----------
+    task : str or Truth
+        Name of a task, or its truth in another vintage.
+    q : array_like, DataFrame or callable
+        P~(Y | X), rows summing to 1 (nothing is ever normalised):
+
+        - an array, shape (C, K), in the order of ``truth.given`` and ``truth.levels``;
+        - a DataFrame, aligned by its labels: long, with a column per condition, ``answer`` and
+          ``q`` (others are ignored), or wide, with a column per answer and the conditions as index
+          or as columns;
+        - a function of the condition, called with ``{variable: label}`` for each cell. It returns K
+          probabilities in the order of the levels, or ``{answer: probability}``; of a binary
+          outcome also one number, the probability of the *first* level (``truth.levels[0]``, mostly
+          "Yes").
+
+    Returns
+    -------
+    Score
+
+    Raises
+    ------
+    EpidemiaError
+        If the task has no truth here; if `q` lacks a cell or answer, has one twice or one that the
+        truth does not have; if it holds what is no probability; if a cell does not sum to 1 (within
+        1e-5, which rounding to float32 explains).
+
+    Examples
+    --------
+    One number for everybody, and the truth itself:
+
+    >>> from lm_eval_epidemia.api import load_truth, score
+    >>> task = "epidemia_low_nsduh_cocaine_ever_by_age"
+    >>> found = score(task, lambda condition: 0.12)
+    >>> 0 < found.score < 100, found.l1 > found.anchors.perfect
+    (True, True)
+    >>> score(task, load_truth(task).p).score
+    100.0
+
+    A frame is aligned by its labels, in whatever order they stand:
+
+    >>> frame = load_truth(task).to_frame().assign(q=lambda rows: rows.p)
+    >>> score(task, frame.sample(frac=1, random_state=1)).score
+    100.0
+    >>> score(task, frame.pivot(index="age", columns="answer", values="p")).score
+    100.0
+    >>> score(task, frame.query("age != '12-13'"))
+    Traceback (most recent call last):
+    lm_eval_epidemia.errors.EpidemiaError: q lacks age=12-13, answer Yes; age=12-13, answer No
+    """
+    truth = task if isinstance(task, Truth) else load_truth(task)
+    asked = believed(truth, q)
+    found, l1 = truth.anchors, float(distance(truth.weights, asked, truth.p))
+    return Score(
+        task=truth.task,
+        vintage=truth.vintage,
+        score=float(scale(l1, found.zero, found.perfect)),
+        error=sampling_error(truth.weights, truth.p, asked, truth.n_eff, found.perfect),
+        l1=l1,
+        anchors=found,
+    )
+
+
+def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
+    """Return every declared task, whether or not its truth is here.
+
+    Parameters
+    ----------
+    survey : str, optional
+        Only of this survey, for example ``"nsduh"``.
+    group : str, optional
+        Only of this group: ``"epidemia_low"``, or of one survey, ``"epidemia_low_nsduh"``.
+
+    Returns
+    -------
+    DataFrame
+        ``task``, ``group``, ``survey``, ``title``, ``outcome``, ``conditions`` (``"age, sex"``),
+        ``levels`` (number of answers), ``cells`` (missing of a task that waits), ``state``
+        (``"shipped"``, ``"built here"`` or ``"waiting"``), ``vintage`` (empty of a task that waits)
+        and ``needs`` (the files that it waits for, else empty).
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such survey or group; the nearest names are given.
+
+    Examples
+    --------
+    >>> from lm_eval_epidemia.api import tasks
+    >>> nsduh = tasks(survey="nsduh", group="epidemia_low")
+    >>> nsduh.loc[nsduh.outcome == "cocaine_ever", ["conditions", "levels", "cells", "state"]]
+      conditions  levels  cells    state
+    3        age       2     11  shipped
+    8       race       2      4  shipped
+    >>> tasks(survey="nsdhu")
+    Traceback (most recent call last):
+    lm_eval_epidemia.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
+    """
+    declared, places = all_tasks().values(), store.available()
+    found = pd.DataFrame(
+        {
+            "task": task.name, "group": task.group, "survey": task.survey, "title": task.title,
+            "outcome": task.outcome, "conditions": ", ".join(task.given),
+            **(_here(task, places[task.name]) if task.name in places else _waiting(task)),
+        }
+        for task in declared
+    ).astype({"cells": "Int64"})  # fmt: skip
+    if survey is not None:
+        record(survey)
+        found = found[found.survey == survey]
+    if group is not None:
+        members = {task.name: (task.group, f"{task.group}_{task.survey}") for task in declared}
+        if group not in (groups := {name for names in members.values() for name in names}):
+            raise EpidemiaError(f"no group {group!r} ({nearest(group, groups)})")
+        found = found[[group in members[task] for task in found.task]]
+    return found.reset_index(drop=True)
+
+
+def _waiting(task: Task) -> dict[str, Any]:
+    survey = record(task.survey)
+    levels = survey.ways(task.outcome, survey.official)[0].levels
+    return {"levels": len(levels), "cells": None, "state": "waiting", "vintage": "",
+            "needs": survey.vintages[survey.official].needed}  # fmt: skip
+
+
+def _here(task: Task, place: store.Place) -> dict[str, Any]:
+    _, entry = entry_of(place, task.name)
+    cells = entry.get("cells") or len(store.load(task.name).given)
+    return {"levels": len(entry["levels"]), "cells": cells, "state": place.state,
+            "vintage": place.vintage, "needs": ""}  # fmt: skip
+
+
+def questions(task: str, way: str = "letters", **variant: Any) -> pd.DataFrame:
+    """Return the prompts of a task, as lm-eval would ask them.
+
+    Parameters
+    ----------
+    task : str
+        Name of a task whose truth is here.
+    way : str
+        Of asking: ``"letters"``, ``"likelihood"``, ``"sampled"``, and of some tasks ``"closed"``
+        and ``"rag"``; see docs/prompting.md.
+    **variant
+        What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``.
+
+    Returns
+    -------
+    DataFrame
+        A row per prompt, in the order in which they are asked: ``task``, ``truth`` (fingerprint of
+        the truth), ``cell`` (its number there), ``given`` (its conditions), ``choices`` (the
+        letters), ``prompt``, and what the way adds: ``order`` (level numbers as displayed),
+        ``design``, ``level``, ``sample``, ``n_samples``.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such task, way or variant (with the nearest names), the task is not asked in
+        that way, or its truth is not here.
+
+    Examples
+    --------
+    >>> from lm_eval_epidemia.api import questions
+    >>> asked = questions("epidemia_low_nsduh_cocaine_ever_by_age")
+    >>> len(asked)  # 11 ages, the two answers in both orders
+    22
+    >>> print(asked.prompt[14])  # doctest: +ELLIPSIS
+    Consider a person aged 12 or older living in the United States in 2022 who is 30 to 34 years ...
+    A. Yes
+    B. No
+    Answer:
+    """
+    declared = declared_task(task)
+    if way not in WAYS:
+        raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")
+    if not WAYS[way].asks(declared):
+        asked = [name for name, one in WAYS.items() if one.asks(declared)]
+        raise EpidemiaError(f"{task} is not asked in the way {way!r}, only {', '.join(asked)}")
+    if unknown := [name for name in variant if name not in Variant._fields]:
+        hint = nearest(unknown[0], Variant._fields)
+        raise EpidemiaError(f"questions has no variant {unknown[0]!r} ({hint})")
+    return pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())

@@ -1,0 +1,90 @@
+"""What an interrupted build keeps: finished tasks, each with a hash of all it was made of."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from lm_eval_epidemia import __version__, paths
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import sampling
+from lm_eval_epidemia.estimate.prepare import Cells
+from lm_eval_epidemia.estimate.sampling import Scheme
+
+__all__ = ["finished", "keep", "kept", "key_of", "software", "unfinished"]
+
+
+@contextmanager
+def unfinished(folder: Path, name: str) -> Iterator[Path]:
+    """Give the folder where finished tasks of a build are kept, to one build at a time."""
+    import filelock
+
+    kept = folder / f".{name}.unfinished"
+    with paths.writing(kept):
+        kept.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(kept / "lock")
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            raise EpidemiaError(
+                f"another build of {name} is at work in {folder}: wait for its end, or write to "
+                "another folder with --out"
+            ) from None
+    try:
+        yield kept
+        # All of it: a task may since have left the record, or have another name.
+        shutil.rmtree(kept, ignore_errors=True)
+    finally:
+        lock.release()
+
+
+def software() -> dict[str, str]:
+    """Return the versions that the bytes of a truth depend on."""
+    names = ("numpy", "lightgbm", "pyarrow")
+    return {
+        "lm-eval-epidemia": __version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        **{name: version(name) for name in names},
+    }
+
+
+def key_of(ready: Cells, schemes: tuple[Scheme, ...], replicates: int) -> str:
+    """Hash what an estimate is made of: the prepared records themselves, and what is done to them.
+
+    The records are the outcome of file, survey record, design and adjustments, whatever these are.
+    """
+    import joblib
+
+    code = [paths.sha256_of(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
+    parameters = ready.estimator.parameters
+    settings = (sampling.SEED, schemes, replicates, parameters, software(), code)
+    return joblib.hash((ready, settings), hash_name="sha1")
+
+
+def keep(path: Path, key: str, made: dict[str, Any]) -> None:
+    """Keep what `estimate_task` returned, whole or not at all."""
+    with paths.atomic_write(path) as temporary:
+        temporary.write_text(json.dumps({"key": key, "made": made}), encoding="utf-8")
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """Return what was kept of a task."""
+    return _read(path)["made"]
+
+
+def finished(path: Path, key: str) -> bool:
+    """Tell whether an earlier, interrupted build has estimated a task from the same."""
+    try:
+        return _read(path)["key"] == key
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))

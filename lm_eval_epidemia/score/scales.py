@@ -1,0 +1,77 @@
+"""The scales of tasks side by side: what fixes their 0 and 100, and what knowing P(Y) scores."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.sampling import Scheme
+from lm_eval_epidemia.score.score import Anchors, scale
+from lm_eval_epidemia.surveys.record import task as declared_task
+
+__all__ = ["Scale", "by_group", "scales"]
+
+
+class Scale(NamedTuple):
+    """The scale of one task.
+
+    Attributes
+    ----------
+    task, survey, vintage : str
+    cells : int
+    anchors : Anchors
+    mean : float
+        Score of the respondent that knows P(Y) only, in [0, 100].
+    """
+
+    task: str
+    survey: str
+    vintage: str
+    cells: int
+    anchors: Anchors
+    mean: float
+
+
+def scales(
+    tasks: Iterable[str],
+    quantile: float = store.QUANTILE,
+    scheme: Scheme | None = None,
+    vintage: str | None = None,
+) -> list[Scale]:
+    """Return the scale of each task, by default as scores use it.
+
+    Parameters
+    ----------
+    tasks : iterable of str
+    quantile : float
+        Of the bootstrap distances, between 0 and 1.
+    scheme : {"iid", "design"}, optional
+        Of the bootstrap.
+    vintage : str, optional
+
+    Raises
+    ------
+    EpidemiaError
+        If a task has no such vintage or bootstrap here.
+    """
+    found = []
+    for name in tasks:
+        truth = store.load(name, vintage)
+        anchors = Anchors.of(truth, quantile, scheme)
+        mean = float(scale(anchors.mean, anchors.zero, anchors.perfect))
+        found.append(
+            Scale(name, truth.survey, truth.vintage, len(truth.weights), anchors, mean)
+        )  # fmt: skip
+    return found
+
+
+def by_group(found: Iterable[Scale]) -> dict[str, list[Scale]]:
+    """Sort scales into the groups of their tasks, and those into the order of their names."""
+    groups = defaultdict(list)
+    for one in found:
+        group = declared_task(one.task).group
+        for name in (group, f"{group}_{one.survey}"):
+            groups[name].append(one)
+    return dict(sorted(groups.items()))

@@ -1,0 +1,341 @@
+"""The Python API: as lm-eval scores, aligned by labels, refusing by name what does not fit."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import REPOSITORY, evaluate
+
+from lm_eval_epidemia.api import Truth, load_truth, questions, score, tasks
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness.baseline import answers
+from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys.record import all_tasks, record
+
+BY_AGE = "epidemia_low_nsduh_cocaine_ever_by_age"
+BY_TWO = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
+MANY_ANSWERS = "epidemia_low_gss_political_view_by_age"
+EXACT = "epidemia_low_bls_sex_by_occupation"
+TASKS = [BY_AGE, BY_TWO, MANY_ANSWERS, EXACT]
+
+
+def believed(name):
+    """Beliefs that differ in every cell and answer."""
+    return answers(store.load(name), "noisy", noise=0.5, seed=3)
+
+
+@pytest.mark.parametrize("kind", ["mean", "noisy"])
+def test_scores_are_those_of_lm_eval(kind):
+    ran = evaluate(TASKS, model_args=f"kind={kind},noise=0.5,seed=3")["results"]
+    for name in TASKS:
+        truth = load_truth(name)
+        found = score(name, answers(truth, kind, noise=0.5, seed=3))
+        theirs = [ran[name][f"{metric},none"] for metric in ("score", "score_stderr", "l1")]
+        assert [found.score, found.error, found.l1] == pytest.approx(theirs, abs=1e-9), name
+        assert score(name, truth.p).score == 100
+        anchors = pytest.approx(Anchors.of(store.load(name)), abs=0, nan_ok=True)
+        assert found.anchors == anchors and truth.anchors == anchors
+
+
+def test_a_truth_holds_its_data_and_shows_it():
+    truth, stored = load_truth(BY_TWO), store.load(BY_TWO)
+    assert all(getattr(truth, name) is value for name, value in vars(stored).items())
+    assert truth.conditions == ("age", "sex")
+    frame = truth.to_frame()
+    assert list(frame.columns) == [
+        "age",
+        "sex",
+        "answer",
+        "p",
+        "weight",
+        "n",
+        "n_eff",
+        "low",
+        "high",
+    ]
+    assert len(frame) == truth.p.size and frame.p.to_numpy() == pytest.approx(truth.p.ravel())
+    row = frame[(frame.age == "26-29") & (frame.sex == "Female") & (frame.answer == "No")].iloc[0]
+    cell = truth.given.index(("26-29", "Female"))
+    low, high = interval(truth.p, truth.n_eff)
+    assert list(row[3:]) == [truth.p[cell, 1], truth.weights[cell], truth.n[cell],
+                             truth.n_eff[cell], low[cell, 1], high[cell, 1]]  # fmt: skip
+    assert repr(truth).startswith(f"{BY_TWO} (nsduh 2022, shipped): P(cocaine_ever | age, sex), 2 ")
+    assert truth._repr_html_().count("<tr") == 1 + 8 + 1  # head, rows, dots
+    said = truth.cite()
+    assert said.citation == record("nsduh").citation and said.vintage == "2022"
+    assert str(said).startswith("Substance Abuse and Mental Health") and said.licence in str(said)
+    assert "samhsa.gov" in said.source
+
+
+def test_another_vintage_is_another_truth():
+    older = load_truth(EXACT, "2019")
+    assert isinstance(older, Truth) and older.cite().vintage == "2019"
+    assert score(older, older.p).vintage == "2019"
+    with pytest.raises(EpidemiaError, match="no vintage '1066'"):
+        load_truth(EXACT, "1066")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_beliefs_are_aligned_by_their_labels(name):
+    truth, q = load_truth(name), believed(name)
+    expected, conditions = score(name, q), list(truth.conditions)
+    long = truth.to_frame().assign(q=q.ravel())
+    shuffled = long.sample(frac=1, random_state=1)
+    wide = shuffled.pivot(index=conditions, columns="answer", values="q")
+    written = pd.read_csv(io.StringIO(long[[*conditions, "answer", "q"]].to_csv(index=False)))
+    cells = dict(zip(truth.given, q, strict=True))
+
+    def of(condition):
+        return cells[tuple(condition.values())]
+
+    given = {
+        "array": q, "lists": q.tolist(), "long": shuffled, "wide": wide[reversed(truth.levels)],
+        "wide, conditions as columns": wide.reset_index(), "long, conditions as index":
+        shuffled.set_index(conditions), "csv": written, "function": of,
+        "by answer": lambda condition: dict(zip(truth.levels, of(condition), strict=True)),
+        "series": lambda condition: pd.Series(of(condition), truth.levels)[::-1],
+    }  # fmt: skip
+    if len(truth.levels) == 2:
+        given["one number"] = lambda condition: of(condition)[0]
+    if len(conditions) == 1:
+        given["unnamed index"] = wide.rename_axis(index=None)
+    for way, one in given.items():
+        found = score(name, one)
+        assert found.l1 == pytest.approx(expected.l1, abs=1e-12), way
+        assert found.error == pytest.approx(expected.error, abs=1e-9), way
+
+
+def frame(**changed):
+    return load_truth(BY_AGE).to_frame().assign(q=lambda rows: rows.p, **changed)
+
+
+def but(value):
+    q = load_truth(BY_AGE).p.copy()
+    q[3, 1] = value
+    return q
+
+
+@pytest.mark.parametrize(
+    ("q", "said"),
+    [
+        (np.ones((2, 11)) / 2, "q has shape (2, 11): expected 11 cells x 2 answers"),
+        ("truth", "q is no array of numbers"),
+        (None, "q has shape (): expected 11 cells"),
+        (but(np.nan), "no probability: age=18-20, answer No: nan"),
+        (but(-0.25), "no probability: age=18-20, answer No: -0.25"),
+        (np.ma.masked_greater(but(0.5), 0.99), "no probability: age=12-13, answer No: nan"),
+        (but(0.5), "does not sum to 1 over the answers: age=18-20: 0.5"),
+        (np.ones((11, 2)), "age=12-13: 2; age=14-15: 2; age=16-17: 2 and 8 more"),
+        (frame()[1:], "q lacks age=12-13, answer Yes"),
+        (pd.concat([frame(), frame()[:1]]), "q has age=12-13, answer Yes twice"),
+        (frame().replace("18-20", "18-19"), "q's age=18-19, answer Yes (no age '18-19'; nearest: "),
+        (frame().replace("Yes", "yes"), "(no answer 'yes'; nearest: Yes)"),
+        (frame().drop(columns="q"), "q has no column q (it has age, answer, p and 5 more)"),
+        (frame().drop(columns="age"), "q has no column age"),
+        (frame().set_index("age", drop=False), "q has age as index and as column"),
+        (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns q: keep one"),
+        (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
+        (
+            frame().pivot(index="age", columns="answer", values="q").assign(Maybe=0.0),
+            "q has a column Maybe, which is no answer",
+        ),
+        (frame().pivot(index="age", columns="answer", values="q")[["No"]], "q has no column Yes"),
+        (lambda condition: [0.2, 0.3, 0.5], "q(age=12-13) has 3 numbers: expected 2"),
+        (lambda condition: None, "q(age=12-13) is None: expected 2 probabilities or that of 'Yes'"),
+        (lambda condition: {"Yes": 0.5}, "q(age=12-13) lacks No"),
+        (lambda condition: {"Yes": 0.5, "Noo": 0.5}, "no such answer as Noo (nearest: No)"),
+        (lambda condition: pd.Series([0.1, 0.9, 0.1], ["Yes", "No", "Yes"]), "has an answer twice"),
+        (lambda condition: 1.5, "no probability: age=12-13, answer No: -0.5"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_by_name(q, said):
+    with pytest.raises(EpidemiaError) as raised:
+        score(BY_AGE, q)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_conditions_that_nobody_has_together_are_refused():
+    truth = load_truth("epidemia_high_scf_home_ownership_by_age_education_sex_race")
+    known = set(truth.given)
+    labels = [sorted(set(column)) for column in zip(*truth.given, strict=True)]
+    missing = next(
+        given for given in np.array(np.meshgrid(*labels)).reshape(4, -1).T.tolist()
+        if tuple(given) not in known
+    )  # fmt: skip
+    more = pd.DataFrame([[*missing, "Yes", 0.5]], columns=[*truth.conditions, "answer", "q"])
+    long = truth.to_frame().assign(q=lambda rows: rows.p)
+    with pytest.raises(EpidemiaError, match="nobody in the truth has these conditions together"):
+        score(truth, pd.concat([long, more]))
+
+
+def test_one_number_is_of_binary_outcomes_only():
+    with pytest.raises(EpidemiaError, match=r"has 1 numbers: expected \d"):
+        score(MANY_ANSWERS, lambda condition: 0.5)
+
+
+def test_rounding_to_float32_is_no_mistake_and_nothing_is_normalised():
+    q = believed(MANY_ANSWERS)
+    exact = score(MANY_ANSWERS, q)
+    assert score(MANY_ANSWERS, q.astype(np.float32)).score == pytest.approx(exact.score, abs=1e-3)
+    with pytest.raises(EpidemiaError, match="does not sum to 1"):
+        score(MANY_ANSWERS, np.round(q, 2))
+    assert repr(exact) == (
+        f"{MANY_ANSWERS} ({exact.vintage}): {exact.score:.1f} ± {exact.error:.1f} of 100 (distance "
+        f"{exact.l1:.4f}; {exact.anchors.zero:.4f} scores 0, {exact.anchors.perfect:.4f} scores "
+        f"100, knowing P(Y) alone is {exact.anchors.mean:.4f})"
+    )
+
+
+def test_tasks_lists_every_declared_task_with_what_is_here(home):
+    found, places = tasks(), store.available()
+    assert list(found.task) == list(all_tasks())
+    assert set(found.task[found.state == "shipped"]) == set(places)
+    assert not (found.state == "built here").any()
+    for row in found.itertuples():
+        if row.task in places:
+            truth = load_truth(row.task)
+            assert (row.cells, row.levels, row.vintage) == (*truth.p.shape, truth.vintage), row.task
+            assert row.needs == "" and row.conditions == ", ".join(truth.conditions)
+        else:
+            assert row.state == "waiting" and row.needs and pd.isna(row.cells) and not row.vintage
+            assert row.levels >= 2
+    some = tasks(survey="nsduh", group="epidemia_low")
+    assert set(some.survey) == {"nsduh"} and set(some.group) == {"epidemia_low"}
+    assert list(tasks(group="epidemia_low_nsduh").task) == list(some.task)
+    assert tasks(survey="scf", group="epidemia_low_nsduh").empty
+    with pytest.raises(EpidemiaError, match=r"no survey 'nsdhu' .nearest: nsduh"):
+        tasks(survey="nsdhu")
+    with pytest.raises(EpidemiaError, match=r"no group 'epidemia_lo' .nearest: epidemia_low"):
+        tasks(group="epidemia_lo")
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_questions_are_the_prompts_of_lm_eval(way):
+    name = BY_AGE if WAYS[way].asks(all_tasks()[BY_AGE]) else BY_TWO
+    if not WAYS[way].asks(all_tasks()[name]):
+        name = next(n for n in store.available() if WAYS[way].asks(all_tasks()[n]))
+    assert questions(name, way).to_dict("list") == split(name, way).to_dict()
+
+
+def test_what_questions_refuses():
+    for arguments, variant, said in (
+        ((BY_AGE, "leters"), {}, "no way of asking 'leters' (nearest: letters)"),
+        ((BY_AGE, "closed"), {}, "is not asked in the way 'closed', only letters, likelihood"),
+        ((BY_AGE[:-4],), {}, "nearest: "),
+        ((BY_AGE,), {"few_shot": 3}, "no variant 'few_shot' (nearest: fewshot)"),
+        ((BY_AGE,), {"fewshot": -1}, "fewshot -1: expected a whole number"),
+        (("epidemia_low_brfss_asthma_by_state",), {}, "has no ground truth here"),
+    ):
+        with pytest.raises(EpidemiaError) as raised:
+            questions(*arguments, **variant)
+        assert said in str(raised.value)
+    assert len(questions(BY_AGE, "sampled", n_samples=8)) == 8 * 11
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_truth_is_drawn(name):
+    vl_convert = pytest.importorskip("vl_convert")
+    truth = load_truth(name)
+    chart = truth.plot()
+    rows = chart.to_dict()["data"]["values"]
+    assert len(rows) == (len(truth.given) if len(truth.conditions) > 1 else truth.p.size)
+    assert vl_convert.vegalite_to_svg(chart.to_json()).startswith("<svg")
+
+
+#: As if what the API and the tables of a report do without were not installed.
+BLOCKED = """
+import importlib.machinery as machinery, sys
+gone, find = ("lm_eval", "torch", "transformers", "altair", "itables", "vl_convert"), (
+    machinery.PathFinder.find_spec)
+machinery.PathFinder.find_spec = lambda name, *more: None if name in gone else find(name, *more)
+"""
+
+
+def in_a_process(code, cwd=REPOSITORY):
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=cwd
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_api_needs_no_lm_eval_no_torch_and_no_altair():
+    said = in_a_process(f"""{BLOCKED}
+from lm_eval_epidemia.api import load_truth, questions, score, tasks
+from lm_eval_epidemia.errors import EpidemiaError
+truth = load_truth("{BY_AGE}")
+print(score(truth, truth.to_frame().assign(q=lambda rows: rows.p)).score, truth.cite().vintage)
+print(len(tasks()), len(questions("{BY_AGE}")))
+try:
+    truth.plot()
+except EpidemiaError as error:
+    print(error)
+""")
+    assert said.splitlines() == [
+        "100.0 2022", f"{len(all_tasks())} 22",
+        "plot() needs altair: pip install 'lm-eval-epidemia[report]'",
+    ]  # fmt: skip
+
+
+def test_the_examples_of_the_docstrings_and_of_the_page_run():
+    tested = """
+import doctest, sys
+import lm_eval_epidemia.api
+failed, tried = doctest.testmod(lm_eval_epidemia.api)
+assert tried > 20 and not failed
+failed, tried = doctest.testfile(PAGE, module_relative=False, encoding="utf-8")
+assert tried > 10 and not failed
+assert "lm_eval" not in sys.modules and "torch" not in sys.modules
+"""
+    in_a_process(tested.replace("PAGE", repr(str(REPOSITORY / "docs" / "python.md"))))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["report", "nothing", "--html", "site"], "the site needs altair"),
+        (["site", "build", "nothing", "--out", "site"], "the site needs altair"),
+        (["plot", "leaderboard", "nothing"], "the figure leaderboard needs altair"),
+        (["plot", "bootstrap", "--task", BY_AGE], "the figure bootstrap needs altair"),
+    ],
+)
+def test_what_takes_the_extra_says_so_before_any_work(tmp_path, arguments, said):
+    """There are no results in 'nothing', which would be said if it were read first."""
+    code = f"{BLOCKED}\nsys.argv = {['epidemia', *arguments]}\n"
+    code += "from lm_eval_epidemia.cli import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"error: {said}: pip install 'lm-eval-epidemia[report]'\n"
+    assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
+
+
+def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
+    from conftest import recorded
+
+    from lm_eval_epidemia.report.figures import FIGURES
+
+    recorded(tmp_path / "out", [BY_AGE])
+    for arguments in (["plot", "list"], ["report", "out"], ["report", "out", "--format", "latex"]):
+        said = in_a_process(
+            f"{BLOCKED}\nsys.argv = {['epidemia', *arguments]}\n"
+            "from lm_eval_epidemia.cli import main\nmain()",
+            tmp_path,
+        )
+        assert said.count("\n") >= len(FIGURES) if "list" in arguments else "100.0" in said
+
+
+def test_every_figure_of_the_catalogue_has_its_chart():
+    pytest.importorskip("altair")
+    from lm_eval_epidemia.report import charts, figures
+
+    assert list(charts.CHARTS) == list(figures.FIGURES)

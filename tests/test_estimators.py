@@ -1,0 +1,140 @@
+"""An estimator is one class: what it is fitted on, how often, and what its spread means."""
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import raw_file
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.estimate import estimators, prepare, published, store
+from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.estimate.estimators import Boosting, Counts, estimator_of
+from lm_eval_epidemia.estimate.task import estimate_task
+from lm_eval_epidemia.surveys.microdata import load_microdata
+from lm_eval_epidemia.surveys.record import all_tasks, record
+from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.tables import PublishedTable
+
+LOW = "epidemia_low_nsduh_heroin_ever_by_age"
+HIGH = "epidemia_high_nsduh_cocaine_ever_by_sex_race"
+
+
+@pytest.fixture
+def data(nsduh_parquet):
+    return load_microdata(record("nsduh"), nsduh_parquet)
+
+
+def test_every_shipped_truth_has_the_estimator_and_the_parameters_that_would_serve_it_now():
+    shipped = store.read_registry(paths.shipped_groundtruth())
+    for key, truth in shipped.items():
+        for name, entry in truth["tasks"].items():
+            if name not in all_tasks():
+                continue
+            table = entry["estimator"] == published.Published.name
+            serves = published.Published() if table else estimator_of(declared_task(name))
+            said = serves.name, serves.parameters
+            assert (entry["estimator"], entry["parameters"]) == said, (key, name)
+
+
+def test_which_estimator_serves_a_task_is_asked_in_one_place():
+    question = re.compile(r"len\([\w.]*task\.given\)")
+    asked = [
+        path.name
+        for path in Path(estimators.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare) and question.search(ast.unparse(node))
+    ]
+    assert asked == ["estimators.py"]
+
+
+def test_what_the_estimators_say_of_themselves():
+    both = ("iid", "design")
+    assert Counts().schemes(both, has_strata=False) == both
+    assert Boosting().schemes(both, has_strata=False) == ("iid",)
+    assert Boosting().schemes(both, has_strata=True) == both
+    assert (Counts().replicates(200), Boosting().replicates(200)) == (200, 100)
+    assert Counts().lacks(1) == Boosting().lacks(5) == ""
+    assert "takes 5, one for each fold" in Boosting().lacks(4)
+
+
+def test_a_fit_has_a_distribution_for_each_cell(data):
+    for name in (LOW, HIGH):
+        ready = prepare.prepare(data, declared_task(name))
+        p = ready.estimator.fit(ready, ready.record_weights, np.random.default_rng(0))
+        assert p.shape == (len(ready.given), len(ready.levels))
+        assert p.sum(axis=1) == pytest.approx(1)
+
+
+def test_boosting_takes_a_binary_outcome(data):
+    ready = prepare.prepare(data, declared_task(HIGH))
+    ready = replace(ready, levels=("Yes", "No", "Perhaps"))
+    with pytest.raises(EpidemiaError, match=r"2 conditions and 3 levels: .* must be binary"):
+        estimate_task(ready, ("iid",), 4)
+
+
+@pytest.mark.parametrize("n_eff", [[50.0, 200.0], [np.inf, np.inf]])
+def test_a_published_table_is_taken_as_it_is(n_eff):
+    """With intervals: multinomial draws of the table's design; without: no sampling error."""
+    p = np.array([[0.3, 0.7], [0.6, 0.4]])
+    weights = np.array([0.25, 0.75])
+    table = PublishedTable(
+        "heroin_ever", "age", ("Yes", "No"), ("Young", "Old"), weights, p, np.array(n_eff), {}, ()
+    )
+    shares = published.take(table, declared_task(LOW), {"age": "A"})
+    made = estimate_task(shares, shares.schemes, 400)
+    entry, has_error = made["entry"], bool(np.isfinite(n_eff).all())
+    assert [row["p"] for row in made["cells"]] == p.tolist()
+    assert [row["n"] for row in made["cells"]] == [0, 0]
+    known, unknown = ("design", "iid") if has_error else ("iid", "design")
+    assert [row[f"n_eff_{known}"] for row in made["cells"]] == n_eff
+    assert [row[f"n_eff_{unknown}"] for row in made["cells"]] == [None, None]
+    assert entry["estimator"] == "published table"
+    assert entry["records"] == 0
+    assert entry["marginal"] == pytest.approx([0.25 * 0.3 + 0.75 * 0.6, 0.25 * 0.7 + 0.75 * 0.4])
+    assert set(made["distances"]) == ({"design"} if has_error else set())
+    if has_error:
+        # Mean |error| of a share is sqrt(2 / pi * p (1 - p) / n), and a binary cell has two.
+        errors = 2 * np.sqrt(2 / np.pi * p[:, 0] * p[:, 1] / n_eff)
+        assert np.mean(made["distances"]["design"]) == pytest.approx(weights @ errors, rel=0.1)
+
+
+class Pooled(Counts):
+    """Another estimator: half of what was counted in a cell, half of what everyone says."""
+
+    name = "pooled"
+    parameters = {"share": 0.5}  # noqa: RUF012
+
+    def fit(self, ready, weight, rng):
+        p = super().fit(ready, weight, rng)
+        return 0.5 * p + 0.5 * np.bincount(ready.cell, weights=weight) @ p / weight.sum()
+
+
+def test_another_estimator_is_a_class_and_a_line(home, nsduh_parquet, monkeypatch):
+    """Served in `estimator_of`, it is built, registered and checked as the others are."""
+    for module in (prepare, building):
+        monkeypatch.setattr(module, "estimator_of", lambda task: Pooled())
+    built = building.build("nsduh", nsduh_parquet, replicates=4, progress=False)
+    registry = store.read_registry(store.built_groundtruth())["nsduh_2023"]
+    assert {entry["estimator"] for entry in registry["tasks"].values()} == {"pooled"}
+    assert registry["tasks"][HIGH]["parameters"] == {"share": 0.5}
+    assert [name for name in built.tasks if check(name)] == []
+    truth = store.load(HIGH)
+    share = registry["tasks"][HIGH]["marginal"][0]
+    assert float(truth.weights @ truth.p[:, 0]) == pytest.approx(share)
+
+
+def test_a_sampled_unit_is_one_observation_to_every_estimator():
+    """SCF's five implicates of a family: sizes are of families, never of records."""
+    data = load_microdata(record("scf"), raw_file("scf", "scfp2022.parquet"))
+    for name in ("home_ownership_by_age", "home_ownership_by_age_race"):
+        task = next(t for t in data.record.all_tasks if t.name.endswith(f"scf_{name}"))
+        made = estimate_task(prepare.prepare(data, task), ("iid",), 4)
+        families = len(np.unique(data.unit))
+        assert all(0 < row["n_eff_iid"] <= families for row in made["cells"])
+        assert sum(row["n"] for row in made["cells"]) >= families

