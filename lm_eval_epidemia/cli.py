@@ -461,6 +461,10 @@ _SIZES = Annotated[
     list[str] | None,
     typer.Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly."),
 ]
+_PAIRS = Annotated[
+    list[str] | None,
+    typer.Option(help="BASE=INSTRUCT, where the names do not tell; may be given repeatedly."),
+]
 _PUBLISHED = Annotated[
     bool, typer.Option("--published", help="Add published scores of seven models, marked as such.")
 ]
@@ -474,10 +478,7 @@ def report(
     ] = "table",
     html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
     size: _SIZES = None,
-    pair: Annotated[
-        list[str] | None,
-        typer.Option(help="BASE=INSTRUCT, where the names do not tell; may be given repeatedly."),
-    ] = None,
+    pair: _PAIRS = None,
     published: _PUBLISHED = False,
 ) -> None:
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
@@ -531,11 +532,12 @@ def site_build(
     results: _RESULTS,
     out: Annotated[Path, typer.Option(help="A new folder, or one with a site.")],
     size: _SIZES = None,
+    pair: _PAIRS = None,
     published: _PUBLISHED = False,
 ) -> None:
-    """Write a static site: leaderboard, method, explorer, calibration, data cards."""
+    """Write a static site: leaderboard, method, explorer, figures, calibration, surveys."""
     write = _site_writer()
-    write(_report(results, size, published), out)
+    write(_report(results, size, published, pair), out)
 
 
 @app.command()
@@ -549,6 +551,7 @@ def plot(
     ] = None,
     task: Annotated[str | None, typer.Option(help="For the figures of one task.")] = None,
     size: _SIZES = None,
+    pair: _PAIRS = None,
     published: _PUBLISHED = False,
 ) -> None:
     """Save a figure of the site for a paper."""
@@ -560,7 +563,7 @@ def plot(
         return
     if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
         raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
-    path = figures.save(name, lambda: _report(results or [], size, published), out, task)
+    path = figures.save(name, lambda: _report(results or [], size, published, pair), out, task)
     print(f"{name} is in {path.resolve()}")
 
 

@@ -580,6 +580,9 @@ def test_figures_are_saved(three, tmp_path):
         assert out.read_bytes().startswith(begins)
     for name in ("size", "beside"):
         run("plot", name, three, "--out", tmp_path / f"{name}.svg")
+    pair = tmp_path / "versions.json"
+    run("plot", "versions", three, "--pair", "Big-70B=Small-7B", "--out", pair)
+    assert "Big-70B / Small-7B" in pair.read_text()
     run("plot", "bootstrap", "--task", COCAINE, "--out", tmp_path / "b.svg")
     assert "calibration" in run("plot", "list").stdout
     for wrong, message in (
