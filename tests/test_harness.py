@@ -13,7 +13,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.harness.discovery import forget_cached_requests
-from lm_eval_epidemia.score import metrics
+from lm_eval_epidemia.score import collect, metrics
 from lm_eval_epidemia.score import score as scoring
 
 GROUPS = ["epidemia_low", "epidemia_high"]
@@ -289,6 +289,23 @@ def test_metrics_do_not_depend_on_the_order_of_answers():
     for metric in (metrics.score, metrics.score_stderr, metrics.l1, metrics.seen):
         assert metric(items) == metric(shuffled)
     assert len(items) == 2 * len(truth.given)
+
+
+def test_the_answers_of_a_task_are_put_together_once(monkeypatch):
+    """Not once for each of its metrics; and anew for other answers, also to the same prompts."""
+    laid_out, put_together = collect.laid_out, []
+
+    def counted(answers, way, truth):
+        put_together.append(truth.task)
+        return laid_out(answers, way, truth)
+
+    monkeypatch.setattr(collect, "laid_out", counted)
+    other = "epidemia_low_nsduh_heroin_ever_by_age"
+    first = evaluate([TASK, other, f"{TASK}_likelihood"])["results"]
+    assert sorted(put_together) == sorted([TASK, other, TASK])
+    second = evaluate([TASK], model_args="kind=uniform")["results"]
+    assert len(put_together) == 4
+    assert (first[TASK]["score,none"], second[TASK]["score,none"]) == (100, 0)
 
 
 def test_built_ground_truth_wins_and_makes_tasks_runnable(nsduh_parquet):

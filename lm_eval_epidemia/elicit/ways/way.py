@@ -205,7 +205,7 @@ class Way:
 
     @property
     def drawn(self) -> bool:
-        """Whether each answer is a random draw, so that many are asked for."""
+        """Whether each answer is a random draw: many are asked for, numbered by ``sample``."""
         return bool(self.temperature)
 
     @cached_property
