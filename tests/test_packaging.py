@@ -78,7 +78,8 @@ TAKES = {
     "vllm": ["harness/choice_vllm.py"],
     "api": [],
     "report": ["api.py", "report/charts.py", "report/figures.py", "report/site.py"],
-    "build": ["estimate/boosted.py", "estimate/build.py", "estimate/workers.py",
+    "build": ["estimate/boosted.py", "estimate/build.py", "estimate/estimators.py",
+              "estimate/unfinished.py", "estimate/workers.py",
               "surveys/download.py", "surveys/read.py"],
 }  # fmt: skip
 

@@ -308,9 +308,9 @@ def test_the_method_page_draws_its_example(site, visit):
     for name in ("curve", "distribution", "bootstrap"):
         tab.locator(f"[data-figure={name}]").scroll_into_view_if_needed()
         tab.wait_for_selector(f"[data-figure={name}] svg")
-    truth = store.load("epidemia_extra_nsduh_cigarettes_ever_by_age")
+    truth = store.load("epidemia_low_nsduh_marijuana_ever_by_age")
     cell = truth.given.index(("30-34",))
-    assert f"{100 * truth.p[cell, 0]:.1f} % ever smoked" in tab.locator("main").inner_text()
+    assert f"{100 * truth.p[cell, 0]:.1f} % ever used it" in tab.locator("main").inner_text()
 
 
 def test_the_method_page_shows_both_questions_and_two_respondents(site, visit):

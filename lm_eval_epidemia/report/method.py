@@ -25,7 +25,7 @@ from lm_eval_epidemia.surveys.record import record
 __all__ = ["Confounding", "confounding", "method"]
 
 #: The running example.
-EXAMPLE, EXAMPLE_CONDITION = "epidemia_extra_nsduh_cigarettes_ever_by_age", "30-34"
+EXAMPLE, EXAMPLE_CONDITION = "epidemia_low_nsduh_marijuana_ever_by_age", "30-34"
 
 #: The example of confounding: a task with two conditions, Z and then X, and two values of X.
 CONFOUNDED = "epidemia_extra_nhis_high_blood_pressure_by_age_race"
