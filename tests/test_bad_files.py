@@ -99,7 +99,7 @@ def made(make):
         (with_metric("score_stderr", -1), "score_stderr is -1"),
         (with_metric("score_stderr", float("inf")), "score_stderr is inf"),
         (with_metric("choice_mass", 2.0), "choice_mass is 2.0"),
-        (with_metric("order_bias", "much"), "order_bias is 'much', expected a number"),
+        (with_metric("order_bias", "much"), "order_bias is 'much', expected 0 to 1"),
         (with_part("configs", []), "$.configs"),
         (with_part("configs", {COCAINE: [1]}), "Expected `object`"),
         (with_part("n-shot", 3), "$.n-shot"),
