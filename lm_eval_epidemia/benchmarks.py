@@ -107,6 +107,16 @@ class Benchmark:
     version: Callable[[Any], int]
     groups_version: int
 
+    @property
+    def measure(self) -> Metric:
+        """The primary metric, the same in every way."""
+        return self.metrics(WAYS[self.ways[0]])[self.primary]
+
+    @property
+    def heading(self) -> str:
+        """What the primary metric is, and its direction where that is not the usual one."""
+        return self.says + ("" if self.measure.higher_is_better else "; lower is better")
+
     def asked(self, way: str) -> list[Entry]:
         """Return the available tasks that are asked in a way."""
         here = self.available()
@@ -137,10 +147,6 @@ class Leaf(NamedTuple):
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.benchmark.metrics(WAYS[self.way])
-
-    @property
-    def primary(self) -> Metric:
-        return self.metrics[self.benchmark.primary]
 
 
 # What surveys say: P(Y | X).

@@ -163,9 +163,12 @@ def _known(value: float) -> float | None:
 
 def _scale(benchmark: Benchmark) -> dict[str, Any]:
     """Say what a value of a benchmark is, and between what it lies; None where it is unbounded."""
-    metric = benchmark.metrics(WAYS[benchmark.ways[0]])[benchmark.primary]
-    says = benchmark.says + ("" if metric.higher_is_better else "; lower is better")
-    return {"metric": says, "lowest": _known(metric.low), "highest": _known(metric.high)}
+    metric = benchmark.measure
+    return {
+        "metric": benchmark.heading,
+        "lowest": _known(metric.low),
+        "highest": _known(metric.high),
+    }
 
 
 def _point(entry: Entry, mean: Mean, benchmark: Benchmark) -> dict[str, Any]:

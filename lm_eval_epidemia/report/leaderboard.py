@@ -13,7 +13,6 @@ import numpy as np
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
-from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
@@ -34,7 +33,6 @@ __all__ = [
     "correlation",
     "facets",
     "group_mean",
-    "higher_is_better",
     "make_report",
     "mean_over",
     "normalised_means",
@@ -159,12 +157,6 @@ def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
     return found
 
 
-def higher_is_better(column: str) -> bool:
-    """Tell in which direction the primary metric of a group is better."""
-    benchmark = groups()[column]
-    return benchmark.metrics(WAYS[benchmark.ways[0]])[benchmark.primary].higher_is_better
-
-
 def tasks_in(entry: Entry, column: str) -> list[Asked]:
     """Return the tasks of a group that an entry has a score in that is a number."""
     return sorted(
@@ -253,7 +245,7 @@ def compare_entries(
         low, high = difference - reach, difference + reach
     # A score without a standard error (published ones) gives neither wins nor losses.
     above, below = int((d > 2 * noise).sum()), int((d < -2 * noise).sum())
-    higher = higher_is_better(column)
+    higher = groups()[column].measure.higher_is_better
     wins, losses = (above, below) if higher else (below, above)
     here = float(np.sqrt((noise**2).sum()) / len(d)) if len(d) else math.nan
     return Comparison(one.name, other.name, column, len(d), len(clusters), higher, difference,
@@ -565,7 +557,7 @@ def worth(entry: Entry, column: str) -> float:
     value = group_mean(entry, column).value
     if math.isnan(value):
         return math.inf
-    return -value if higher_is_better(column) else value
+    return -value if groups()[column].measure.higher_is_better else value
 
 
 def comparisons(report: Report) -> list[Comparison]:

@@ -130,7 +130,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in report.entries):
         note += f" (published): {MARK}; over the tasks asked here."
-    return Section(f"{benchmark.says} (± standard error)", tuple(header), rows, note)
+    return Section(f"{benchmark.heading} (± standard error)", tuple(header), rows, note)
 
 
 #: How a facet is said where the tables of its slices are headed.

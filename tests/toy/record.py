@@ -12,7 +12,7 @@ COINS = Benchmark(
     ways=("coin",),
     metrics=coins.metrics_of,
     primary="squared_error",
-    says="Squared error of stated probabilities, lower is better",
+    says="Squared error of stated probabilities",
     digits=3,
     entries=lambda: {
         name: Entry(
