@@ -239,9 +239,9 @@ def compare_entries(
             sum(x - difference for x, place in zip(d, outcomes, strict=True) if place == cluster)
             for cluster in clusters
         ]
-        groups = len(clusters)
-        error = math.sqrt(groups / (groups - 1) * math.fsum(x * x for x in sums)) / len(d)
-        reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, groups - 1))
+        number = len(clusters)
+        error = math.sqrt(number / (number - 1) * math.fsum(x * x for x in sums)) / len(d)
+        reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1))
         low, high = difference - reach, difference + reach
     # A score without a standard error (published ones) gives neither wins nor losses.
     above, below = int((d > 2 * noise).sum()), int((d < -2 * noise).sum())
