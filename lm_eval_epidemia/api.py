@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of, read_registry
@@ -207,7 +208,15 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     Traceback (most recent call last):
     lm_eval_epidemia.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' (nearest: ...
     """
-    return Truth(**vars(store.load(task, vintage)))
+    return Truth(**vars(store.load(_name(task), None if vintage is None else str(vintage))))
+
+
+def _name(task: Any) -> str:
+    if isinstance(task, Truth):
+        return task.task
+    if not isinstance(task, str):
+        raise EpidemiaError(f"task {task!r}: expected the name of a task, see tasks()")
+    return task
 
 
 @dataclass(frozen=True, repr=False)
@@ -263,6 +272,9 @@ def score(task: str | Truth, q: Any) -> Score:
           outcome also one number, the probability of the *first* level (``truth.levels[0]``, mostly
           "Yes").
 
+        An array knows no labels: of a frame, give the frame, whose columns may stand in another
+        order.
+
     Returns
     -------
     Score
@@ -271,8 +283,9 @@ def score(task: str | Truth, q: Any) -> Score:
     ------
     EpidemiaError
         If the task has no truth here; if `q` lacks a cell or answer, has one twice or one that the
-        truth does not have; if it holds what is no probability; if a cell does not sum to 1 (within
-        1e-5, which rounding to float32 explains).
+        truth does not have; if it holds what is no probability; if a cell does not sum to 1. A sum
+        may be off by less than 1e-5, and a value below 0 by as much, which rounding to float32
+        explains; they are used as they are.
 
     Examples
     --------
@@ -318,7 +331,8 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     survey : str, optional
         Only of this survey, for example ``"nsduh"``.
     group : str, optional
-        Only of this group: ``"epidemia_low"``, or of one survey, ``"epidemia_low_nsduh"``.
+        Only of this group: ``"epidemia_low"``, of one survey, ``"epidemia_low_nsduh"``, or what is
+        asked in one way, ``"epidemia_high_closed"``.
 
     Returns
     -------
@@ -358,10 +372,14 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
         record(survey)
         found = found[found.survey == survey]
     if group is not None:
-        members = {task.name: (task.group, f"{task.group}_{task.survey}") for task in declared}
-        if group not in (groups := {name for names in members.values() for name in names}):
-            raise EpidemiaError(f"no group {group!r} ({nearest(group, groups)})")
-        found = found[[group in members[task] for task in found.task]]
+        members: dict[str, set[str]] = {}
+        for leaf in leaves().values():
+            if WAYS[leaf.way].asks(leaf.entry.declared):
+                for name in leaf.entry.groups:
+                    members.setdefault(in_way(name, leaf.way), set()).add(leaf.entry.name)
+        if group not in members:
+            raise EpidemiaError(f"no group {group!r} ({nearest(str(group), members)})")
+        found = found[[task in members[group] for task in found.task]]
     return found.reset_index(drop=True)
 
 
@@ -379,18 +397,20 @@ def _here(task: Task, place: store.Place) -> dict[str, Any]:
             "vintage": place.vintage, "needs": ""}  # fmt: skip
 
 
-def questions(task: str, way: str = "letters", **variant: Any) -> pd.DataFrame:
+def questions(task: str | Truth, way: str = "letters", **variant: Any) -> pd.DataFrame:
     """Return the prompts of a task, as lm-eval would ask them.
 
     Parameters
     ----------
-    task : str
+    task : str or Truth
         Name of a task whose truth is here.
     way : str
         Of asking: ``"letters"``, ``"likelihood"``, ``"sampled"``, and of some tasks ``"closed"``
         and ``"rag"``; see docs/prompting.md.
     **variant
-        What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``.
+        What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``; what a
+        way does not heed (``n_samples`` with letters) changes nothing. ``gen_prefix``, which
+        lm-eval puts after the prompt, is refused.
 
     Returns
     -------
@@ -418,6 +438,7 @@ def questions(task: str, way: str = "letters", **variant: Any) -> pd.DataFrame:
     B. No
     Answer:
     """
+    task = _name(task)
     declared = declared_task(task)
     if way not in WAYS:
         raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")
@@ -427,4 +448,8 @@ def questions(task: str, way: str = "letters", **variant: Any) -> pd.DataFrame:
     if unknown := [name for name in variant if name not in Variant._fields]:
         hint = nearest(unknown[0], Variant._fields)
         raise EpidemiaError(f"questions has no variant {unknown[0]!r} ({hint})")
+    if variant.get("gen_prefix"):
+        raise EpidemiaError(
+            "gen_prefix is put after the prompt by lm-eval, and is no part of it: leave it out here"
+        )
     return pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())

@@ -152,6 +152,9 @@ def but(value):
         (lambda condition: {"Yes": 0.5}, "q(age=12-13) lacks No"),
         (lambda condition: {"Yes": 0.5, "Noo": 0.5}, "no such answer as Noo (nearest: No)"),
         (lambda condition: pd.Series([0.1, 0.9, 0.1], ["Yes", "No", "Yes"]), "has an answer twice"),
+        (load_truth(BY_AGE).p + 1j, "q is no array of numbers (its values are of type"),
+        (load_truth(BY_AGE).p.astype(str), "q is no array of numbers (its values are of type"),
+        (load_truth(BY_AGE).p > 0.5, "q is no array of numbers (its values are of type bool"),
         (lambda condition: 1.5, "no probability: age=12-13, answer No: -0.5"),
     ],
 )  # fmt: skip
@@ -211,6 +214,8 @@ def test_tasks_lists_every_declared_task_with_what_is_here(home):
     assert set(some.survey) == {"nsduh"} and set(some.group) == {"epidemia_low"}
     assert list(tasks(group="epidemia_low_nsduh").task) == list(some.task)
     assert tasks(survey="scf", group="epidemia_low_nsduh").empty
+    assert set(tasks(group="epidemia_high_closed").group) == {"epidemia_high"}
+    assert len(tasks(group="epidemia_high_closed")) == 63
     with pytest.raises(EpidemiaError, match=r"no survey 'nsdhu' .nearest: nsduh"):
         tasks(survey="nsdhu")
     with pytest.raises(EpidemiaError, match=r"no group 'epidemia_lo' .nearest: epidemia_low"):
@@ -225,8 +230,20 @@ def test_questions_are_the_prompts_of_lm_eval(way):
     assert questions(name, way).to_dict("list") == split(name, way).to_dict()
 
 
+def test_rounding_and_odd_forms_are_no_mistakes():
+    truth = load_truth(BY_AGE)
+    assert score(truth, np.matrix(truth.p)).score == 100
+    certain = score(truth, lambda condition: 1.0).l1
+    assert score(truth, lambda condition: 1 + 2.3e-16).l1 == pytest.approx(certain, abs=1e-12)
+    assert load_truth(BY_AGE, vintage=2022).vintage == "2022"
+    assert questions(truth).equals(questions(BY_AGE))
+    with pytest.raises(EpidemiaError, match="task None: expected the name of a task"):
+        load_truth(None)
+
+
 def test_what_questions_refuses():
     for arguments, variant, said in (
+        ((BY_AGE,), {"gen_prefix": "It is"}, "put after the prompt by lm-eval"),
         ((BY_AGE, "leters"), {}, "no way of asking 'leters' (nearest: letters)"),
         ((BY_AGE, "closed"), {}, "is not asked in the way 'closed', only letters, likelihood"),
         ((BY_AGE[:-4],), {}, "nearest: "),

@@ -18,7 +18,8 @@ from lm_eval_epidemia.surveys.record import task as declared_task
 
 __all__ = ["believed"]
 
-#: How far from 1 the probabilities of a cell may sum: what rounding to float32 explains.
+#: How far from 1 the probabilities of a cell may sum, and how far below 0 one may lie: what
+#: rounding to float32 explains.
 ROUNDING = 1e-5
 
 
@@ -60,8 +61,11 @@ def _from_array(truth: GroundTruth, q: Any) -> Array:
     shape = truth.p.shape
     expected = f"expected {shape[0]} cells x {shape[1]} answers, a DataFrame or a function"
     try:
+        given = np.ma.array(q)
+        if given.dtype.kind not in "fiuO":
+            raise TypeError(f"its values are of type {given.dtype}")
         # What is masked is not known: it becomes NaN, which is refused.
-        found: Array = np.ma.filled(np.ma.array(q, dtype=float), np.nan)
+        found: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
     except (TypeError, ValueError) as error:
         raise EpidemiaError(f"q is no array of numbers ({error}): {expected}") from None
     if found.shape != shape:
@@ -184,7 +188,7 @@ def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) ->
 
 def _check(truth: GroundTruth, q: Array) -> None:
     """Refuse what is no distribution, by the cell's name and value."""
-    if wrong := np.argwhere(~(np.isfinite(q) & (q >= 0))).tolist():
+    if wrong := np.argwhere(~(np.isfinite(q) & (q >= -ROUNDING))).tolist():
         said = [f"{_named(truth, c)}, answer {truth.levels[k]}: {q[c, k]:g}" for c, k in wrong]
         raise EpidemiaError(f"q holds what is no probability: {_listed(said)}")
     sums = q.sum(axis=1)
