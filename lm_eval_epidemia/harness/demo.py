@@ -114,8 +114,8 @@ def demo(out: Path, limit: int | None = None) -> list[Line]:
             tempfile.TemporaryDirectory(prefix="epidemia-") as folder,
             Console(stderr=True).status("a tiny random transformer through lm-eval's hf backend"),
         ):
-            make_tiny_llama(Path(folder), split(task)["prompt"])
-            model = {"pretrained": folder, "dtype": "float32"}
+            tiny = make_tiny_llama(Path(folder) / "tiny-random-llama", split(task)["prompt"])
+            model = {"pretrained": str(tiny), "dtype": "float32"}
             line = _evaluate(
                 f"tiny random Llama (hf), {TINY_SURVEY} only", out,
                 [f"{group}_{TINY_SURVEY}" for group in groups], model="hf", model_args=model,
