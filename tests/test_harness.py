@@ -141,8 +141,8 @@ def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplo
 
     honest = Baseline._letters
 
-    def sick(self, doc):
-        return [bad, 0.0] if doc["cell"] == 4 else honest(self, doc)
+    def sick(self, request):
+        return [bad, 0.0] if request.doc["cell"] == 4 else honest(self, request)
 
     monkeypatch.setattr(Baseline, "_letters", sick)
     results = evaluate(["epidemia_low_nsduh"])["results"]
