@@ -208,7 +208,10 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     Traceback (most recent call last):
     lm_eval_epidemia.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' (nearest: ...
     """
-    return Truth(**vars(store.load(_name(task), None if vintage is None else str(vintage))))
+    found = store.load(_name(task), None if vintage is None else str(vintage))
+    # What is loaded is kept for all: whoever changes theirs changes theirs alone.
+    own = {"columns": dict(found.columns), "distances": dict(found.distances)}
+    return Truth(**{**vars(found), **own})
 
 
 def _name(task: Any) -> str:
@@ -216,7 +219,19 @@ def _name(task: Any) -> str:
         return task.task
     if not isinstance(task, str):
         raise EpidemiaError(f"task {task!r}: expected the name of a task, see tasks()")
+    if task in _members():
+        raise EpidemiaError(f"{task} is a group: name one of its tasks, see tasks(group={task!r})")
     return task
+
+
+def _members() -> dict[str, set[str]]:
+    """Return the names of the tasks in every group, as lm-eval knows it."""
+    found: dict[str, set[str]] = {}
+    for leaf in leaves().values():
+        if WAYS[leaf.way].asks(leaf.entry.declared):
+            for name in leaf.entry.groups:
+                found.setdefault(in_way(name, leaf.way), set()).add(leaf.entry.name)
+    return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -369,16 +384,11 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
         for task in declared
     ).astype({"cells": "Int64"})  # fmt: skip
     if survey is not None:
-        record(survey)
+        record(str(survey))
         found = found[found.survey == survey]
     if group is not None:
-        members: dict[str, set[str]] = {}
-        for leaf in leaves().values():
-            if WAYS[leaf.way].asks(leaf.entry.declared):
-                for name in leaf.entry.groups:
-                    members.setdefault(in_way(name, leaf.way), set()).add(leaf.entry.name)
-        if group not in members:
-            raise EpidemiaError(f"no group {group!r} ({nearest(str(group), members)})")
+        if str(group) not in (members := _members()):
+            raise EpidemiaError(f"no group {group!r} ({nearest(group, members)})")
         found = found[[task in members[group] for task in found.task]]
     return found.reset_index(drop=True)
 

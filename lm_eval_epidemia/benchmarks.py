@@ -117,6 +117,11 @@ class Benchmark:
         """What the primary metric is, and its direction where that is not the usual one."""
         return self.says + ("" if self.measure.higher_is_better else "; lower is better")
 
+    @property
+    def has_error(self) -> bool:
+        """Whether the primary metric has a standard error."""
+        return f"{self.primary}_stderr" in self.metrics(WAYS[self.ways[0]])
+
     def asked(self, way: str) -> list[Entry]:
         """Return the available tasks that are asked in a way."""
         here = self.available()
@@ -249,7 +254,7 @@ def members(name: str) -> list[tuple[str, str]]:
         return found
     if len(meant) == 1:
         WAYS[meant[0].way].load(meant[0].entry.name)  # raises, and says what is needed
-    if meant or name in groups():
+    if meant:
         raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
     known = {
         one for leaf, names in named if leaf.entry.name in here[leaf.benchmark.name]

@@ -411,8 +411,10 @@ def compare(
     results: Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")],
 ) -> None:
     """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
+    from lm_eval_epidemia.benchmarks import groups
     from lm_eval_epidemia.elicit.ways import WAYS
     from lm_eval_epidemia.report.compare import compare as comparing
+    from lm_eval_epidemia.report.output import with_error
     from lm_eval_epidemia.report.results import read_results
 
     found = read_results(results)
@@ -420,11 +422,13 @@ def compare(
         print(f"note: {note}", file=sys.stderr)
     rows = comparing(found)
     asked = [way for way in WAYS if any(way in row.scores for row in rows)]
-    table = table_of("Score over the tasks asked in all of a model's ways (± standard error)",
-                   "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
+    headings = " / ".join(dict.fromkeys(groups()[row.group].heading for row in rows))
+    title = f"{headings}: over the tasks asked in all of a model's ways (± standard error)"
+    table = table_of(title, "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
     for row in rows:
-        scores = [row.scores.get(way) for way in asked]
-        shown = ["" if one is None else f"{one[0]:.1f} ± {one[1]:.1f}" for one in scores]
+        shown = [
+            with_error(row.scores[way], row.group) if way in row.scores else "" for way in asked
+        ]
         table.add_row(plain(row.model), row.group, str(row.tasks), *shown)
     show(table)
 

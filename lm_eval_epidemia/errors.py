@@ -37,7 +37,7 @@ def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
     """
     names = sorted(set(known))
     folded = {name.casefold(): name for name in names}
-    close = difflib.get_close_matches(given.casefold(), list(folded), n=n, cutoff=0.6)
+    close = difflib.get_close_matches(str(given).casefold(), list(folded), n=n, cutoff=0.6)
     if close:
         return "nearest: " + ", ".join(folded[c] for c in close)
     shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")

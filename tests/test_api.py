@@ -46,7 +46,10 @@ def test_scores_are_those_of_lm_eval(kind):
 
 def test_a_truth_holds_its_data_and_shows_it():
     truth, stored = load_truth(BY_TWO), store.load(BY_TWO)
-    assert all(getattr(truth, name) is value for name, value in vars(stored).items())
+    for name, value in vars(stored).items():
+        if name not in ("columns", "distances"):  # copies, so that nobody changes what is kept
+            assert getattr(truth, name) is value, name
+    assert truth.columns == stored.columns and truth.distances.keys() == stored.distances.keys()
     assert truth.conditions == ("age", "sex")
     frame = truth.to_frame()
     assert list(frame.columns) == [
@@ -137,7 +140,7 @@ def but(value):
         (pd.concat([frame(), frame()[:1]]), "q has age=12-13, answer Yes twice"),
         (frame().replace("18-20", "18-19"), "q's age=18-19, answer Yes (no age '18-19'; nearest: "),
         (frame().replace("Yes", "yes"), "(no answer 'yes'; nearest: Yes)"),
-        (frame().drop(columns="q"), "q has no column q (it has age, answer, p and 5 more)"),
+        (frame().drop(columns="q"), "q has no column q, but p: to score that, rename it"),
         (frame().drop(columns="age"), "q has no column age"),
         (frame().set_index("age", drop=False), "q has age as index and as column"),
         (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns q: keep one"),
@@ -175,7 +178,9 @@ def test_conditions_that_nobody_has_together_are_refused():
     )  # fmt: skip
     more = pd.DataFrame([[*missing, "Yes", 0.5]], columns=[*truth.conditions, "answer", "q"])
     long = truth.to_frame().assign(q=lambda rows: rows.p)
-    with pytest.raises(EpidemiaError, match="nobody in the truth has these conditions together"):
+    with pytest.raises(
+        EpidemiaError, match="nobody in the survey has these conditions together: leave it out"
+    ):
         score(truth, pd.concat([long, more]))
 
 
@@ -239,6 +244,30 @@ def test_rounding_and_odd_forms_are_no_mistakes():
     assert questions(truth).equals(questions(BY_AGE))
     with pytest.raises(EpidemiaError, match="task None: expected the name of a task"):
         load_truth(None)
+
+
+def test_nobody_can_change_what_others_load():
+    truth = load_truth(BY_AGE)
+    truth.columns["x"] = "1"
+    truth.distances["iid"] = np.full(200, 0.01)
+    again = load_truth(BY_AGE)
+    assert "x" not in again.columns and again.anchors.perfect > 0.011
+    for values in (again.p, again.weights, again.n_eff, again.distances["iid"]):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 0
+    assert truth == truth and truth != again and len({truth, again}) == 2
+
+
+def test_a_group_or_a_series_is_told_what_it_is():
+    with pytest.raises(EpidemiaError, match="is a group: name one of its tasks"):
+        load_truth("epidemia_low_nsduh")
+    for wrong, said in ((["a"], "expected the name of a task"), (3, "expected the name of a task")):
+        with pytest.raises(EpidemiaError, match=said):
+            load_truth(wrong)
+    with pytest.raises(EpidemiaError, match="no survey '3'"):
+        tasks(survey=3)
+    with pytest.raises(EpidemiaError, match="q is a Series: give a DataFrame"):
+        score(BY_AGE, frame().set_index(["age", "answer"]).q)
 
 
 def test_what_questions_refuses():

@@ -124,7 +124,7 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
         "letters": (40.0, 3.0), "sampled": (50.0, 6.0), "likelihood": (60.0, 1.0)
     }  # fmt: skip
     (row,) = compare(read_results([tmp_path / "a"]))
-    assert row.tasks == 2 and row.scores["letters"] == (30.0, 2.5)  # sqrt(9 + 16) / 2
+    assert row.tasks == 2 and row.scores["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
 
 
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):

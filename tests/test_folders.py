@@ -17,7 +17,8 @@ from lm_eval_epidemia.report.results import read_results
 from lm_eval_epidemia.report.site import MARKER, build_site
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
-HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
+#: Has a page of its own only where it was asked so; as letters every task has one.
+ASKED = "epidemia_low_nsduh_heroin_ever_by_age_likelihood"
 
 
 def put(folder, files):
@@ -194,7 +195,7 @@ def test_killed_in_the_first_write(tmp_path):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    for name, tasks in (("both", [COCAINE, HEROIN]), ("one", [COCAINE])):
+    for name, tasks in (("both", [COCAINE, ASKED]), ("one", [COCAINE])):
         recorded(folder / name, tasks)
     return {name: make_report(read_results([folder / name])) for name in ("both", "one")}
 
@@ -202,13 +203,13 @@ def runs(tmp_path_factory):
 def test_a_site_in_a_repository_of_the_users(runs, tmp_path):
     out = tmp_path / "site"
     build_site(runs["both"], out)
-    assert (out / "data" / f"{HEROIN}.js").is_file()
+    assert (out / "data" / f"{ASKED}.js").is_file()
     for name, text in MINE.items():
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text(text)
     build_site(runs["one"], out)
     assert {name: text for name, text in tree(out).items() if name in MINE} == MINE
-    assert not (out / "data" / f"{HEROIN}.js").exists() and (out / "index.html").is_file()
+    assert not (out / "data" / f"{ASKED}.js").exists() and (out / "index.html").is_file()
     # A site of version 0.1.0, which has a marker and no list.
     (out / folders.MANIFEST).unlink()
     (out / MARKER).write_text("0.1.0\n")
@@ -231,9 +232,9 @@ def test_task_files_beside_files_of_the_users(tmp_path):
     (out / ".git" / "HEAD").write_text("mine")
     (out / "acs" / "notes.txt").write_text("mine")
     first = tree(out)
-    yamls.write(out, {yamls.BASE: "x", "nsduh/some_task.yaml": "y"}, replace=True)
+    yamls.write(out, {yamls.MARKER: "x", "nsduh/some_task.yaml": "y"}, replace=True)
     assert tree(out) == {
-        yamls.BASE: "x", "nsduh/some_task.yaml": "y", ".git/HEAD": "mine", "acs/notes.txt": "mine"
+        yamls.MARKER: "x", "nsduh/some_task.yaml": "y", ".git/HEAD": "mine", "acs/notes.txt": "mine"
     }  # fmt: skip
     write()
     assert tree(out) == first

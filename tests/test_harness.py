@@ -291,6 +291,13 @@ def test_metrics_do_not_depend_on_the_order_of_answers():
     assert len(items) == 2 * len(truth.given)
 
 
+def test_task_files_of_the_first_version_are_told_from_new_ones():
+    with pytest.raises(EpidemiaError, match=r"written by version 0\.1\.0: write them anew"):
+        hooks.process_results  # noqa: B018
+    with pytest.raises(AttributeError):
+        hooks.process_nothing  # noqa: B018
+
+
 def test_the_answers_of_a_task_are_put_together_once(monkeypatch):
     """Not once for each of its metrics; and anew for other answers, also to the same prompts."""
     laid_out, put_together = collect.laid_out, []

@@ -34,7 +34,8 @@ def said(monkeypatch, capsys, *arguments):
         ("epidemia_x_*", "no task or group 'epidemia_x_*'"),
         (WAITS, "needs NSDUH-2023"),
         (f"{WAITS}_likelihood", "needs NSDUH-2023"),
-        ("epidemia_low_closed", "has no available task"),
+        ("epidemia_low_closed", "no task or group 'epidemia_low_closed' (nearest: "),
+        ("epidemia_high_brfss", "has no available task"),
     ],
 )
 def test_commands_give_the_same_hint(monkeypatch, capsys, name, says):

@@ -13,6 +13,7 @@ from rounding import log_probability
 from lm_eval_epidemia.elicit.fewshot import examples
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -67,7 +68,7 @@ def test_the_variant_changes_nothing_for_a_respondent_that_does_not_read():
 
 def test_solved_examples_come_from_other_surveys_and_are_the_same_for_every_question():
     rows, plain = split(TASK, variant=Variant(fewshot=4)), split(TASK)
-    before = examples(TASK, 4)
+    before = examples(TASK, 4, WAYS["letters"])
     assert rows["prompt"][:] == [before + prompt for prompt in plain["prompt"]]
     blocks = before.strip().split("\n\n")
     assert len(blocks) == 4
@@ -86,12 +87,12 @@ def test_solved_examples_come_from_other_surveys_and_are_the_same_for_every_ques
     assert not wanted
     assert not any("cocaine" in subject for subject in subjects)
     # Other tasks get other examples; more examples begin with others, not with these.
-    assert examples("epidemia_low_nsduh_heroin_ever_by_age", 4) != before
-    assert examples(TASK, 4) == before and examples(TASK, 0) == ""
+    assert examples("epidemia_low_nsduh_heroin_ever_by_age", 4, WAYS["letters"]) != before
+    assert examples(TASK, 4, WAYS["letters"]) == before and examples(TASK, 0, WAYS["letters"]) == ""
 
 
 def test_examples_of_probabilities_answer_with_the_interval_of_the_truth():
-    text = examples(TASK, 3, about_probability=True)
+    text = examples(TASK, 3, WAYS["likelihood"])
     blocks = text.strip().split("\n\n")
     assert all(block.startswith("What is the probability that ") for block in blocks)
     assert split(TASK, "likelihood", Variant(fewshot=3))["prompt"][0].startswith(text)
@@ -104,10 +105,10 @@ def test_solved_examples_do_not_depend_on_what_was_built(nsduh_parquet):
     from lm_eval_epidemia.estimate.build import build
 
     task = "epidemia_low_gss_party_by_race"
-    before = [examples(task, 30), examples(task, 30, about_probability=True)]
+    before = [examples(task, 30, WAYS["letters"]), examples(task, 30, WAYS["likelihood"])]
     build("nsduh", nsduh_parquet, replicates=8, progress=False)
     assert "epidemia_low_nsduh_alcohol_past_month_by_race" in store.available()
-    assert [examples(task, 30), examples(task, 30, about_probability=True)] == before
+    assert [examples(task, 30, WAYS["letters"]), examples(task, 30, WAYS["likelihood"])] == before
 
 
 def cells_and_answers(number):
@@ -120,7 +121,7 @@ def cells_and_answers(number):
             cells[wording.question(cell), truth.levels] = dict(zip(truth.levels, p, strict=True))
     by_question = {(question, frozenset(levels)): p for (question, levels), p in cells.items()}
     for name in [name for name in store.available() if "nsduh" not in name][:40]:
-        for block in examples(name, number).strip().split("\n\n"):
+        for block in examples(name, number, WAYS["letters"]).strip().split("\n\n"):
             question, *shown, answer = block.splitlines()
             displayed = [text.split(". ", 1)[1] for text in shown]
             p = by_question[question, frozenset(displayed)]

@@ -55,7 +55,7 @@ __all__ = [
 QUANTILE = 0.95
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GroundTruth:
     """The truth of one task.
 
@@ -258,11 +258,18 @@ def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
         n_eff=n_eff.to_numpy(),
         p=rows["p"].combine_chunks().flatten().to_numpy().reshape(len(rows["p"]), -1),
         distances={
-            name_: distances["distance"].to_numpy()[scheme == name_] for name_ in entry["bootstrap"]
+            name_: _fixed(distances["distance"].to_numpy()[scheme == name_])
+            for name_ in entry["bootstrap"]
         },
         fingerprint=truth["files"]["cells"]["sha256"][:12],
         state=place.state,
     )
+
+
+def _fixed(values: Array) -> Array:
+    """Return an array that nobody can change, as those that Arrow gives: it is kept for all."""
+    values.flags.writeable = False
+    return values
 
 
 def _read(place: Place, file: dict[str, str], task: str, none: bool = False) -> pyarrow.Table:

@@ -100,6 +100,15 @@ def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], di
     return process_results
 
 
+def __getattr__(name: str) -> Any:
+    if name in ("process_results", "process_written"):
+        raise EpidemiaError(
+            "these task files were written by version 0.1.0: write them anew with 'epidemia tasks "
+            "write FOLDER' or 'epidemia export', or leave out --include_path"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 # What task files name: a function for each way, ``process_letters`` and so on.
 for _benchmark in BENCHMARKS:
     for _way in _benchmark.ways:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.report.leaderboard import mean_over
+from lm_eval_epidemia.report.leaderboard import Mean, mean_over
 from lm_eval_epidemia.report.results import Asked, Entry, Results, leaf
 
 __all__ = ["Row", "compare"]
@@ -21,14 +21,14 @@ class Row(NamedTuple):
     model : str
     group : str
     tasks : int
-    scores : dict of str to (float, float)
-        By way: mean and its standard error.
+    scores : dict of str to Mean
+        By way.
     """
 
     model: str
     group: str
     tasks: int
-    scores: dict[str, tuple[float, float]]
+    scores: dict[str, Mean]
 
 
 def _named(entry: Entry) -> str:
@@ -61,10 +61,9 @@ def compare(results: Results) -> list[Row]:
                 ways.setdefault(asked.way, set()).add(asked.task)
         for group, by_way in groups.items():
             common = sorted(set.intersection(*by_way.values()))
-            scores: dict[str, tuple[float, float]] = {}
+            scores: dict[str, Mean] = {}
             for way in WAYS:
                 if way in by_way and common:
-                    mean = mean_over(entry, [Asked(task, way) for task in common])
-                    scores[way] = (mean.value, mean.error)
+                    scores[way] = mean_over(entry, [Asked(task, way) for task in common])
             rows.append(Row(_named(entry), group, len(common), scores))
     return rows

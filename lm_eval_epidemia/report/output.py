@@ -101,6 +101,10 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     for column in columns:
         header += [column, "rank"]
     rows, partial = [], False
+    most = {
+        column: max(standing.mean.tasks for standing in report.standings[column].values())
+        for column in columns
+    }
     # How many tasks ranks are over, in every group and protocol.
     over: dict[str, None] = {}
     for entry in report.entries:
@@ -112,9 +116,11 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
             if standing is None:
                 cells += ["", ""]
                 continue
-            other = standing.shared not in (0, standing.mean.tasks)
+            # Another number than ranks are over, or than most were asked here.
+            number = standing.mean.tasks
+            other = number != most[column] if standing.shared in (0, number) else True
             partial = partial or other
-            part = f" ({standing.mean.tasks} tasks)" if other else ""
+            part = f" ({number} tasks)" if other else ""
             cells += [with_error(standing.mean, column) + part, ranks(standing)]
             if standing.best is not None:
                 where = "; ".join(filter(None, (column, str(entry.protocol))))
@@ -130,7 +136,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in report.entries):
         note += f" (published): {MARK}; over the tasks asked here."
-    return Section(f"{benchmark.heading} (± standard error)", tuple(header), rows, note)
+    title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
+    return Section(title, tuple(header), rows, note)
 
 
 #: How a facet is said where the tables of its slices are headed.

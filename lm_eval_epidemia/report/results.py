@@ -299,6 +299,11 @@ def _number(value: Any) -> float:
         return math.inf
 
 
+def _plain(limit: Any) -> str:
+    """Write a ``--limit``, which lm-eval keeps as 4.0, as it was given."""
+    return f"{limit:g}" if isinstance(limit, float) else str(limit or "")
+
+
 def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return what was asked of the prompts that is not so by default."""
     return tuple(
@@ -329,7 +334,7 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[Asked, Any]
         truth=fingerprint if other else "",
         vintage=str(metadata.get("vintage", "")) if other else "",
         incomplete=incomplete,
-        limit=str(file.config.limit or "") if incomplete else "",
+        limit=_plain(file.config.limit) if incomplete else "",
         drawn=tuple((key, str(value)) for key, value in drawn if key != "max_gen_toks"),
     )
 

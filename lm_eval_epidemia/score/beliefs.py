@@ -45,6 +45,8 @@ def believed(truth: GroundTruth, q: Any) -> Array:
     """
     if isinstance(q, pd.DataFrame):
         found = _from_frame(truth, q)
+    elif isinstance(q, pd.Series):
+        raise EpidemiaError("q is a Series: give a DataFrame, q.rename('q').reset_index()")
     elif callable(q):
         found = _from_function(truth, q)
     else:
@@ -66,7 +68,7 @@ def _from_array(truth: GroundTruth, q: Any) -> Array:
             raise TypeError(f"its values are of type {given.dtype}")
         # What is masked is not known: it becomes NaN, which is refused.
         found: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's tensors raise the last
         raise EpidemiaError(f"q is no array of numbers ({error}): {expected}") from None
     if found.shape != shape:
         raise EpidemiaError(f"q has shape {found.shape}: {expected}")
@@ -125,6 +127,8 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     needed = [*conditions, *(["answer", "q"] if long else truth.levels)]
     columns = list(map(str, frame.columns))
     if lacking := [name for name in needed if name not in columns]:
+        if lacking == ["q"] and "p" in columns:
+            raise EpidemiaError("q has no column q, but p: to score that, rename it to q")
         raise EpidemiaError(
             f"q has no column {few(lacking)} (it has {few(columns)}): expected "
             f"{', '.join(conditions)}, with answer and q or with a column per answer"
@@ -169,7 +173,7 @@ def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) ->
                 (f"no {name} {label!r}; {nearest(label, of)}"
                  for name, label, of in zip(variables, labels, known, strict=True)
                  if label not in of),
-                "nobody in the truth has these conditions together",
+                "nobody in the survey has these conditions together: leave it out",
             )  # fmt: skip
             raise EpidemiaError(f"{truth.task} has no cell for q's {shown(labels)} ({hint})")
         if labels in found:
