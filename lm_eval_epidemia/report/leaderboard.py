@@ -42,6 +42,7 @@ __all__ = [
     "standings",
     "tasks_in",
     "whole",
+    "worth",
 ]
 
 #: Points by which a score may miss that of its distance, by rounding.

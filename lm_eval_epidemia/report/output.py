@@ -29,6 +29,7 @@ from lm_eval_epidemia.report.leaderboard import (
     ordered_in,
     slices,
     whole,
+    worth,
 )
 from lm_eval_epidemia.report.normalise import NORMALISATIONS
 from lm_eval_epidemia.report.published import MARK
@@ -107,9 +108,18 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     }
     # How many tasks ranks are over, in every group and protocol.
     over: dict[str, None] = {}
-    for entry in report.entries:
-        if not any(entry.name in report.standings[column] for column in columns):
-            continue
+
+    def order(entry: Entry) -> tuple[Any, ...]:
+        # As all entries are ordered, by what is in this table.
+        here = sum(leaf(asked).benchmark is benchmark for asked in entry.scores)
+        return entry.reference, entry.protocol, -here, [worth(entry, c) for c in columns]
+
+    asked = [
+        entry
+        for entry in report.entries
+        if any(entry.name in report.standings[column] for column in columns)
+    ]
+    for entry in sorted(asked, key=order):
         cells = [entry.name, size(entry.parameters)]
         for column in columns:
             standing = report.standings[column].get(entry.name)
