@@ -129,7 +129,7 @@ def test_a_metric_that_is_better_when_lower_ranks_so(package, results):
     board = table[table.index("Squared error") :].split("\n\n")[0]
     # The title of a narrow table is folded.
     title = " ".join(board.split("model")[0].split())
-    assert title == "Squared error of stated probabilities; lower is better (± standard error)"
+    assert title == "Squared error of stated probabilities; lower is better"
     shown = re.findall(r"^ +(model\d)", board, re.MULTILINE)
     assert shown == sorted(means, key=means.get) and len(means) == 2
     assert f"{min(means.values()):.3f}" in board

@@ -121,7 +121,7 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
     (row,) = compare(read_results([tmp_path]))
     assert row.model == "m" and row.group == "epidemia_low" and row.tasks == 1
     assert row.scores == {
-        "letters": (40.0, 3.0), "sampled": (50.0, 6.0), "likelihood": (60.0, 1.0)
+        "letters": (40.0, 3.0, 1), "sampled": (50.0, 6.0, 1), "likelihood": (60.0, 1.0, 1)
     }  # fmt: skip
     (row,) = compare(read_results([tmp_path / "a"]))
     assert row.tasks == 2 and row.scores["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
