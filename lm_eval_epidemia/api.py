@@ -219,7 +219,7 @@ def _name(task: Any) -> str:
         return task.task
     if not isinstance(task, str):
         raise EpidemiaError(f"task {task!r}: expected the name of a task, see tasks()")
-    if task in _members():
+    if task not in all_tasks() and task in _members():
         raise EpidemiaError(f"{task} is a group: name one of its tasks, see tasks(group={task!r})")
     return task
 

@@ -313,12 +313,12 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[Asked, Any]) -> Protocol:
+def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
     """Return what keeps a score from being compared with others."""
     file, metadata, way = run.file, run.metadata[name], WAYS[asked.way]
     shots = _number(file.shots.get(name, 0))
     prompt = hashlib.sha256(file.system_instruction.encode("utf-8", "replace")).hexdigest()
-    truth = installed.get(asked)
+    truth = installed.get(asked.task)
     usual = leaf(asked).benchmark.version(truth) + way.revision if truth else None
     found = file.versions.get(name, usual)
     fingerprint = str(metadata.get("truth") or "")
@@ -465,10 +465,9 @@ def read_results(
             )
     entries: dict[tuple[Any, ...], Entry] = {}
     installed = {
-        Asked(task, way): WAYS[way].load(task)
+        task: WAYS[benchmark.ways[0]].load(task)  # the same in every way
         for benchmark in BENCHMARKS
         for task in benchmark.available()
-        for way in benchmark.ways
     }
     for run in sorted(runs, key=_when):
         _enter(entries, notes, run, names, installed)
@@ -499,7 +498,7 @@ def _when(run: _Run) -> tuple[float, str]:
 
 def _enter(
     entries: dict[tuple[Any, ...], Entry], notes: list[str], run: _Run,
-    names: Mapping[str, Asked], installed: Mapping[Asked, Any],
+    names: Mapping[str, Asked], installed: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
     model, more = _model(run.file.config)

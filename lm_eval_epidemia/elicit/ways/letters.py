@@ -37,10 +37,8 @@ class Letters(NamedTuple):
 
     Attributes
     ----------
-    way, task : str
-    truth : str
-        Fingerprint of the ground truth that the prompt was made from.
-    cell : int
+    way, task, truth, cell
+        As of every `Answer`.
     order : tuple of int, length K
         Level number at each displayed position.
     design : str

@@ -36,10 +36,8 @@ class Estimate(NamedTuple):
 
     Attributes
     ----------
-    way, task : str
-    truth : str
-        Fingerprint of the ground truth that the prompt was made from.
-    cell : int
+    way, task, truth, cell
+        As of every `Answer`.
     level : int
         Level whose probability was asked for.
     logprobs : tuple of float, length 22

@@ -29,10 +29,8 @@ class Statement(NamedTuple):
 
     Attributes
     ----------
-    way, task : str
-    truth : str
-        Fingerprint of the ground truth that the prompt was made from.
-    cell : int
+    way, task, truth, cell
+        As of every `Answer`.
     level : int
         Level whose probability was asked for.
     interval : int or None
