@@ -1,10 +1,14 @@
 """Ground truth on disk: parquet files, the registry that vouches for them, and how they are read.
 
-Two parquet files per survey and vintage, aggregates only, one row group per task::
+Three parquet files per survey and vintage, aggregates only, one row group per task::
 
-    nsduh_2022.cells.parquet       task, cell, given, weight, n, n_eff_iid, n_eff_design, p
-    nsduh_2022.bootstrap.parquet   task, scheme, replicate, distance
-    registry.json                  where they come from, how they were made, their hashes
+    nsduh_2022.cells.parquet        task, cell, given, weight, n, n_eff_iid, n_eff_design, p
+    nsduh_2022.bootstrap.parquet    task, scheme, replicate, distance
+    nsduh_2022.replicates.parquet   task, cell, steps
+    registry.json                   where they come from, how they were made, their hashes
+
+The third holds P(Y | X) at each joint replicate of the survey, as whole steps from P(Y | X): it is
+read only when an error is asked for.
 
 Scores use the vintage listed first in the survey record, of those that are here; of one vintage,
 what a user built (in ``paths.home()``) before what the package ships.
@@ -15,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +87,11 @@ class GroundTruth:
         Bootstrap distances D(P, P^(b)) by scheme.
     fingerprint : str
         First 12 hexadecimal digits of the hash of the cells file.
-    state : str
-        ``"shipped"`` or ``"built here"``.
+    place : Place
+        Where it was read from.
+    sample : str or None
+        Names the survey's joint replicates: truths of equal sample have them in common. Empty for
+        an exact table; None where none were built.
     """
 
     task: str
@@ -99,7 +106,24 @@ class GroundTruth:
     p: Array
     distances: dict[str, Array]
     fingerprint: str
-    state: State
+    place: Place
+    sample: str | None
+
+    @property
+    def state(self) -> State:
+        """``"shipped"`` or ``"built here"``."""
+        return self.place.state
+
+    @property
+    def replicates(self) -> Array | None:
+        """P(Y | X) at each joint replicate, shape (B, C, K).
+
+        Replicate b of two truths of equal `sample` is one other sample of the survey. B is 0 for
+        an exact table; None where no replicates were built.
+        """
+        if not self.sample:
+            return None if self.sample is None else np.empty((0, *self.p.shape))
+        return _replicates(self.task, self.place, stamp(self.place.folder / REGISTRY))
 
     @property
     def scheme(self) -> Scheme:
@@ -262,8 +286,32 @@ def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
             for name_ in entry["bootstrap"]
         },
         fingerprint=truth["files"]["cells"]["sha256"][:12],
-        state=place.state,
+        place=place,
+        sample=_sample(place, truth, entry),
     )
+
+
+def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str | None:
+    """Name the joint replicates of a task."""
+    if not entry["bootstrap"]:
+        return ""
+    if "replicates" not in entry:
+        return None
+    return f"{place.key} {truth['files']['replicates']['sha256'][:12]}"
+
+
+@lru_cache(maxsize=512)
+def _replicates(name: str, place: Place, _stamp: tuple[int, int, int]) -> Array:
+    truth, entry = entry_of(place, name)
+    rows = _read(place, truth["files"]["replicates"], name)
+    p, said = load(name, place.vintage, place.state).p, entry["replicates"]
+    cells, levels = p.shape
+    steps = rows["steps"].combine_chunks().flatten().to_numpy()
+    moved = steps.reshape(cells, levels - 1, said["number"]) * said["step"]
+    found = np.empty((said["number"], cells, levels))
+    found[..., :-1] = p[:, :-1] + moved.transpose(2, 0, 1)
+    found[..., -1] = 1 - found[..., :-1].sum(axis=2)
+    return _fixed(found)
 
 
 def _fixed(values: Array) -> Array:

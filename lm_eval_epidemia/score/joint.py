@@ -1,0 +1,107 @@
+"""Errors from joint replicates: tasks of one survey are wrong together.
+
+A survey has one set of replicates, shared by all its tasks (`estimate.store`): replicate b of one
+task and replicate b of another are what the same other sample would have said. So the error of a
+mean over tasks, or of a difference, is the spread of that same mean or difference over b. Samples
+of different surveys are independent, and so are the errors of the asking (orderings, drawn
+answers): these add in quadrature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.distance import Array
+
+__all__ = ["Draws", "difference", "joint_bias", "joint_error"]
+
+
+class Draws(NamedTuple):
+    """What a number of one task would have been had its survey drawn other samples.
+
+    Attributes
+    ----------
+    sample : str
+        Whose replicates: draws of the same sample are joint. Empty for an exact table.
+    at : ndarray, shape (B,)
+        The number at each replicate of the truth; empty for an exact table.
+    asking : float
+        Its standard error from the asking alone: orderings that were sampled, answers that were
+        drawn.
+    """
+
+    sample: str
+    at: Array
+    asking: float = 0.0
+
+
+def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:
+    """Add weighted draws of each sample; None where those of a task are not known."""
+    found: dict[str, Array] = {}
+    for one, weight in zip(draws, weights, strict=True):
+        if one is None:
+            return None
+        if len(one.at):
+            found[one.sample] = found.get(one.sample, 0.0) + weight * one.at
+    return found
+
+
+def joint_error(
+    draws: Sequence[Draws | None], weights: Sequence[float] | None = None
+) -> float:
+    """Standard error of a weighted sum of numbers of tasks.
+
+    Parameters
+    ----------
+    draws : sequence of Draws or None
+        None where a task has no replicates, so that its error is not known.
+    weights : sequence of float, optional
+        By default those of the mean, 1 / T each.
+
+    Returns
+    -------
+    float
+        ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples;
+        NaN for no task, or where one has no replicates.
+    """
+    weights = [1 / len(draws)] * len(draws) if weights is None else weights
+    if not draws or (sums := _sums(draws, weights)) is None:
+        return math.nan
+    asking = sum((w * one.asking) ** 2 for one, w in zip(draws, weights, strict=True) if one)
+    return math.sqrt(asking + sum(float(at.var(ddof=1)) for at in sums.values()))
+
+
+def joint_bias(
+    values: Sequence[float], draws: Sequence[Draws | None], weights: Sequence[float] | None = None
+) -> float:
+    """Bootstrap estimate of how far sampling error moves a weighted sum on average.
+
+    The mean over the replicates less the value itself (Efron and Tibshirani 1993, section 10.2).
+
+    Returns
+    -------
+    float
+        NaN where a task has no replicates.
+    """
+    weights = [1 / len(draws)] * len(draws) if weights is None else weights
+    bias = 0.0
+    for value, one, weight in zip(values, draws, weights, strict=True):
+        if one is None:
+            return math.nan
+        if len(one.at):
+            bias += weight * float(one.at.mean() - value)
+    return bias
+
+
+def difference(one: Draws | None, other: Draws | None) -> Draws | None:
+    """Return the draws of the difference of two respondents in one task.
+
+    None where either is not known, or they are of different samples.
+    """
+    if one is None or other is None or one.sample != other.sample or one.at.shape != other.at.shape:
+        return None
+    return Draws(one.sample, one.at - other.at, math.hypot(one.asking, other.asking))
