@@ -52,6 +52,7 @@ __all__ = [
     "available",
     "built_groundtruth",
     "load",
+    "load_folder",
     "read_registry",
 ]
 
@@ -261,6 +262,17 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
         if stamp(registry) == before:
             raise
         return load(name, vintage, state)  # a build has just replaced what was being read
+
+
+def load_folder(folder: Path) -> dict[tuple[str, str], GroundTruth]:
+    """Return all truths of a folder by the key of the survey's vintage and the task."""
+    registry = stamp(folder / REGISTRY)
+    return {
+        (key, name): _load(name, Place(folder, key, "built here"), registry)
+        for key, truth in read_registry(folder).items()
+        for name in truth["tasks"]
+        if name in all_tasks()
+    }
 
 
 @lru_cache(maxsize=512)
