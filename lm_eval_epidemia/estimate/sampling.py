@@ -29,9 +29,9 @@ __all__ = [
 SEED = 2022
 
 #: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata or takes
-#: the survey's own replicate weights.
-Scheme = Literal["iid", "design"]
-SCHEMES: tuple[Scheme, ...] = ("iid", "design")
+#: the survey's own replicate weights, ``population`` draws the survey anew from what was estimated.
+Scheme = Literal["iid", "design", "population"]
+SCHEMES: tuple[Scheme, ...] = ("iid", "design", "population")
 
 Codes = NDArray[np.int64]
 

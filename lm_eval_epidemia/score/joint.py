@@ -13,8 +13,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from lm_eval_epidemia.distance import Array
 
 __all__ = ["Draws", "difference", "joint_bias", "joint_error"]
@@ -50,9 +48,7 @@ def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, 
     return found
 
 
-def joint_error(
-    draws: Sequence[Draws | None], weights: Sequence[float] | None = None
-) -> float:
+def joint_error(draws: Sequence[Draws | None], weights: Sequence[float] | None = None) -> float:
     """Standard error of a weighted sum of numbers of tasks.
 
     Parameters
