@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import groups
@@ -108,10 +107,10 @@ def compare_entries(
         nothing = (math.nan,) * 6
         return Comparison(one.name, other.name, column, 0, 0, higher, *nothing, 0, 0, 0)
     pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
-    d = np.array([first.value - second.value for first, second in pairs])
+    d = [first.value - second.value for first, second in pairs]
     outcomes = [leaf(asked).entry.outcome for asked in common]
     clusters = list(dict.fromkeys(outcomes))
-    mean, error = float(d.mean()), math.nan
+    mean, error = math.fsum(d) / len(d), math.nan
     low = high = math.nan
     if (number := len(clusters)) > 1:
         sums = [
@@ -130,5 +129,5 @@ def compare_entries(
     below = sum(x < -reach for x, reach in by_task)
     wins, losses = (above, below) if higher else (below, above)
     return Comparison(one.name, other.name, column, len(d), number, higher, mean, error, low, high,
-                      mean - joint_bias(d.tolist(), draws), joint_error(draws),
+                      mean - joint_bias(d, draws), joint_error(draws),
                       wins, len(d) - wins - losses, losses)  # fmt: skip

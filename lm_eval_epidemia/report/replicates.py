@@ -63,9 +63,10 @@ def _numbers(metric: str, text: Any, sample: str) -> np.ndarray:
 
 
 def _asking(metric: str, asking: Mapping[str, Any]) -> float:
+    """Read the error from the asking; NaN, which is written of one that is not known, stays."""
     found: Any = asking.get(metric)
     number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    if not (number and 0 <= found < math.inf):
+    if not (number and (0 <= found < math.inf or math.isnan(found))):
         raise ValueError(
             f"the error of {metric} from the asking is {reprlib.repr(found)}, expected 0 or more"
         )
