@@ -127,7 +127,7 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
         score = np.mean([found[task]["score,none"] for task in low])
         # Every survey's mean at each of its replicates, added up; surveys are independent.
         at = {}
-        for task, one in ((task, joint[task]) for task in low):
+        for one in (joint[task] for task in low):
             drawn = np.array(one["score"].split(), dtype=float)
             at[one["sample"]] = at.get(one["sample"], 0) + drawn / len(low)
         error = np.sqrt(sum(x.var(ddof=1) for x in at.values() if len(x)))
