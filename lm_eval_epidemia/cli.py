@@ -159,7 +159,10 @@ def _scheme(name: str) -> Any:
     from lm_eval_epidemia.estimate.sampling import SCHEMES
 
     if name not in SCHEMES:
-        raise EpidemiaError(f"--bootstrap {name!r} is not known: expected {', '.join(SCHEMES)}")
+        *others, last = SCHEMES
+        raise EpidemiaError(
+            f"--bootstrap {name!r} is not known: expected {', '.join(others)} or {last}"
+        )
     return name
 
 
@@ -265,7 +268,8 @@ def truth_build(
     ] = None,
     vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
     bootstrap: Annotated[
-        list[str] | None, typer.Option(help="iid or design; both if the survey allows it.")
+        list[str] | None,
+        typer.Option(help="iid, design, population; all that the survey allows, if not given."),
     ] = None,
     replicates: Annotated[
         int, typer.Option(help="Bootstrap replicates (half as many with several conditions).")

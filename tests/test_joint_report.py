@@ -409,7 +409,7 @@ def test_anchors_of_another_survey(population):
     shown = run("anchors", HEROIN, "--bootstrap", "population").stdout
     assert "0.2000" in shown and "0.1000" not in shown
     assert "0.1000" in run("anchors", HEROIN).stdout
-    with pytest.raises(EpidemiaError, match="expected iid, design, population"):
+    with pytest.raises(EpidemiaError, match="expected iid, design or population"):
         run("anchors", HEROIN, "--bootstrap", "jackknife")
 
 
