@@ -70,7 +70,7 @@ def test_groundtruth_check():
     [
         (("build", "nsduhh", "--raw", "x.dta"), "nearest: nsduh"),
         (("build", "nsduh", "--raw", "x.dta"), "no file x.dta"),
-        (("build", "nsduh", "--raw", "x.dta", "--bootstrap", "jack"), "iid or design"),
+        (("build", "nsduh", "--raw", "x.dta", "--bootstrap", "jack"), "iid, design or population"),
         (("build", "nsduh", "--raw", "x.dta", "--backend", "spark"), "expected loky, dask or ray"),
         (("build", "nsduh", "--raw", "x.dta", "--jobs", "0"), "at least 1, or -1 for all cores"),
         (("build", "nsduh", "--raw", "x.dta", "--jobs", "100000"), "only wait for each other"),
