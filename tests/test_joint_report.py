@@ -208,6 +208,8 @@ def test_errors_of_means_and_slices_by_brute_force():
     expected = math.sqrt(np.var(nsduh, ddof=1) + np.var(acs, ddof=1) + asking)
     assert found == (60.5, pytest.approx(expected), 4)
     assert found.interval == pytest.approx((60.5 - 1.96 * expected, 60.5 + 1.96 * expected))
+    assert means.Mean(99.0, 1.0, 1).interval == (99 - 1.96, 100.0)
+    assert all(map(math.isnan, means.Mean(99.0, math.nan, 1).interval))
     alone = [one.scores[asked].error for asked in one.scores]
     assert expected > 1.15 * math.sqrt(sum(x**2 for x in alone)) / 4  # wrong together
     by_survey = means.slices(one, "epidemia_low", "survey")

@@ -55,8 +55,9 @@ class Mean(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval of 95 %; NaN where there is no error."""
-        return self.value - REACH * self.error, self.value + REACH * self.error
+        """Interval of 95 % of a score, cut off at 0 and 100; NaN where there is no error."""
+        reach = REACH * self.error
+        return max(self.value - reach, 0.0), min(self.value + reach, 100.0)
 
 
 def _mean(values: Sequence[float], draws: Sequence[Draws | None]) -> Mean:

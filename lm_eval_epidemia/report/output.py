@@ -200,7 +200,7 @@ def _population(report: Report) -> list[Section]:
             ("model", *report.columns), rows,
             "What the survey's sampling error adds to a distance is taken off, and 100 is the "
             "population itself: it does not depend on how many people a survey asked. The interval "
-            "is the mean ± 1.96 joint standard errors.",
+            "is the mean ± 1.96 joint standard errors, cut off at 0 and 100.",
         )
     ]  # fmt: skip
 
