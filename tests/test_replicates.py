@@ -85,10 +85,7 @@ def test_standard_errors_of_marginals_are_the_official_ones():
     """NSDUH and NHANES, from the real files: Taylor linearisation, which the agencies publish."""
     files = ("nsduh", "nsduh_2022.parquet"), ("nhanes", "")
     for survey, file in files:
-        data = load_microdata(
-            record(survey),
-            [raw_file(survey, file) if file else raw_file(survey, "DEMO_L.parquet").parent],
-        )
+        data = load_microdata(record(survey), [raw_file(survey, file) if file else raw_file(survey, "DEMO_L.parquet").parent])
         tasks = [t for t in data.record.all_tasks if data.can_estimate(t) and len(t.given) == 1]
         assert len(tasks) >= 4
         for task in tasks:
