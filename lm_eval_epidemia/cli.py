@@ -32,6 +32,23 @@ app.add_typer(survey_app, name="survey")
 app.add_typer(site_app, name="site")
 
 
+_RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]
+_SIZES = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly."),
+]
+_PAIRS = Annotated[
+    list[str] | None,
+    typer.Option(help="BASE=INSTRUCT, where the names do not tell; may be given repeatedly."),
+]
+_PUBLISHED = Annotated[
+    bool, typer.Option("--published", help="Add published scores of seven models, marked as such.")
+]
+_INFORMATIVE = Annotated[
+    bool, typer.Option("--informative", help="Leave the barely informative tasks out.")
+]
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -101,7 +118,8 @@ def anchors(
     ] = None,
     quantile: Annotated[float, typer.Option(help="Of the bootstrap distances.")] = 0.95,
     bootstrap: Annotated[
-        str | None, typer.Option(help="iid or design; what scores use, if not given.")
+        str | None,
+        typer.Option(help="iid, design or population; what scores use, if not given."),
     ] = None,
     vintage: Annotated[str | None, typer.Option(help="Other than the one scores use.")] = None,
     summary: Annotated[bool, typer.Option("--summary", help="One line per group.")] = False,
@@ -110,30 +128,21 @@ def anchors(
     ] = False,
 ) -> None:
     """Print the distances that fix each task's scale, and what the mean respondent scores."""
+    from lm_eval_epidemia import listings
     from lm_eval_epidemia.score.drift import drifts
-    from lm_eval_epidemia.score.scales import by_group, scales
+    from lm_eval_epidemia.score.scales import scales
 
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
     scheme = None if bootstrap is None else _scheme(bootstrap)
     tasks = _chosen(names)
     if compare:
-        show(_drift_table(drifts(tasks, vintage)))
+        show(listings.drifts(drifts(tasks, vintage)))
         return
     found = scales(tasks, quantile, scheme, vintage)
-    if summary:
-        table = table_of("", "group", "tasks", "score of mean", right=("tasks", "score of mean"))
-        for group, members in by_group(found).items():
-            mean = sum(one.mean for one in members) / len(members)
-            table.add_row(group, str(len(members)), f"{mean:.2f}")
-    else:
-        numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
-        table = table_of("", "task", *numbers, right=numbers)
-        for one in found:
-            distances = (f"{distance:.4f}" for distance in one.anchors)
-            note = "" if one.anchors.informative else " (uninformative)"
-            table.add_row(one.task, str(one.cells), *distances, f"{one.mean:.6f}{note}")
-    show(table)
+    show(listings.groups_of_scales(found) if summary else listings.scales(found))
+    if barely := sum(one.anchors.barely for one in found):
+        print(f"{barely} of {len(found)} tasks are barely informative: D_perfect > 0.8 D_zero")
 
 
 def _chosen(names: list[str] | None) -> list[str]:
@@ -146,23 +155,14 @@ def _chosen(names: list[str] | None) -> list[str]:
     return list(dict.fromkeys(task for name in names for task, _ in members(name)))
 
 
-def _drift_table(found: list[Any]) -> Any:
-    numbers = ("cells", "common", "distance", "score", "D_mean", "other D_mean", "D_perfect",
-               "other D_perfect")  # fmt: skip
-    table = table_of("What another vintage's truth scores", "task", "vintage", "other", *numbers,
-                   right=numbers)  # fmt: skip
-    for one in found:
-        table.add_row(
-            one.task, one.vintage, one.other, str(one.cells), str(one.common),
-            f"{one.distance:.4f}", f"{one.score:.1f}", f"{one.mean:.4f}", f"{one.other_mean:.4f}",
-            f"{one.perfect:.4f}", f"{one.other_perfect:.4f}",
-        )  # fmt: skip
-    return table
-
-
 def _scheme(name: str) -> Any:
-    if name not in ("iid", "design"):
-        raise EpidemiaError(f"--bootstrap {name!r} is not known: expected iid or design")
+    from lm_eval_epidemia.estimate.sampling import SCHEMES
+
+    if name not in SCHEMES:
+        *others, last = SCHEMES
+        raise EpidemiaError(
+            f"--bootstrap {name!r} is not known: expected {', '.join(others)} or {last}"
+        )
     return name
 
 
@@ -172,11 +172,12 @@ def tasks_list(
     summary: Annotated[bool, typer.Option("--summary", help="One line per survey.")] = False,
 ) -> None:
     """List every declared task with its state: shipped, built here, or the file it needs."""
+    from lm_eval_epidemia import listings
     from lm_eval_epidemia.api import tasks
 
     found = tasks(survey)
     if summary:
-        show(_tasks_summary(found))
+        show(listings.tasks_summary(found))
         return
     table = table_of("", "task", "state", "title")
     for task in found.to_dict("records"):
@@ -184,29 +185,6 @@ def tasks_list(
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
     print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
-
-
-def _tasks_summary(found: Any) -> Any:
-    groups = {"epidemia_low": "low", "epidemia_high": "high", "epidemia_extra": "extra"}
-    states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}
-    numbers = (*groups.values(), *states.values())
-    table = table_of(
-        "Tasks declared, with a truth that ships or was built here, and waiting for a file",
-        "survey", *numbers, "vintage", "waiting for", right=numbers,
-    )  # fmt: skip
-
-    def row(name: str, tasks: Any, *told: str) -> None:
-        counted = [sum(tasks.group == group) for group in groups]
-        counted += [sum(tasks.state == state) for state in states]
-        table.add_row(name, *map(str, counted), *told)
-
-    for name, tasks in found.groupby("survey"):
-        told = (", ".join(filter(None, dict.fromkeys(tasks[column])))
-                for column in ("vintage", "needs"))  # fmt: skip
-        row(name, tasks, *told)
-    table.add_section()
-    row("all", found, "", "")
-    return table
 
 
 @tasks_app.command("write")
@@ -290,7 +268,8 @@ def truth_build(
     ] = None,
     vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
     bootstrap: Annotated[
-        list[str] | None, typer.Option(help="iid or design; both if the survey allows it.")
+        list[str] | None,
+        typer.Option(help="iid, design, population; all that the survey allows, if not given."),
     ] = None,
     replicates: Annotated[
         int, typer.Option(help="Bootstrap replicates (half as many with several conditions).")
@@ -407,43 +386,39 @@ def _metadata(text: str | None) -> dict[str, Any]:
 
 
 @app.command()
-def compare(
-    results: Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")],
-) -> None:
+def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
-    from lm_eval_epidemia.benchmarks import groups
-    from lm_eval_epidemia.elicit.ways import WAYS
+    from lm_eval_epidemia import listings
     from lm_eval_epidemia.report.compare import compare as comparing
-    from lm_eval_epidemia.report.output import with_error
-    from lm_eval_epidemia.report.results import read_results
 
-    found = read_results(results)
+    found = _results(results, informative)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
-    rows = comparing(found)
-    asked = [way for way in WAYS if any(way in row.scores for row in rows)]
-    headings = " / ".join(dict.fromkeys(groups()[row.group].heading for row in rows))
-    title = f"{headings}: over the tasks asked in all of a model's ways (± standard error)"
-    table = table_of(title, "model", "group", "tasks", *asked, right=("tasks", *asked))  # fmt: skip
-    for row in rows:
-        shown = [
-            with_error(row.scores[way], row.group) if way in row.scores else "" for way in asked
-        ]
-        table.add_row(plain(row.model), row.group, str(row.tasks), *shown)
-    show(table)
+    show(listings.ways_compared(comparing(found)))
+
+
+def _results(
+    results: list[Path], informative: bool, sizes: dict[str, float] | None = None
+) -> Any:  # fmt: skip
+    """Read result files; without the barely informative tasks where that is wished."""
+    from lm_eval_epidemia.report import leaderboard
+    from lm_eval_epidemia.report.results import read_results
+
+    found = read_results(results, sizes)
+    return leaderboard.informative(found) if informative else found
 
 
 def _report(
     results: list[Path], sizes: list[str] | None = None, published: bool = False,
-    pairs: list[str] | None = None,
+    pairs: list[str] | None = None, informative: bool = False,
 ) -> Any:  # fmt: skip
     """Read result files and compare them; say on stderr what a reader must know about them."""
     from lm_eval_epidemia.report.leaderboard import make_report
-    from lm_eval_epidemia.report.results import model_size, read_results
+    from lm_eval_epidemia.report.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
     versions = dict(_pairs("--pair", pairs, "BASE=INSTRUCT"))
-    found = make_report(read_results(results, given), published, versions)
+    found = make_report(_results(results, informative, given), published, versions)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     return found
@@ -460,20 +435,6 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
     return found
 
 
-_RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]
-_SIZES = Annotated[
-    list[str] | None,
-    typer.Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly."),
-]
-_PAIRS = Annotated[
-    list[str] | None,
-    typer.Option(help="BASE=INSTRUCT, where the names do not tell; may be given repeatedly."),
-]
-_PUBLISHED = Annotated[
-    bool, typer.Option("--published", help="Add published scores of seven models, marked as such.")
-]
-
-
 @app.command()
 def report(
     results: _RESULTS,
@@ -484,6 +445,7 @@ def report(
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
 ) -> None:
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
     from lm_eval_epidemia.report import output
@@ -491,7 +453,7 @@ def report(
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
     write = _site_writer() if html is not None else None
-    found = _report(results, size, published, pair)
+    found = _report(results, size, published, pair, informative)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if html is not None and write is not None:
@@ -538,10 +500,11 @@ def site_build(
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
 ) -> None:
     """Write a static site: leaderboard, method, explorer, figures, calibration, surveys."""
     write = _site_writer()
-    write(_report(results, size, published, pair), out)
+    write(_report(results, size, published, pair, informative), out)
 
 
 @app.command()
@@ -557,6 +520,7 @@ def plot(
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
 ) -> None:
     """Save a figure of the site for a paper."""
     from lm_eval_epidemia.report import figures
@@ -567,7 +531,9 @@ def plot(
         return
     if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
         raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
-    path = figures.save(name, lambda: _report(results or [], size, published, pair), out, task)
+    path = figures.save(
+        name, lambda: _report(results or [], size, published, pair, informative), out, task
+    )
     print(f"{name} is in {path.resolve()}")
 
 

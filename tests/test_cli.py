@@ -53,7 +53,9 @@ def test_anchors_and_their_options():
     wider = epidemia("anchors", name, "--quantile", "0.975").stdout
     assert float(next(w for w in wider.splitlines() if name in w).split()[5]) > float(numbers[4])
     assert "between 0 and 1" in epidemia("anchors", name, "--quantile", "95").stderr
-    assert "iid or design" in epidemia("anchors", name, "--bootstrap", "jackknife").stderr
+    assert (
+        "iid, design or population" in epidemia("anchors", name, "--bootstrap", "jackknife").stderr
+    )
     assert "nearest" in epidemia("anchors", "epidemia_low_nsduh_cocaine_by_race").stderr
 
 
@@ -68,7 +70,7 @@ def test_groundtruth_check():
     [
         (("build", "nsduhh", "--raw", "x.dta"), "nearest: nsduh"),
         (("build", "nsduh", "--raw", "x.dta"), "no file x.dta"),
-        (("build", "nsduh", "--raw", "x.dta", "--bootstrap", "jack"), "iid or design"),
+        (("build", "nsduh", "--raw", "x.dta", "--bootstrap", "jack"), "iid, design or population"),
         (("build", "nsduh", "--raw", "x.dta", "--backend", "spark"), "expected loky, dask or ray"),
         (("build", "nsduh", "--raw", "x.dta", "--jobs", "0"), "at least 1, or -1 for all cores"),
         (("build", "nsduh", "--raw", "x.dta", "--jobs", "100000"), "only wait for each other"),

@@ -102,6 +102,13 @@ def result_file(folder, tasks, model="m", metadata=None, **more):
                 "results": rows,
                 "configs": {name: {"metadata": metadata or {}} for name in rows},
                 "config": {"model": "hf", "model_args": {"pretrained": f"/x/{model}"}},
+                "epidemia": {
+                    "replicates": {
+                        name: {"sample": "", "score": "", "asking": {"score": error}}
+                        for name, (_score, error) in tasks.items()
+                        if not math.isnan(error)
+                    }
+                },
                 **more,
             }
         )

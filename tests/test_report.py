@@ -21,7 +21,8 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data, figures, leaderboard, output
+from lm_eval_epidemia.report import charts, data, figures, leaderboard, means, output
+from lm_eval_epidemia.report.comparison import compare_entries
 from lm_eval_epidemia.report.data import (
     closed_rows,
     condition_rows,
@@ -34,6 +35,7 @@ from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, model_size, read_results
 from lm_eval_epidemia.report.samples import elicited, sample_file
 from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -47,11 +49,15 @@ VERSION = {"sampled": 2, "closed": 2, "rag": 2}
 
 
 def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
-    """A result file as lm-eval 0.4.13 writes it; `tasks` are (score, error) or whole rows."""
+    """A result file as lm-eval 0.4.13 writes it; `tasks` are (score, error) or whole rows.
+
+    Errors are written as if they came from the asking alone, so that they are independent.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    rows, configs = {}, {}
+    rows, configs, drawn = {}, {}, {}
     for name, row in tasks.items():
         if isinstance(row, tuple):
+            drawn[name] = {"sample": "", "score": "", "asking": {"score": row[1]}}
             row = {"alias": name, "score,none": row[0], "score_stderr,none": row[1],
                    "score_stderr_stderr,none": "N/A", "l1,none": 0.1, "seen,none": 1.0,
                    "choice_mass,none": 0.9, "order_bias,none": 0.05}  # fmt: skip
@@ -67,6 +73,7 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
         "n-shot": dict.fromkeys(rows, 0),
         "config": {"model": "hf", "model_args": {"pretrained": model}, **more.pop("config", {})},
         "date": 1.0,
+        "epidemia": {"group_stderr": "joint replicates", "replicates": drawn},
         **{key: value for key, value in more.items() if key != "metadata"},
     }
     path = folder / f"results_{stamp}.json"
@@ -127,14 +134,14 @@ def test_words_in_a_variant_decide_nothing(tmp_path):
     write(tmp_path / "b", {COCAINE: (40.0, 3.0)}, metadata={"gen_prefix": "Yes, fewshot=5, so"})
     report = leaderboard.make_report(read_results([tmp_path]))
     for one in report.runs:
-        assert leaderboard.normalised_means(one, "epidemia_low", report.anchors)
+        assert means.normalised_means(one, "epidemia_low", report.anchors, {})
     said = run("compare", tmp_path).stdout
     assert "some-model (gen_prefix=In truth)" in said
     assert "some-model (gen_prefix=Yes, fewshot=5, so)" in said
     # Another truth is one, whatever else was said.
     write(tmp_path / "c", {COCAINE: (40.0, 3.0)}, metadata={"truth": "abc", "fewshot": 2})
     report = leaderboard.make_report(read_results([tmp_path / "c"]))
-    assert leaderboard.normalised_means(report.runs[0], "epidemia_low", report.anchors) == {}
+    assert means.normalised_means(report.runs[0], "epidemia_low", report.anchors, {}) == {}
 
 
 def test_protocols_are_equal_hashed_and_sorted():
@@ -174,7 +181,7 @@ def test_a_limit_is_marked_unless_nothing_was_cut_off(tmp_path):
     whole, part = entries(tmp_path)
     assert (str(whole.protocol), list(whole.scores)) == ("", [Asked(HEROIN, "letters")])
     assert (str(part.protocol), list(part.scores)) == ("limit 10", [Asked(COCAINE, "letters")])
-    assert leaderboard.normalised_means(part, "epidemia_low", {}) == {}
+    assert means.normalised_means(part, "epidemia_low", {}, {}) == {}
 
 
 def test_sampled_answers_of_another_temperature_are_not_compared(tmp_path):
@@ -263,9 +270,7 @@ def test_a_score_that_is_not_a_number_is_said_and_left_out_of_means(tmp_path):
     write(tmp_path, {COCAINE: (math.nan, math.nan), HEROIN: (30.0, 4.0)})
     results = read_results([tmp_path])
     assert "no score (NaN) in 1 tasks" in results.notes[0]
-    mean = leaderboard.mean_over(
-        results.entries[0], leaderboard.tasks_in(results.entries[0], "epidemia_low")
-    )
+    mean = means.mean_over(results.entries[0], means.tasks_in(results.entries[0], "epidemia_low"))
     assert mean == (30.0, 4.0, 1)
     report = leaderboard.make_report(results)
     # JSON has no NaN.
@@ -287,14 +292,15 @@ def test_sizes(tmp_path):
 
 
 def entry(model, scores, error=1.0, mode="letters", **more):
-    made = {Asked(t, mode): Score(x, error, {"l1": 0.1}) for t, x in scores.items()}
+    draws = None if math.isnan(error) else Draws("", np.empty(0), error)
+    made = {Asked(t, mode): Score(x, draws, {"l1": 0.1}) for t, x in scores.items()}
     return Entry(model, scores=made, **more)
 
 
 def test_a_mean_has_the_error_of_its_tasks():
     one = entry("a", {COCAINE: 10.0, HEROIN: 40.0}, error=3.0)
     # sqrt(9 + 9) / 2
-    assert leaderboard.mean_over(one, sorted(one.scores)) == (25.0, pytest.approx(2.1213203), 2)
+    assert means.mean_over(one, sorted(one.scores)) == (25.0, pytest.approx(2.1213203), 2)
 
 
 def test_a_comparison_counts_outcomes_not_tasks():
@@ -305,13 +311,13 @@ def test_a_comparison_counts_outcomes_not_tasks():
     """
     one = entry("a", {COCAINE: 60.0, HEROIN: 70.0, RACE: 70.0, EMPLOYER: 80.0})
     other = entry("b", dict.fromkeys([COCAINE, HEROIN, RACE, EMPLOYER, SALARY], 50.0))
-    found = leaderboard.compare_entries(one, other, "epidemia_low")
+    found = compare_entries(one, other, "epidemia_low")
     assert (found.tasks, found.clusters, found.difference) == (4, 3, 20.0)
     assert found.error == pytest.approx(4.330127)
     assert (found.low, found.high) == pytest.approx((20 - 18.6310, 20 + 18.6310), abs=1e-3)
     assert (found.wins, found.ties, found.losses) == (4, 0, 0)
     assert found.verdict == "better"
-    back = leaderboard.compare_entries(other, one, "epidemia_low")
+    back = compare_entries(other, one, "epidemia_low")
     assert (back.difference, back.wins, back.losses, back.verdict) == (-20.0, 0, 4, "worse")
 
 
@@ -320,14 +326,12 @@ def test_better_is_said_only_when_it_is():
     uneven = entry("uneven", {COCAINE: 50.0, HEROIN: 50.5, EMPLOYER: 80.0})
     same = entry("same", {**base, EMPLOYER: 50.4})
     other = entry("other", base)
-    said = [leaderboard.compare_entries(e, other, "epidemia_low").verdict for e in (uneven, same)]
+    said = [compare_entries(e, other, "epidemia_low").verdict for e in (uneven, same)]
     assert said == ["better here", "not shown"]
     # Evenly better by less than the scores' own errors is not shown.
     even = entry("even", dict.fromkeys(base, 50.1))
-    assert leaderboard.compare_entries(even, other, "epidemia_low").verdict == "not shown"
-    lone = leaderboard.compare_entries(
-        entry("a", {COCAINE: 90.0}), entry("b", {COCAINE: 10.0}), "epidemia_low"
-    )
+    assert compare_entries(even, other, "epidemia_low").verdict == "not shown"
+    lone = compare_entries(entry("a", {COCAINE: 90.0}), entry("b", {COCAINE: 10.0}), "epidemia_low")
     assert math.isnan(lone.error) and lone.verdict == "better here"
     standing = leaderboard.standings([uneven, same, other], "epidemia_low")
     assert {(one.best, one.worst) for one in standing.values()} == {(1, 3)}

@@ -8,10 +8,17 @@ from typing import Any
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import few
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.record import Record, Task, Universe, Vintage
 
 __all__ = ["card"]
+
+
+#: D_perfect of other bootstraps, beside that of scores.
+OTHERS: dict[Scheme, str] = {
+    "design": "D_perfect, design", "population": "D_perfect, another survey"
+}  # fmt: skip
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:
@@ -96,18 +103,18 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
     for task, entry in truth["tasks"].items():
         found = store.load(task, name)
         anchors = scoring.Anchors.of(found)
-        design = found.d_perfect(scheme="design") if "design" in found.distances else float("nan")
+        others = [
+            found.d_perfect(scheme=scheme) if scheme in found.distances else float("nan")
+            for scheme in OTHERS
+        ]
         mean = float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect))
         rows.append(
             [
                 f"`{task}`",
                 f"{len(found.weights):,}",
                 f"{entry['records']:,}" if entry["records"] else "",
-                *map(
-                    _number,
-                    (anchors.uniform, anchors.zero_one, anchors.mean, anchors.perfect, design),
-                ),
-                f"{mean:.1f}" + ("" if anchors.informative else " (uninformative)"),
+                *map(_number, (*anchors, *others)),
+                f"{mean:.1f}" + (f" ({said})" if (said := anchors.said) else ""),
             ]
         )
         lost = ", ".join(f"{reason}: {count:,}" for reason, count in entry["dropped"].items())
@@ -116,8 +123,8 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
         if entry["absent"]:
             absent.append(f"- `{task}`: {', '.join(entry['absent'])}")
     header = ["task", "cells", "n", "D_uniform", "D_zero_one", "D_mean", "D_perfect"]
-    header += ["D_perfect, design", "score of mean"]
-    lines += ["", *_table(header, rows, right=8)]
+    header += [*OTHERS.values(), "score of mean"]
+    lines += ["", *_table(header, rows, right=9)]
     if dropped:
         lines += ["", f"Left out ({what}, by reason; each counted once, in this order):", ""]
         lines += [

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.report.leaderboard import Mean, mean_over
+from lm_eval_epidemia.report.means import Mean, mean_over
 from lm_eval_epidemia.report.results import Asked, Entry, Results, leaf
 
 __all__ = ["Row", "compare"]

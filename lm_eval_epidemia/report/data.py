@@ -21,15 +21,8 @@ from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.leaderboard import (
-    Mean,
-    Report,
-    closed_subset,
-    group_mean,
-    mean_over,
-    slices,
-    tasks_in,
-)
+from lm_eval_epidemia.report.leaderboard import Report, closed_subset
+from lm_eval_epidemia.report.means import Mean, group_mean, mean_over, slices, tasks_in
 from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.results import Asked, Entry, leaf, printable
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file

@@ -20,9 +20,10 @@ from lm_eval_epidemia.report import charts, data
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.output import number
-from lm_eval_epidemia.report.results import Asked, leaf
+from lm_eval_epidemia.report.results import POPULATION, Asked, leaf
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import record, records
 
@@ -66,6 +67,7 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
                 "state": ASKED if asked else OPEN if here else WAITING,
                 "needs": "" if here else _needs(facets.get("survey", "")),
                 "file": name in files,
+                "informative": anchors.said if anchors else "",
                 "mean": number(normalise(anchors.mean, anchors, "score"), 1) if anchors else "",
                 "cells": [
                     {"model": model, "text": number(score.value, digits) if score else ""}
@@ -129,8 +131,11 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
                 "name": model.name, "reference": model.reference,
                 **{key: _known(value) for key, value in
                    (("score", score.value), ("error", score.error), ("l1", score.l1))},
+                "population": _known(score.metrics.get(POPULATION, math.nan)),
+                "population_error": _known(joint_error([score.population])),
                 "diagnostics": {
-                    k: _known(v) for k, v in score.metrics.items() if k not in ("l1", "seen")
+                    k: _known(v) for k, v in score.metrics.items()
+                    if k not in ("l1", "seen", POPULATION)
                 },
                 "cells": None if one is None or everywhere else one.cells,
                 "q": None if one is None else _rounded(one.q),

@@ -1,4 +1,4 @@
-"""Who does better, and whether that can be said: means over tasks, slices, paired comparisons."""
+"""Who does better, and whether that can be said: ranks, and what a report is made of."""
 
 from __future__ import annotations
 
@@ -6,120 +6,47 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
-import numpy as np
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
+from lm_eval_epidemia.report.comparison import Comparison, compare_entries
+from lm_eval_epidemia.report.means import (
+    Mean,
+    group_mean,
+    mean_over,
+    shared_tasks,
+    tasks_in,
+    worth,
+)
+from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results, leaf
 from lm_eval_epidemia.score.score import Anchors
 
 __all__ = [
-    "Comparison",
-    "Mean",
     "Report",
     "Standing",
     "by_benchmark",
     "closed_subset",
     "columns",
-    "compare_entries",
     "comparisons",
     "correlation",
-    "facets",
-    "group_mean",
+    "informative",
     "make_report",
-    "mean_over",
-    "normalised_means",
     "ordered_in",
     "pairs_of_versions",
-    "slices",
     "standings",
-    "tasks_in",
     "whole",
-    "worth",
 ]
 
 #: Points by which a score may miss that of its distance, by rounding.
 TOLERANCE = 1e-6
-
-#: Two-sided level of confidence of every "better".
-CONFIDENCE = 0.95
-
-
-class Mean(NamedTuple):
-    """A mean of the primary metric.
-
-    Attributes
-    ----------
-    value : float
-    error : float
-        Standard error from the tasks' own errors: of these tasks, not of others like them.
-    tasks : int
-        How many it is over.
-    """
-
-    value: float
-    error: float
-    tasks: int
-
-
-class Comparison(NamedTuple):
-    """Two models over the tasks both were asked.
-
-    Attributes
-    ----------
-    one, other : str
-    column : str
-    tasks, clusters : int
-        Tasks in common, and outcomes (of a survey) among them.
-    higher_is_better : bool
-        Of the metric compared.
-    difference : float
-        Mean of the first's value less the second's.
-    error : float
-        Its standard error, from how the difference varies between outcomes; NaN with one outcome.
-    low, high : float
-        Confidence interval at `CONFIDENCE`.
-    here : float
-        Standard error of the difference in these very tasks, from the errors of their scores.
-    wins, ties, losses : int
-        Tasks in which the first is better than the second by more than twice the standard error of
-        the two, within it, or worse.
-    """
-
-    one: str
-    other: str
-    column: str
-    tasks: int
-    clusters: int
-    higher_is_better: bool
-    difference: float
-    error: float
-    low: float
-    high: float
-    here: float
-    wins: int
-    ties: int
-    losses: int
-
-    @property
-    def verdict(self) -> str:
-        """What can be said of the first, at `CONFIDENCE`.
-
-        ``not shown``: the scores do not differ by more than their errors. ``better here`` or
-        ``worse here``: they do, in these tasks. ``better`` or ``worse``: besides, the interval
-        leaves out 0, so other outcomes of this kind would be expected to show it too.
-        """
-        if not abs(self.difference) > float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here:
-            return "not shown"
-        which = "better" if (self.difference > 0) == self.higher_is_better else "worse"
-        return which if self.low > 0 or self.high < 0 else f"{which} here"
 
 
 class Standing(NamedTuple):
@@ -158,34 +85,6 @@ def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
     return found
 
 
-def tasks_in(entry: Entry, column: str) -> list[Asked]:
-    """Return the tasks of a group that an entry has a score in that is a number."""
-    return sorted(
-        asked
-        for asked, score in entry.scores.items()
-        if leaf(asked).group == column and not math.isnan(score.value)
-    )
-
-
-def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Mean:
-    """Average an entry's scores, each task counting once; NaN over no task."""
-    chosen = [entry.scores[asked] for asked in tasks]
-    if not chosen:
-        return Mean(math.nan, math.nan, 0)
-    error = math.sqrt(sum(one.error**2 for one in chosen)) / len(chosen)
-    return Mean(math.fsum(one.value for one in chosen) / len(chosen), error, len(chosen))
-
-
-def group_mean(entry: Entry, column: str) -> Mean:
-    """Average an entry's scores in a group."""
-    return mean_over(entry, tasks_in(entry, column))
-
-
-def shared_tasks(entries: Iterable[Entry], column: str) -> list[Asked]:
-    """Return the tasks of a group that all entries have a score in."""
-    return sorted(set.intersection(*(set(tasks_in(entry, column)) for entry in entries)))
-
-
 def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
     """Return the tasks that a ranking is over: those that the entries to be ranked share.
 
@@ -207,50 +106,6 @@ def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
         if 2 * len(shared & tasks) >= len(ordered[0]):
             shared &= tasks
     return shared
-
-
-def compare_entries(
-    one: Entry, other: Entry, column: str, tasks: Iterable[Asked] | None = None
-) -> Comparison:
-    """Compare two entries, task by task.
-
-    The standard error is cluster-robust: tasks that ask for the same outcome of a survey, given
-    different conditions, are alike and count as one observation of how the two models differ
-    (``sqrt(G / (G - 1) sum_g (sum_{t in g} (d_t - d))^2) / T``, G outcomes, T tasks); the interval
-    takes Student's t with G - 1 degrees of freedom.
-
-    Parameters
-    ----------
-    one, other : Entry
-    column : str
-        A group, as lm-eval knows it.
-    tasks : iterable of Asked, optional
-        Of those in the group that both were asked; all of these if not given.
-    """
-    common = shared_tasks([one, other], column) if tasks is None else sorted(tasks)
-    pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
-    d = np.array([first.value - second.value for first, second in pairs])
-    noise = np.array([math.hypot(first.error, second.error) for first, second in pairs])
-    outcomes = [leaf(asked).entry.outcome for asked in common]
-    clusters = list(dict.fromkeys(outcomes))
-    difference = float(d.mean()) if len(d) else math.nan
-    error = low = high = math.nan
-    if len(clusters) > 1:
-        sums = [
-            sum(x - difference for x, place in zip(d, outcomes, strict=True) if place == cluster)
-            for cluster in clusters
-        ]
-        number = len(clusters)
-        error = math.sqrt(number / (number - 1) * math.fsum(x * x for x in sums)) / len(d)
-        reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1))
-        low, high = difference - reach, difference + reach
-    # A score without a standard error (published ones) gives neither wins nor losses.
-    above, below = int((d > 2 * noise).sum()), int((d < -2 * noise).sum())
-    higher = groups()[column].measure.higher_is_better
-    wins, losses = (above, below) if higher else (below, above)
-    here = float(np.sqrt((noise**2).sum()) / len(d)) if len(d) else math.nan
-    return Comparison(one.name, other.name, column, len(d), len(clusters), higher, difference,
-                      error, low, high, here, wins, len(d) - wins - losses, losses)  # fmt: skip
 
 
 def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
@@ -289,39 +144,6 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
             if entry in ranked:
                 best, worst = 1 + better[entry.name], len(ranked) - worse[entry.name]
             found[entry.name] = Standing(mean, complete, best, worst, len(shared))
-    return found
-
-
-def normalised_means(
-    entry: Entry, column: str, anchors: Mapping[str, Anchors]
-) -> dict[str, Mean]:  # fmt: skip
-    """Average an entry's distances on every scale; see `normalise`.
-
-    Parameters
-    ----------
-    entry : Entry
-    column : str
-    anchors : mapping
-        Of every available task.
-
-    Returns
-    -------
-    dict of str to Mean
-        By scale; empty where the anchors are not those of the questions asked (another truth, a
-        part of the cells) or the file has no distance. Errors are given for the score alone.
-    """
-    tasks = tasks_in(entry, column)
-    if entry.reference or not tasks or any(entry.scores[one].seen < 1 for one in tasks):
-        return {}
-    if entry.protocol.truth or any(one.task not in anchors for one in tasks):
-        return {}
-    if any(math.isnan(entry.scores[one].l1) for one in tasks):
-        return {}
-    found = {}
-    for how in NORMALISATIONS:
-        values = [normalise(entry.scores[a].l1, anchors[a.task], how) for a in tasks]
-        error = mean_over(entry, tasks).error if how == "score" else math.nan
-        found[how] = Mean(math.fsum(values) / len(values), error, len(values))
     return found
 
 
@@ -393,27 +215,6 @@ def pairs_of_versions(
     return found
 
 
-def facets(entries: Iterable[Entry], column: str) -> list[str]:
-    """Return by what the tasks of a group that somebody was asked can be cut, in order."""
-    asked = [one for entry in entries for one in tasks_in(entry, column)]
-    return list(dict.fromkeys(kind for one in asked for kind in leaf(one).entry.facets))
-
-
-def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
-    """Average an entry's scores in a group by a facet of its tasks, such as the survey.
-
-    Returns
-    -------
-    dict of str to Mean
-        By the slice's label, in order.
-    """
-    found: dict[str, list[Any]] = {}
-    for asked in tasks_in(entry, column):
-        if (label := leaf(asked).entry.facets.get(kind)) is not None:
-            found.setdefault(label, []).append(asked)
-    return {label: mean_over(entry, found[label]) for label in sorted(found)}
-
-
 #: The two ways in which the closed subset stands in one table: models that only write beside those
 #: whose log-probabilities are known.
 CLOSED_WAYS = ("closed", "likelihood")
@@ -436,6 +237,8 @@ class Report(NamedTuple):
         By group and entry.
     anchors : dict of str to Anchors
         Of every available task that was asked.
+    another : dict of str to float
+        Their D_perfect over other surveys of the population, where that is known.
     pairs : list of (Entry, Entry)
         Base models and their instruct versions.
     notes : list of str
@@ -449,6 +252,7 @@ class Report(NamedTuple):
     columns: list[str]
     standings: dict[str, dict[str, Standing]]
     anchors: dict[str, Anchors]
+    another: dict[str, float]
     pairs: list[tuple[Entry, Entry]]
     notes: list[str]
     closed: list[Asked]
@@ -459,6 +263,11 @@ class Report(NamedTuple):
         """Entries that are runs."""
         return [entry for entry in self.entries if not entry.reference]
 
+    @property
+    def barely(self) -> list[str]:
+        """Tasks that were asked and are barely informative."""
+        return [task for task, anchors in self.anchors.items() if anchors.barely]
+
     def alike(self) -> list[list[Entry]]:
         """Runs that can be compared with each other: one list per protocol."""
         return _alike(self.runs)
@@ -467,6 +276,30 @@ class Report(NamedTuple):
 def _alike(entries: Sequence[Entry]) -> list[list[Entry]]:
     protocols = list(dict.fromkeys(entry.protocol for entry in entries))
     return [[e for e in entries if e.protocol == protocol] for protocol in protocols]
+
+
+def informative(results: Results) -> Results:
+    """Leave out the barely informative tasks, and say how many these are.
+
+    Raises
+    ------
+    EpidemiaError
+        If no task is left.
+    """
+    here = store.available()
+    asked = {one.task for entry in results.entries for one in entry.scores}
+    barely = sorted(task for task in asked & set(here) if Anchors.of(store.load(task)).barely)
+    left = [
+        replace(entry, scores={a: one for a, one in entry.scores.items() if a.task not in barely})
+        for entry in results.entries
+    ]
+    entries = [entry for entry in left if entry.scores]
+    said = f"{len(barely)} barely informative tasks are left out" + (
+        f": {few(barely)}" if barely else ""
+    )
+    if not entries:
+        raise EpidemiaError(f"no task is left: {said}; leave --informative away to see them")
+    return Results(entries, [*results.notes, said])
 
 
 def make_report(
@@ -504,12 +337,18 @@ def make_report(
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
     versions = [pair for alike in _alike(runs) for pair in pairs_of_versions(alike, pairs)]
     tasks = {one.task for one in asked}
-    anchors = {task: Anchors.of(store.load(task)) for task in store.available() if task in tasks}
+    truths = {task: store.load(task) for task in store.available() if task in tasks}
+    anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
+    another = {
+        task: truth.d_perfect(scheme="population")
+        for task, truth in truths.items()
+        if "population" in truth.distances or not truth.distances
+    }
     subset = {one.task for one in asked if _in_closed_subset(one)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
         ordered, found, {column: standings(ordered, column) for column in found}, anchors,
-        versions, [*results.notes, *_changed(runs, anchors)], closed,
+        another, versions, [*results.notes, *_changed(runs, anchors)], closed,
         published(closed) if with_published else [],
     )  # fmt: skip
 
@@ -551,14 +390,6 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
                 f"({wrong[0]}): the file was changed, or D_perfect was another"
             )
     return notes
-
-
-def worth(entry: Entry, column: str) -> float:
-    """Return what to sort entries by, the best first: whoever was not asked comes last."""
-    value = group_mean(entry, column).value
-    if math.isnan(value):
-        return math.inf
-    return -value if groups()[column].measure.higher_is_better else value
 
 
 def comparisons(report: Report) -> list[Comparison]:

@@ -12,28 +12,32 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
+from lm_eval_epidemia.errors import few
+from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison, compare_entries
 from lm_eval_epidemia.report.leaderboard import (
-    CONFIDENCE,
-    Comparison,
-    Mean,
     Report,
     Standing,
     by_benchmark,
     closed_subset,
-    compare_entries,
     comparisons,
     correlation,
+    ordered_in,
+    whole,
+)
+from lm_eval_epidemia.report.means import (
+    SCALES,
+    Mean,
     facets,
     group_mean,
     normalised_means,
-    ordered_in,
+    population_mean,
     slices,
-    whole,
+    tasks_in,
     worth,
 )
-from lm_eval_epidemia.report.normalise import NORMALISATIONS
 from lm_eval_epidemia.report.published import MARK
-from lm_eval_epidemia.report.results import Entry, leaf
+from lm_eval_epidemia.report.results import POPULATION, Entry, leaf
+from lm_eval_epidemia.score.joint import joint_error
 
 __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "sections"]
 
@@ -146,8 +150,59 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in report.entries):
         note += f" (published): {MARK}; over the tasks asked here."
+    if barely := [task for task in report.barely if _asked_in(report, task, columns)]:
+        note += (
+            f" Barely informative tasks: {len(barely)} ({few(barely)}); --informative leaves them "
+            "out."
+        )
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
     return Section(title, tuple(header), rows, note)
+
+
+def _asked_in(report: Report, task: str, columns: Sequence[str]) -> bool:
+    """Return whether a run was asked a task in one of these groups."""
+    return any(
+        asked.task == task and leaf(asked).group in columns
+        for entry in report.runs
+        for asked in entry.scores
+    )
+
+
+def with_interval(mean: Mean, column: str) -> str:
+    """Write a group's mean with its interval: ``54.8 (52.4 to 57.2)``."""
+    if math.isnan(mean.value):
+        return ""
+    digits = groups()[column].digits
+    low, high = mean.interval
+    said = "" if math.isnan(low) else f" ({low:.{digits}f} to {high:.{digits}f})"
+    return f"{mean.value:.{digits}f}{said}"
+
+
+def _population(report: Report) -> list[Section]:
+    """The score against the population, of the groups whose tasks have it."""
+    found = {
+        entry.name: [population_mean(entry, tasks_in(entry, column)) for column in report.columns]
+        for entry in report.runs
+    }
+    known = {
+        name: means for name, means in found.items()
+        if not all(math.isnan(mean.value) for mean in means)
+    }  # fmt: skip
+    rows = [
+        [name, *(with_interval(mean, c) for mean, c in zip(means, report.columns, strict=True))]
+        for name, means in known.items()
+    ]
+    if not rows:
+        return []
+    return [
+        Section(
+            "Score against the population, 0 to 100 (interval of 95 %)",
+            ("model", *report.columns), rows,
+            "What the survey's sampling error adds to a distance is taken off, and 100 is the "
+            "population itself: it does not depend on how many people a survey asked. The interval "
+            "is the mean ± 1.96 joint standard errors, cut off at 0 and 100.",
+        )
+    ]  # fmt: skip
 
 
 #: How a facet is said where the tables of its slices are headed.
@@ -202,15 +257,23 @@ def _part(mean: Mean | None, most: int, column: str) -> str:
     return with_error(mean, column) + ("" if mean.tasks == most else f" ({mean.tasks})")
 
 
+#: How to read means on other scales.
+SCALES_NOTE = (
+    "'another survey': 100 is what 95 % of other surveys of the same population come to; empty "
+    "where the truth of a task was built without it. ± where the joint error is known."
+)
+
+
 def _normalisations(report: Report) -> list[Section]:
     made = []
     for column in report.columns:
         rows = []
         for entry in report.runs:
-            if found := normalised_means(entry, column, report.anchors):
-                rows.append([entry.name, *(f"{found[how].value:.1f}" for how in NORMALISATIONS)])
+            if found := normalised_means(entry, column, report.anchors, report.another):
+                shown = [with_error(found[s], column) if s in found else "" for s in SCALES]
+                rows.append([entry.name, *shown])
         if rows:
-            made.append(Section(f"{column} on other scales", ("model", *NORMALISATIONS), rows))
+            made.append(Section(f"{column} on other scales", ("model", *SCALES), rows, SCALES_NOTE))
     return made
 
 
@@ -232,7 +295,8 @@ def _by_size(report: Report) -> list[Section]:
     return [Section("By model size", ("model", "size", *report.columns), rows)]
 
 
-PAIRED = ("pair", "tasks", "difference", "95 % interval", "win / tie / loss", "the first is")
+PAIRED = ("pair", "tasks", "difference", "95 % interval", "here, corrected", "win / tie / loss",
+          "the first is")  # fmt: skip
 
 
 def _pair(found: Comparison) -> list[str]:
@@ -241,8 +305,16 @@ def _pair(found: Comparison) -> list[str]:
     error = "" if math.isnan(found.error) else f" ± {found.error:.{digits}f}"
     return [
         f"{found.one} / {found.other}", str(found.tasks), f"{found.difference:+.{digits}f}{error}",
-        interval, f"{found.wins} / {found.ties} / {found.losses}", found.verdict,
+        interval, _here(found, digits), f"{found.wins} / {found.ties} / {found.losses}",
+        found.verdict,
     ]  # fmt: skip
+
+
+def _here(found: Comparison, digits: int) -> str:
+    """Write the difference in these tasks with its joint error; nothing where it is not known."""
+    if math.isnan(found.here):
+        return ""
+    return f"{found.corrected:+.{digits}f} ± {found.here:.{digits}f}"
 
 
 def _pairs(report: Report) -> list[Section]:
@@ -260,10 +332,12 @@ def _pairs(report: Report) -> list[Section]:
             made.append(
                 Section(
                     f"{column}: two models over the tasks of both", PAIRED, rows,
-                    "Difference of the first from the second; a task is won by more than twice the "
-                    "standard error of its two scores. The interval takes tasks on one outcome as "
-                    "one observation; 'here' means in these tasks, but not so evenly over outcomes "
-                    "that it can be said of others. Not corrected for the number of comparisons.",
+                    "Difference of the first from the second. The interval takes tasks on one "
+                    "outcome as one observation. 'here' means in these tasks, but not so evenly "
+                    "over outcomes that it can be said of others: the difference, corrected for "
+                    "what sampling error adds to it, is more than 1.96 joint standard errors. A "
+                    "task is won likewise, by more than twice its own. Not corrected for the "
+                    "number of comparisons.",
                 )
             )  # fmt: skip
     return made
@@ -321,6 +395,7 @@ def sections(report: Report) -> list[Section]:
 def details(report: Report) -> list[Section]:
     """Return the tables that follow the leaderboards."""
     return [
+        *_population(report),
         *_beside(report),
         *_sliced(report),
         *_closed(report),
@@ -341,8 +416,9 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         correlation), ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``,
         ``group``, ``name`` (the slice, task, scale, second model or other task), ``metric`` (what
         the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``,
-        ``verdict``, ``rank_tasks`` (how many tasks the rank is over); NaN or empty where that does
-        not apply.
+        ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval
+        of 95 % of a pair's difference, and of the scale ``population``); NaN or empty where that
+        does not apply.
     """
     rows: list[dict[str, Any]] = []
 
@@ -360,7 +436,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
                 "group": group, "name": name,
                 "metric": groups()[group].primary if group else "", "value": value,
                 "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
-                "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan, **more,
+                "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan,
+                "low": math.nan, "high": math.nan, **more,
             }
         )  # fmt: skip
 
@@ -375,13 +452,19 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             for kind in facets([entry], column):
                 for label, part in slices(entry, column, kind).items():
                     add(kind, entry, column, label, part.value, stderr=part.error, tasks=part.tasks)
-            for how, part in normalised_means(entry, column, report.anchors).items():
-                add("scale", entry, column, how, part.value, stderr=part.error, tasks=part.tasks)
+            scales = normalised_means(entry, column, report.anchors, report.another)
+            for how, part in scales.items():
+                low, high = part.interval if how == "population" else (math.nan, math.nan)
+                add("scale", entry, column, how, part.value, stderr=part.error, tasks=part.tasks,
+                    metric=POPULATION if how == "population" else groups()[column].primary,
+                    low=low, high=high)  # fmt: skip
         for asked in sorted(entry.scores):
             group, one = leaf(asked).group, entry.scores[asked]
             add("task", entry, group, in_way(*asked), one.value, stderr=one.error, tasks=1)
             for metric, value in one.metrics.items():
-                add("task", entry, group, in_way(*asked), value, metric=metric, tasks=1)
+                error = joint_error([one.population]) if metric == POPULATION else math.nan
+                add("task", entry, group, in_way(*asked), value, metric=metric, stderr=error,
+                    tasks=1)  # fmt: skip
         for other, value in entry.others.items():
             add("other", entry, "", other, value)
     for entry, way, mean in closed_subset(report):
@@ -391,7 +474,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     for found in comparisons(report):
         if found.tasks:
             add("pair", by_name[found.one], found.column, found.other, found.difference,
-                stderr=found.error, tasks=found.tasks, verdict=found.verdict)  # fmt: skip
+                stderr=found.error, tasks=found.tasks, verdict=found.verdict, low=found.low,
+                high=found.high)  # fmt: skip
     for column in report.columns:
         for other in dict.fromkeys(name for entry in report.runs for name in entry.others):
             value, _models = correlation(whole(report, column), column, other)

@@ -8,7 +8,7 @@ import math
 import os
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,15 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, Leaf, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.report.naming import Config, model_name, pairs, short_names
+from lm_eval_epidemia.report.replicates import Joint, counted, draws_of, in_conflict
+from lm_eval_epidemia.score.joint import Draws, joint_error
 
-__all__ = ["Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size", "printable",
-           "read_results"]  # fmt: skip
+__all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size",
+           "printable", "read_results"]  # fmt: skip
+
+#: The score against the population, freed of what the survey's sampling error adds to a distance.
+POPULATION = "score_population"
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
@@ -29,10 +35,6 @@ INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space")
 
 #: Metrics of other tasks, the first found is shown; then any other that is better when higher.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
-
-#: Of a model's arguments, those that make it another model.
-MODEL_ARGUMENTS = ("revision", "subfolder", "peft", "delta", "gguf_file", "quantization",
-                   "load_in_4bit", "load_in_8bit")  # fmt: skip
 
 #: What rounding may add to a bound.
 ROUNDING = 1e-6
@@ -58,19 +60,28 @@ class Score(NamedTuple):
 
     Attributes
     ----------
-    value, error : float
-        The primary metric of the task's benchmark, and its standard error; NaN where lm-eval's
-        file says so or lacks it.
+    value : float
+        The primary metric of the task's benchmark; NaN where lm-eval's file says so.
+    draws : Draws or None
+        What it would have been, had the survey drawn other samples; None where that is not known.
     metrics : dict of str to float
         All the others, by name.
+    population : Draws or None
+        Draws of the metric `POPULATION`.
     source : Path
         The result file.
     """
 
     value: float
-    error: float = math.nan
+    draws: Draws | None = None
     metrics: Mapping[str, float] = {}
+    population: Draws | None = None
     source: Path = Path()
+
+    @property
+    def error(self) -> float:
+        """Standard error of the value; NaN where it is not known."""
+        return joint_error([self.draws])
 
     @property
     def l1(self) -> float:
@@ -205,16 +216,6 @@ class Results(NamedTuple):
     notes: list[str]
 
 
-class _Config(msgspec.Struct):
-    """Of a run: the model, and how it was run. Older files hold arguments as text."""
-
-    model: Any = "model"
-    model_args: dict[str, Any] | str | None = None
-    gen_kwargs: dict[str, Any] | str | None = None
-    limit: Any = None
-    model_num_parameters: Any = None
-
-
 class _Task(msgspec.Struct):
     metadata: dict[str, Any] | None = None
 
@@ -223,7 +224,7 @@ class _File(msgspec.Struct):
     """What is read of a result file; lm-eval writes more."""
 
     results: dict[str, dict[str, Any]]
-    config: _Config = msgspec.field(default_factory=_Config)
+    config: Config = msgspec.field(default_factory=Config)
     configs: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
@@ -233,6 +234,7 @@ class _File(msgspec.Struct):
     chat_template: Any = None
     system_instruction: str = ""
     system_instruction_sha: str = ""
+    epidemia: Joint | None = None
 
 
 class _Run(NamedTuple):
@@ -263,30 +265,6 @@ def model_size(text: str) -> float:
     if not 0 < size < math.inf:
         raise EpidemiaError(f"size {text!r}: expected a number of parameters such as 7B or 350M")
     return size
-
-
-def _pairs(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
-    """Return arguments that older files hold as text."""
-    if isinstance(arguments, str):
-        return dict(pair.partition("=")[::2] for pair in arguments.split(",") if pair)
-    return arguments or {}
-
-
-def _model(config: _Config) -> tuple[str, str]:
-    """Name the model of a run: whole, and what makes it another than its name says."""
-    arguments = _pairs(config.model_args)
-    named = arguments.get("pretrained") or arguments.get("model")
-    if not named:
-        said = ",".join(f"{key}={value}" for key, value in arguments.items())
-        return " ".join(part for part in (str(config.model), said) if part), ""
-    given = {key: arguments[key] for key in MODEL_ARGUMENTS if arguments.get(key)}
-    # "main" is what everybody gets.
-    more = [
-        Path(str(value)).name if key == "peft" else f"{key}={value}"
-        for key, value in given.items()
-        if (key, value) != ("revision", "main")
-    ]
-    return str(named).rstrip("/"), "".join(f" +{part}" for part in more)
 
 
 def _number(value: Any) -> float:
@@ -325,7 +303,7 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) 
     other = fingerprint not in ("", truth.fingerprint if truth else None)
     # With a --limit that a task does not reach, nothing is missing.
     incomplete = run.scores[name].seen < 1
-    drawn = _pairs(file.config.gen_kwargs).items() if way.generated else ()
+    drawn = pairs(file.config.gen_kwargs).items() if way.generated else ()
     return Protocol(
         variant=tuple(pair for pair in _variant(metadata) if pair[0] in INCOMPARABLE),
         num_fewshot=f"{shots:g}" if shots else "",
@@ -361,11 +339,12 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
     metadata = {
         name: msgspec.convert(file.configs.get(name) or {}, _Task).metadata or {} for name in ours
     }
-    scores = {name: _score(name, row, path) for name, row in ours.items()}
+    joint = file.epidemia.replicates if file.epidemia else {}
+    scores = {name: _score(name, row, path, joint.get(name)) for name, row in ours.items()}
     return _Run(path, file, scores, metadata)
 
 
-def _score(name: str, row: Mapping[str, Any], source: Path) -> Score:
+def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any] | None) -> Score:
     known, primary = leaves()[name].metrics, leaves()[name].benchmark.primary
     without = math.isnan(_number(row[f"{primary},none"]))
     numbers = {}
@@ -382,9 +361,15 @@ def _score(name: str, row: Mapping[str, Any], source: Path) -> Score:
                 bounded = math.isfinite(low) or math.isfinite(high)
                 expected = f"{low} to {high}" if bounded else "a number"
                 raise ValueError(f"{name}: {metric} is {reprlib.repr(value)}, expected {expected}")
-    value, error = numbers.pop(primary), numbers.pop(f"{primary}_stderr", math.nan)
+    value, draws = numbers.pop(primary), {}
+    # What has no score has no draws, whatever is written of it.
+    if joint is not None and not without:
+        try:
+            draws = draws_of(joint)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
     more = {printable(metric): x for metric, x in numbers.items() if "stderr" not in metric}
-    return Score(value, error, more, source)
+    return Score(value, draws.get(primary), more, draws.get(POPULATION), source)
 
 
 def _others(file: _File, ours: Iterable[str]) -> dict[str, float]:
@@ -454,10 +439,13 @@ def read_results(
         If there is no such file, or none has a task of ours.
     """
     names = {name: Asked(one.entry.name, one.way) for name, one in leaves().items()}
-    runs, notes = [], []
+    runs, notes, known_numbers = [], [], dict[str, int]()
     for path in (files := _files(folders)):
         try:
-            runs.append(_read(path, names))
+            run = _read(path, names)
+            drawn = [x for one in run.scores.values() for x in (one.draws, one.population) if x]
+            known_numbers = counted(drawn, known_numbers)
+            runs.append(run)
         except ValueError as error:
             notes.append(
                 f"{path} is not a result file of lm-eval and was left out ({error}): copy it again "
@@ -476,7 +464,9 @@ def read_results(
     if not found:
         listed = printable(few([str(file) for file in files]))
         raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
-    _shorten(found)
+    short = short_names({entry.model for entry in found})
+    for entry in found:
+        entry.model = short[entry.model]
     names_seen: Counter[str] = Counter()
     for entry in found:
         names_seen[entry.name] += 1
@@ -485,10 +475,40 @@ def read_results(
         unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.value)]
         if unscored:
             notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
+        notes += _without_errors(entry, {run.path for run in runs if run.file.epidemia is None})
     if unknown := set(sizes or {}) - {entry.model for entry in found}:
         known = ", ".join(sorted({entry.model for entry in found}))
         raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
     return Results(sorted(found, key=lambda entry: (entry.protocol, entry.name)), notes)
+
+
+def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
+    """Say of which tasks an entry's errors are not known, and take away those that do not fit.
+
+    Parameters
+    ----------
+    entry : Entry
+    older : collection of Path
+        Result files without draws.
+    """
+    unfit = in_conflict(one.draws.sample for one in entry.scores.values() if one.draws)
+    parts: dict[str, list[str]] = {}
+    for asked, one in entry.scores.items():
+        if one.draws and one.draws.sample in unfit:
+            entry.scores[asked] = one._replace(draws=None, population=None)
+            why = "scored with different replicates of one survey; run them again"
+        elif one.draws or math.isnan(one.value) or not leaf(asked).benchmark.has_error:
+            continue
+        elif one.source in older:
+            why = "written by an older version, or without our hook; run it again"
+        else:
+            why = (
+                "their truth has no replicates; rebuild it ('epidemia groundtruth build SURVEY "
+                "--raw FILE') and run them again"
+            )
+        parts.setdefault(why, []).append(asked.task)
+    said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())
+    return [f"{entry.name}: errors N/A of {said}"] if said else []
 
 
 def _when(run: _Run) -> tuple[float, str]:
@@ -501,7 +521,7 @@ def _enter(
     names: Mapping[str, Asked], installed: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
-    model, more = _model(run.file.config)
+    model, more = model_name(run.file.config)
     chat, shown = bool(run.file.chat_template), printable(model + more)
     parameters = _number(run.file.config.model_num_parameters)
     replaced: dict[str, list[Path]] = {}
@@ -527,18 +547,3 @@ def _enter(
     if others := _others(run.file, names):
         for key in mine or {(model, more, chat, Protocol())}:
             entries.setdefault(key, Entry(shown, chat)).others.update(others)
-
-
-def _shorten(entries: Sequence[Entry]) -> None:
-    """Call models by the last part of their path, where that tells them apart."""
-    whole = {entry.model for entry in entries}
-    short = {name: name if "=" in name.split(" +")[0] else _last(name) for name in whole}
-    several = {name for name, count in Counter(short.values()).items() if count > 1}
-    for entry in entries:
-        if short[entry.model] not in several:
-            entry.model = short[entry.model]
-
-
-def _last(name: str) -> str:
-    model, *more = name.split(" +")
-    return " +".join([Path(model).name or model, *more])

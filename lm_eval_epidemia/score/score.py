@@ -29,6 +29,9 @@ __all__ = [
 DRAWS = 200
 SEED = 77
 
+#: A scale that is shorter than this share of D_zero is barely informative.
+BARELY = 0.2
+
 #: Two distances closer than this differ by floating-point rounding alone.
 ROUNDING = 1e-12
 
@@ -69,6 +72,18 @@ class Anchors(NamedTuple):
     def informative(self) -> bool:
         """Whether the survey can tell a good respondent from one that knows nothing."""
         return self.zero > self.perfect + ROUNDING
+
+    @property
+    def barely(self) -> bool:
+        """Whether less than a fifth of the way from knowing nothing to the truth is measured."""
+        return not self.informative or self.zero - self.perfect < BARELY * self.zero
+
+    @property
+    def said(self) -> str:
+        """What is said of the scale that tells little: ``barely informative``; empty of others."""
+        if not self.informative:
+            return "uninformative"
+        return "barely informative" if self.barely else ""
 
 
 def anchors(weights: Array, p: Array, perfect: float) -> Anchors:

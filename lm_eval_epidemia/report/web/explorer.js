@@ -70,7 +70,7 @@
   }
 
   // Stands for a model where none was asked the task.
-  const NOBODY = { name: "", reference: false, score: null, error: null, l1: null, diagnostics: {}, cells: null, q: null };
+  const NOBODY = { name: "", reference: false, score: null, error: null, population: null, population_error: null, l1: null, diagnostics: {}, cells: null, q: null };
 
   function show(data, model, place) {
     const asked = state();
@@ -121,8 +121,10 @@
 
   function facts(data, model) {
     const number = (value, digits) => (value === null || value === undefined ? "none" : value.toFixed(digits));
+    const withError = (value, error) => `${number(value, 1)}${value === null || error === null ? "" : ` ± ${number(error, 1)}`}`;
     const list = make("dl", { class: "facts", id: "facts" });
-    const said = model === NOBODY ? [] : [["Score", model.score === null ? "none" : `${number(model.score, 1)}${model.error === null ? "" : ` ± ${number(model.error, 1)}`}`],
+    const said = model === NOBODY ? [] : [["Score", withError(model.score, model.error)],
+      ...(model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]]),
       ["Distance", number(model.l1, 4)]];
     for (const [name, value] of Object.entries(model.diagnostics)) said.push([name.replaceAll("_", " "), number(value, 3)]);
     for (const [name, value] of Object.entries(data.anchors)) said.push([name, number(value, 4)]);

@@ -1,0 +1,133 @@
+"""Paired comparisons: two models over the tasks that both were asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scipy import stats
+
+from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.report.means import shared_tasks
+from lm_eval_epidemia.report.results import Asked, Entry, leaf
+from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
+
+__all__ = ["CONFIDENCE", "Comparison", "compare_entries"]
+
+#: Two-sided level of confidence of every "better".
+CONFIDENCE = 0.95
+
+#: Standard errors by which a task is won or lost.
+WON_BY = 2
+
+
+class Comparison(NamedTuple):
+    """Two models over the tasks both were asked.
+
+    Attributes
+    ----------
+    one, other : str
+    column : str
+    tasks, clusters : int
+        Tasks in common, and outcomes (of a survey) among them.
+    higher_is_better : bool
+        Of the metric compared.
+    difference : float
+        Mean of the first's value less the second's.
+    error : float
+        Its standard error, from how the difference varies between outcomes; NaN with one outcome.
+    low, high : float
+        Confidence interval at `CONFIDENCE`.
+    corrected : float
+        The difference less what the surveys' sampling error adds to it on average: it moves two
+        respondents differently, of whom one errs upward and one downward. NaN where the replicates
+        of a task are not known.
+    here : float
+        Joint standard error of the difference in these very tasks; NaN likewise.
+    wins, ties, losses : int
+        Tasks in which the first is better than the second by more than twice the joint standard
+        error of their difference, within it, or worse. Where that is not known, a tie.
+    """
+
+    one: str
+    other: str
+    column: str
+    tasks: int
+    clusters: int
+    higher_is_better: bool
+    difference: float
+    error: float
+    low: float
+    high: float
+    corrected: float
+    here: float
+    wins: int
+    ties: int
+    losses: int
+
+    @property
+    def verdict(self) -> str:
+        """What can be said of the first, at `CONFIDENCE`.
+
+        ``not shown``: the corrected difference is within its joint error, or that is not known.
+        ``better here`` or ``worse here``: it exceeds it, in these tasks. ``better`` or ``worse``:
+        besides, the interval leaves out 0 to the same side, so other outcomes of this kind would be
+        expected to show it too.
+        """
+        if not abs(self.corrected) > float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here:
+            return "not shown"
+        which = "better" if (self.corrected > 0) == self.higher_is_better else "worse"
+        beyond = self.low > 0 if self.corrected > 0 else self.high < 0
+        return which if beyond else f"{which} here"
+
+
+def compare_entries(
+    one: Entry, other: Entry, column: str, tasks: Iterable[Asked] | None = None
+) -> Comparison:
+    """Compare two entries, task by task.
+
+    The standard error is cluster-robust: tasks that ask for the same outcome of a survey, given
+    different conditions, are alike and count as one observation of how the two models differ
+    (``sqrt(G / (G - 1) sum_g (sum_{t in g} (d_t - d))^2) / T``, G outcomes, T tasks); the interval
+    takes Student's t with G - 1 degrees of freedom. What holds in these very tasks is judged by
+    the joint replicates of their surveys instead (`score.joint`), as are wins and losses.
+
+    Parameters
+    ----------
+    one, other : Entry
+    column : str
+        A group, as lm-eval knows it.
+    tasks : iterable of Asked, optional
+        Of those in the group that both were asked; all of these if not given.
+    """
+    common = shared_tasks([one, other], column) if tasks is None else sorted(tasks)
+    higher = groups()[column].measure.higher_is_better
+    if not common:
+        nothing = (math.nan,) * 6
+        return Comparison(one.name, other.name, column, 0, 0, higher, *nothing, 0, 0, 0)
+    pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
+    d = [first.value - second.value for first, second in pairs]
+    outcomes = [leaf(asked).entry.outcome for asked in common]
+    clusters = list(dict.fromkeys(outcomes))
+    mean, error = math.fsum(d) / len(d), math.nan
+    low = high = math.nan
+    if (number := len(clusters)) > 1:
+        sums = [
+            sum(x - mean for x, place in zip(d, outcomes, strict=True) if place == cluster)
+            for cluster in clusters
+        ]
+        error = math.sqrt(number / (number - 1) * math.fsum(x * x for x in sums)) / len(d)
+        reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1))
+        low, high = mean - reach, mean + reach
+    draws = [difference(first.draws, second.draws) for first, second in pairs]
+    by_task = [
+        (x - joint_bias([x], [drawn]), WON_BY * joint_error([drawn]))
+        for x, drawn in zip(d, draws, strict=True)
+    ]
+    above = sum(x > reach for x, reach in by_task)
+    below = sum(x < -reach for x, reach in by_task)
+    wins, losses = (above, below) if higher else (below, above)
+    return Comparison(one.name, other.name, column, len(d), number, higher, mean, error, low, high,
+                      mean - joint_bias(d, draws), joint_error(draws),
+                      wins, len(d) - wins - losses, losses)  # fmt: skip

@@ -1,0 +1,101 @@
+"""What a result file holds of joint replicates: draws of the numbers of each task."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lm_eval_epidemia.score.joint import Draws
+
+__all__ = ["Joint", "counted", "draws_of", "in_conflict"]
+
+
+class Joint(msgspec.Struct):
+    """Our own part of a result file.
+
+    Attributes
+    ----------
+    replicates : dict of str to dict
+        By task: ``sample``, whose replicates; every metric that has draws, as numbers with spaces
+        between them; ``asking``, by metric, its standard error from the asking alone.
+    """
+
+    replicates: dict[str, dict[str, Any]] = {}
+
+
+def draws_of(said: Mapping[str, Any]) -> dict[str, Draws]:
+    """Read the draws of one task, by metric.
+
+    Raises
+    ------
+    ValueError
+        If they are not what `harness` writes, with the reason.
+    """
+    sample, asking = said.get("sample"), said.get("asking")
+    if not isinstance(sample, str):
+        raise ValueError(f"sample is {reprlib.repr(sample)}, expected a text")
+    if not isinstance(asking, dict):
+        raise ValueError(f"asking is {reprlib.repr(asking)}, expected an error per metric")
+    return {
+        metric: Draws(sample, _numbers(metric, text, sample), _asking(metric, asking))
+        for metric, text in said.items()
+        if metric not in ("sample", "asking")
+    }
+
+
+def _numbers(metric: str, text: Any, sample: str) -> np.ndarray:
+    """Read draws; at least two of a sample, none of an exact table, whose sample has no name."""
+    try:
+        found = np.array(text.split(), dtype=float)
+    except (AttributeError, ValueError):
+        found = np.array([math.nan])
+    if not np.isfinite(found).all():
+        raise ValueError(f"draws of {metric} are {reprlib.repr(text)}, expected numbers")
+    if len(found) < 2 if sample else len(found):
+        expected = "at least 2" if sample else "none, as there is no sample"
+        raise ValueError(f"{len(found)} draws of {metric}, expected {expected}")
+    return found
+
+
+def _asking(metric: str, asking: Mapping[str, Any]) -> float:
+    """Read the error from the asking; NaN, which is written of one that is not known, stays."""
+    found: Any = asking.get(metric)
+    number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    if not (number and (0 <= found < math.inf or math.isnan(found))):
+        raise ValueError(
+            f"the error of {metric} from the asking is {reprlib.repr(found)}, expected 0 or more"
+        )
+    return float(found)
+
+
+def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
+    """Return how many draws each sample has, those that are known already among them.
+
+    Raises
+    ------
+    ValueError
+        If those of one sample differ in number: they are of the same replicates.
+    """
+    found = dict(known)
+    for one in draws:
+        if found.setdefault(one.sample, len(one.at)) != len(one.at):
+            raise ValueError(
+                f"{len(one.at)} and {found[one.sample]} draws of one sample ({one.sample})"
+            )
+    return found
+
+
+def in_conflict(samples: Iterable[str]) -> set[str]:
+    """Return the samples that are of one survey and vintage, but of different replicates.
+
+    Errors of their tasks cannot be put together: they are neither joint nor independent. A sample
+    is named by survey and vintage, a space, and the hash of its replicates.
+    """
+    known = {sample for sample in samples if sample}
+    whose = [sample.split(" ")[0] for sample in known]
+    return {sample for sample in known if whose.count(sample.split(" ")[0]) > 1}

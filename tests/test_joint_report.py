@@ -1,0 +1,470 @@
+"""The report's errors, claims and scales from the joint replicates that result files hold."""
+
+import json
+import math
+from io import StringIO
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.write import write_truth
+from lm_eval_epidemia.report import leaderboard, means, output
+from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.comparison import compare_entries
+from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, read_results
+from lm_eval_epidemia.score.joint import Draws
+from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys.record import record
+
+DRUGS = [
+    f"epidemia_low_nsduh_{drug}_ever_by_{given}"
+    for given in ("age", "race")
+    for drug in ("cocaine", "heroin", "marijuana")
+]
+COCAINE, HEROIN, MARIJUANA, *_ = DRUGS
+EMPLOYER, SALARY = "epidemia_low_acs_employer_by_race", "epidemia_low_acs_salary_by_age"
+VIEWS = "epidemia_low_gss_political_view_by_age"
+NSDUH, ACS = "nsduh_2022 3f2a", "acs_2024 77aa"
+
+
+def text(values):
+    return " ".join(f"{value:.6f}" for value in values)
+
+
+def said(sample, score, population=None, asking=0.0):
+    """What our hook writes of a task: draws of its score, and of that against the population."""
+    found = {"sample": sample, "score": text(score), "asking": {"score": asking}}
+    if population is not None:
+        found["score_population"] = text(population)
+        found["asking"]["score_population"] = asking
+    return found
+
+
+def write(folder, scores, joint, model="m", **more):
+    """A result file; `scores` by task, `joint` the block's replicates (None: an older version)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = {
+        name: {"score,none": score, "score_stderr,none": 9.0, "l1,none": 0.1, "seen,none": 1.0,
+               **{f"{key},none": value for key, value in more.get(name, {}).items()}}
+        for name, score in scores.items()
+    }  # fmt: skip
+    found = {
+        "results": rows,
+        "configs": {name: {"metadata": more.get("metadata", {})} for name in rows},
+        "config": {"model": "hf", "model_args": {"pretrained": model}},
+    }
+    if joint is not None:
+        found["epidemia"] = {"group_stderr": "joint replicates", "replicates": joint}
+    path = folder / "results_2026.json"
+    path.write_text(json.dumps(found))
+    return path
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+# What is read.
+
+
+def test_draws_are_read_and_make_the_error(tmp_path):
+    """1, 2, 3 have the variance 1; with 0.75 of the asking: sqrt(1 + 0.5625) = 1.25."""
+    write(
+        tmp_path, {COCAINE: 40.0, SALARY: 50.0},
+        {COCAINE: said(NSDUH, [41, 42, 43], [-3, 0, 3], asking=0.75),
+         SALARY: {"sample": "", "score": "", "asking": {"score": 0.0}}},
+    )  # fmt: skip
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    one, exact = entry.scores[Asked(COCAINE, "letters")], entry.scores[Asked(SALARY, "letters")]
+    assert one.draws.sample == NSDUH and one.draws.at.tolist() == [41, 42, 43]
+    assert one.error == pytest.approx(1.25)  # not the 9.0 of lm-eval's column
+    assert one.population.at.tolist() == [-3, 0, 3] and one.population.asking == 0.75
+    assert exact.error == 0.0 and exact.draws.at.size == 0 and exact.population is None
+    assert results.notes == []
+
+
+def test_an_older_file_has_scores_and_no_errors(tmp_path):
+    write(tmp_path, {COCAINE: 40.0, HEROIN: 50.0}, None)
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert entry.scores[Asked(COCAINE, "letters")].value == 40.0
+    assert math.isnan(entry.scores[Asked(COCAINE, "letters")].error)
+    (note,) = results.notes
+    assert "errors N/A of 2 tasks" in note and "older version" in note and "run it again" in note
+    shown = run("report", tmp_path).stdout
+    assert "45.0" in shown and "45.0 ±" not in shown
+
+
+def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
+    write(tmp_path, {COCAINE: 40.0, HEROIN: 50.0}, {COCAINE: said(NSDUH, [41, 42, 43])})
+    results = read_results([tmp_path])
+    (note,) = results.notes
+    assert "errors N/A of 1 tasks" in note and HEROIN in note
+    assert "epidemia groundtruth build SURVEY --raw FILE" in note
+    # The mean of a known and an unknown error is unknown.
+    entry = results.entries[0]
+    assert math.isnan(means.group_mean(entry, "epidemia_low").error)
+    assert means.mean_over(entry, [Asked(COCAINE, "letters")]).error == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("joint", "message"),
+    [
+        ([], "Expected `object"),
+        ({"replicates": 3}, "Expected `object"),
+        ({"replicates": {COCAINE: 3}}, "Expected `object"),
+        ({"replicates": {COCAINE: {"score": "1 2", "asking": {"score": 0}}}}, "sample is None"),
+        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 2"}}}, "asking is None"),
+        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 2", "asking": {}}}},
+         "error of score from the asking is None"),
+        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 2", "asking": {"score": -1}}}},
+         "from the asking is -1, expected 0 or more"),
+        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 x", "asking": {"score": 0}}}},
+         "draws of score are '1 x', expected numbers"),
+        ({"replicates": {COCAINE: {"sample": "a b", "score": [1, 2], "asking": {"score": 0}}}},
+         "expected numbers"),
+        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 inf", "asking": {"score": 0}}}},
+         "expected numbers"),
+        ({"replicates": {COCAINE: {"sample": "a b", "score": "1", "asking": {"score": 0}}}},
+         "1 draws of score, expected at least 2"),
+        ({"replicates": {COCAINE: {"sample": "", "score": "1 2", "asking": {"score": 0}}}},
+         "2 draws of score, expected none"),
+        ({"replicates": {COCAINE: said("a b", [1, 2]), HEROIN: said("a b", [1, 2, 3])}},
+         "2 draws of one sample"),
+    ],
+)  # fmt: skip
+def test_blocks_that_are_malformed_leave_their_file_out(tmp_path, joint, message):
+    write(tmp_path / "good", {COCAINE: 40.0}, {COCAINE: said(NSDUH, [41, 42, 43])}, model="good")
+    path = write(tmp_path / "bad", {COCAINE: 40.0, HEROIN: 1.0}, None, model="bad")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "epidemia": joint}))
+    results = read_results([tmp_path])
+    assert [entry.name for entry in results.entries] == ["good"]
+    assert str(path) in results.notes[0] and message in results.notes[0]
+
+
+def test_draws_of_one_sample_have_one_number_in_all_files(tmp_path):
+    write(tmp_path / "a", {COCAINE: 40.0}, {COCAINE: said(NSDUH, [41, 42, 43])}, model="a")
+    write(tmp_path / "b", {COCAINE: 40.0}, {COCAINE: said(NSDUH, [41, 42])}, model="b")
+    results = read_results([tmp_path])
+    assert [entry.name for entry in results.entries] == ["a"]
+    assert "2 and 3 draws of one sample (nsduh_2022 3f2a)" in results.notes[0]
+
+
+def test_tasks_of_different_replicates_of_one_survey_have_no_error_together(tmp_path):
+    """Neither joint nor independent: a mean over both would have a wrong error."""
+    write(tmp_path / "a", {COCAINE: 40.0, SALARY: 40.0},
+          {COCAINE: said(NSDUH, [41, 42]), SALARY: said(ACS, [41, 42])})  # fmt: skip
+    write(tmp_path / "b", {HEROIN: 40.0}, {HEROIN: said("nsduh_2022 9999", [41, 42])})
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert math.isnan(means.group_mean(entry, "epidemia_low").error)
+    assert means.slices(entry, "epidemia_low", "survey")["acs"].error > 0
+    assert "errors N/A of 2 tasks" in results.notes[0]
+    assert "different replicates of one survey" in results.notes[0]
+
+
+# What is computed.
+
+
+def entry(model, scores, draws, mode="letters"):
+    """`draws` by task: (sample, numbers, error of the asking)."""
+    return Entry(
+        model,
+        scores={
+            Asked(task, mode): Score(x, Draws(s, np.asarray(at, float), asking), {"l1": 0.1})
+            for (task, x), (s, at, asking) in zip(scores.items(), draws, strict=True)
+        },
+    )
+
+
+def test_errors_of_means_and_slices_by_brute_force():
+    """Two surveys and an exact table: the mean is taken anew at every replicate of each survey."""
+    rng = np.random.default_rng(5)
+    shared = rng.normal(0, 2, 50)
+    at = {
+        COCAINE: 40 + shared, HEROIN: 60 + shared + rng.normal(0, 0.5, 50),
+        SALARY: 50 + rng.normal(0, 3, 30),
+    }  # fmt: skip
+    bls = "epidemia_low_bls_sex_by_occupation"
+    one = entry(
+        "a", {COCAINE: 41.0, HEROIN: 59.0, SALARY: 52.0, bls: 90.0},
+        [(NSDUH, at[COCAINE], 0.3), (NSDUH, at[HEROIN], 0.4), (ACS, at[SALARY], 0.0),
+         ("", [], 0.0)],
+    )  # fmt: skip
+    nsduh = [(at[COCAINE][b] + at[HEROIN][b] + 52.0 + 90.0) / 4 for b in range(50)]
+    acs = [(41.0 + 59.0 + at[SALARY][b] + 90.0) / 4 for b in range(30)]
+    asking = (0.3**2 + 0.4**2) / 16
+    found = means.group_mean(one, "epidemia_low")
+    expected = math.sqrt(np.var(nsduh, ddof=1) + np.var(acs, ddof=1) + asking)
+    assert found == (60.5, pytest.approx(expected), 4)
+    assert found.interval == pytest.approx((60.5 - 1.96 * expected, 60.5 + 1.96 * expected))
+    assert means.Mean(99.0, 1.0, 1).interval == (99 - 1.96, 100.0)
+    assert all(map(math.isnan, means.Mean(99.0, math.nan, 1).interval))
+    alone = [one.scores[asked].error for asked in one.scores]
+    assert expected > 1.15 * math.sqrt(sum(x**2 for x in alone)) / 4  # wrong together
+    by_survey = means.slices(one, "epidemia_low", "survey")
+    together = [(at[COCAINE][b] + at[HEROIN][b]) / 2 for b in range(50)]
+    assert by_survey["nsduh"].error == pytest.approx(
+        math.sqrt(np.var(together, ddof=1) + (0.3**2 + 0.4**2) / 4)
+    )
+    assert by_survey["bls"].error == 0.0
+    health = means.slices(one, "epidemia_low", "domain")["health"]
+    assert health == by_survey["nsduh"]
+
+
+#: How far another sample of the survey is off, the same in all of its tasks.
+OFF = 0.02 * stats.norm.ppf((np.arange(100) + 0.5) / 100)
+
+
+def leaning(model, towards, off):
+    """A respondent whose probabilities are too high (1) or too low (-1) by 0.1 in all tasks.
+
+    The survey came out too high by `off`, its replicates by `OFF` more: the respondent's distance
+    from it is 2 |0.1 towards - off|, and D_zero 1.
+    """
+    score = 100 * (1 - 2 * abs(0.1 * towards - off))
+    at = 100 * (1 - 2 * np.abs(0.1 * towards - off - OFF))
+    return entry(model, dict.fromkeys(DRUGS, score), [(NSDUH, at, 0.0)] * len(DRUGS))
+
+
+def test_opposite_leans_that_are_equally_far_are_not_told_apart():
+    """A sample 1.5 of its standard errors too high flatters whoever errs upward, in every task.
+
+    Scores 86 and 74; errors 3.95 each, wrong in opposite ways: of the difference 7.9, of the mean
+    difference too, as all tasks are wrong together. 12 / 7.9 = 1.5 standard errors. Were errors
+    independent, it would be sqrt(2) 3.95 / sqrt(6) = 2.28, and 12 of them 5.3.
+    """
+    high, low = leaning("high", 1, 0.03), leaning("low", -1, 0.03)
+    found = compare_entries(high, low, "epidemia_low")
+    assert found.difference == pytest.approx(12.0)
+    assert found.here == pytest.approx(2 * 200 * OFF.std(ddof=1), rel=1e-6)
+    assert found.verdict == "not shown"
+    assert (found.wins, found.ties, found.losses) == (0, 6, 0)
+    alone = [x.scores[Asked(task, "letters")].error for x in (high, low) for task in DRUGS]
+    independent = math.sqrt(sum(x**2 for x in alone)) / len(DRUGS)
+    assert found.difference > 5 * independent  # would have been "better here", and more
+    standing = leaderboard.standings([high, low], "epidemia_low")
+    assert {(one.best, one.worst) for one in standing.values()} == {(1, 2)}
+    # Two that err alike differ by what does not depend on the sample: that is shown.
+    worse = leaning("worse", 1, 0.03)
+    worse.scores = {
+        asked: one._replace(value=one.value - 2, draws=one.draws._replace(at=one.draws.at - 2))
+        for asked, one in worse.scores.items()
+    }
+    shown = compare_entries(high, worse, "epidemia_low")
+    assert shown.here == pytest.approx(0, abs=1e-9) and shown.verdict == "better"
+    assert (shown.wins, shown.ties, shown.losses) == (6, 0, 0)
+
+
+def test_a_claim_is_of_the_corrected_difference():
+    """Sampling error moves a respondent near the truth more than one that is far from it.
+
+    Difference 3; over the replicates 1, so what is corrected is 3 - (1 - 3) = 5. Its error is that
+    of -1, 1, -1, 1 around it: sqrt(4 / 3) = 1.155.
+    """
+    one = entry("a", {COCAINE: 60.0}, [(NSDUH, [57, 59, 57, 59], 0.0)])
+    other = entry("b", {COCAINE: 57.0}, [(NSDUH, [57, 57, 57, 57], 0.0)])
+    found = compare_entries(one, other, "epidemia_low")
+    assert (found.difference, found.corrected) == (3.0, 5.0)
+    assert found.here == pytest.approx(1.154701) and found.verdict == "better here"
+    assert (found.wins, found.ties, found.losses) == (1, 0, 0)
+    # 3 over the replicates 5: what is left is 1, which is less than 1.96 errors.
+    one = entry("a", {COCAINE: 60.0}, [(NSDUH, [61, 63, 61, 63], 0.0)])
+    found = compare_entries(one, other, "epidemia_low")
+    assert found.corrected == 1.0 and found.difference > 1.96 * found.here
+    assert found.verdict == "not shown" and found.ties == 1
+
+
+def test_better_needs_the_interval_on_the_side_of_the_corrected_difference():
+    """The interval has differences of 1 alone; over the replicates they are 5, so -3 is left."""
+    tasks = dict.fromkeys([COCAINE, HEROIN, MARIJUANA], 51.0)
+    one = entry("a", tasks, [(NSDUH, [54.9, 55.1], 0.0)] * 3)
+    other = entry("b", dict.fromkeys(tasks, 50.0), [(NSDUH, [50, 50], 0.0)] * 3)
+    found = compare_entries(one, other, "epidemia_low")
+    assert found.low > 0 and found.corrected == pytest.approx(-3)
+    assert found.verdict == "worse here"
+
+
+@pytest.mark.parametrize("draws", [None, Draws("nsduh_2022 other", np.array([70.0, 71.0]))])
+def test_where_replicates_are_not_known_nothing_is_claimed(draws):
+    """Of one task only: the difference over all is not known, that of the others is."""
+    tasks = {COCAINE: 90.0, HEROIN: 90.0, EMPLOYER: 90.0}
+    one = entry("a", tasks, [(NSDUH, [90, 91], 0.0)] * 2 + [(ACS, [90, 91], 0.0)])
+    other = entry("b", dict.fromkeys(tasks, 10.0),
+                  [(NSDUH, [10, 11.5], 0.0)] * 2 + [(ACS, [10, 11.5], 0.0)])  # fmt: skip
+    assert compare_entries(one, other, "epidemia_low").verdict == "better"
+    asked = Asked(HEROIN, "letters")
+    other.scores[asked] = other.scores[asked]._replace(draws=draws)
+    found = compare_entries(one, other, "epidemia_low")
+    assert math.isnan(found.here) and math.isnan(found.corrected)
+    assert found.verdict == "not shown"
+    assert (found.wins, found.ties, found.losses) == (2, 1, 0)
+    assert compare_entries(one, Entry("nobody"), "epidemia_low").verdict == "not shown"
+
+
+# Scales.
+
+
+@pytest.fixture
+def population(home):
+    """A truth of heroin use with surveys simulated from the population.
+
+    Half say yes in every cell: D_uniform = D_zero = 0. So a quarter: D_uniform .5, D_zero_one .5.
+    D_perfect is .1 (i.i.d.) and .2 (population).
+    """
+    ages = [given for (given,) in store.load(HEROIN).given]
+    cells = [
+        {"cell": c, "given": [age], "weight": 1 / len(ages), "n": 9, "n_eff_iid": 9.0,
+         "n_eff_design": None, "p": [0.25, 0.75]}
+        for c, age in enumerate(ages)
+    ]  # fmt: skip
+    made = {
+        "cells": cells,
+        "replicates": [{"cell": c, "steps": [0] * 100} for c in range(len(ages))],
+        "distances": {"iid": [0.1] * 20, "population": [0.2] * 20},
+        "entry": {
+            "estimator": "bins", "columns": dict(store.load(HEROIN).columns),
+            "levels": ["Yes", "No"],
+            "bootstrap": {name: {"replicates": 20, "seed": 1} for name in ("iid", "population")},
+            "replicates": {"number": 100, "step": 1e-6},
+        },
+    }  # fmt: skip
+    about = {"survey": "nsduh", "vintage": "2022"}
+    write_truth(store.built_groundtruth(), "nsduh_2022", about, {HEROIN: made})
+    return made
+
+
+def test_scales_of_a_group(population, tmp_path):
+    """D = .3: 100 (.5 - .3) / (.5 - .1) = 50; of another survey 100 * .2 / .3 = 66.67; without
+    D_perfect 40. The score against the population is its own metric."""
+    truth = store.load(HEROIN)
+    assert truth.d_perfect(scheme="population") == 0.2
+    more = {HEROIN: {"l1": 0.3, "score_population": 44.0, "score_population_stderr": 1.0},
+            "metadata": {"truth": truth.fingerprint}}  # fmt: skip
+    write(tmp_path, {HEROIN: 50.0},
+          {HEROIN: said(NSDUH, [49, 50, 51], [-4, 2, 5], asking=0.5)}, **more)  # fmt: skip
+    report = leaderboard.make_report(read_results([tmp_path]))
+    assert report.another == {HEROIN: 0.2}
+    (one,) = report.runs
+    found = means.normalised_means(one, "epidemia_low", report.anchors, report.another)
+    assert list(found) == list(means.SCALES)
+    assert {how: round(mean.value, 4) for how, mean in found.items()} == {
+        "score": 50, "against uniform": 50, "against mean": 0, "without D_perfect": 40,
+        "another survey": 66.6667, "population": 44,
+    }  # fmt: skip
+    # Variances: of 49, 50, 51: 1; of -4, 2, 5: 21; cut off at 0, of 0, 2, 5: 19 / 3.
+    errors = {how: mean.error**2 - 0.25 for how, mean in found.items()}
+    assert (errors["score"], errors["population"]) == pytest.approx((1.0, 21.0))
+    assert errors["without D_perfect"] == pytest.approx(19 / 3)
+    assert math.isnan(errors["another survey"]) and math.isnan(errors["against mean"])
+
+    reach = 1.96 * math.sqrt(21.25)
+    shown = f"44.0 ({44 - reach:.1f} to {44 + reach:.1f})"
+    said_so = {section.title: section for section in output.sections(report)}
+    assert said_so["Score against the population, 0 to 100 (interval of 95 %)"].rows == [
+        ["m", shown]
+    ]
+    assert said_so["epidemia_low on other scales"].rows[0][5:] == ["66.7", "44.0 ± 4.6"]
+    rows = pd.read_csv(StringIO(output.as_csv(report)))
+    (row,) = rows[(rows.kind == "scale") & (rows.name == "population")].to_dict("records")
+    assert (row["value"], row["metric"]) == (44.0, "score_population")
+    assert (row["low"], row["high"]) == pytest.approx((44 - reach, 44 + reach))
+    (task,) = rows[(rows.kind == "task") & (rows.metric == "score_population")].stderr
+    assert task == pytest.approx(math.sqrt(21.25))
+    found = json.loads(output.as_json(report))["rows"]
+    assert [r["low"] for r in found if r["name"] == "population"] == [pytest.approx(44 - reach)]
+
+
+def test_scales_that_are_not_known_are_left_out(tmp_path):
+    """A truth without surveys simulated from the population; a file of an older version."""
+    anchors = {HEROIN: Anchors(0.5, 0.5, 0.3, 0.1)}
+    one = Entry("a", scores={Asked(HEROIN, "letters"): Score(50.0, None, {"l1": 0.3})})
+    found = means.normalised_means(one, "epidemia_low", anchors, {})
+    assert "another survey" not in found and "population" not in found and "score" in found
+    # Of a part of the cells, or another truth, the anchors are others; the metric is the file's.
+    metrics = {"l1": 0.3, "seen": 0.5, "score_population": 30.0}
+    one = Entry("a", scores={Asked(HEROIN, "letters"): Score(50.0, None, metrics)})
+    assert list(means.normalised_means(one, "epidemia_low", anchors, {HEROIN: 0.2})) == [
+        "population"
+    ]
+    one = Entry("a", protocol=Protocol(truth="x"), scores=one.scores)
+    assert list(means.normalised_means(one, "epidemia_low", anchors, {})) == ["population"]
+
+
+def test_exact_tables_are_known_by_every_survey(tmp_path):
+    task = "epidemia_low_bls_sex_by_occupation"
+    write(tmp_path, {task: 50.0}, {task: {"sample": "", "score": "", "asking": {"score": 0}}})
+    assert leaderboard.make_report(read_results([tmp_path])).another == {task: 0.0}
+
+
+def test_anchors_of_another_survey(population):
+    shown = run("anchors", HEROIN, "--bootstrap", "population").stdout
+    assert "0.2000" in shown and "0.1000" not in shown
+    assert "0.1000" in run("anchors", HEROIN).stdout
+    with pytest.raises(EpidemiaError, match="expected iid, design or population"):
+        run("anchors", HEROIN, "--bootstrap", "jackknife")
+
+
+# Barely informative tasks.
+
+
+@pytest.mark.parametrize(
+    ("perfect", "barely", "said"),
+    [
+        (0.0, False, ""),
+        (0.3999, False, ""),
+        (0.4001, True, "barely informative"),
+        (0.5, True, "uninformative"),
+        (0.6, True, "uninformative"),
+    ],
+)
+def test_a_scale_of_less_than_a_fifth_is_barely_informative(perfect, barely, said):
+    """D_zero is .5, so D_perfect may be .4."""
+    found = Anchors(0.5, math.nan, 0.4, perfect)
+    assert (found.barely, found.said) == (barely, said)
+
+
+def barely_informative():
+    return [t for t in store.available() if Anchors.of(store.load(t)).barely]
+
+
+def test_barely_informative_tasks_are_said_everywhere(tmp_path):
+    tasks = barely_informative()
+    assert VIEWS in tasks
+    shown = run("anchors").stdout
+    assert shown.count("(barely informative)") + shown.count("(uninformative)") == len(tasks)
+    assert f"{len(tasks)} of {len(store.available())} tasks are barely informative" in shown
+    assert "(barely informative)" in card(record("gss"))
+    joint = {name: said(NSDUH, [1, 2]) for name in (VIEWS, COCAINE)}
+    write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)
+    assert f"Barely informative tasks: 1 ({VIEWS})" in run("report", tmp_path).stdout
+
+
+def test_the_reader_can_leave_them_out(tmp_path):
+    joint = {name: said(NSDUH, [1, 2]) for name in (VIEWS, COCAINE)}
+    write(tmp_path / "a", {VIEWS: 10.0, COCAINE: 30.0}, joint, model="a")
+    write(tmp_path / "b", {VIEWS: 10.0}, joint, model="b")
+    done = run("report", tmp_path, "--informative", "--format", "csv")
+    rows = pd.read_csv(StringIO(done.stdout))
+    assert rows[rows.kind == "group"][["model", "value", "tasks"]].values.tolist() == [
+        ["a", 30.0, 1.0]
+    ]
+    assert f"1 barely informative tasks are left out: {VIEWS}" in done.stderr
+    whole = pd.read_csv(StringIO(run("report", tmp_path, "--format", "csv").stdout))
+    assert whole[whole.kind == "group"].value.tolist() == [20.0, 10.0]
+    drawn = tmp_path / "figure.json"
+    run("plot", "leaderboard", tmp_path, "--informative", "--out", drawn)
+    assert '"score": 30.0' in drawn.read_text()
+    assert "30.0 ± 0.7" in run("compare", tmp_path, "--informative").stdout
+    with pytest.raises(EpidemiaError, match=r"no task is left: 1 barely informative"):
+        run("report", tmp_path / "b", "--informative")
