@@ -158,16 +158,18 @@ def test_levels_in_another_order_than_the_records_are_found(home):
 
 
 def test_the_registry_of_the_last_release_still_loads(home):
+    """Schema 2, as 0.1.0 wrote it: no seals, no replicates."""
     folder = shipped_as_built("gss_2022")
-
-    def unsealed(truths):
-        for entry in truths["gss_2022"]["tasks"].values():
-            del entry["sha256"]
-
-    change(folder, unsealed)
-    assert json.loads((folder / "registry.json").read_text())["schema"] == 2
-    truth = store.load(GSS)
+    said = json.loads((folder / "registry.json").read_text())
+    del said["truths"]["gss_2022"]["files"]["replicates"]
+    for entry in said["truths"]["gss_2022"]["tasks"].values():
+        del entry["sha256"], entry["replicates"]
+    (folder / "registry.json").write_text(json.dumps({**said, "schema": 2}))
+    truth, shipped = store.load(GSS), store.load(GSS, state="shipped")
     assert truth.state == "built here"
+    assert (truth.p == shipped.p).all()
+    assert truth.d_perfect() == shipped.d_perfect()
+    assert (truth.sample, truth.replicates) == (None, None)
     assert check(GSS) == []
 
 
@@ -233,7 +235,7 @@ def test_a_kill_at_any_step_of_writing_leaves_the_old_truth_or_the_new(home):
         enter(0.75)
         assert store.load(HEROIN).p[0, 0] == 0.75
         left = {path.name.split(".")[1] for path in folder.iterdir() if path.name[0] != "."}
-        assert left == {"cells", "bootstrap", "json"}
+        assert left == {"cells", "bootstrap", "replicates", "json"}
         assert len([path for path in folder.iterdir() if path.name != ".lock"]) == 3
         if done.returncode == 0:
             break
