@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from lm_eval_epidemia.distance import Array
 
-__all__ = ["Draws", "difference", "joint_bias", "joint_error"]
+__all__ = ["Draws", "SharedError", "difference", "joint_bias", "joint_error"]
 
 
 class Draws(NamedTuple):
@@ -39,6 +37,18 @@ class Draws(NamedTuple):
     asking: float = 0.0
 
 
+class SharedError(float):
+    """A standard error from a sample that other tasks have too: it is not to be pooled.
+
+    Its square is NaN. Who adds squares as if tasks were independent, as lm-eval does for the rows
+    of its groups, gets NaN instead of an error that is too small; `joint_error` is right. It is a
+    float otherwise, and numpy makes one of it.
+    """
+
+    def __pow__(self, exponent: Any, modulus: None = None) -> float:
+        return math.nan
+
+
 def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:
     """Add weighted draws of each sample; None where those of a task are not known."""
     found: dict[str, Array] = {}
@@ -50,9 +60,7 @@ def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, 
     return found
 
 
-def joint_error(
-    draws: Sequence[Draws | None], weights: Sequence[float] | None = None
-) -> float:
+def joint_error(draws: Sequence[Draws | None], weights: Sequence[float] | None = None) -> float:
     """Standard error of a weighted sum of numbers of tasks.
 
     Parameters
