@@ -23,9 +23,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from lm_eval_epidemia import notices
+from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness import group_errors
+from lm_eval_epidemia.harness import group_errors, hooks
 
 __all__ = ["checked", "guarded"]
 
@@ -125,6 +126,8 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         ours = _our_tasks(given.get("task_dict"))
         if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
+        for name, task in ours.items():
+            _check_metrics(name, task)
         watched = _Watched(given["lm"], frozenset(ours))
         noted: group_errors.Noted = {}
         with ExitStack() as stack:
@@ -160,6 +163,23 @@ def _our_tasks(tasks: Any) -> dict[str, Any]:
             if str(name).startswith("epidemia_") and "truth" in (metadata or {}):
                 found[str(name)] = one
     return found
+
+
+def _check_metrics(name: str, task: Any) -> None:
+    """Refuse a task file that lacks metrics which the reading of answers returns.
+
+    lm-eval would take the mean of the answers at the end of the run, and fail.
+    """
+    listed, leaf = task.aggregation(), leaves().get(name)
+    ours = getattr(task.config.process_results, "__module__", "") == hooks.__name__
+    if leaf is None or not ours or "bypass" in listed:  # --predict_only
+        return
+    if lacking := [metric for metric in leaf.metrics if metric not in listed]:
+        raise EpidemiaError(
+            f"the file of {name} was written by another version, it has no {', '.join(lacking)}: "
+            "write it anew with 'epidemia tasks write FOLDER' or 'epidemia export', or leave out "
+            "--include_path"
+        )
 
 
 @contextmanager
