@@ -25,12 +25,17 @@ def enter(share, key="nsduh_2023", folder=None):
     rng = random.Random(share)
     made = {
         "cells": rows,
+        "replicates": [
+            {"cell": c, "steps": [rng.randrange(-99, 99) for _ in range(100)]}
+            for c in range(len(AGES))
+        ],
         "distances": {"iid": [rng.random() for _ in range(200)]},
         "entry": {
             "estimator": "bins",
             "columns": {"heroin_ever": "herever", "age": "AGE3"},
             "levels": ["Yes", "No"],
             "bootstrap": {"iid": {"replicates": 200, "seed": 1}},
+            "replicates": {"number": 100, "step": 1e-6},
         },
     }
     survey, vintage = key.split("_")

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import published, unfinished
-from lm_eval_epidemia.estimate.estimators import estimator_of
 from lm_eval_epidemia.estimate.prepare import Cells, prepare
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import available, built_groundtruth
@@ -80,10 +81,11 @@ def build(
         The survey's files, or a folder that holds them.
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
-    bootstrap : iterable of {"iid", "design"}, optional
-        Schemes; by default all that the survey's design columns allow.
+    bootstrap : iterable of {"iid", "design", "population"}, optional
+        Schemes of D_perfect; by default all that the survey's design columns allow.
     replicates : int
-        Bootstrap replicates for tasks with one condition; tasks with several get half as many.
+        Bootstrap replicates for tasks with one condition; tasks with several get half as many, and
+        so many are the joint replicates of the survey.
     jobs : int
         Processes.
     backend : str, optional
@@ -128,12 +130,13 @@ def build(
         return _build_tables(entry, tables, raws, replicates, folder)
     data = load_microdata(entry, raws, vintage)
     _compare_rows(data)
+    _check_strata(data)
     schemes = _schemes(data, bootstrap)
     tasks = [task for task in data.record.all_tasks if data.can_estimate(task)]
     left_out = [task.name for task in data.record.all_tasks if not data.can_estimate(task)]
-    name = f"{survey}_{data.vintage}"
+    name = data.key
     with unfinished.unfinished(folder, name) as kept:
-        listed = _jobs(data, tasks, schemes, replicates, kept)
+        listed = [_Job(task, schemes, replicates, kept / f"{task.name}.json") for task in tasks]
         _estimate(data, listed, name, backend, jobs, progress)
         truth = {
             **_provenance(entry, data.vintage, data.files),
@@ -156,29 +159,33 @@ def _compare_rows(data: Microdata) -> None:
         )
 
 
+def _check_strata(data: Microdata) -> None:
+    """Refuse a design that tells no variance: a stratum of which one PSU is left."""
+    if not data.has_strata:
+        return
+    assert data.strata is not None and data.psu is not None
+    strata, _ = np.unique(np.column_stack([data.strata, data.psu]), axis=0).T
+    names, sizes = np.unique(strata, return_counts=True)
+    if (single := names[sizes == 1]).size:
+        design = data.record.design_of(data.vintage)
+        row = int(np.flatnonzero(data.strata == single[0])[0]) + 1
+        raise EpidemiaError(
+            f"{data.name}: {single.size} of {len(names)} strata ({design.strata}) have a single "
+            f"PSU ({design.psu}), the first in row {row}: their variance cannot be told. Take the "
+            "whole file, or merge each with a neighbouring stratum, as the survey's manual says"
+        )
+
+
 def _schemes(data: Microdata, asked: Iterable[Scheme] | None) -> tuple[Scheme, ...]:
     """Return the bootstrap schemes asked for, by default all that the design columns allow."""
     has_design = data.has_strata or data.replicates is not None
-    schemes = tuple(asked or (SCHEMES if has_design else ("iid",)))
+    schemes = tuple(asked or (s for s in SCHEMES if s != "design" or has_design))
     if "design" in schemes and not has_design:
         raise EpidemiaError(
             f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
-            "weights: only --bootstrap iid is possible"
+            "weights: only --bootstrap iid and population are possible"
         )
     return schemes
-
-
-def _jobs(
-    data: Microdata, tasks: list[Task], schemes: tuple[Scheme, ...], replicates: int, kept: Path
-) -> list[_Job]:
-    """List the jobs of a build in the order of its tasks."""
-    jobs = []
-    for task in tasks:
-        estimator = estimator_of(task)
-        chosen = estimator.schemes(schemes, data.has_strata)
-        path = kept / f"{task.name}.json"
-        jobs.append(_Job(task, chosen, estimator.replicates(replicates), path))
-    return jobs
 
 
 def _estimate(
@@ -226,7 +233,7 @@ def _build_tables(
     for task in entry.all_tasks:
         if (table := found.get((task.outcome, task.given))) is not None:
             columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
-            shares = published.take(table, task, columns)
+            shares = published.take(table, task, columns, name)
             made[task.name] = estimate_task(shares, shares.schemes, replicates)
     files = {p.name: paths.sha256_of(p) for p in raw_files(raws, entry.expected_files)}
     rows = max(item["entry"]["cells"] for item in made.values())

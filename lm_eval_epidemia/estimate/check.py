@@ -29,8 +29,8 @@ def check(name: str) -> list[str]:
     """Return what is wrong with the truth of a task; an empty list when all is well.
 
     Hashes are verified by loading. Checked besides: weights and probabilities are distributions,
-    sizes are positive, the levels are the record's, in its order, and can be lettered, and the
-    bootstrap distances are distances.
+    sizes are positive, the levels are the record's, in its order, and can be lettered, the
+    bootstrap distances are distances, and there are joint replicates, unless the table is exact.
     """
     try:
         truth = load(name)
@@ -53,6 +53,10 @@ def check(name: str) -> list[str]:
     for scheme, distances in truth.distances.items():
         if not ((distances >= 0) & (distances <= 2)).all() or len(distances) < 2:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
+    if (replicates := truth.replicates) is None:
+        wrong.append(f"it has no replicates, so scores have no errors: {truth.place.mend}")
+    elif len(replicates) and np.abs(replicates - truth.p).max() > 1:
+        wrong.append("a replicate of P(Y | X) is not a distribution")
     return wrong + _check_levels(truth)
 
 

@@ -27,6 +27,8 @@ class Cells(ABC):
 
     Attributes
     ----------
+    survey : str
+        With its vintage, as the registry has it: ``nsduh_2022``. Joint replicates are drawn for it.
     task : Task
     estimator : Estimator
         That serves it.
@@ -45,6 +47,7 @@ class Cells(ABC):
         What was done to the weights.
     """
 
+    survey: str
     task: Task
     estimator: Estimator[Any]
     levels: tuple[str, ...]
@@ -99,6 +102,11 @@ class Prepared(Cells):
         return self.sample.weight
 
     @property
+    def units(self) -> int:
+        """Sampled units of the task."""
+        return len(np.unique(self.sample.units))
+
+    @property
     def n(self) -> Codes:
         return unit_count(self.sample, self.cell, len(self.weights))
 
@@ -147,15 +155,24 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     outcome = data.levels[task.outcome][keep].astype(np.int64)
     levels = data.variables[task.outcome].levels
     totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
-    stratum_of_psu = replicate_totals = None
+    stratum_of_psu = replicate_totals = replicated = None
     if data.has_strata:
         assert data.psu is not None and data.strata is not None
         stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
         stratum_of_psu[data.psu] = data.strata
-    elif data.replicates is not None and estimator.takes_replicate_weights:
+    elif data.replicates is not None:
         flat, shape = cell * len(levels) + outcome, (len(totals), len(levels))
-        replicate_totals = _replicate_totals(data, keep, adjusted.weight, flat, shape)
+        # What adjusted a record's weight adjusts its replicates too.
+        weight = data.weight[keep]
+        ratio = np.divide(
+            adjusted.weight[keep], weight, out=np.zeros(len(weight)), where=weight > 0
+        )
+        if estimator.takes_totals:
+            replicate_totals = _replicate_totals(data.replicates, keep, ratio, flat, shape)
+        else:
+            replicated = data.replicates[keep] * ratio[:, None]
     return Prepared(
+        survey=data.key,
         task=task,
         estimator=estimator,
         levels=tuple(level.label for level in levels),
@@ -173,10 +190,13 @@ def prepare(data: Microdata, task: Task) -> Prepared:
         features=features,
         sample=Sample(
             weight=adjusted.weight[keep],
-            unit=None if data.unit is None else np.unique(data.unit[keep], return_inverse=True)[1],
+            unit=None if data.unit is None else data.unit[keep],
+            row=np.flatnonzero(keep) if data.unit is None else None,
+            size=len(data) if data.unit is None else int(data.unit.max()) + 1,
             psu=None if data.psu is None else data.psu[keep],
             stratum_of_psu=stratum_of_psu,
             replicate_totals=replicate_totals,
+            replicate_weights=replicated,
             replicate_scale=data.record.design_of(data.vintage).replicate_scale,
         ),
         cell=cell,
@@ -207,19 +227,16 @@ def _kept(
 
 
 def _replicate_totals(
-    data: Microdata, keep: NDArray[np.bool_], adjusted: Array, flat: Codes, shape: tuple[int, int]
-) -> Array:
+    replicates: NDArray[np.float32], keep: NDArray[np.bool_], ratio: Array, flat: Codes,
+    shape: tuple[int, int],
+) -> Array:  # fmt: skip
     """Sum each of the survey's replicate weights by cell and level: (R, C, K)."""
-    assert data.replicates is not None
-    # What adjusted a record's weight adjusts its replicates too.
-    weight = data.weight[keep]
-    ratio = np.divide(adjusted[keep], weight, out=np.zeros(len(weight)), where=weight > 0)
     return np.stack(
         [
             np.bincount(flat, weights=column[keep] * ratio, minlength=shape[0] * shape[1])
             .astype(float)
             .reshape(shape)
-            for column in data.replicates.T
+            for column in replicates.T
         ]
     )
 

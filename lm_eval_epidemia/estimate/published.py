@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.estimate.estimators import Estimator
+from lm_eval_epidemia.estimate.estimators import Estimator, Joint
 from lm_eval_epidemia.estimate.prepare import Cells
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Task
@@ -51,30 +51,33 @@ class Shares(Cells):
     @property
     def schemes(self) -> tuple[Scheme, ...]:
         """The agency's intervals are of its design; without them there is no sampling error."""
-        return ("design",) if np.isfinite(self.n_eff).all() else ()
+        return ("design", "population") if np.isfinite(self.n_eff).all() else ()
 
 
 class Published(Estimator[Shares]):
-    """The shares of the table, and draws of what the agency might have published."""
+    """The shares of the table; replicates are what the agency might have published instead."""
 
     name = "published table"
 
     def fit(self, ready: Shares, weight: Array, rng: np.random.Generator) -> Array:
         return ready.p
 
-    def draws(self, ready: Shares, scheme: Scheme, replicates: int, p: Array) -> Array:
-        """Draw each row from a multinomial sample of its effective size; shape (B, C, K)."""
-        rng = rng_of(ready.task.name, 1 + SCHEMES.index(scheme))
+    def joint(self, ready: Shares, p: Array, number: int) -> Joint:
+        """Draw each row from a multinomial sample of its effective size; exact tables have none."""
+        rng = rng_of(ready.task.name, 1 + SCHEMES.index("design"))
+        if not np.isfinite(ready.n_eff).all():
+            return Joint(np.empty((0, *p.shape)), np.empty((0, *p.shape)))
         size = np.maximum(np.round(ready.n_eff), 1).astype(np.int64)
-        return np.stack([rng.multinomial(size, p) / size[:, None] for _ in range(replicates)])
+        drawn = np.stack([rng.multinomial(size, p) / size[:, None] for _ in range(number)])
+        return Joint(drawn, drawn)
 
     def effective_sizes(
-        self, ready: Shares, p: Array, draws: Mapping[Scheme, Array]
+        self, ready: Shares, p: Array, draws: Mapping[Scheme, Array], joint: Joint
     ) -> dict[Scheme, Array]:
         return {"design" if draws else "iid": ready.n_eff}
 
 
-def take(table: PublishedTable, task: Task, columns: dict[str, str]) -> Shares:
+def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str) -> Shares:
     """Put a published table into the form of a task.
 
     Parameters
@@ -83,8 +86,11 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str]) -> Shares:
     task : Task
     columns : dict of str to str
         Official column of the outcome and the condition.
+    survey : str
+        With its vintage, as the registry has it.
     """
     return Shares(
+        survey=survey,
         task=task,
         estimator=Published(),
         levels=table.levels,

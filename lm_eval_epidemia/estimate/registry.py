@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate.sampling import Scheme
 
 __all__ = [
     "REGISTRY",
@@ -37,7 +38,9 @@ __all__ = [
 ]
 
 REGISTRY = "registry.json"
-SCHEMA = 2
+#: Schema 2 has no replicates: it is read, and its truths have no errors.
+SCHEMA = 3
+READ = (2, SCHEMA)
 
 State = Literal["shipped", "built here"]
 
@@ -75,15 +78,21 @@ class _File(BaseModel):
 class _Truth(BaseModel):
     survey: str
     vintage: str
-    files: dict[Literal["cells", "bootstrap"], _File] = Field(min_length=2)
+    files: dict[Literal["cells", "bootstrap", "replicates"], _File] = Field(min_length=2)
     tasks: dict[str, Any]
+
+
+class _Replicates(BaseModel):
+    number: int = Field(ge=2)
+    step: float = Field(gt=0, allow_inf_nan=False)
 
 
 class _Entry(BaseModel):
     estimator: str
     columns: dict[str, str]
     levels: list[str] = Field(min_length=2)
-    bootstrap: dict[Literal["iid", "design"], dict[str, Any]]
+    bootstrap: dict[Scheme, dict[str, Any]]
+    replicates: _Replicates | None = None
     sha256: str | None = Field(None, description="The seal; 0.1.0 wrote none.")
 
 
@@ -117,10 +126,10 @@ def _parse(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
         raise EpidemiaError(f"{path} is damaged ({error}): {mend}") from None
     if not isinstance(registry, dict):
         raise EpidemiaError(f"{path} is damaged (it holds no object): {mend}")
-    if registry.get("schema") != SCHEMA:
+    if registry.get("schema") not in READ:
         raise EpidemiaError(
-            f"{path} has schema {registry.get('schema')!r}, this version reads {SCHEMA}: another "
-            f"version of the package reads it; {mend}"
+            f"{path} has schema {registry.get('schema')!r}, this version reads {READ[0]} and "
+            f"{READ[1]}: another version of the package reads it; {mend}"
         )
     if not isinstance(registry.get("truths"), dict):
         raise EpidemiaError(f"{path} is damaged (it holds no truths): {mend}")

@@ -19,6 +19,7 @@ __all__ = [
     "bootstrap_weights",
     "design_effective_size",
     "design_variance",
+    "in_strata",
     "kish_size",
     "replicate_draws",
     "rng_of",
@@ -29,9 +30,9 @@ __all__ = [
 SEED = 2022
 
 #: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata or takes
-#: the survey's own replicate weights.
-Scheme = Literal["iid", "design"]
-SCHEMES: tuple[Scheme, ...] = ("iid", "design")
+#: the survey's own replicate weights, ``population`` draws the survey anew from what was estimated.
+Scheme = Literal["iid", "design", "population"]
+SCHEMES: tuple[Scheme, ...] = ("iid", "design", "population")
 
 Codes = NDArray[np.int64]
 
@@ -44,14 +45,21 @@ class Sample:
     ----------
     weight : ndarray, shape (n,)
     unit : ndarray of int, shape (n,), or None
-        Sampled unit of each record; None if every record is one.
+        Sampled unit of each record, numbered over the whole file; None if every record is one.
+    row : ndarray of int, shape (n,), or None
+        Number of each record in the file; None if the task has all of it.
+    size : int
+        Sampled units of the whole file.
     psu : ndarray of int, shape (n,), or None
         Primary sampling unit, as an index into `stratum_of_psu`.
     stratum_of_psu : ndarray of int, shape (M,), or None
         Of every PSU of the survey, also those without a record in this task: a domain estimate
         counts them.
     replicate_totals : ndarray, shape (R, cells, levels), or None
-        Weighted totals under each of the survey's own replicate weights.
+        Weighted totals under each of the survey's own replicate weights; for an estimator that
+        needs no more of them.
+    replicate_weights : ndarray, shape (n, R), or None
+        These weights themselves, for one that does.
     replicate_scale : float
         The variance of an estimate is this times the sum over r of (estimate_r - estimate)^2: 4 /
         80 for the successive difference replicates of the American Community Survey.
@@ -59,14 +67,28 @@ class Sample:
 
     weight: Array
     unit: Codes | None = None
+    row: Codes | None = None
+    size: int = 0
     psu: Codes | None = None
     stratum_of_psu: Codes | None = None
     replicate_totals: NDArray[np.float64] | None = None
+    replicate_weights: NDArray[np.floating] | None = None
     replicate_scale: float = 0.0
 
     @property
     def units(self) -> Codes:
         return np.arange(len(self.weight)) if self.unit is None else self.unit
+
+    @property
+    def has_design(self) -> bool:
+        """Whether it is more than so many units drawn independently."""
+        replicated = self.replicate_totals is not None or self.replicate_weights is not None
+        return replicated or self.stratum_of_psu is not None
+
+    @property
+    def numbers(self) -> Codes:
+        """Sampled unit of each record, numbered over the whole file."""
+        return self.units if self.row is None else self.row
 
 
 def rng_of(task: str, *key: int) -> np.random.Generator:
@@ -74,43 +96,29 @@ def rng_of(task: str, *key: int) -> np.random.Generator:
     return np.random.default_rng([SEED, zlib.crc32(task.encode()), *key])
 
 
-def bootstrap_weights(sample: Sample, scheme: Scheme, rng: np.random.Generator) -> Array:
-    """Draw the weights of one bootstrap replicate.
+def bootstrap_weights(sample: Sample, rng: np.random.Generator) -> Array:
+    """Draw the weights of one i.i.d. bootstrap replicate of a task by itself.
+
+    As many sampled units as there are, with replacement; all records of a unit go together.
 
     Parameters
     ----------
     sample : Sample
         With n records.
-    scheme : {"iid", "design"}
-        ``iid``: as many sampled units as there are, with replacement; all records of a unit go
-        together. ``design``: the rescaled bootstrap of Rao and Wu (JASA 1988) with n_h - 1 of a
-        stratum's n_h PSUs drawn with replacement and weights times n_h / (n_h - 1); a stratum with
-        a single PSU stays as it is and contributes no variance.
     rng : Generator
 
     Returns
     -------
     ndarray, shape (n,)
     """
-    if scheme == "iid":
-        units = sample.units
-        count = int(units.max()) + 1
-        present = np.bincount(units, minlength=count) > 0
-        drawn = rng.choice(np.flatnonzero(present), size=int(present.sum()))
-        return sample.weight * np.bincount(drawn, minlength=count)[units]
-    if sample.psu is None or sample.stratum_of_psu is None:
-        raise ValueError("the design bootstrap needs strata and PSUs")
-    order, sizes = _in_strata(sample.stratum_of_psu)
-    # One call draws what a call per stratum would: the same numbers in the same order.
-    drawn = rng.integers(0, np.repeat(sizes, sizes - 1))
-    first = np.repeat(np.cumsum(sizes) - sizes, sizes - 1)
-    times, size = np.bincount(first + drawn, minlength=len(order)), np.repeat(sizes, sizes)
-    factor = np.empty(len(order))
-    factor[order] = np.where(size > 1, times * size / np.maximum(size - 1, 1), 1.0)
-    return sample.weight * factor[sample.psu]
+    units = sample.units
+    count = int(units.max()) + 1
+    present = np.bincount(units, minlength=count) > 0
+    drawn = rng.choice(np.flatnonzero(present), size=int(present.sum()))
+    return sample.weight * np.bincount(drawn, minlength=count)[units]
 
 
-def _in_strata(stratum_of_psu: Codes) -> tuple[Codes, Codes]:
+def in_strata(stratum_of_psu: Codes) -> tuple[Codes, Codes]:
     """Return the PSUs in the order of their strata, and how many each stratum has."""
     sizes = np.unique(stratum_of_psu, return_counts=True)[1]
     return np.argsort(stratum_of_psu, kind="stable"), sizes
@@ -143,7 +151,7 @@ def unit_count(sample: Sample, cell: Codes, cells: int) -> Codes:
 
 
 def replicate_draws(sample: Sample, p: Array) -> Array:
-    """Draws of the estimate under the survey's replicate weights.
+    """Draws of a counted estimate under the survey's replicate weights.
 
     Parameters
     ----------
@@ -195,7 +203,7 @@ def design_variance(
     totals = totals.reshape(psus, cells, levels)
     in_cell = totals.sum(axis=2, keepdims=True)
     z = (totals - p * in_cell) / in_cell.sum(axis=0)
-    order, sizes = _in_strata(sample.stratum_of_psu)
+    order, sizes = in_strata(sample.stratum_of_psu)
     first = np.cumsum(sizes) - sizes
     of_stratum = np.zeros((len(sizes), cells, levels))
     for size in np.unique(sizes[sizes > 1]):

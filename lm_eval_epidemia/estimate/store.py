@@ -37,7 +37,7 @@ from lm_eval_epidemia.estimate.registry import (
     read_registry,
     stamp,
 )
-from lm_eval_epidemia.estimate.sampling import Scheme
+from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.surveys.record import all_tasks, record
 from lm_eval_epidemia.surveys.record import task as declared_task
 
@@ -130,7 +130,7 @@ class GroundTruth:
     @property
     def scheme(self) -> Scheme:
         """The bootstrap that scores use: ``iid``, the published protocol, wherever it was built."""
-        return "iid" if "iid" in self.distances else "design"
+        return next(scheme for scheme in SCHEMES if scheme in self.distances)
 
     def d_perfect(self, quantile: float = QUANTILE, scheme: Scheme | None = None) -> float:
         """Distance below which a respondent cannot be told from the truth; in [0, 2].
@@ -139,7 +139,7 @@ class GroundTruth:
         ----------
         quantile : float
             Of the bootstrap distances; 0.95 unless told otherwise.
-        scheme : {"iid", "design"}, optional
+        scheme : {"iid", "design", "population"}, optional
             By default the one that scores use.
 
         Returns

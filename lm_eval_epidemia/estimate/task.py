@@ -7,8 +7,9 @@ from typing import Any
 
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.estimate import sampling
+from lm_eval_epidemia.estimate.joint import quantised
 from lm_eval_epidemia.estimate.prepare import Cells
-from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme, rng_of
+from lm_eval_epidemia.estimate.sampling import Scheme
 
 __all__ = ["estimate_task"]
 
@@ -20,15 +21,17 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     ----------
     ready : Cells
         As `prepare` or `published.take` returns it.
-    schemes : iterable of {"iid", "design"}
+    schemes : iterable of {"iid", "design", "population"}
+        Of the bootstraps that D_perfect can be had from.
     replicates : int
-        Bootstrap replicates per scheme; a survey's own replicate weights are as many as they are.
+        Of each of these, for a counted task. A boosted one has half as many, and so many are the
+        joint replicates of all tasks.
 
     Returns
     -------
     dict
-        ``cells`` (rows of the cells file), ``distances`` (by scheme) and ``entry`` (for the
-        registry), all plain JSON values.
+        ``cells`` (rows of the cells file), ``replicates`` (rows of the replicates file),
+        ``distances`` (by scheme) and ``entry`` (for the registry), all plain JSON values.
 
     Raises
     ------
@@ -36,9 +39,12 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
         If the task's estimator cannot be fitted on it.
     """
     estimator = ready.estimator
-    p = estimator.fit(ready, ready.record_weights, rng_of(ready.task.name, 0))
-    draws = {scheme: estimator.draws(ready, scheme, replicates, p) for scheme in schemes}
-    n, n_eff = ready.n, estimator.effective_sizes(ready, p, draws)
+    p = estimator.estimate(ready)
+    joint = estimator.joint(ready, p, replicates // 2)
+    number = estimator.replicates(replicates)
+    draws = {scheme: estimator.draws(ready, scheme, number, p, joint) for scheme in schemes}
+    n, n_eff = ready.n, estimator.effective_sizes(ready, p, draws, joint)
+    steps, step = quantised(p, joint.at)
     entry: dict[str, Any] = {
         "estimator": estimator.name,
         "parameters": estimator.parameters,
@@ -55,6 +61,8 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
             for scheme, drawn in draws.items()
         },
     }
+    if len(joint.at):
+        entry["replicates"] = {"number": len(joint.at), "seed": sampling.SEED, "step": step}
     if (error := ready.marginal_se) is not None:
         entry["marginal_se"] = error.tolist()
     rows = [
@@ -65,7 +73,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
             "n": int(n[c]),
             **{
                 f"n_eff_{scheme}": float(n_eff[scheme][c]) if scheme in n_eff else None
-                for scheme in SCHEMES
+                for scheme in ("iid", "design")
             },
             "p": p[c].tolist(),
         }
@@ -74,4 +82,11 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     distances = {
         scheme: distance(ready.weights, drawn, p).tolist() for scheme, drawn in draws.items()
     }
-    return {"cells": rows, "distances": distances, "entry": entry}
+    return {
+        "cells": rows,
+        "replicates": [
+            {"cell": c, "steps": steps[c].ravel().tolist()} for c in range(len(p)) if len(joint.at)
+        ],
+        "distances": distances,
+        "entry": entry,
+    }

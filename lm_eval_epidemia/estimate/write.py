@@ -1,4 +1,4 @@
-"""Ground truth is written: two parquet files per survey and vintage, then the registry.
+"""Ground truth is written: three parquet files per survey and vintage, then the registry.
 
 At every instant the registry names whole files. New files never take the place of others: one whose
 name is taken gets its hash into the name. Then the registry is replaced, in one step, and last what
@@ -57,6 +57,9 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
             ("distance", pa.float64()),
         ]
     )
+    replicates = pa.schema(
+        [("task", pa.string()), ("cell", pa.int32()), ("steps", pa.list_(pa.int16()))]
+    )
     rows = {
         "cells": (cells, {name: made["cells"] for name, made in tasks.items()}),
         "bootstrap": (
@@ -70,6 +73,7 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
                 for name, made in tasks.items()
             },
         ),
+        "replicates": (replicates, {name: made["replicates"] for name, made in tasks.items()}),
     }
     with locked(folder):
         files = {
@@ -107,9 +111,10 @@ def _tidy(folder: Path, key: str) -> None:
     """Remove files of this survey and vintage that the registry does not name: older ones, and
     what a killed build left; and nothing else."""
     named = {file["name"] for file in read_registry(folder)[key]["files"].values()}
+    kinds = "cells|bootstrap|replicates"
     ours = re.compile(
-        rf"{re.escape(key)}\.(cells|bootstrap)(\.[0-9a-f]{{12}})?\.(parquet|new)"
-        rf"|\.({re.escape(key)}\.(cells|bootstrap)\.new|{re.escape(REGISTRY)})\.[^.]+"
+        rf"{re.escape(key)}\.({kinds})(\.[0-9a-f]{{12}})?\.(parquet|new)"
+        rf"|\.({re.escape(key)}\.({kinds})\.new|{re.escape(REGISTRY)})\.[^.]+"
     )
     with paths.writing(folder):
         for path in list(folder.iterdir()):

@@ -76,7 +76,7 @@ def joint_error(draws: Sequence[Draws | None], weights: Sequence[float] | None =
         ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples;
         NaN for no task, or where one has no replicates.
     """
-    weights = [1 / len(draws)] * len(draws) if weights is None else weights
+    weights = [1 / max(len(draws), 1)] * len(draws) if weights is None else weights
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
     asking = sum((w * one.asking) ** 2 for one, w in zip(draws, weights, strict=True) if one)

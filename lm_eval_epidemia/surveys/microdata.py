@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.paths import sha256_of
 from lm_eval_epidemia.surveys.read import (
     open_raw,
@@ -96,6 +96,11 @@ class Microdata:
     @property
     def name(self) -> str:
         return ", ".join(self.files)
+
+    @property
+    def key(self) -> str:
+        """Survey and vintage, as the registry of ground truth names them."""
+        return f"{self.record.survey}_{self.vintage}"
 
     @property
     def has_strata(self) -> bool:
@@ -229,8 +234,16 @@ def _wanted(record: Record, vintage: str, present: set[str]) -> list[str]:
 
 
 def _replicated(design: Design, present: set[str]) -> bool:
+    """Tell whether a file has a survey's replicate weights; some of them alone are an error."""
     columns = design.replicate_columns
-    return bool(columns) and all(column.casefold() in present for column in columns)
+    lacking = [column for column in columns if column.casefold() not in present]
+    if columns and 0 < len(lacking) < len(columns):
+        raise EpidemiaError(
+            f"the file has {len(columns) - len(lacking)} of {len(columns)} replicate weights, it "
+            f"lacks {few(lacking)}: take the whole file, or leave out all of them (errors are "
+            "then those of independently drawn units)"
+        )
+    return bool(columns) and not lacking
 
 
 def _viable(record: Record, given: str | None, columns: list[str], file: str) -> list[str]:
