@@ -189,8 +189,8 @@ def test_sampling_error_matches_the_closed_form():
 def test_a_distance_loses_what_sampling_error_adds():
     """q = p of the population, 0.5; the survey is a draw of 400 with se 0.025.
 
-    E|p_hat - 0.5| * 2 = 2 * 0.025 * sqrt(2 / pi) = 0.0399. Over surveys, the mean of l1 is that, and
-    bootstrapping adds once more: l1_population = 2 l1 - mean_b D_b is nearer to the truth, 0.
+    E|p_hat - 0.5| * 2 = 2 * 0.025 * sqrt(2 / pi) = 0.0399. Over surveys, the mean of l1 is that,
+    and a bootstrap adds once more: l1_population = 2 l1 - mean_b D_b is nearer to the truth, 0.
     """
     weights, q = np.array([1.0]), np.array([[0.5, 0.5]])
     plain, corrected = [], []
