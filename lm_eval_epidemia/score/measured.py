@@ -115,13 +115,12 @@ def part_of(truth: store.GroundTruth, complete: NDArray[np.bool_] | None = None)
     """
     if complete is None:
         complete = np.ones(len(truth.weights), dtype=bool)
+    if complete.all():
+        return Part(truth, complete, truth.weights, truth.p, scoring.Anchors.of(truth))
     share = truth.weights[complete]
     weights, p = share / share.sum(), truth.p[complete]
-    if complete.all():
-        perfect = truth.d_perfect()
-    else:
-        drawn = distance(weights, scoring.draw_truths(p, truth.n_eff[complete]), p)
-        perfect = float(np.quantile(drawn, store.QUANTILE))
+    drawn = distance(weights, scoring.draw_truths(p, truth.n_eff[complete]), p)
+    perfect = float(np.quantile(drawn, store.QUANTILE))
     return Part(truth, complete, weights, p, scoring.anchors(weights, p, perfect))
 
 
