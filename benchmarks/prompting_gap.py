@@ -142,7 +142,7 @@ def main() -> None:
             )["results"]  # fmt: skip
             rows = [row for task, row in results.items() if "_by_" in task]
             score, l1 = (np.mean([row[f"{m},none"] for row in rows]) for m in ("score", "l1"))
-            error = np.sqrt(sum(row["score_stderr,none"] ** 2 for row in rows)) / len(rows)
+            error = results[group]["score_stderr,none"]
             said = "answered" if suffix == "_sampled" else "choice_mass"
             mass = np.mean([row[f"{said},none"] for row in rows])
             shown = ", ".join(f"{key}: {value}" for key, value in variant.items())

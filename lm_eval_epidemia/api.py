@@ -1,34 +1,39 @@
 """The truths, scores and questions in Python, without lm-eval and without torch.
 
-`load_truth` returns what a survey says, `score` compares with it what somebody believes, `tasks`
-lists what there is, `questions` returns the prompts. Import them from here: ``lm_eval_epidemia``
+`load_truth` returns what a survey says, `score` compares with it what somebody believes,
+`joint_error` and `difference` give the errors of means and differences, `tasks` lists what there
+is, `questions` returns the prompts. Import them from here: ``lm_eval_epidemia``
 itself imports nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import leaves
-from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
+from lm_eval_epidemia.elicit.ways.way import Elicited
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of, read_registry
 from lm_eval_epidemia.extras import needs
 from lm_eval_epidemia.score.beliefs import believed
 from lm_eval_epidemia.score.confidence import interval
-from lm_eval_epidemia.score.score import Anchors, sampling_error, scale
+from lm_eval_epidemia.score.joint import Draws, difference, joint_error
+from lm_eval_epidemia.score.measured import Measured, part_of
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 from lm_eval_epidemia.surveys.record import task as declared_task
 
-__all__ = ["Score", "Source", "Truth", "load_truth", "questions", "score", "tasks"]
+__all__ = ["Draws", "Score", "Source", "Truth", "difference", "joint_error", "load_truth",
+           "questions", "score", "tasks"]  # fmt: skip
 
 
 class Source(NamedTuple):
@@ -244,11 +249,34 @@ class Score:
     score : float
         From 0 (no better than knowing nothing) to 100 (cannot be told from the truth).
     error : float
-        Standard error of `score` from the survey's own sampling error.
+        Standard error of `score` from the survey's own sampling error: of this task alone. That of
+        a mean or difference comes from `draws`. NaN where the truth has no joint replicates.
     l1 : float
         Weighted L1 distance from the truth, in [0, 2].
     anchors : Anchors
         The distances that fix the scale.
+    population, population_error : float
+        Score against the population rather than the survey, and its standard error; NaN without
+        joint replicates.
+    l1_population : float
+        The distance behind it, which can be a little below 0.
+    draws, population_draws : Draws or None
+        What `score` and `population` (this not cut off at 0 and 100) would have been had the survey
+        drawn other samples, ``draws.at``, shape (B,); empty for an exact table, None without joint
+        replicates.
+
+    Examples
+    --------
+    Tasks of one survey are wrong together, so errors of means and of differences come from the
+    draws: `joint_error` takes those of the tasks, `difference` those of two respondents in one.
+
+    >>> from lm_eval_epidemia.api import difference, joint_error, score
+    >>> tasks = [f"epidemia_low_nsduh_{name}_ever_by_age" for name in ("cocaine", "heroin")]
+    >>> half = [score(task, lambda condition: 0.5) for task in tasks]
+    >>> tenth = [score(task, lambda condition: 0.1) for task in tasks]
+    >>> mean_error = joint_error([found.draws for found in tenth])
+    >>> pairs = [difference(one.draws, other.draws) for one, other in zip(tenth, half)]
+    >>> difference_error = joint_error(pairs)
     """
 
     task: str
@@ -257,15 +285,34 @@ class Score:
     error: float
     l1: float
     anchors: Anchors
+    population: float
+    population_error: float
+    l1_population: float
+    draws: Draws | None = field(compare=False)
+    population_draws: Draws | None = field(compare=False)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of `population`, cut off at 0 and 100."""
+        half = 1.96 * self.population_error
+        if math.isnan(half):
+            return math.nan, math.nan
+        return max(0.0, self.population - half), min(100.0, self.population + half)
 
     def __repr__(self) -> str:
-        anchors = self.anchors
+        anchors, (low, high) = self.anchors, self.interval
         told = "" if anchors.informative else "; uninformative"
-        return (
-            f"{self.task} ({self.vintage}): {self.score:.1f} ± {self.error:.1f} of 100 "
-            f"(distance {self.l1:.4f}; {anchors.zero:.4f} scores 0, {anchors.perfect:.4f} scores "
-            f"100, knowing P(Y) alone is {anchors.mean:.4f}{told})"
+        error = "" if math.isnan(self.error) else f" ± {self.error:.1f}"
+        population = (
+            ""
+            if math.isnan(low)
+            else f"; against the population {self.population:.1f}, 95 % {low:.1f} to {high:.1f}"
         )
+        return (
+            f"{self.task} ({self.vintage}): {self.score:.1f}{error} of 100 "
+            f"(distance {self.l1:.4f}; {anchors.zero:.4f} scores 0, {anchors.perfect:.4f} scores "
+            f"100, knowing P(Y) alone is {anchors.mean:.4f}{told}{population})"
+        )  # fmt: skip
 
 
 def score(task: str | Truth, q: Any) -> Score:
@@ -326,15 +373,19 @@ def score(task: str | Truth, q: Any) -> Score:
     lm_eval_epidemia.errors.EpidemiaError: q lacks age=12-13, answer Yes; age=12-13, answer No
     """
     truth = task if isinstance(task, Truth) else load_truth(task)
-    asked = believed(truth, q)
-    found, l1 = truth.anchors, float(distance(truth.weights, asked, truth.p))
+    found = Measured(part_of(truth), Elicited(believed(truth, q)))
     return Score(
         task=truth.task,
         vintage=truth.vintage,
-        score=float(scale(l1, found.zero, found.perfect)),
-        error=sampling_error(truth.weights, truth.p, asked, truth.n_eff, found.perfect),
-        l1=l1,
-        anchors=found,
+        score=found.score,
+        error=joint_error([found.score_draws]),
+        l1=found.l1,
+        anchors=found.part.anchors,
+        population=found.score_population,
+        population_error=joint_error([found.score_population_draws]),
+        l1_population=found.l1_population,
+        draws=found.score_draws,
+        population_draws=found.score_population_draws,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import real_model
+import replicates
 from hypothesis import HealthCheck, settings
 
 # Before anything imports a library that might want the network.
@@ -55,6 +56,16 @@ def fresh_notices():
     from lm_eval_epidemia import notices
 
     notices.forget()
+
+
+@pytest.fixture
+def replicated(monkeypatch):
+    """Truths have invented joint replicates; called with surveys, these have none."""
+    from lm_eval_epidemia.estimate import store
+
+    replicates.install(monkeypatch.setattr)
+    yield lambda *without: replicates.install(monkeypatch.setattr, without)
+    store._load.cache_clear()
 
 
 def raw_file(survey: str, name: str) -> Path:

@@ -32,7 +32,7 @@ def believed(name):
 
 
 @pytest.mark.parametrize("kind", ["mean", "noisy"])
-def test_scores_are_those_of_lm_eval(kind):
+def test_scores_are_those_of_lm_eval(replicated, kind):
     ran = evaluate(TASKS, model_args=f"kind={kind},noise=0.5,seed=3")["results"]
     for name in TASKS:
         truth = load_truth(name)

@@ -1,6 +1,7 @@
 """The scale: golden values with their derivation, and the properties that must hold."""
 
 from math import factorial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from hypothesis.extra.numpy import arrays
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.elicit.ways import letters
+from lm_eval_epidemia.elicit.ways.way import Elicited
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.joint import joint_error
+from lm_eval_epidemia.score.measured import Measured, Part
 from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
 
 
@@ -144,22 +148,74 @@ def test_softmax_does_not_overflow():
     assert np.allclose(letters.softmax(np.array([0.0, -1e4])), [1, 0])
 
 
+@given(problems(answers=3))
+def test_the_zero_of_several_truths_is_that_of_each(problem):
+    weights, *truths = problem
+    found = scoring.zero(weights, np.array(truths))
+    each = [scoring.anchors(weights, p, 0.0).zero for p in truths]
+    assert found == pytest.approx(each, abs=1e-12)
+
+
+def test_the_scale_against_the_population_goes_on_beyond_its_ends():
+    # D = 0.1 of D_zero = 0.4: 75; 0.5 of 0.4: -25; -0.02 of 0.4: 105. Without a width: 100 or 0.
+    d, zero = np.array([0.1, 0.5, -0.02, 0.0, 0.1]), np.array([0.4, 0.4, 0.4, 0.0, 0.0])
+    assert scoring.position(d, zero) == pytest.approx([75, -25, 105, 100, 0])
+
+
+def drawn_truth(p, draws, size=4000.0, seed=1):
+    """Replicates of one binary cell: what a simple random sample of `size` might have found."""
+    found = np.random.default_rng(seed).binomial(int(size), p, size=draws) / size
+    return np.stack([found, 1 - found], axis=-1)[:, None, :]
+
+
 def test_sampling_error_matches_the_closed_form():
     """One binary cell far from every boundary: S = 100 (D0 - |2 dp|...) is linear in p.
 
     Truth p = 0.7 with n = 4,000, answer q = 0.6, D_perfect = 0. D_uniform = 2 |p - 0.5| = 0.4,
     D_zero_one = 2 (1 - p) = 0.6, so D_zero = 2 (p - 0.5) and D = 2 (p - 0.6):
     S = 100 * 0.1 / (p - 0.5), dS/dp = -10 / (p - 0.5)^2 = -250 at p = 0.7.
-    se(p) = sqrt(0.7 * 0.3 / 4001) = 0.007245, so se(S) = 1.811 to first order.
+    se(p) = sqrt(0.7 * 0.3 / 4000) = 0.007246, so se(S) = 1.811 to first order.
     """
     weights, p, q = np.array([1.0]), np.array([[0.7, 0.3]]), np.array([[0.6, 0.4]])
-    error = scoring.sampling_error(weights, p, q, np.array([4000.0]), perfect=0.0)
-    assert error == pytest.approx(1.811, rel=0.15)  # 200 draws: 5 % standard error
+    part = of_truth(weights, p, drawn_truth(0.7, 2000))
+    found = Measured(part, Elicited(q))
+    for draws in (found.score_draws, found.score_population_draws):
+        assert joint_error([draws]) == pytest.approx(1.811, rel=0.06)  # 2000 draws: 1.6 %
+    # Far from the truth nothing folds: no bias, the same score.
+    assert found.score == pytest.approx(50)
+    assert found.score_population == pytest.approx(50, abs=0.5)
+
+
+def test_a_distance_loses_what_sampling_error_adds():
+    """q = p of the population, 0.5; the survey is a draw of 400 with se 0.025.
+
+    E|p_hat - 0.5| * 2 = 2 * 0.025 * sqrt(2 / pi) = 0.0399. Over surveys, the mean of l1 is that,
+    and a bootstrap adds once more: l1_population = 2 l1 - mean_b D_b is nearer to the truth, 0.
+    """
+    weights, q = np.array([1.0]), np.array([[0.5, 0.5]])
+    plain, corrected = [], []
+    for survey in drawn_truth(0.5, 300, size=400):
+        again = drawn_truth(survey[0, 0], 200, size=400, seed=int(survey[0, 0] * 400))
+        found = Measured(of_truth(weights, survey, again), Elicited(q))
+        plain.append(found.l1)
+        corrected.append(found.l1_population)
+    assert np.mean(plain) == pytest.approx(0.0399, rel=0.15)
+    assert abs(np.mean(corrected)) < 0.6 * np.mean(plain)
+
+
+def of_truth(weights, p, replicates):
+    """All of a task with such a truth."""
+    truth = SimpleNamespace(replicates=replicates, sample="s" if len(replicates) else "")
+    whole = np.ones(len(weights), dtype=bool)
+    return Part(truth, whole, weights, p, scoring.anchors(weights, p, 0.0))
 
 
 def test_no_sampling_error_without_a_sample():
     weights, p, q = np.array([1.0]), np.array([[0.7, 0.3]]), np.array([[0.6, 0.4]])
-    assert scoring.sampling_error(weights, p, q, np.array([np.inf]), 0.0) == 0
+    found = Measured(of_truth(weights, p, np.empty((0, 1, 2))), Elicited(q))
+    assert joint_error([found.score_draws]) == joint_error([found.score_population_draws]) == 0
+    assert found.l1_population == found.l1
+    assert found.score_population == found.score == pytest.approx(50)
 
 
 @settings(deadline=None)
@@ -181,17 +237,19 @@ def test_ordering_error_is_zero_when_all_orderings_were_asked_and_right_when_sam
     weights, p = np.array([1.0]), rng.dirichlet(np.ones(levels), 1)
     found = scoring.anchors(weights, p, 0.0)
     four = rng.dirichlet(np.ones(4), (1, factorial(4)))
-    assert scoring.ordering_error(weights, p[:, :4], four, found) == 0
+    assert scoring.ordering_error(four, lambda q: q.sum(axis=(1, 2))) == 0
     # Against simulation: the spread of the score over samples of 120 independent orderings.
     population = rng.dirichlet(p[0] * 2 + 0.5, 720)[None]
 
+    def score_of(q):
+        return scoring.scale(distance(weights, p, q), found.zero, found.perfect)
+
     def score(by_order):
-        d = distance(weights, p, by_order.mean(axis=1))
-        return float(scoring.scale(d, found.zero, found.perfect))
+        return float(score_of(by_order.mean(axis=1)))
 
     samples = [population[:, rng.permutation(720)[:120]] for _ in range(300)]
     spread = np.std([score(sample) for sample in samples])
-    estimates = [scoring.ordering_error(weights, p, sample, found) for sample in samples[:40]]
+    estimates = [scoring.ordering_error(sample, score_of) for sample in samples[:40]]
     assert np.mean(estimates) == pytest.approx(spread, rel=0.2)
 
 

@@ -62,15 +62,13 @@ def test_known_respondents_get_the_scores_the_anchors_predict(kind, groups, task
         group_row = results["groups"][group]
         scores = [row["score,none"] for row in leaves]
         assert group_row["score,none"] == pytest.approx(np.mean(scores))
-        pooled = math.sqrt(sum(row["score_stderr,none"] ** 2 for row in leaves)) / len(leaves)
-        assert group_row["score_stderr,none"] == pytest.approx(pooled)
     # lm-eval averages over the tasks of a group, whatever survey they come from.
     for group in GROUPS if groups == GROUPS else []:
         scores = [row["score,none"] for name, row in rows.items() if name.startswith(group)]
         assert results["groups"][group]["score,none"] == pytest.approx(np.mean(scores))
 
 
-def test_a_noisy_reader_with_a_favourite_letter():
+def test_a_noisy_reader_with_a_favourite_letter(replicated):
     fair = evaluate([TASK], model_args="kind=noisy,noise=0.5,seed=3")["results"][TASK]
     again = evaluate([TASK], model_args="kind=noisy,noise=0.5,seed=3")["results"][TASK]
     assert fair == again
@@ -156,7 +154,7 @@ def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplo
 @pytest.mark.parametrize(
     ("asked", "prompts"), [("all", 24), ("random:10", 10), ("balanced", 4), (1, 1)]
 )
-def test_orderings_are_chosen_by_metadata(asked, prompts):
+def test_orderings_are_chosen_by_metadata(replicated, asked, prompts):
     """One task with four answers: the design decides the prompts, and the metrics know it."""
     name = "epidemia_low_acs_employer_by_race"
     found = evaluate(

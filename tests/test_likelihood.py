@@ -107,7 +107,7 @@ def estimates(name, over_bins):
     ]
 
 
-def test_the_likeliest_interval_and_the_expected_one_differ():
+def test_the_likeliest_interval_and_the_expected_one_differ(replicated):
     """60 % on 0%-5%, 40 % on 95%-100%: the likeliest says 0.025, the mean 0.405."""
     over = np.full(22, 1e-12)
     over[1], over[20] = 0.6, 0.4
@@ -122,9 +122,9 @@ def test_the_likeliest_interval_and_the_expected_one_differ():
     assert metrics.score(answers) == pytest.approx(score(0.025))
     assert metrics.score_expected(answers) == pytest.approx(score(0.405))
     assert bin_mass(answers) == pytest.approx(0.6)
-    # The spread of the score over truths the survey might have found, worked out again: with one
-    # condition and two levels, P(yes | x) = p, whose scale begins at the better ignorant answer.
-    drawn = scoring.draw_truths(truth.p, truth.n_eff)[:, :, 0]
+    # The spread of the score over the replicates, worked out again: with one condition and two
+    # levels, P(yes | x) = p, whose scale begins at the better ignorant answer.
+    drawn = truth.replicates[:, :, 0]
     w, perfect = truth.weights, truth.d_perfect()
     ignorant = [abs(drawn - guess) @ w for guess in (0.0, 0.5, 1.0)]
     commoner = np.where(drawn @ w > 0.5, ignorant[2], ignorant[0])

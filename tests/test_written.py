@@ -60,7 +60,7 @@ def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
 
 
 @pytest.mark.parametrize("kind", ["truth", "mean"])
-def test_sampled_answers_of_a_known_respondent(kind):
+def test_sampled_answers_of_a_known_respondent(replicated, kind):
     names = [in_way(task, "sampled") for task in (BINARY, SEVERAL, CLOSED)]
     found = evaluate(
         [BINARY, SEVERAL, CLOSED, *names], model_args=f"kind={kind}", log_samples=True,
@@ -112,7 +112,7 @@ def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
     assert sampled.order_bias(some) == pytest.approx(0.5)
 
 
-def test_a_favourite_letter_is_averaged_out_by_the_orderings():
+def test_a_favourite_letter_is_averaged_out_by_the_orderings(replicated):
     """Always A: every level in turn, so nearly the uniform distribution, and a large bias."""
     answers = replies(SEVERAL, lambda doc: "a)", n=400)
     truth = store.load(SEVERAL)
@@ -120,7 +120,8 @@ def test_a_favourite_letter_is_averaged_out_by_the_orderings():
     assert metrics.l1(answers) == pytest.approx(uniform, abs=0.1)
     assert sampled.order_bias(answers) == pytest.approx(2 / 3)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
-    for metric in (metrics.l1, metrics.score, metrics.score_stderr, metrics.seen):
+    for metric in (metrics.l1, metrics.score, metrics.score_stderr, metrics.score_population,
+                   metrics.score_population_stderr, metrics.seen):  # fmt: skip
         assert metric(shuffled) == metric(answers)
 
 
@@ -136,7 +137,7 @@ def test_a_limit_scores_cells_that_have_all_their_answers(caplog):
 
 
 @pytest.mark.parametrize("mode", ["closed", "rag"])
-def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(mode):
+def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(replicated, mode):
     name, asked = in_way(CLOSED, mode), in_way(CLOSED, "likelihood")
     for kind in ("truth", "noisy,noise=0.5"):
         rows = evaluate([name, asked], model_args=f"kind={kind}")["results"]

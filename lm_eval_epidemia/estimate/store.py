@@ -16,6 +16,7 @@ what a user built (in ``paths.home()``) before what the package ships.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -54,6 +55,7 @@ __all__ = [
     "load",
     "load_folder",
     "read_registry",
+    "without_replicates",
 ]
 
 #: The quantile of the bootstrap distances that counts as "cannot be told from the truth".
@@ -310,6 +312,16 @@ def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str |
     if "replicates" not in entry:
         return None
     return f"{place.key} {truth['files']['replicates']['sha256'][:12]}"
+
+
+def without_replicates() -> list[str]:
+    """Return the keys ``<survey>_<vintage>`` of truths in use that have no joint replicates."""
+    found = set()
+    for name, (place, *_) in all_places().items():
+        with suppress(EpidemiaError):  # damaged: `available` says so
+            if _sample(place, *entry_of(place, name)) is None:
+                found.add(place.key)
+    return sorted(found)
 
 
 @lru_cache(maxsize=512)

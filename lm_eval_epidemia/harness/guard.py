@@ -4,7 +4,8 @@ lm-eval passes over keys of ``--metadata`` that nobody knows, sends the prompts 
 ``--cache_requests`` kept whatever was asked since, shortens a prompt that does not fit into the
 context, gives every request to a server the same seed, and stops with an error of its own where a
 chat endpoint is asked for log-probabilities or a server fails. For our tasks, and only for these,
-the wrappers of ``simple_evaluate`` and ``evaluate`` refuse, mend or explain that. A run without a
+the wrappers of ``simple_evaluate`` and ``evaluate`` refuse, mend or explain that, and give groups
+of them the errors that they have (`group_errors`). A run without a
 task of ours goes past them as it came, and the model itself is not touched by either.
 """
 
@@ -22,8 +23,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from lm_eval_epidemia import notices
+from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness import group_errors, hooks
 
 __all__ = ["checked", "guarded"]
 
@@ -123,13 +126,20 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         ours = _our_tasks(given.get("task_dict"))
         if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
+        for name, task in ours.items():
+            _check_metrics(name, task)
         watched = _Watched(given["lm"], frozenset(ours))
+        noted: group_errors.Noted = {}
         with ExitStack() as stack:
-            for task in ours.values():
+            for name, task in ours.items():
                 stack.enter_context(_building_what_is_asked(task))
+                stack.enter_context(group_errors.noting(task, noted.setdefault(name, {})))
             if "lm" in kwargs:
-                return evaluate(*args, **{**kwargs, "lm": watched})
-            return evaluate(watched, *args[1:], **kwargs)
+                results = evaluate(*args, **{**kwargs, "lm": watched})
+            else:
+                results = evaluate(watched, *args[1:], **kwargs)
+        group_errors.write(results, noted, given["task_dict"])
+        return results
 
     return wrapper
 
@@ -153,6 +163,23 @@ def _our_tasks(tasks: Any) -> dict[str, Any]:
             if str(name).startswith("epidemia_") and "truth" in (metadata or {}):
                 found[str(name)] = one
     return found
+
+
+def _check_metrics(name: str, task: Any) -> None:
+    """Refuse a task file that lacks metrics which the reading of answers returns.
+
+    lm-eval would take the mean of the answers at the end of the run, and fail.
+    """
+    listed, leaf = task.aggregation(), leaves().get(name)
+    ours = getattr(task.config.process_results, "__module__", "") == hooks.__name__
+    if leaf is None or not ours or "bypass" in listed:  # --predict_only
+        return
+    if lacking := [metric for metric in leaf.metrics if metric not in listed]:
+        raise EpidemiaError(
+            f"the file of {name} was written by another version, it has no {', '.join(lacking)}: "
+            "write it anew with 'epidemia tasks write FOLDER' or 'epidemia export', or leave out "
+            "--include_path"
+        )
 
 
 @contextmanager

@@ -67,6 +67,8 @@ def load(
             f"written for {epidemia_variant or 'neither'}: these need the start-up hook (unset "
             "EPIDEMIA_AUTOLOAD) or 'epidemia run', and no --include_path to our files"
         )
+    # Read for the errors at the end: a damaged file shall be known before the model is asked.
+    getattr(WAYS[epidemia_way].load(epidemia_task), "replicates", None)
     return {name: split(epidemia_task, epidemia_way, variant)}
 
 

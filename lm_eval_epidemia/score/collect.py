@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia import notices
-from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS, Way, asked_as
 from lm_eval_epidemia.elicit.ways.letters import most_mass
 from lm_eval_epidemia.elicit.ways.way import Answer
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.measured import Part, part_of
 
 __all__ = [
-    "Part",
     "complete_part",
     "installed_truth",
     "laid_out",
@@ -30,35 +28,6 @@ LOW_MASS = 0.1
 
 #: Below this share of replies with a letter, the score says little about the model's beliefs.
 LOW_ANSWERED = 0.9
-
-
-class Part(NamedTuple):
-    """The cells of a task that were answered completely, C' of C.
-
-    Attributes
-    ----------
-    complete : ndarray of bool, shape (C,)
-    weights : ndarray, shape (C',)
-        Sums to 1.
-    p : ndarray, shape (C', K)
-    n_eff : ndarray, shape (C',)
-    anchors : Anchors
-    """
-
-    complete: NDArray[np.bool_]
-    weights: Array
-    p: Array
-    n_eff: Array
-    anchors: scoring.Anchors
-
-    def distance(self, q: Array) -> float:
-        return float(distance(self.weights, q, self.p))
-
-    def score_of(self, l1: float) -> float:
-        return float(scoring.scale(l1, self.anchors.zero, self.anchors.perfect))
-
-    def sampling_error(self, q: Array) -> float:
-        return scoring.sampling_error(self.weights, self.p, q, self.n_eff, self.anchors.perfect)
 
 
 def installed_truth(answers: Sequence[Answer]) -> store.GroundTruth:
@@ -187,17 +156,10 @@ def complete_part(
             f"at least {needed}",
         )
         return None
-    share = truth.weights[complete]
-    weights, p, n_eff = share / share.sum(), truth.p[complete], truth.n_eff[complete]
-    if complete.all():
-        perfect = truth.d_perfect()
-    else:
+    if not complete.all():
         notices.warn(
             "only part of the task was seen",
             f"{name}: {int(complete.sum())} of {complete.size} cells are complete "
-            f"({share.sum():.0%} of the population); the score is theirs alone",
+            f"({truth.weights[complete].sum():.0%} of the population); the score is theirs alone",
         )
-        # The stored bootstrap is of the whole task; for a part of it, draw from the cells.
-        drawn = distance(weights, scoring.draw_truths(p, n_eff), p)
-        perfect = float(np.quantile(drawn, store.QUANTILE))
-    return Part(complete, weights, p, n_eff, scoring.anchors(weights, p, perfect))
+    return part_of(truth, complete)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lm_eval_epidemia.distance import Array
 
-__all__ = ["Draws", "difference", "joint_bias", "joint_error"]
+__all__ = ["Draws", "SharedError", "difference", "joint_bias", "joint_error"]
 
 
 class Draws(NamedTuple):
@@ -35,6 +35,18 @@ class Draws(NamedTuple):
     sample: str
     at: Array
     asking: float = 0.0
+
+
+class SharedError(float):
+    """A standard error from a sample that other tasks have too: it is not to be pooled.
+
+    Its square is NaN. Who adds squares as if tasks were independent, as lm-eval does for the rows
+    of its groups, gets NaN instead of an error that is too small; `joint_error` is right. It is a
+    float otherwise, and numpy makes one of it.
+    """
+
+    def __pow__(self, exponent: Any, modulus: None = None) -> float:
+        return math.nan
 
 
 def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:
@@ -64,7 +76,7 @@ def joint_error(draws: Sequence[Draws | None], weights: Sequence[float] | None =
         ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples;
         NaN for no task, or where one has no replicates.
     """
-    weights = [1 / len(draws)] * len(draws) if weights is None else weights
+    weights = [1 / max(len(draws), 1)] * len(draws) if weights is None else weights
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
     asking = sum((w * one.asking) ** 2 for one, w in zip(draws, weights, strict=True) if one)

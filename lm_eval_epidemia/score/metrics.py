@@ -8,39 +8,28 @@ to sum to 1, and `seen` says how much of the task that is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lm_eval_epidemia.elicit.ways import WAYS, Way
-from lm_eval_epidemia.elicit.ways.way import Answer, Elicited, Metric
-from lm_eval_epidemia.score import collect, monte_carlo
-from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.elicit.ways.way import Answer, Metric
+from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
+from lm_eval_epidemia.score.measured import Measured
 
-__all__ = ["Scored", "against_truth", "l1", "metrics_of", "score", "score_expected",
-           "score_stderr", "seen"]  # fmt: skip
-
-
-class Scored(NamedTuple):
-    """The complete cells of a task, C' of them, and what was elicited in them."""
-
-    part: collect.Part
-    elicited: Elicited
-
-    @property
-    def l1(self) -> float:
-        part, found = self.part, self.elicited
-        if found.counts is not None:
-            return float(part.weights @ monte_carlo.distances(part.p, found.counts))
-        return part.distance(found.q)
+__all__ = ["against_truth", "l1", "l1_population", "metrics_of", "score",
+           "score_expected", "score_population", "score_population_stderr", "score_stderr",
+           "seen"]  # fmt: skip
 
 
 #: The answers that were put together last, and what came of it.
-_last: tuple[Sequence[Answer], Scored | None] = ((), None)
+_last: tuple[Sequence[Answer], Measured | None] = ((), None)
 
 
-def against_truth(answers: Sequence[Answer]) -> Scored | None:
+def against_truth(answers: Sequence[Answer]) -> Measured | None:
     """Put the answers of a task against its truth; None, with a warning, where there is no score.
 
     All metrics of a task ask for this, one after the other and with the same answers: what came of
@@ -64,7 +53,7 @@ def _is(one: Answer, other: Answer) -> bool:
     return one is other
 
 
-def _put_together(answers: Sequence[Answer]) -> Scored | None:
+def _put_together(answers: Sequence[Answer]) -> Measured | None:
     way = WAYS[answers[0].way]
     truth = collect.installed_truth(answers)
     said, answered = collect.laid_out(answers, way, truth)
@@ -73,7 +62,12 @@ def _put_together(answers: Sequence[Answer]) -> Scored | None:
     if (part := collect.complete_part(answers[0], truth, answered)) is None:
         return None
     assert way.distribution is not None
-    return Scored(part, way.distribution(said[part.complete], answers[0], len(truth.levels)))
+    return Measured(part, way.distribution(said[part.complete], answers[0], len(truth.levels)))
+
+
+def _of(answers: Sequence[Answer], name: str) -> float:
+    found = against_truth(answers)
+    return math.nan if found is None else getattr(found, name)
 
 
 def l1(answers: Sequence[Answer]) -> float:
@@ -82,22 +76,38 @@ def l1(answers: Sequence[Answer]) -> float:
     Of answers that were drawn, it is that of what they are drawn from, up to Monte Carlo error,
     which can take it below 0.
     """
-    found = against_truth(answers)
-    return float("nan") if found is None else found.l1
+    return _of(answers, "l1")
 
 
 def score(answers: Sequence[Answer]) -> float:
     """Score from 0 (no better than knowing nothing) to 100 (cannot be told from the truth)."""
-    found = against_truth(answers)
-    return float("nan") if found is None else found.part.score_of(found.l1)
+    return _of(answers, "score")
 
 
 def score_expected(answers: Sequence[Answer]) -> float:
     """Score from 0 to 100 of the second distribution: probability-weighted midpoints."""
-    found = against_truth(answers)
-    if found is None or found.elicited.expected is None:
-        return float("nan")
-    return found.part.score_of(found.part.distance(found.elicited.expected))
+    return _of(answers, "score_expected")
+
+
+def l1_population(answers: Sequence[Answer]) -> float:
+    """Distance from the population rather than from the survey; can be a little below 0.
+
+    NaN where the ground truth has no replicates, as all that follows from them.
+    """
+    return _of(answers, "l1_population")
+
+
+def score_population(answers: Sequence[Answer]) -> float:
+    """Score from 0 (no better than knowing nothing) to 100 (is the population's distribution)."""
+    return _of(answers, "score_population")
+
+
+def _score_draws(answers: Sequence[Answer]) -> Draws | None:
+    return None if (found := against_truth(answers)) is None else found.score_draws
+
+
+def _score_population_draws(answers: Sequence[Answer]) -> Draws | None:
+    return None if (found := against_truth(answers)) is None else found.score_population_draws
 
 
 def score_stderr(answers: Sequence[Answer]) -> float:
@@ -105,17 +115,19 @@ def score_stderr(answers: Sequence[Answer]) -> float:
 
     The second is that of the orderings, where not all were asked, or of the answers, where these
     were drawn: of the distance before the scale is cut off at 0 and 100, since a distance that
-    answers put beyond an end is not for that known exactly.
+    answers put beyond an end is not for that known exactly. NaN without replicates.
     """
-    if (found := against_truth(answers)) is None:
-        return float("nan")
-    part, elicited = found.part, found.elicited
-    errors = [part.sampling_error(elicited.q)]
-    if elicited.by_order is not None:
-        errors.append(scoring.ordering_error(part.weights, part.p, elicited.by_order, part.anchors))
-    if elicited.counts is not None:
-        errors.append(monte_carlo.score_error(part.weights, part.p, elicited.counts, part.anchors))
-    return float(np.hypot.reduce(errors))
+    return _error(_score_draws(answers))
+
+
+def score_population_stderr(answers: Sequence[Answer]) -> float:
+    """Standard error of the score against the population, before it is cut off at 0 and 100."""
+    return _error(_score_population_draws(answers))
+
+
+def _error(draws: Draws | None) -> float:
+    error = joint_error([draws])
+    return SharedError(error) if draws is not None and len(draws.at) else error
 
 
 def seen(answers: Sequence[Answer]) -> float:
@@ -132,15 +144,19 @@ def seen(answers: Sequence[Answer]) -> float:
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name.
 
-    ``score_stderr`` comes right after ``score``: lm-eval then shows it in the column Stderr.
+    A metric's error comes right after it: lm-eval then shows it in the column Stderr.
     """
     # What answers were drawn from is known up to Monte Carlo error, which can go below 0.
     least = -2 if way.drawn else 0
     found: dict[str, Any] = {
-        "score": Metric(score, True, 0, 100),
+        "score": Metric(score, True, 0, 100, draws=_score_draws),
         "score_stderr": Metric(score_stderr, False, 0),
         "score_expected": Metric(score_expected, True, 0, 100),
         "l1": Metric(l1, False, least, 2),
+        "score_population": Metric(score_population, True, 0, 100, draws=_score_population_draws),
+        "score_population_stderr": Metric(score_population_stderr, False, 0),
+        # Less the survey's own noise, which is at most 2 in either direction.
+        "l1_population": Metric(l1_population, False, least - 2, 4),
         "seen": Metric(seen, True, 0, 1),
     }
     if not way.expects:

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.score.score import Anchors
 
-__all__ = ["DRAWS", "distances", "draw_counts", "halves", "score_error", "subsample_weights"]
+__all__ = ["DRAWS", "distance_error", "distances", "draw_counts", "halves", "subsample_weights"]
 
 #: Draws of the answers behind a standard error, and the seed they come from.
 DRAWS = 200
@@ -120,22 +119,13 @@ def draw_counts(counts: NDArray[np.int64], draws: int = DRAWS) -> NDArray[np.int
     return np.concatenate([drawn, silent], axis=-1)
 
 
-def score_error(weights: Array, p: Array, counts: NDArray[np.int64], anchors: Anchors) -> float:
-    """Standard error of a score that comes from the number of answers, in points up to 100.
+def distance_error(weights: Array, p: Array, counts: NDArray[np.int64]) -> float:
+    """Standard error of a distance that comes from the number of answers.
 
     Parameters
     ----------
     weights : ndarray, shape (C,)
     p : ndarray, shape (C, K)
     counts : ndarray of int, shape (C, K + 1)
-    anchors : Anchors
-
-    Returns
-    -------
-    float
-        Of the distance before the scale is cut off at 0 and 100; 0 where the survey cannot tell
-        the two ends apart.
     """
-    drawn = distances(p, draw_counts(counts)) @ weights
-    width = anchors.zero - anchors.perfect
-    return min(100.0, 100 * float(drawn.std(ddof=1)) / width) if anchors.informative else 0.0
+    return float((distances(p, draw_counts(counts)) @ weights).std(ddof=1))

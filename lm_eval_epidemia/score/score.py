@@ -1,4 +1,4 @@
-"""The score, its anchors, and its standard error.
+"""The score, its anchors, and what the choice of orderings adds to its error.
 
 Shapes: C cells, K levels, M orderings. ``weights`` (C,) sums to 1; ``p``, ``q`` (C, K) have rows
 that sum to 1.
@@ -6,6 +6,7 @@ that sum to 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import factorial
 from typing import NamedTuple
 
@@ -21,11 +22,12 @@ __all__ = [
     "anchors",
     "draw_truths",
     "ordering_error",
-    "sampling_error",
+    "position",
     "scale",
+    "zero",
 ]
 
-#: Draws of the truth behind a standard error, and the seed they come from.
+#: Draws of the truth behind D_perfect of a part of a task, and the seed they come from.
 DRAWS = 200
 SEED = 77
 
@@ -105,6 +107,25 @@ def anchors(weights: Array, p: Array, perfect: float) -> Anchors:
     )
 
 
+def zero(weights: Array, p: Array) -> Array:
+    """Return the distances that score 0: of the better of the answers that know nothing.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (C,)
+    p : ndarray, shape (..., C, K)
+        Truths; of each the commoner answer is its own.
+
+    Returns
+    -------
+    ndarray, shape (...)
+    """
+    found = distance(weights, p, uniform(p))
+    if p.shape[-1] == 2:
+        found = np.minimum(found, distance(weights, p, zero_one(weights, p)))
+    return found
+
+
 def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
     """Put distances on the scale from 0 (knows nothing) to 100 (cannot be told from the truth).
 
@@ -156,21 +177,23 @@ def draw_truths(p: Array, n_eff: Array, draws: int = DRAWS, seed: int = SEED) ->
     return np.where(exact[:, None], p, drawn)
 
 
-def sampling_error(weights: Array, p: Array, q: Array, n_eff: Array, perfect: float) -> float:
-    """Standard error of a score that comes from the survey's own sampling error.
+def position(d: Array, zero: Array) -> Array:
+    """Put distances on the scale of the score against the population, not cut off at its ends.
 
-    The score is recomputed against draws of the truth (`draw_truths`), the zero of the scale
-    moving with them; the standard deviation is returned.
+    ``100 (1 - D / D_zero)``. Where D_zero is 0 there is nothing between the ends: 100 if D is 0,
+    else 0.
+
+    Parameters
+    ----------
+    d, zero : ndarray
+        Broadcast against each other.
     """
-    truths = draw_truths(p, n_eff)
-    zero = distance(weights, truths, uniform(p))
-    if p.shape[-1] == 2:
-        zero = np.minimum(zero, distance(weights, truths, zero_one(weights, truths)))
-    scores = scale(distance(weights, truths, q), zero, perfect)
-    return float(scores.std(ddof=1))
+    informative = zero > ROUNDING
+    inside = 1 - d / np.where(informative, zero, 1.0)
+    return 100 * np.where(informative, inside, d <= ROUNDING)
 
 
-def ordering_error(weights: Array, p: Array, by_order: Array, found: Anchors) -> float:
+def ordering_error(by_order: Array, score_of: Callable[[Array], Array]) -> float:
     """Standard error of a score that comes from asking a sample of the K! orderings.
 
     Jackknife over orderings, which all cells share, with the finite-population correction
@@ -180,14 +203,13 @@ def ordering_error(weights: Array, p: Array, by_order: Array, found: Anchors) ->
     ----------
     by_order : ndarray, shape (C, M, K)
         Probability of each level under each ordering.
+    score_of : callable
+        From distributions, shape (M, C, K), to their scores, shape (M,).
     """
     orders, levels = by_order.shape[1:]
     if orders < 2 or orders >= factorial(levels):
         return 0.0
-    total = by_order.sum(axis=1)
-    without = np.array(
-        [distance(weights, p, (total - by_order[:, m]) / (orders - 1)) for m in range(orders)]
-    )
-    scores = scale(without, found.zero, found.perfect)
+    total = by_order.sum(axis=1, keepdims=True)
+    scores = score_of(np.swapaxes((total - by_order) / (orders - 1), 0, 1))
     variance = (orders - 1) / orders * ((scores - scores.mean()) ** 2).sum()
     return float(np.sqrt(variance * (1 - orders / factorial(levels))))

@@ -84,6 +84,9 @@ class Metric(NamedTuple):
         Between which it lies.
     of_one : callable, optional
         From one answer to what lm-eval logs with it; `of` then takes these.
+    draws : callable, optional
+        From what `of` takes to its `score.joint.Draws`, or None where they are not known. Groups
+        get their standard errors from these.
     """
 
     of: Callable[[Sequence[Any]], float]
@@ -91,6 +94,7 @@ class Metric(NamedTuple):
     low: float = -math.inf
     high: float = math.inf
     of_one: Callable[[Any], float] | None = None
+    draws: Callable[[Sequence[Any]], Any] | None = None
 
 
 def _described(truth: store.GroundTruth) -> list[list[str]]:

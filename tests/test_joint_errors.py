@@ -1,0 +1,370 @@
+"""Errors from joint replicates: of tasks, of groups in lm-eval's results and tables, in Python."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY, evaluate, recorded
+from lm_eval import simple_evaluate
+from lm_eval.utils import make_table
+from lm_evals import environment
+from replicates import NUMBER
+
+import lm_eval_epidemia
+from lm_eval_epidemia import api
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.ways import in_way
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import group_errors, hooks
+from lm_eval_epidemia.harness.baseline import answers
+from lm_eval_epidemia.score import metrics
+from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
+
+GROUP = "epidemia_low_nsduh"
+BY_AGE = "epidemia_low_nsduh_cocaine_ever_by_age"
+BY_RACE = "epidemia_low_nsduh_cocaine_ever_by_race"
+GSS = "epidemia_low_gss_political_view_by_age"
+EXACT = "epidemia_low_bls_sex_by_occupation"
+NOISY = "kind=noisy,noise=0.5,seed=3"
+
+
+def by_hand(name, q, cells=slice(None), perfect=None):
+    """Scores of a binary task at its replicates, in plain loops: the score's, the population's."""
+    truth = store.load(name)
+    w, p = truth.weights[cells] / truth.weights[cells].sum(), truth.p[cells]
+    perfect = truth.d_perfect() if perfect is None else perfect
+
+    def distances(p):
+        commoner = [1, 0] if w @ p[:, 0] >= 0.5 else [0, 1]
+        far = [
+            sum(w[c] * abs(p[c, k] - one[c][k]) for c in range(len(w)) for k in (0, 1))
+            for one in (q, [[0.5, 0.5]] * len(w), [commoner] * len(w))
+        ]
+        return far[0], min(far[1:])
+
+    at = np.array([distances(other) for other in truth.replicates[:, cells]])
+    scores = 100 * np.clip((at[:, 1] - at[:, 0]) / (at[:, 1] - perfect), 0, 1)
+    l1, zero = 2 * np.array(distances(p)) - at.mean(axis=0)
+    return scores, 100 * (1 - at[:, 0] / at[:, 1]), l1, 100 * np.clip(1 - l1 / zero, 0, 1)
+
+
+def run(tasks, folder):
+    """Run lm-eval with our tasks and those in a folder."""
+    manager = lm_eval_epidemia.task_manager(include_path=str(folder))
+    return simple_evaluate(model="hashing", tasks=tasks, task_manager=manager, log_samples=False)
+
+
+def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(replicated, tmp_path):
+    folder = recorded(tmp_path, [GROUP], model_args=NOISY)
+    (file,) = folder.rglob("results_*.json")
+    results = json.loads(file.read_text())
+    names = results["group_subtasks"][GROUP]
+    assert len(names) == 6
+    drawn = []
+    for name in names:
+        q = answers(store.load(name), "noisy", noise=0.5, seed=3)
+        scores, unclipped, l1, population = by_hand(name, q)
+        drawn.append((scores, unclipped))
+        row = results["results"][name]
+        assert row["score_stderr,none"] == pytest.approx(scores.std(ddof=1), abs=1e-9)
+        assert row["l1_population,none"] == pytest.approx(l1, abs=1e-9)
+        assert row["score_population,none"] == pytest.approx(population, abs=1e-9)
+        error = row["score_population_stderr,none"]
+        assert error == pytest.approx(unclipped.std(ddof=1), abs=1e-9)
+        said = results["epidemia"]["replicates"][name]
+        assert said["sample"] == "nsduh_2022 invented"
+        assert np.allclose([float(at) for at in said["score"].split()], scores, atol=6e-5)
+        read = [float(at) for at in said["score_population"].split()]
+        assert np.allclose(read, unclipped, atol=6e-5)
+        assert said["asking"] == {"score": 0, "score_population": 0}
+    of_mean = np.mean(drawn, axis=0).std(axis=1, ddof=1)
+    rows = [results["results"][name] for name in names]
+    pooled = math.hypot(*(row["score_stderr,none"] for row in rows)) / len(rows)
+    assert of_mean[0] != pytest.approx(pooled, rel=0.03)  # what lm-eval would have written
+    for column in ("results", "groups"):
+        row = results[column][GROUP]
+        assert row["score_stderr,none"] == pytest.approx(of_mean[0], abs=1e-9)
+        assert row["score_population_stderr,none"] == pytest.approx(of_mean[1], abs=1e-9)
+        line = next(line for line in make_table(results, column).splitlines()
+                    if "|score " in line)  # fmt: skip
+        assert f"|±  |{of_mean[0]:.4f}" in line, line
+    assert "joint replicates" in results["epidemia"]["group_stderr"]
+
+
+def test_groups_of_several_surveys_and_of_all_levels(replicated):
+    """Surveys are independent of one another; an exact table adds nothing."""
+    found = evaluate(["epidemia_low"], model_args=NOISY, log_samples=False)
+    said, names = found["epidemia"]["replicates"], list(found["epidemia"]["replicates"])
+    assert len(names) == 63
+    sums = {}
+    for name in names:
+        at = np.array([float(value) for value in said[name]["score"].split()])
+        assert len(at) in (0, NUMBER)
+        if len(at):
+            sums[said[name]["sample"]] = sums.get(said[name]["sample"], 0) + at / len(names)
+    assert len(sums) > 4 and said[EXACT]["sample"] == ""
+    asking = [said[name]["asking"]["score"] / len(names) for name in names]
+    error = math.hypot(*(at.std(ddof=1) for at in sums.values()), *asking)
+    top = found["groups"]["epidemia_low"]
+    assert top["score_stderr,none"] == pytest.approx(error, abs=1e-3)
+    for group in ("epidemia_low_nsduh", "epidemia_low_gss"):
+        under = [said[name] for name in found["group_subtasks"][group]]
+        at = np.mean([[float(value) for value in one["score"].split()] for one in under], axis=0)
+        error = math.hypot(at.std(ddof=1), *(one["asking"]["score"] / len(under) for one in under))
+        assert found["groups"][group]["score_stderr,none"] == pytest.approx(error, abs=1e-3)
+    row = found["results"][EXACT]
+    assert row["score_stderr,none"] == row["score_population_stderr,none"] == 0
+    assert row["score_population,none"] == pytest.approx(100 * (1 - row["l1,none"] / 0.4855), abs=1)
+    assert row["l1_population,none"] == row["l1,none"]
+
+
+def test_a_users_group_weights_as_it_says_and_a_mixed_one_has_no_error(
+    replicated, tmp_path, mmlu_style
+):
+    from shutil import copytree
+
+    theirs = copytree(mmlu_style, tmp_path / "theirs")
+    metric = "  - metric: {}\n    aggregation: mean\n    weight_by_size: {}\n"
+    head = f"task: [{BY_AGE}, {EXACT}]\naggregate_metric_list:\n"
+    (theirs / "sized.yaml").write_text(
+        f"group: sized\n{head}{metric.format('score', 'true')}{metric.format('l1', 'true')}"
+    )
+    (theirs / "mixed.yaml").write_text(
+        f"group: mixed\ntask: [{BY_RACE}, lettered]\naggregate_metric_list:\n"
+        f"{metric.format('score', 'false')}{metric.format('acc', 'false')}"
+    )
+    (theirs / "whole.yaml").write_text(
+        f"group: whole\ntask: [continued]\naggregate_metric_list:\n{metric.format('acc', 'true')}"
+    )
+    (theirs / "both.yaml").write_text(
+        f"group: both\ntask: [{GSS}, mine]\naggregate_metric_list:\n"
+        f"{metric.format('score', 'false')}"
+    )
+    # A task of somebody else with a score of its own, whose error lm-eval knows.
+    (theirs / "mine.yaml").write_text(
+        (theirs / "lettered.yaml").read_text().replace("task: lettered", "task: mine")
+        .replace("metric: acc", "metric: score\n    aggregation: mean\n    higher_is_better: true")
+        + "process_results: !function mine.process\n"
+    )  # fmt: skip
+    (theirs / "mine.py").write_text(
+        "def process(doc, results):\n    return {'score': float(doc['question'][0])}\n"
+    )
+    results = run(["sized", "mixed", "whole", "both"], theirs)["results"]
+    ours, exact = results[BY_AGE], results[EXACT]
+    share = ours["sample_len"] / (ours["sample_len"] + exact["sample_len"])
+    row = results["sized"]
+    assert row["score,none"] == pytest.approx(
+        share * ours["score,none"] + (1 - share) * exact["score,none"]
+    )
+    assert row["score_stderr,none"] == pytest.approx(share * ours["score_stderr,none"])
+    # Of one task of ours, beside one without a score: that one's.
+    assert results["mixed"]["score_stderr,none"] == pytest.approx(
+        results[BY_RACE]["score_stderr,none"]
+    )
+    assert results["both"]["score_stderr,none"] == "N/A"
+    for name, only in (("mixed", "lettered"), ("whole", "continued")):
+        error = results[only]["acc_stderr,none"]
+        assert results[name]["acc_stderr,none"] == pytest.approx(error, abs=1e-12)
+    assert results["mine"]["score_stderr,none"] > 0
+
+
+OFF = """
+import sys
+sys.path.insert(0, {tests!r})
+import replicates
+replicates.install(setattr)
+from lm_eval.__main__ import cli_evaluate
+cli_evaluate()
+"""
+
+
+def test_without_the_hook_a_group_has_no_error_and_its_tasks_keep_theirs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", OFF.format(tests=str(REPOSITORY / "tests")), "run",
+         "--model", "hashing", "--tasks", GROUP, "--output_path", str(tmp_path),
+         "--include_path", str(REPOSITORY / "task_yamls")],
+        env={**environment(), "EPIDEMIA_AUTOLOAD": "0"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (file,) = tmp_path.rglob("results_*.json")
+    results = json.loads(file.read_text())
+    assert "epidemia" not in results
+    for row in (results["results"][GROUP], results["groups"][GROUP]):
+        assert math.isnan(row["score_stderr,none"]) and row["score,none"] >= 0
+        assert math.isnan(row["score_population_stderr,none"])
+    task = results["results"][BY_RACE]
+    assert task["score_population_stderr,none"] > 0
+    shown = [line for line in done.stdout.splitlines() if "|score_population" in line]
+    assert "|±  |nan" in shown[0]
+    assert f"|±  |{task['score_population_stderr,none']:.4f}" in done.stdout
+
+
+def test_truth_without_replicates_scores_as_before_and_says_how_to_mend(replicated, caplog):
+    tasks = ["epidemia_low_nsduh", "epidemia_low_gss", "epidemia_low_bls"]
+    whole = evaluate(tasks, model_args=NOISY, log_samples=False)
+    replicated("nsduh", "gss")
+    caplog.clear()
+    results = evaluate(tasks, model_args=NOISY, log_samples=False)
+    for name, row in results["results"].items():
+        for metric in ("score", "l1", "seen"):
+            assert row[f"{metric},none"] == whole["results"][name][f"{metric},none"]
+        known = name.startswith("epidemia_low_bls")
+        for metric in ("score", "score_population"):
+            error = row[f"{metric}_stderr,none"]
+            assert isinstance(error, float) if known else error == "N/A", (name, metric)
+        assert math.isnan(row["score_population,none"]) is not known
+    assert all(name.startswith("epidemia_low_bls") for name in results["epidemia"]["replicates"])
+    assert "|±  |   N/A|" in make_table(results, "groups")
+    said = [r.getMessage() for r in caplog.records if "replicates" in r.getMessage()]
+    assert len(said) == 1
+    assert "gss_2022, nsduh_2022" in said[0] and "epidemia groundtruth build" in said[0]
+    found = api.score(BY_AGE, lambda condition: 0.1)
+    assert math.isnan(found.error) and found.draws is None and "±" not in repr(found)
+    assert all(map(math.isnan, (found.population, found.population_error, *found.interval)))
+    assert math.isnan(api.joint_error([found.draws]))
+    assert api.difference(found.draws, found.draws) is None
+
+
+def test_a_part_of_a_task_has_the_errors_of_its_cells(replicated):
+    results = evaluate([BY_AGE], model_args=NOISY, limit=16)["results"][BY_AGE]
+    truth = store.load(BY_AGE)
+    q = answers(truth, "noisy", noise=0.5, seed=3)[:8]
+    # What scores 100 of a part is drawn; the score says where it is: S = 100 (z - d) / (z - perf).
+    w, p = truth.weights[:8] / truth.weights[:8].sum(), truth.p[:8]
+    zero = min((w[:, None] * abs(p - other)).sum() for other in ([0.5, 0.5], [0, 1]))
+    share = results["score,none"] / 100
+    assert 0 < share < 1
+    perfect = zero - (zero - results["l1,none"]) / share
+    scores, unclipped, l1, population = by_hand(BY_AGE, q, slice(8), perfect)
+    assert results["score_stderr,none"] == pytest.approx(scores.std(ddof=1), rel=1e-6)
+    assert results["score_population_stderr,none"] == pytest.approx(unclipped.std(ddof=1))
+    assert results["l1_population,none"] == pytest.approx(l1)
+    assert results["score_population,none"] == pytest.approx(population)
+
+
+def test_no_complete_cell_no_draws(replicated):
+    found = evaluate([GROUP], limit=1)
+    assert found["epidemia"]["replicates"] == {}
+    assert found["results"][GROUP]["score_stderr,none"] == "N/A"
+
+
+def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated):
+    truth, rng = store.load(BY_AGE), np.random.default_rng(4)
+    said = rng.random(len(truth.given))
+    replies = [
+        hooks.process_sampled(
+            doc, [doc["choices"][doc["order"].index(int(rng.random() > said[doc["cell"]]))]]
+        )["score"]
+        for doc in split(BY_AGE, "sampled")
+    ]
+    found = metrics.against_truth(replies)
+    shares = found.elicited.counts[:, :2] / found.elicited.counts.sum(axis=1, keepdims=True)
+    plain = (truth.weights[:, None] * abs(shares - truth.p)).sum()
+    excess = plain - metrics.l1(replies)
+    assert abs(excess) > 1e-4
+    at = [(truth.weights[:, None] * abs(shares - other)).sum() - excess
+          for other in truth.replicates]  # fmt: skip
+    assert found.l1_at == pytest.approx(at)
+    assert metrics.l1_population(replies) == pytest.approx(2 * metrics.l1(replies) - np.mean(at))
+    draws = found.score_population_draws
+    assert draws.asking > 0
+    error = math.hypot(draws.at.std(ddof=1), draws.asking)
+    assert metrics.score_population_stderr(replies) == pytest.approx(error)
+
+
+def test_orderings_that_were_sampled_add_their_error(replicated):
+    """Ten of 24, and a reader with a favourite letter."""
+    name = "epidemia_low_acs_employer_by_race"
+    results = evaluate([name], model_args="kind=truth,position_bias=1",
+                       metadata={"orderings": "random:10"})  # fmt: skip
+    said = results["epidemia"]["replicates"][name]
+    for metric in ("score", "score_population"):
+        at = [float(value) for value in said[metric].split()]
+        asking = said["asking"][metric]
+        assert asking > 0
+        error = math.hypot(np.std(at, ddof=1), asking)
+        row = results["results"][name]
+        assert row[f"{metric}_stderr,none"] == pytest.approx(error, abs=1e-3)
+
+
+def test_python_has_the_numbers_of_lm_eval(replicated):
+    ran = evaluate([BY_AGE, GSS, EXACT], model_args=NOISY, log_samples=False)
+    for name in (BY_AGE, GSS, EXACT):
+        found = api.score(name, answers(store.load(name), "noisy", noise=0.5, seed=3))
+        row = ran["results"][name]
+        asking = ran["epidemia"]["replicates"][name]["asking"]["score"]
+        assert math.hypot(found.error, asking) == pytest.approx(row["score_stderr,none"])
+        assert found.population == pytest.approx(row["score_population,none"])
+        assert found.l1_population == pytest.approx(row["l1_population,none"])
+        low, high = found.interval
+        assert 0 <= low <= found.population <= high <= 100
+        if name != EXACT:
+            expected = found.population + 1.96 * found.population_error
+            assert high == pytest.approx(min(100, expected)) and low < high
+
+
+def test_errors_of_means_and_differences_in_python(replicated):
+    tasks = (BY_AGE, BY_RACE)
+    one, other = ([api.score(task, lambda _, p=p: p) for task in tasks] for p in (0.1, 0.2))
+    at = np.array([[found.draws.at for found in side] for side in (one, other)])
+    mean = api.joint_error([found.draws for found in one])
+    assert mean == pytest.approx(at[0].mean(axis=0).std(ddof=1))
+    pairs = [api.difference(a.draws, b.draws) for a, b in zip(one, other, strict=True)]
+    between = api.joint_error(pairs)
+    assert between == pytest.approx((at[0] - at[1]).mean(axis=0).std(ddof=1))
+    again = [api.score(task, lambda _: 0.1) for task in tasks]
+    assert one == again and len({*one, *again}) == 2  # arrays stay out of it
+
+
+def test_an_error_that_tasks_share_is_not_pooled():
+    error = SharedError(2.5)
+    assert error == 2.5 and f"{error:.4f}" == "2.5000" and json.dumps([error]) == "[2.5]"
+    assert math.isnan(error**2)
+    assert (np.array([error]) ** 2 == 6.25).all()
+
+
+def test_what_goes_wrong_with_our_errors_leaves_the_results(replicated, caplog, monkeypatch):
+    def broken(*_):
+        raise KeyError("another layout")
+
+    monkeypatch.setattr(group_errors, "_groups", broken)
+    results = evaluate([GROUP])
+    assert results["results"][BY_AGE]["score,none"] == 100
+    assert math.isnan(results["groups"][GROUP]["score_stderr,none"])  # not a wrong number
+    assert "another layout" in caplog.text and "epidemia" not in results
+
+
+def test_processes_without_results_and_runs_without_scores_are_left_alone(replicated):
+    noted = {BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}
+    group_errors.write(None, noted, {})
+    found = evaluate([BY_AGE], predict_only=True)
+    assert "epidemia" not in found and "samples" in found
+    assert math.isnan(joint_error([]))
+
+
+def test_a_task_is_as_it_was_after_a_run(replicated):
+    manager = lm_eval_epidemia.task_manager()
+    loaded = manager.load([BY_AGE])
+    task = loaded["tasks"][BY_AGE]
+    simple_evaluate(model="epidemia-baseline", model_args=NOISY, tasks=[task],
+                    task_manager=manager)  # fmt: skip
+    assert "aggregation" not in vars(task) and "build_all_requests" not in vars(task)
+
+
+def test_task_files_of_another_version_are_refused_before_the_model_is_asked(tmp_path):
+    from shutil import copytree
+
+    folder = copytree(REPOSITORY / "task_yamls", tmp_path / "old")
+    base = folder / "_epidemia"
+    text = base.read_text()
+    start = text.index("  - metric: score_population\n")
+    base.write_text(text[:start] + text[text.index("  - metric: seen\n") :])
+    with pytest.raises(EpidemiaError, match="no score_population, score_population_stderr, l1_pop"):
+        run([BY_AGE], folder)
+    other = in_way(BY_AGE, "likelihood")
+    assert other in run([other], folder)["results"]
