@@ -165,19 +165,29 @@ class Seen(NamedTuple):
     corrected: np.ndarray
 
 
+#: By task, redrawn surveys and their zeros of the scale, which all respondents share.
+_zeros: dict[str, tuple] = {}
+
+
 def seen(truth, p, q) -> Seen:
     """Score a respondent in redrawn surveys p (R, C, K), and in the replicates of each.
 
     A redrawn survey has the shipped replicates' deviations about its own P(Y | X).
     """
     moved = truth.replicates - truth.p
-    at = scores(truth, q, p)
-    replicates = np.stack([scores(truth, q, one + moved) for one in p])
-    again = np.zeros_like(replicates)
-    for shift in PARTNERS:
-        twice = moved + np.roll(moved, shift, axis=0)
-        beyond = np.stack([scores(truth, q, one + twice) for one in p])
-        again += (beyond - np.roll(replicates, shift, axis=1)) / len(PARTNERS)
+    beyond = [moved, *(moved + np.roll(moved, shift, axis=0) for shift in PARTNERS)]
+
+    def each(of):
+        """Of the redrawn surveys, (R,), and of all that is about them, (1 + J, R, B)."""
+        return of(p), np.array([[of(one + other) for one in p] for other in beyond])
+
+    if truth.task not in _zeros or _zeros[truth.task][0] is not p:
+        _zeros[truth.task] = p, each(lambda x: zero(truth.weights, x))
+    d = each(lambda x: distance(truth.weights, x, q))
+    pairs = zip(d, _zeros[truth.task][1], strict=True)
+    at, (replicates, *twice) = (scale(one, of, truth.d_perfect()) for one, of in pairs)
+    partners = [np.roll(replicates, shift, axis=1) for shift in PARTNERS]
+    again = np.mean([x - y for x, y in zip(twice, partners, strict=True)], axis=0)
     corrected = 2 * replicates - again - replicates.mean(axis=1, keepdims=True)
     return Seen(truth.sample, at, replicates, corrected)
 
