@@ -98,7 +98,10 @@ def nsduh_2023(rows: int = 1500, seed: int = 5) -> pd.DataFrame:
             "cigrec": rng.choice(past, rows, p=[0.2, 0.4, *[0.4 / 9] * 9]).astype(float),
             "ANALWT2_C": rng.gamma(1.0, 4000.0, rows) + 1,
             "VESTR_C": (40001 + np.arange(rows) % 25).astype(float),
-            "VEREP": (1 + rng.integers(0, 2, rows)).astype(float),
+            # Two PSUs in each stratum, whatever is drawn.
+            "VEREP": np.where(
+                np.arange(rows) < 50, 1 + np.arange(rows) // 25, 1 + rng.integers(0, 2, rows)
+            ).astype(float),
         }
     )
 

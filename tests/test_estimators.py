@@ -54,10 +54,6 @@ def test_which_estimator_serves_a_task_is_asked_in_one_place():
 
 
 def test_what_the_estimators_say_of_themselves():
-    both = ("iid", "design")
-    assert Counts().schemes(both, has_strata=False) == both
-    assert Boosting().schemes(both, has_strata=False) == ("iid",)
-    assert Boosting().schemes(both, has_strata=True) == both
     assert (Counts().replicates(200), Boosting().replicates(200)) == (200, 100)
     assert Counts().lacks(1) == Boosting().lacks(5) == ""
     assert "takes 5, one for each fold" in Boosting().lacks(4)
@@ -86,7 +82,7 @@ def test_a_published_table_is_taken_as_it_is(n_eff):
     table = PublishedTable(
         "heroin_ever", "age", ("Yes", "No"), ("Young", "Old"), weights, p, np.array(n_eff), {}, ()
     )
-    shares = published.take(table, declared_task(LOW), {"age": "A"})
+    shares = published.take(table, declared_task(LOW), {"age": "A"}, "nsduh_2022")
     made = estimate_task(shares, shares.schemes, 400)
     entry, has_error = made["entry"], bool(np.isfinite(n_eff).all())
     assert [row["p"] for row in made["cells"]] == p.tolist()
@@ -97,8 +93,12 @@ def test_a_published_table_is_taken_as_it_is(n_eff):
     assert entry["estimator"] == "published table"
     assert entry["records"] == 0
     assert entry["marginal"] == pytest.approx([0.25 * 0.3 + 0.75 * 0.6, 0.25 * 0.7 + 0.75 * 0.4])
-    assert set(made["distances"]) == ({"design"} if has_error else set())
+    assert set(made["distances"]) == ({"design", "population"} if has_error else set())
+    assert len(made["replicates"]) == (2 if has_error else 0)
+    assert ("replicates" in entry) == has_error
     if has_error:
+        assert entry["replicates"]["number"] == len(made["replicates"][0]["steps"]) == 200
+        assert made["distances"]["design"] == made["distances"]["population"]
         # Mean |error| of a share is sqrt(2 / pi * p (1 - p) / n), and a binary cell has two.
         errors = 2 * np.sqrt(2 / np.pi * p[:, 0] * p[:, 1] / n_eff)
         assert np.mean(made["distances"]["design"]) == pytest.approx(weights @ errors, rel=0.1)
@@ -117,8 +117,7 @@ class Pooled(Counts):
 
 def test_another_estimator_is_a_class_and_a_line(home, nsduh_parquet, monkeypatch):
     """Served in `estimator_of`, it is built, registered and checked as the others are."""
-    for module in (prepare, building):
-        monkeypatch.setattr(module, "estimator_of", lambda task: Pooled())
+    monkeypatch.setattr(prepare, "estimator_of", lambda task: Pooled())
     built = building.build("nsduh", nsduh_parquet, replicates=4, progress=False)
     registry = store.read_registry(store.built_groundtruth())["nsduh_2023"]
     assert {entry["estimator"] for entry in registry["tasks"].values()} == {"pooled"}

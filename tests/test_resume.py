@@ -197,7 +197,8 @@ def test_a_damaged_finished_task_is_estimated_again(raw, declare, tmp_path, monk
 @pytest.mark.parametrize("rows", [2, 4])
 def test_too_few_records_are_one_line_that_names_the_task(tmp_path, rows):
     path = tmp_path / "NSDUH_2023.parquet"
-    nsduh_2023(rows).to_parquet(path)
+    frame = nsduh_2023(rows).assign(VESTR_C=40001.0, VEREP=1.0 + np.arange(rows) % 2)
+    frame.to_parquet(path)
     with pytest.raises(EpidemiaError) as caught:
         building.build("nsduh", path, vintage="2023", replicates=4, progress=False)
     said = str(caught.value)

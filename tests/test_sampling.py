@@ -69,46 +69,16 @@ def test_design_variance_agrees_with_samplics():
     assert p[:, 1] == pytest.approx([estimator.point_est[c] for c in range(3)], rel=1e-12)
 
 
-def test_the_design_bootstrap_has_the_design_variance():
-    """Rao-Wu replicates reproduce the linearised variance; records alone would miss the PSUs."""
-    sample, _, outcome = complex_sample(2, strata=12, psus=4, records=60)
-    cell = np.zeros(len(outcome), int)
-    p = bins.count(sample.weight, cell, outcome, 1, 2)
-    target = design_variance(sample, cell, outcome, p, 1, 2)[0, 1]
-
-    def spread(scheme):
-        rng = np.random.default_rng(4)
-        draws = [
-            bins.count(bootstrap_weights(sample, scheme, rng), cell, outcome, 1, 2)[0, 1]
-            for _ in range(1500)
-        ]
-        return np.var(draws)
-
-    assert spread("design") == pytest.approx(target, rel=0.15)
-    # Clustered answers: i.i.d. resampling is far too sure of itself.
-    assert spread("iid") < 0.4 * target
-
-
 @settings(deadline=None)
 @given(st.integers(0, 1000))
 def test_bootstrap_weights_keep_records_of_a_unit_together_and_the_total(seed):
     rng = np.random.default_rng(seed)
     unit = np.repeat(np.arange(30), 5)
     weight = np.repeat(rng.gamma(2, 1, 30), 5)
-    drawn = bootstrap_weights(Sample(weight, unit=unit), "iid", rng) / weight
+    drawn = bootstrap_weights(Sample(weight, unit=unit), rng) / weight
     by_unit = drawn.reshape(30, 5)
     assert (by_unit == by_unit[:, :1]).all()
     assert by_unit[:, 0].sum() == 30
-
-
-def test_a_stratum_with_one_psu_stays_and_others_keep_their_expected_weight():
-    sample = Sample(np.ones(5), psu=np.arange(5), stratum_of_psu=np.array([0, 1, 1, 2, 2]))
-    rng = np.random.default_rng(0)
-    drawn = np.array([bootstrap_weights(sample, "design", rng) for _ in range(400)])
-    assert (drawn[:, 0] == 1).all()
-    # Two PSUs: one is drawn and counts twice.
-    assert set(np.unique(drawn[:, 1:])) == {0.0, 2.0}
-    assert (drawn[:, 1] + drawn[:, 2] == 2).all()
 
 
 def uneven_sample(seed):
@@ -118,22 +88,6 @@ def uneven_sample(seed):
     psu = rng.integers(0, len(stratum_of_psu), 4000)
     sample = Sample(rng.gamma(2.0, 50.0, 4000), psu=psu, stratum_of_psu=stratum_of_psu)
     return sample, rng.integers(0, 7, 4000), rng.integers(0, 3, 4000)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_design_weights_are_those_drawn_stratum_by_stratum(seed):
-    """To the bit, and so that the same numbers are left in the generator: truth ships with them."""
-    sample, _, _ = uneven_sample(seed)
-    plain, ours = np.random.default_rng([2022, seed]), np.random.default_rng([2022, seed])
-    factor = np.ones(len(sample.stratum_of_psu))
-    for stratum in np.unique(sample.stratum_of_psu):
-        psus = np.flatnonzero(sample.stratum_of_psu == stratum)
-        if (size := len(psus)) > 1:
-            drawn = plain.integers(0, size, size - 1)
-            factor[psus] = np.bincount(drawn, minlength=size) * size / (size - 1)
-    found = bootstrap_weights(sample, "design", ours)
-    assert found.tobytes() == (sample.weight * factor[sample.psu]).tobytes()
-    assert ours.bit_generator.state == plain.bit_generator.state
 
 
 @pytest.mark.parametrize("seed", range(5))

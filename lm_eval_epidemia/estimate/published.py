@@ -63,13 +63,21 @@ class Published(Estimator[Shares]):
         return ready.p
 
     def joint(self, ready: Shares, p: Array, number: int) -> Joint:
-        """Draw each row from a multinomial sample of its effective size; exact tables have none."""
-        rng = rng_of(ready.task.name, 1 + SCHEMES.index("design"))
-        if not np.isfinite(ready.n_eff).all():
-            return Joint(np.empty((0, *p.shape)), np.empty((0, *p.shape)))
-        size = np.maximum(np.round(ready.n_eff), 1).astype(np.int64)
-        drawn = np.stack([rng.multinomial(size, p) / size[:, None] for _ in range(number)])
+        drawn = self._drawn(ready, number)
         return Joint(drawn, drawn)
+
+    def draws(
+        self, ready: Shares, scheme: Scheme, replicates: int, p: Array, joint: Joint
+    ) -> Array:
+        return self._drawn(ready, replicates)
+
+    def _drawn(self, ready: Shares, number: int) -> Array:
+        """Draw each row from a multinomial sample of its effective size; of exact tables, none."""
+        if not ready.schemes:
+            return np.empty((0, *ready.p.shape))
+        rng = rng_of(ready.task.name, 1 + SCHEMES.index("design"))
+        size = np.maximum(np.round(ready.n_eff), 1).astype(np.int64)
+        return np.stack([rng.multinomial(size, ready.p) / size[:, None] for _ in range(number)])
 
     def effective_sizes(
         self, ready: Shares, p: Array, draws: Mapping[Scheme, Array], joint: Joint

@@ -1,0 +1,261 @@
+"""Joint replicates: what is drawn, how it is kept, and that it has the variance of the design."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import nsduh_2023, raw_file
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_sampling import complex_sample
+from truths import HEROIN, enter
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import bins, prepare, simulate, store
+from lm_eval_epidemia.estimate.build import build
+from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.estimate.joint import (
+    hadamard,
+    mixture,
+    multiplicities,
+    quantised,
+    replicate_weights,
+)
+from lm_eval_epidemia.estimate.sampling import Sample, design_variance
+from lm_eval_epidemia.surveys.microdata import load_microdata
+from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.record import task as declared_task
+
+
+def test_the_matrix_is_a_hadamard_matrix():
+    found = hadamard()
+    assert set(np.unique(found)) == {-1, 1}
+    assert (found @ found.T == 100 * np.eye(100)).all()
+    assert (found[0] == 1).all()
+
+
+def test_two_psus_of_a_stratum_are_balanced_over_the_replicates():
+    """One of two, twice its weight; of two strata all four pairs equally often."""
+    stratum_of_psu = np.array([3, 0, 1, 0, 1, 3, 2, 2])
+    drawn = np.array([multiplicities(stratum_of_psu, "toy_2020", b) for b in range(100)])
+    assert set(np.unique(drawn)) == {0, 2}
+    for stratum in range(4):
+        assert (drawn[:, stratum_of_psu == stratum].sum(axis=1) == 2).all()
+    assert (drawn.mean(axis=0) == 1).all()
+    one, other = drawn[:, 1] - 1, drawn[:, 2] - 1
+    assert one @ other == 0
+    # The next hundred are others.
+    assert any((multiplicities(stratum_of_psu, "toy_2020", b + 100) != drawn[b]).any()
+               for b in range(100))  # fmt: skip
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000))
+def test_larger_strata_are_drawn_as_rao_and_wu_do(seed):
+    """n - 1 of n, with replacement, times n / (n - 1): a stratum keeps its weight."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 9, 12)
+    stratum_of_psu = rng.permutation(np.repeat(3 * np.arange(12) + 5, sizes))
+    drawn = multiplicities(stratum_of_psu, f"toy_{seed}", seed % 100)
+    for stratum, size in zip(3 * np.arange(12) + 5, sizes, strict=True):
+        times = drawn[stratum_of_psu == stratum] * (size - 1) / size
+        assert times == pytest.approx(np.rint(times))
+        assert times.sum() == pytest.approx(size - 1)
+
+
+@pytest.mark.parametrize(("psus", "rel"), [(2, 0.05), (4, 0.6)])
+def test_the_spread_of_the_replicates_is_the_design_based_variance(psus, rel):
+    """Of two PSUs exactly, but for the divisor 99 and a ratio's curvature; of more, by chance.
+
+    The relative standard deviation of a variance from 100 draws is sqrt(2 / 99) = 14 %; 0.6 is more
+    than four of them.
+    """
+    sample, _, outcome = complex_sample(2, strata=24, psus=psus, records=60)
+    cell = np.zeros(len(outcome), int)
+    p = bins.count(sample.weight, cell, outcome, 1, 2)
+    target = design_variance(sample, cell, outcome, p, 1, 2)[0, 1]
+    draws = [
+        bins.count(replicate_weights(sample, "toy_2020", b, 100), cell, outcome, 1, 2)[0, 1]
+        for b in range(100)
+    ]
+    assert np.var(draws, ddof=1) == pytest.approx(target, rel=rel)
+
+
+def test_standard_errors_of_marginals_are_the_official_ones():
+    """NSDUH and NHANES, from the real files: Taylor linearisation, which the agencies publish."""
+    files = ("nsduh", "nsduh_2022.parquet"), ("nhanes", "")
+    for survey, file in files:
+        data = load_microdata(record(survey), [raw_file(survey, file) if file else raw_file(survey, "DEMO_L.parquet").parent])
+        tasks = [t for t in data.record.all_tasks if data.can_estimate(t) and len(t.given) == 1]
+        assert len(tasks) >= 4
+        for task in tasks:
+            ready = prepare.prepare(data, task)
+            everyone = replace(
+                ready, cell=np.zeros_like(ready.cell), weights=np.ones(1), given=ready.given[:1]
+            )
+            joint = everyone.estimator.joint(everyone, ready.marginal[None], 100)
+            found = joint.at[:, 0].std(axis=0, ddof=1)
+            assert found == pytest.approx(ready.marginal_se, rel=0.1), task.name
+
+
+def test_own_replicate_weights_have_the_agencys_variance():
+    """Successive differences, 4 / 80 sum (p_r - p)^2 (Census Bureau, PUMS Accuracy of the Data)."""
+    data = load_microdata(record("nsduh"), [raw_file("nsduh", "nsduh_2022.parquet")])
+    ready = prepare.prepare(data, declared_task(HEROIN))
+    rng = np.random.default_rng(3)
+    shape = (80, len(ready.weights), 2)
+    p = ready.estimator.estimate(ready)
+    totals = 1000 * p * (1 + 0.05 * rng.standard_normal(shape))
+    sample = Sample(ready.sample.weight, replicate_totals=totals, replicate_scale=4 / 80)
+    joint = ready.estimator.joint(replace(ready, sample=sample), p, 100)
+    estimates = totals / totals.sum(axis=2, keepdims=True)
+    census = 4 / 80 * ((estimates - p) ** 2).sum(axis=0)
+    assert joint.at.var(axis=0, ddof=1) == pytest.approx(census)
+    # So has any combination of tasks, which is what joint replicates are for.
+    total = joint.at[:, :, 0].sum(axis=1).var(ddof=1)
+    moved = (estimates - p)[:, :, 0].sum(axis=1)
+    assert total == pytest.approx(4 / 80 * (moved**2).sum())
+
+
+def test_a_mixture_of_more_replicates_than_are_kept_is_right_on_average():
+    found = mixture("toy_2020", 100, 160)
+    assert found.mean(axis=0) == pytest.approx(np.zeros(160), abs=1e-12)
+    assert found.std(axis=0, ddof=1) == pytest.approx(np.ones(160))
+    exact = mixture("toy_2020", 100, 80)
+    assert exact.T @ exact / 99 == pytest.approx(np.eye(80), abs=1e-12)
+
+
+def test_weights_of_replicates_give_the_same_as_their_totals():
+    """Of records, for an estimator that is fitted on them: linear in the weights."""
+    rng = np.random.default_rng(0)
+    weight, outcome = rng.gamma(2.0, 1.0, 500), rng.integers(0, 2, 500)
+    replicates = weight[:, None] * (1 + 0.1 * rng.standard_normal((500, 80)))
+    sample = Sample(weight, replicate_weights=replicates, replicate_scale=4 / 80)
+    totals = [replicate_weights(sample, "toy_2020", b, 100) @ outcome for b in range(100)]
+    moved = replicates.T @ outcome - weight @ outcome
+    assert np.var(totals, ddof=1) == pytest.approx(4 / 80 * (moved**2).sum())
+
+
+def test_replicate_b_is_the_same_sample_for_every_task():
+    """Families of SCF: whoever is drawn is drawn in all tasks, with all implicates."""
+    data = load_microdata(record("scf"), [raw_file("scf", "scfp2022.parquet")])
+    tasks = [t for t in data.record.all_tasks if data.can_estimate(t)][:4]
+    times = np.full((100, data.unit.max() + 1), np.nan)
+    for task in tasks:
+        sample = prepare.prepare(data, task).sample
+        for b in (0, 1, 99):
+            found = np.rint(replicate_weights(sample, data.key, b, 100) / sample.weight)
+            known = times[b, sample.unit]
+            assert (np.isnan(known) | (known == found)).all()
+            times[b, sample.unit] = found
+    # As many as there are, with replacement.
+    assert np.nansum(times[0]) == pytest.approx(data.unit.max() + 1, rel=0.01)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000), st.integers(2, 4))
+def test_replicates_are_kept_to_a_small_part_of_their_spread(seed, levels):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(levels), 7)
+    at = rng.dirichlet(np.ones(levels), (50, 7))
+    steps, step = quantised(p, at)
+    assert steps.shape == (7, levels - 1, 50)
+    back = p[:, :-1] + (steps * step).transpose(2, 0, 1)
+    # Half a step, 1 / 65534 of the largest deviation, which is at most 1; and rounding.
+    assert np.abs(back - at[..., :-1]).max() <= 0.5 * step * (1 + 1e-9)
+    assert step <= 1 / 32767
+
+
+def test_a_truth_has_its_replicates_when_they_are_asked_for(home):
+    enter(0.25)
+    truth = store.load(HEROIN, "2023")
+    assert truth.replicates.shape == (100, 11, 2)
+    assert truth.replicates.sum(axis=2) == pytest.approx(1)
+    # Steps of 1e-6, up to 99 of them.
+    assert 0 < np.abs(truth.replicates - truth.p).max() < 1e-4
+    assert truth.sample.startswith("nsduh_2023 ")
+    with pytest.raises(ValueError, match="read-only"):
+        truth.replicates[0] = 0
+
+
+def test_tasks_of_one_survey_share_a_sample_and_exact_tables_have_none():
+    one = store.load("epidemia_low_nsduh_heroin_ever_by_age")
+    other = store.load("epidemia_high_nsduh_cocaine_ever_by_sex_race")
+    assert one.sample == other.sample
+    assert one.replicates.shape == (100, 11, 2)
+    table = store.load(next(n for n in store.available() if n.startswith("epidemia_low_bls_")))
+    assert (table.sample, table.replicates.shape[0]) == ("", 0)
+
+
+def test_a_boosted_truth_without_fold_luck():
+    """Shipped: ten choices of folds, and replicates whose mean is near the estimate."""
+    truth = store.load("epidemia_high_nsduh_cocaine_ever_by_sex_race")
+    spread = truth.replicates.std(axis=0, ddof=1)
+    # The mean of 100 draws, and what boosting shrinks in a bootstrap sample.
+    assert (np.abs(truth.replicates.mean(axis=0) - truth.p) < 2 * spread).all()
+
+
+def test_truth_of_the_schema_without_replicates_is_read(home):
+    """As 0.1.0 wrote it: no third file, no entry; its scores stay, `check` says what is missing."""
+    folder = enter(0.25) or store.built_groundtruth()
+    from lm_eval_epidemia.estimate import registry
+
+    truths = registry.read_registry(folder)
+    about = truths["nsduh_2023"]
+    about["files"].pop("replicates")
+    for entry in about["tasks"].values():
+        entry.pop("replicates"), entry.pop("sha256")
+    registry.write_registry(folder, truths)
+    path = folder / registry.REGISTRY
+    path.write_text(path.read_text().replace('"schema": 3', '"schema": 2', 1))
+    truth = store.load(HEROIN, "2023")
+    assert (truth.sample, truth.replicates) == (None, None)
+    assert truth.p[0, 0] == 0.25
+    (wrong,) = [said for said in check(HEROIN) if "no replicates" in said] or [""]
+    assert wrong == "" or "groundtruth build nsduh --vintage 2023" in wrong
+
+
+# What is refused.
+
+
+def test_a_stratum_with_one_psu_is_refused(tmp_path):
+    frame = nsduh_2023(600)
+    frame.loc[frame.VESTR_C == frame.VESTR_C.iloc[0], "VEREP"] = 1
+    path = tmp_path / "NSDUH_2023.parquet"
+    frame.to_parquet(path)
+    with pytest.raises(EpidemiaError) as caught:
+        build("nsduh", path, vintage="2023", replicates=4, progress=False, out=tmp_path)
+    said = str(caught.value)
+    assert "1 of " in said
+    assert "strata (VESTR_C) have a single PSU (VEREP), the first in row 1" in said
+    assert "merge each with a neighbouring stratum" in said
+
+
+# Surveys drawn anew from what was estimated.
+
+
+def test_drawn_outcomes_have_the_probability_and_the_correlation_asked_for():
+    """40,000 PSUs of 2 records: the standard error of their correlation is about 0.005."""
+    rng = np.random.default_rng(5)
+    psus = 40_000
+    psu = np.repeat(np.arange(psus), 2)
+    sample = Sample(np.ones(2 * psus), psu=psu, stratum_of_psu=np.arange(psus) // 2)
+    cell, p = np.zeros(2 * psus, int), np.array([[0.7, 0.3]])
+    drawn = simulate.draw_outcomes(sample, cell, p, 0.25, rng)
+    assert drawn.mean() == pytest.approx(0.3, abs=0.01)
+    assert np.corrcoef(drawn[::2], drawn[1::2])[0, 1] == pytest.approx(0.25, abs=0.03)
+    # And back: the moment estimate finds it.
+    found = simulate.intraclass_correlation(sample, cell, drawn, p)
+    assert found == pytest.approx(0.25, abs=0.03)
+
+
+def test_records_of_a_unit_have_one_number():
+    """Implicates of a family: in one cell they answer alike."""
+    unit = np.repeat(np.arange(200), 5)
+    sample = Sample(np.ones(1000), unit=unit)
+    p = np.array([[0.5, 0.5]])
+    drawn = simulate.draw_outcomes(sample, np.zeros(1000, int), p, 0.0, np.random.default_rng(1))
+    by_unit = drawn.reshape(200, 5)
+    assert (by_unit == by_unit[:, :1]).all()
+    assert 0.3 < drawn.mean() < 0.7
+    assert simulate.intraclass_correlation(sample, np.zeros(1000, int), drawn, p) == 0
