@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import joblib
 import numpy as np
-from lm_eval_epidemia.score.measured import Measured, Part
 from redraw import (
     GROUPS,
     RESPONDENTS,
@@ -49,6 +48,7 @@ from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
 from lm_eval_epidemia.harness.baseline import answers
 from lm_eval_epidemia.score.joint import Draws, joint_error
+from lm_eval_epidemia.score.measured import Measured, Part
 from lm_eval_epidemia.score.score import anchors, position, scale, zero
 from lm_eval_epidemia.surveys.record import task as declared_task
 

@@ -157,7 +157,7 @@ class Leaf(NamedTuple):
 # What surveys say: P(Y | X).
 
 #: Changes when all scores stop being comparable; CHANGELOG.md says why.
-TASK_VERSION = 1
+TASK_VERSION = 2
 
 
 def _entry(task: Task) -> Entry:

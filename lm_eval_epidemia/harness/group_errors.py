@@ -17,6 +17,7 @@ from typing import Any
 
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.benchmarks import BENCHMARKS
+from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
@@ -164,10 +165,19 @@ def _written(noted: Noted) -> dict[str, Any]:
     return {
         task: {
             "sample": next(iter(known.values())).sample,
-            # As text: lm-eval indents its file, and a list would take a line per number.
-            **{metric: " ".join(f"{at:.4f}" for at in one.at) for metric, one in known.items()},
+            **{metric: _line(one.at) for metric, one in known.items()},
+            "less_bias": {
+                metric: _line(one.less_bias)
+                for metric, one in known.items()
+                if one.less_bias is not None
+            },
             "asking": {metric: one.asking for metric, one in known.items()},
         }
         for task, draws in noted.items()
         if (known := {metric: one for metric, one in draws.items() if one is not None})
     }
+
+
+def _line(at: Array) -> str:
+    """Write numbers in one line: lm-eval indents its file, a list would take a line for each."""
+    return " ".join(f"{number:.4f}" for number in at)

@@ -44,10 +44,11 @@ class Comparison(NamedTuple):
         respondents differently, of whom one errs upward and one downward. NaN where the replicates
         of a task are not known.
     here : float
-        Joint standard error of the difference in these very tasks; NaN likewise.
+        Joint standard error of `corrected`, in these very tasks; NaN likewise.
     wins, ties, losses : int
-        Tasks in which the first is better than the second by more than twice the joint standard
-        error of their difference, within it, or worse. Where that is not known, a tie.
+        Tasks in which the first is shown better than the second, neither, or worse: both by the
+        difference and the corrected one, by more than twice its joint standard error. Where that is
+        not known, a tie.
     """
 
     one: str
@@ -70,16 +71,27 @@ class Comparison(NamedTuple):
     def verdict(self) -> str:
         """What can be said of the first, at `CONFIDENCE`.
 
-        ``not shown``: the corrected difference is within its joint error, or that is not known.
-        ``better here`` or ``worse here``: it exceeds it, in these tasks. ``better`` or ``worse``:
-        besides, the interval leaves out 0 to the same side, so other outcomes of this kind would be
-        expected to show it too.
+        ``not shown``: the difference, or the corrected one, is within its joint error, or that is
+        not known. ``better here`` or ``worse here``: both exceed it, in these tasks. ``better`` or
+        ``worse``: besides, the interval leaves out 0 to the same side, so other outcomes of this
+        kind would be expected to show it too.
         """
-        if not abs(self.corrected) > float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here:
+        reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here
+        if not (side := _shown(self.difference, self.corrected, reach)):
             return "not shown"
-        which = "better" if (self.corrected > 0) == self.higher_is_better else "worse"
-        beyond = self.low > 0 if self.corrected > 0 else self.high < 0
-        return which if beyond else f"{which} here"
+        which = "better" if (side > 0) == self.higher_is_better else "worse"
+        elsewhere = self.low > 0 if side > 0 else self.high < 0
+        return which if elsewhere else f"{which} here"
+
+
+def _shown(difference: float, corrected: float, reach: float) -> int:
+    """Return 1 or -1 where a difference is beyond what error can reach, else 0.
+
+    Both with its bias and without: the estimate of the bias has an error of its own, which in small
+    surveys is as large as the bias (benchmarks/coverage.py).
+    """
+    side = 1 if difference > 0 else -1
+    return side if min(side * difference, side * corrected) > reach else 0
 
 
 def compare_entries(
@@ -121,13 +133,13 @@ def compare_entries(
         reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1))
         low, high = mean - reach, mean + reach
     draws = [difference(first.draws, second.draws) for first, second in pairs]
-    by_task = [
-        (x - joint_bias([x], [drawn]), WON_BY * joint_error([drawn]))
-        for x, drawn in zip(d, draws, strict=True)
+    unbiased = [one and one.unbiased for one in draws]
+    shown = [
+        _shown(x, x - joint_bias([x], [drawn]), WON_BY * joint_error([error]))
+        for x, drawn, error in zip(d, draws, unbiased, strict=True)
     ]
-    above = sum(x > reach for x, reach in by_task)
-    below = sum(x < -reach for x, reach in by_task)
+    above, below = shown.count(1), shown.count(-1)
     wins, losses = (above, below) if higher else (below, above)
     return Comparison(one.name, other.name, column, len(d), number, higher, mean, error, low, high,
-                      mean - joint_bias(d, draws), joint_error(draws),
+                      mean - joint_bias(d, draws), joint_error(unbiased),
                       wins, len(d) - wins - losses, losses)  # fmt: skip

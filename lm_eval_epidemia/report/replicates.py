@@ -22,7 +22,8 @@ class Joint(msgspec.Struct):
     ----------
     replicates : dict of str to dict
         By task: ``sample``, whose replicates; every metric that has draws, as numbers with spaces
-        between them; ``asking``, by metric, its standard error from the asking alone.
+        between them; ``less_bias``, by metric, such draws of the number less its bias;
+        ``asking``, by metric, its standard error from the asking alone.
     """
 
     replicates: dict[str, dict[str, Any]] = {}
@@ -36,16 +37,23 @@ def draws_of(said: Mapping[str, Any]) -> dict[str, Draws]:
     ValueError
         If they are not what `harness` writes, with the reason.
     """
-    sample, asking = said.get("sample"), said.get("asking")
+    sample, asking, less_bias = said.get("sample"), said.get("asking"), said.get("less_bias", {})
     if not isinstance(sample, str):
         raise ValueError(f"sample is {reprlib.repr(sample)}, expected a text")
     if not isinstance(asking, dict):
         raise ValueError(f"asking is {reprlib.repr(asking)}, expected an error per metric")
-    return {
-        metric: Draws(sample, _numbers(metric, text, sample), _asking(metric, asking))
-        for metric, text in said.items()
-        if metric not in ("sample", "asking")
-    }
+    if not isinstance(less_bias, dict):
+        raise ValueError(f"less_bias is {reprlib.repr(less_bias)}, expected draws per metric")
+    found = {}
+    for metric, text in said.items():
+        if metric not in ("sample", "asking", "less_bias"):
+            at, unbiased = _numbers(metric, text, sample), None
+            if metric in less_bias and len(at):
+                unbiased = _numbers(metric, less_bias[metric], sample)
+                if len(unbiased) != len(at):
+                    raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
+            found[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
+    return found
 
 
 def _numbers(metric: str, text: Any, sample: str) -> np.ndarray:

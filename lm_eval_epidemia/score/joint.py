@@ -13,9 +13,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lm_eval_epidemia.distance import Array
 
-__all__ = ["Draws", "SharedError", "difference", "joint_bias", "joint_error"]
+__all__ = ["Draws", "SharedError", "beyond", "corrected", "difference", "joint_bias",
+           "joint_error"]  # fmt: skip
 
 
 class Draws(NamedTuple):
@@ -30,11 +33,64 @@ class Draws(NamedTuple):
     asking : float
         Its standard error from the asking alone: orderings that were sampled, answers that were
         drawn.
+    less_bias : ndarray, shape (B,), or None
+        The number less the bias that sampling error gives it, at each replicate (`corrected`); None
+        where `at` is that already, or nobody asks.
     """
 
     sample: str
     at: Array
     asking: float = 0.0
+    less_bias: Array | None = None
+
+    @property
+    def unbiased(self) -> Draws:
+        """The draws of the number less its bias."""
+        return self if self.less_bias is None else Draws(self.sample, self.less_bias, self.asking)
+
+
+#: With which other replicates each one is drawn once more, by their distance in the list.
+PARTNERS = (1, 3, 8, 21)
+
+
+def beyond(p: Array, replicates: Array) -> Array:
+    """Return samples drawn from samples: P^(b) + P^(j) - P, for some j of each b.
+
+    Parameters
+    ----------
+    p : ndarray, shape (C, K)
+    replicates : ndarray, shape (B, C, K)
+
+    Returns
+    -------
+    ndarray, shape (J, B, C, K)
+        Values can leave [0, 1] a little.
+    """
+    moved = replicates - p
+    return np.stack([replicates + np.roll(moved, step, axis=0) for step in PARTNERS])
+
+
+def corrected(at: Array, again: Array) -> Array:
+    """Take off the bootstrap's estimate of bias at each replicate, as it is taken off the number.
+
+    ``2 V_b - mean_j (V_bj - V_j + mean V)``, V_bj being the number in a sample drawn from sample b.
+    The last two terms cancel the noise of few j: of a number that is linear in P this is V_b. Its
+    spread is that of the corrected number ``2 V - mean V_b``, which varies more than V does where
+    V has a kink inside the survey's noise, as a distance has.
+
+    Parameters
+    ----------
+    at : ndarray, shape (B,)
+        V_b.
+    again : ndarray, shape (J, B)
+        V_bj, as `beyond` has the samples.
+
+    Returns
+    -------
+    ndarray, shape (B,)
+    """
+    partners = np.stack([np.roll(at, step) for step in PARTNERS])
+    return np.asarray(2 * at - (again - partners).mean(axis=0) - at.mean())
 
 
 class SharedError(float):
@@ -112,4 +168,9 @@ def difference(one: Draws | None, other: Draws | None) -> Draws | None:
     """
     if one is None or other is None or one.sample != other.sample or one.at.shape != other.at.shape:
         return None
-    return Draws(one.sample, one.at - other.at, math.hypot(one.asking, other.asking))
+    return Draws(
+        one.sample,
+        one.at - other.at,
+        math.hypot(one.asking, other.asking),
+        one.unbiased.at - other.unbiased.at,
+    )

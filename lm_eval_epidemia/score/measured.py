@@ -17,7 +17,7 @@ from lm_eval_epidemia import notices
 from lm_eval_epidemia.distance import Array, distance
 from lm_eval_epidemia.elicit.ways.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score import monte_carlo
+from lm_eval_epidemia.score import joint, monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws
 
@@ -64,6 +64,17 @@ class Part:
     def distances(self, q: Array) -> Array | None:
         """Distances from the truth at each replicate, shape (B,)."""
         return None if self.replicates is None else distance(self.weights, self.replicates, q)
+
+    @cached_property
+    def beyond(self) -> Array:
+        """Samples drawn from the replicates, shape (J, B, C', K); see `joint.beyond`."""
+        assert self.replicates is not None
+        return joint.beyond(self.p, self.replicates)
+
+    @cached_property
+    def zeros_beyond(self) -> Array:
+        """The distance that scores 0 in each of these, shape (J, B)."""
+        return scoring.zero(self.weights, self.beyond)
 
     @cached_property
     def zeros(self) -> Array | None:
@@ -159,6 +170,12 @@ class Measured:
         # What is taken off the distance of drawn answers is taken off at every replicate.
         return at + (self.l1 - float(self.part.distance(self.elicited.q)))
 
+    @cached_property
+    def _l1_beyond(self) -> Array:
+        """The distance in samples drawn from the replicates, shape (J, B)."""
+        part, q = self.part, self.elicited.q
+        return distance(part.weights, part.beyond, q) + (self.l1 - float(part.distance(q)))
+
     @property
     def l1_population(self) -> float:
         """Distance from the population; NaN without replicates. Below 0 by chance."""
@@ -189,19 +206,24 @@ class Measured:
         part = self.part
         if self.l1_at is None or part.zeros is None:
             return None
-        at = scoring.scale(self.l1_at, part.zeros, part.anchors.perfect)
-        width = part.anchors.zero - part.anchors.perfect
+        perfect = part.anchors.perfect
+        at = scoring.scale(self.l1_at, part.zeros, perfect)
+        again = scoring.scale(self._l1_beyond, part.zeros_beyond, perfect)
         by_order = self.elicited.by_order
-        return self._draws(
+        found = self._draws(
             at,
             0.0 if by_order is None
             else scoring.ordering_error(by_order, lambda q: part.score_of(part.distance(q))),
-            width,
+            part.anchors.zero - perfect,
         )  # fmt: skip
+        return found._replace(less_bias=joint.corrected(at, again)) if len(at) else found
 
     @cached_property
     def score_population_draws(self) -> Draws | None:
-        """The score against the population at each replicate, not cut off at 0 and 100."""
+        """The score against the population at each replicate, not cut off at 0 and 100.
+
+        Of each replicate the bias is taken off, as it is of the survey itself: `joint.corrected`.
+        """
         part, by_order = self.part, self.elicited.by_order
         if self.l1_at is None or part.zeros is None:
             return None
@@ -210,8 +232,12 @@ class Measured:
             l1 = [_against_population(float(part.distance(one)), part.distances(one)) for one in q]
             return scoring.position(np.array(l1), np.array(part.zero_population))
 
+        l1, zeros = self.l1_at, part.zeros
+        if len(l1):
+            l1 = joint.corrected(l1, self._l1_beyond)
+            zeros = joint.corrected(zeros, part.zeros_beyond)
         return self._draws(
-            scoring.position(self.l1_at, part.zeros),
+            scoring.position(l1, zeros),
             0.0 if by_order is None else scoring.ordering_error(by_order, score_of),
             part.zero_population,
         )
