@@ -328,6 +328,7 @@ def truth_build(
 def truth_check() -> None:
     """Verify hashes and invariants of all ground truth that is used here."""
     from lm_eval_epidemia.estimate.check import check_all
+    from lm_eval_epidemia.estimate.store import without_replicates
 
     found = check_all()
     wrong = {name: problems for name, problems in found.items() if problems}
@@ -337,6 +338,28 @@ def truth_check() -> None:
     if wrong:
         raise EpidemiaError(f"{len(wrong)} of {len(found)} tasks have a wrong ground truth")
     print(f"ground truth of {len(found)} tasks is as registered")
+    if lacking := without_replicates():
+        print(
+            f"without joint replicates, so that errors are N/A: {', '.join(lacking)} (build anew)"
+        )
+
+
+@truth_app.command("changes")
+def truth_changes(
+    old: Annotated[Path, typer.Argument(help="Folder of ground truth.")],
+    new: Annotated[
+        Path | None, typer.Argument(help="Another; default: what the package ships.")
+    ] = None,
+) -> None:
+    """Say what another build changes, task by task."""
+    from lm_eval_epidemia import listings, paths
+    from lm_eval_epidemia.score.changes import changes
+
+    found = changes(old, new or paths.shipped_groundtruth())
+    moved = [one for one in found if not one.same]
+    if moved:
+        show(listings.changes(moved))
+    print(f"{len(found) - len(moved)} of {len(found)} truths are as they were")
 
 
 @app.command()

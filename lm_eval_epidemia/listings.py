@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lm_eval_epidemia.report.compare import Row
+    from lm_eval_epidemia.score.changes import Change
     from lm_eval_epidemia.score.drift import Drift
     from lm_eval_epidemia.score.scales import Scale
 
-__all__ = ["drifts", "groups_of_scales", "scales", "tasks_summary", "ways_compared"]
+__all__ = ["changes", "drifts", "groups_of_scales", "scales", "tasks_summary", "ways_compared"]
 
 
 def scales(found: Iterable[Scale]) -> Table:
@@ -53,6 +54,19 @@ def drifts(found: Iterable[Drift]) -> Table:
             one.task, one.vintage, one.other, str(one.cells), str(one.common),
             f"{one.distance:.4f}", f"{one.score:.1f}", f"{one.mean:.4f}", f"{one.other_mean:.4f}",
             f"{one.perfect:.4f}", f"{one.other_perfect:.4f}",
+        )  # fmt: skip
+    return table
+
+
+def changes(found: Iterable[Change]) -> Table:
+    """What another build of the truth moves."""
+    numbers = ("cells", "distance", "D_perfect", "new D_perfect", "score of mean",
+               "new score of mean")  # fmt: skip
+    table = table_of("What the other build changes", "task", "vintage", *numbers, right=numbers)
+    for one in found:
+        table.add_row(
+            one.task, one.vintage, str(one.cells), f"{one.distance:.4f}", f"{one.perfect:.4f}",
+            f"{one.new_perfect:.4f}", f"{one.mean:.1f}", f"{one.new_mean:.1f}",
         )  # fmt: skip
     return table
 

@@ -285,14 +285,33 @@ def test_a_claim_is_of_the_corrected_difference():
     assert found.verdict == "not shown" and found.ties == 1
 
 
-def test_better_needs_the_interval_on_the_side_of_the_corrected_difference():
-    """The interval has differences of 1 alone; over the replicates they are 5, so -3 is left."""
+def test_nothing_is_shown_where_the_correction_turns_the_difference_round():
+    """A difference of 1 in each task; over the replicates it is 5, so -3 is left."""
     tasks = dict.fromkeys([COCAINE, HEROIN, MARIJUANA], 51.0)
     one = entry("a", tasks, [(NSDUH, [54.9, 55.1], 0.0)] * 3)
     other = entry("b", dict.fromkeys(tasks, 50.0), [(NSDUH, [50, 50], 0.0)] * 3)
     found = compare_entries(one, other, "epidemia_low")
     assert found.low > 0 and found.corrected == pytest.approx(-3)
-    assert found.verdict == "worse here"
+    assert found.verdict == "not shown" and found.ties == 3
+
+
+def test_the_error_of_a_difference_is_that_of_its_corrected_value():
+    """Of 4 in each of two tasks; corrected draws 3, 5, 3, 5 of one sample: sd sqrt(4 / 3) = 1.155.
+
+    The plain draws would say 0.
+    """
+    tasks = dict.fromkeys([COCAINE, HEROIN], 54.0)
+    one, other = (
+        entry(name, dict.fromkeys(tasks, value), [(NSDUH, [value] * 4, 0.0)] * 2)
+        for name, value in (("a", 54.0), ("b", 50.0))
+    )
+    for asked, score in one.scores.items():
+        unbiased = np.array([53.0, 55.0, 53.0, 55.0])
+        one.scores[asked] = score._replace(draws=score.draws._replace(less_bias=unbiased))
+    found = compare_entries(one, other, "epidemia_low")
+    assert found.here == pytest.approx(np.sqrt(4 / 3))
+    assert (found.difference, found.corrected) == (4, 4)
+    assert (found.wins, found.ties) == (2, 0) and found.verdict == "better"
 
 
 @pytest.mark.parametrize("draws", [None, Draws("nsduh_2022 other", np.array([70.0, 71.0]))])

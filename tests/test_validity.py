@@ -117,7 +117,7 @@ def test_brfss_effective_size_is_that_of_the_interval():
     alabama = found.given.index(("Alabama",))
     assert found.n_eff[alabama] == pytest.approx(0.157 * 0.843 / (0.026 / 3.92) ** 2)
     assert ("Kentucky",) not in found.given and ("Guam",) in found.given
-    assert set(found.distances) == {"design"} and found.d_perfect() > 0
+    assert set(found.distances) == {"design", "population"} and found.d_perfect() > 0
 
 
 # Independent routes: plain pandas on the raw file, once per survey with microdata.
