@@ -236,7 +236,7 @@ def test_a_kill_at_any_step_of_writing_leaves_the_old_truth_or_the_new(home):
         assert store.load(HEROIN).p[0, 0] == 0.75
         left = {path.name.split(".")[1] for path in folder.iterdir() if path.name[0] != "."}
         assert left == {"cells", "bootstrap", "replicates", "json"}
-        assert len([path for path in folder.iterdir() if path.name != ".lock"]) == 3
+        assert len([path for path in folder.iterdir() if path.name != ".lock"]) == 4
         if done.returncode == 0:
             break
         assert done.returncode == -signal.SIGKILL, done.stderr

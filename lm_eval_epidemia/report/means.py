@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
-from lm_eval_epidemia.report.results import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.report.results import POPULATION, Asked, Entry, leaf
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import Anchors
 
@@ -139,7 +137,7 @@ def normalised_means(
     dict of str to Mean
         By scale, those of `SCALES` that are known. Those of a distance are not where the anchors
         are not of the questions asked (another truth, a part of the cells) or the file has no
-        distance. Errors are known of the score, against the population, and without D_perfect.
+        distance. Errors are known of the score, and against the population.
     """
     tasks = tasks_in(entry, column)
     if entry.reference or not tasks:
@@ -154,7 +152,8 @@ def normalised_means(
                 _scaled(how, score.l1, anchors[one.task], another.get(one.task, math.nan))
                 for one, score in zip(tasks, scores, strict=True)
             ]
-            found[how] = _mean(values, [_draws(how, score) for score in scores])
+            known = [score.draws if how == "score" else None for score in scores]
+            found[how] = _mean(values, known)
     return {how: found[how] for how in SCALES if how in found and not math.isnan(found[how].value)}
 
 
@@ -164,19 +163,6 @@ def _scaled(how: str, distance: float, found: Anchors, another: float) -> float:
         return normalise(distance, found, how)
     other = found._replace(perfect=another)
     return math.nan if math.isnan(another) else normalise(distance, other, "score")
-
-
-def _draws(how: str, score: Score) -> Draws | None:
-    """Return a score's draws on another scale, where these are known.
-
-    Those against the population are of 100 (1 - D / D_zero): cut off at the ends, the scale without
-    D_perfect.
-    """
-    if how == "score":
-        return score.draws
-    if how == "without D_perfect" and score.population is not None:
-        return score.population._replace(at=np.clip(score.population.at, 0, 100))
-    return None
 
 
 def worth(entry: Entry, column: str) -> float:
