@@ -99,8 +99,8 @@ def part_errors(options) -> bool:
         f"true sd / stated: {min(bounded):.2f} to {max(bounded):.2f} (0.85 to 1.15): {met(holds)}"
     )
     print(
-        f"what simulated surveys state by replicates of their own: {min(own):.2f} to {max(own):.2f} "
-        "(no bound: their own noise flattens the kinks of |p - q|)"
+        f"stated by simulated surveys from replicates of their own: {min(own):.2f} to "
+        f"{max(own):.2f} (no bound: their own noise flattens the kinks of |p - q|)"
     )
     return holds
 

@@ -167,7 +167,7 @@ def fitted(ready, weights, seeds, key):
 
 
 def _boosted(task: Redrawable, factor):
-    seeds = boosted.seeds_of_replicate(task.ready.units)
+    seeds = boosted.seeds_of_survey(task.ready.units)
     weight = task.ready.sample.weight
     return np.stack(
         [fitted(task.ready, weight * f[task.psu], seeds, (SEED, r)) for r, f in enumerate(factor)]
