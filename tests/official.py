@@ -85,7 +85,7 @@ def brfss(rows: int = 800, seed: int = 1) -> pd.DataFrame:
             "DIABETE4": _coded(rng, rows, of_four),
             "DEAF": _coded(rng, rows, yes_no),
             "BLIND": _coded(rng, rows, yes_no),
-            "_STSTR": state * 1000 + rng.integers(11, 14, rows),
+            "_STSTR": state * 1000 + 11,
             "_IMPRACE": _coded(rng, rows, {1: 6, 2: 1.5, 3: 0.7, 4: 0.3, 5: 2, 6: 0.5}),
             "_AGE80": rng.integers(18, 81, rows).astype(float),
             "_SEX": rng.integers(1, 3, rows).astype(float),

@@ -62,11 +62,12 @@ def test_shipped_truth_is_whole():
 
 def test_nsduh_uses_every_record():
     for entry in shipped_tasks().values():
-        minimum = 200 if entry["estimator"] == "bins" else 100
         assert {scheme: b["replicates"] for scheme, b in entry["bootstrap"].items()} == {
-            "iid": minimum,
-            "design": minimum,
+            "iid": 200 if entry["estimator"] == "bins" else 100,
+            "design": 100,
+            "population": 100,
         }
+        assert entry["replicates"]["number"] == 100
         assert entry["dropped"] == {}
         assert entry["records"] == 59_069
 

@@ -129,6 +129,18 @@ def test_weights_of_no_population(tmp_path, factor, said):
     assert "column ANALWT2_C (weight)" in message and said in message
 
 
+def test_some_replicate_weights_without_the_others_are_refused(tmp_path):
+    frame = official.acs(200).drop(columns=["SERIALNO", "PWGTP7", "PWGTP80"])
+    with pytest.raises(EpidemiaError) as error:
+        load_microdata(record("acs"), write(frame, tmp_path / "psam_2023.csv"), "2023")
+    said = str(error.value)
+    assert "78 of 80 replicate weights, it lacks PWGTP7, PWGTP80" in said
+    assert "take the whole file, or leave out all of them" in said
+    without = frame[[name for name in frame if not name.startswith("PWGTP")]]
+    path = write(without.assign(PWGTP=frame["PWGTP"]), tmp_path / "psam_2023.csv")
+    assert load_microdata(record("acs"), path, "2023").replicates is None
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -137,6 +149,7 @@ def test_weights_of_no_population(tmp_path, factor, said):
         (1e39, "is infinite in 1 rows: 5"),  # in the single precision that replicates are held in
         (1e9, "it is no replicate of it"),
         (-1e9, "it is no replicate of it"),
+        (0, "sums to 0, the weight itself to"),  # throughout
     ],
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
@@ -144,7 +157,7 @@ def test_a_bad_replicate_weight(tmp_path, value, said, suffix):
     frame = official.acs(200).drop(columns="SERIALNO").astype({"PWGTP7": float})
     path = write(frame, tmp_path / f"psam_2023{suffix}")
     assert load_microdata(record("acs"), path, "2023").replicates.shape == (200, 80)
-    frame.loc[4, "PWGTP7"] = value
+    frame.loc[4 if value != 0 else slice(None), "PWGTP7"] = value
     with pytest.raises(EpidemiaError) as error:
         load_microdata(record("acs"), write(frame, path), "2023")
     assert "column PWGTP7 " in str(error.value) and said in str(error.value)

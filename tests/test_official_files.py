@@ -36,7 +36,7 @@ def quick_boosting(monkeypatch):
 
 def built(survey, paths, **options):
     """Build into this test's home as a user would; every truth made must pass the checks."""
-    made = build(survey, paths, replicates=4, progress=False, **options)
+    made = build(survey, paths, **{"replicates": 4, "progress": False, **options})
     assert made.folder == store.built_groundtruth()
     assert {name: check(name) for name in made.tasks} == {name: [] for name in made.tasks}
     return made
@@ -99,7 +99,7 @@ def test_brfss_transport_file(tmp_path):
     assert "have diabetes, even if only during pregnancy?" in asked.question(0)
     assert asked.probability(0, 1).endswith(" never been told they have diabetes, not even during "
                                             "pregnancy?")  # fmt: skip
-    assert set(truth.distances) == {"iid", "design"}
+    assert set(truth.distances) == {"iid", "design", "population"}
 
 
 def test_brfss_unpacked_with_the_space_in_its_name(tmp_path):
@@ -330,12 +330,12 @@ def test_acs_replicate_weights(tmp_path):
     frame = official.acs()
     path = official.write_acs(tmp_path, frame)
     assert "--vintage 2023 or 2024" in refused("acs", path)
-    made = built("acs", path, vintage="2023")
+    made = built("acs", path, vintage="2023", replicates=200)
     assert made.key == "acs_2023"
     assert (made.tasks, made.left_out) == (all_tasks("acs"), [])
     task = "epidemia_low_acs_employer_by_sex"
     entry = registered(made)["tasks"][task]
-    assert entry["bootstrap"]["design"]["replicates"] == 80
+    assert entry["replicates"]["number"] == entry["bootstrap"]["design"]["replicates"] == 100
     assert entry["adjustments"] == []
 
     employed = frame[frame["ESR"].isin([1, 2, 4, 5]) & (frame["AGEP"] >= 16)]
@@ -356,9 +356,13 @@ def test_acs_replicate_weights(tmp_path):
     size = (truth.p * (1 - truth.p)).sum(axis=1) / variance
     assert (size < truth.n).all()  # not capped at the number of records
     assert truth.n_eff == pytest.approx(size, rel=1e-5)
-    distances = 2 * np.abs(deviations).sum(axis=2) @ truth.weights
-    assert truth.distances["design"] == pytest.approx(distances, rel=1e-5)
-    assert len(truth.distances["iid"]) == 4
+    # The joint replicates mix the 80 so that their variance is the formula's, of every cell. Held
+    # in 65,534 steps, they are off by a half of one each, 1.5e-5 of the largest deviation.
+    found = truth.replicates.var(axis=0, ddof=1).sum(axis=1)
+    assert found == pytest.approx(variance, rel=1e-3)
+    distances = np.abs(truth.replicates - truth.p).sum(axis=2) @ truth.weights
+    assert truth.distances["design"] == pytest.approx(distances, rel=1e-3)
+    assert len(truth.distances["iid"]) == 200
 
 
 def without_work(frame, state):

@@ -11,7 +11,7 @@ from test_sampling import complex_sample
 from truths import HEROIN, enter
 
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import bins, prepare, simulate, store
+from lm_eval_epidemia.estimate import bins, boosted, prepare, simulate, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.joint import (
     hadamard,
@@ -200,7 +200,7 @@ def test_a_boosted_truth_without_fold_luck():
 # What is refused.
 
 
-def test_a_stratum_with_one_psu_is_refused(tmp_path):
+def test_a_stratum_with_one_psu_is_refused(home, tmp_path, monkeypatch):
     frame = nsduh_2023(600)
     frame.loc[frame.VESTR_C.iloc[0] == frame.VESTR_C, "VEREP"] = 1
     path = tmp_path / "NSDUH_2023.parquet"
@@ -211,6 +211,12 @@ def test_a_stratum_with_one_psu_is_refused(tmp_path):
     assert "1 of " in said
     assert "strata (VESTR_C) have a single PSU (VEREP), the first in row 1" in said
     assert "merge each with a neighbouring stratum" in said
+    # The way out that it names: nobody looks at the design.
+    schemes = ["iid", "population"]
+    monkeypatch.setattr(boosted, "ROUNDS", 2)
+    made = build("nsduh", path, vintage="2023", replicates=4, progress=False, bootstrap=schemes)
+    truth = store.load(made.tasks[0])
+    assert set(truth.distances) == set(schemes) and len(truth.replicates) == 2
 
 
 # Surveys drawn anew from what was estimated.

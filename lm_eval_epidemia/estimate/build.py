@@ -7,7 +7,7 @@ of this machine or a cluster, each kept when it is done), and the writer, when a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +82,8 @@ def build(
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
     bootstrap : iterable of {"iid", "design", "population"}, optional
-        Schemes of D_perfect; by default all that the survey's design columns allow.
+        Schemes of D_perfect; by default all that the survey's design columns allow. Without
+        "design" these columns are not looked at: all errors are those of independent units.
     replicates : int
         Bootstrap replicates for tasks with one condition; tasks with several get half as many, and
         so many are the joint replicates of the survey.
@@ -130,8 +131,10 @@ def build(
         return _build_tables(entry, tables, raws, replicates, folder)
     data = load_microdata(entry, raws, vintage)
     _compare_rows(data)
-    _check_strata(data)
     schemes = _schemes(data, bootstrap)
+    if "design" not in schemes:
+        data = replace(data, strata=None, psu=None, replicates=None)
+    _check_strata(data)
     tasks = [task for task in data.record.all_tasks if data.can_estimate(task)]
     left_out = [task.name for task in data.record.all_tasks if not data.can_estimate(task)]
     name = data.key
@@ -172,7 +175,9 @@ def _check_strata(data: Microdata) -> None:
         raise EpidemiaError(
             f"{data.name}: {single.size} of {len(names)} strata ({design.strata}) have a single "
             f"PSU ({design.psu}), the first in row {row}: their variance cannot be told. Take the "
-            "whole file, or merge each with a neighbouring stratum, as the survey's manual says"
+            "whole file, merge each with a neighbouring stratum as the survey's manual says, or "
+            "have errors as if records were drawn independently: --bootstrap iid --bootstrap "
+            "population"
         )
 
 
