@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from lm_eval_epidemia.estimate.build import build
-from lm_eval_epidemia.estimate.sampling import Sample, bootstrap_weights
+from lm_eval_epidemia.estimate.joint import multiplicities
 
 
 def timed(options: argparse.Namespace, jobs: int, replicates: int) -> tuple[float, int]:
@@ -30,12 +30,10 @@ def timed(options: argparse.Namespace, jobs: int, replicates: int) -> tuple[floa
         return time.perf_counter() - start, len(built.tasks)
 
 
-def strata_at_once(strata: int = 1900, psus: int = 4, records: int = 60_000) -> float:
+def strata_at_once(strata: int = 1900, psus: int = 4) -> float:
     """Return a replicate's time with a pass over all PSUs for each stratum, over ours."""
     rng = np.random.default_rng(0)
     stratum_of_psu = np.arange(strata * psus) // psus
-    psu = rng.integers(0, strata * psus, records)
-    sample = Sample(np.ones(records), psu=psu, stratum_of_psu=stratum_of_psu)
 
     def one_by_one() -> None:
         factor = np.ones(len(stratum_of_psu))
@@ -45,7 +43,7 @@ def strata_at_once(strata: int = 1900, psus: int = 4, records: int = 60_000) -> 
             factor[own] = np.bincount(drawn, minlength=len(own)) * len(own) / (len(own) - 1)
 
     slow = min(timeit.repeat(one_by_one, number=3, repeat=5))
-    fast = min(timeit.repeat(lambda: bootstrap_weights(sample, "design", rng), number=3, repeat=5))
+    fast = min(timeit.repeat(lambda: multiplicities(stratum_of_psu, "toy", 7), number=3, repeat=5))
     return slow / fast
 
 
@@ -58,7 +56,7 @@ def main() -> None:
     print(f"1,900 strata: stratum by stratum / at once = {strata_at_once():.0f}")
     seconds, tasks = timed(options, 2, options.replicates)
     print(
-        f"{tasks} tasks, {options.replicates} replicates (half with several conditions), both "
+        f"{tasks} tasks, {options.replicates} replicates (half with several conditions), all "
         f"schemes, 2 processes: {seconds / 60:.1f} minutes"
     )
     tenth = max(options.replicates // 10, 8)
