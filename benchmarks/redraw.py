@@ -6,6 +6,7 @@ units, not the package's balanced replicates, and other random numbers.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -169,8 +170,13 @@ def fitted(ready, weights, seeds, key):
 def _boosted(task: Redrawable, factor):
     seeds = boosted.seeds_of_survey(task.ready.units)
     weight = task.ready.sample.weight
+    # Folds of its own for each task, as in the package: their noise is not shared.
+    own = zlib.crc32(task.truth.task.encode())
     return np.stack(
-        [fitted(task.ready, weight * f[task.psu], seeds, (SEED, r)) for r, f in enumerate(factor)]
+        [
+            fitted(task.ready, weight * f[task.psu], seeds, (SEED, own, r))
+            for r, f in enumerate(factor)
+        ]
     )
 
 

@@ -58,8 +58,8 @@ def by_hand(name, q, cells=slice(None), perfect=None):
             for j in (1, 3, 8, 21)
         ]
         unbiased[b] = 2 * at[b] - np.mean(bias, axis=0) - at.mean(axis=0)
-    population = 100 * (1 - unbiased[:, 0] / unbiased[:, 1])
-    return scores, population, l1, 100 * np.clip(1 - l1 / zero, 0, 1)
+    at, value = 100 * (1 - unbiased[:, 0] / unbiased[:, 1]), 100 * np.clip(1 - l1 / zero, 0, 1)
+    return scores, at if 0 < value < 100 else np.clip(at, 0, 100), l1, value
 
 
 def run(tasks, folder):

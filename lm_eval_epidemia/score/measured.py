@@ -220,9 +220,11 @@ class Measured:
 
     @cached_property
     def score_population_draws(self) -> Draws | None:
-        """The score against the population at each replicate, not cut off at 0 and 100.
+        """The score against the population at each replicate.
 
         Of each replicate the bias is taken off, as it is of the survey itself: `joint.corrected`.
+        Where the score is cut off at 0 or 100, so are these; inside they are not, so that their
+        spread is that of the distance.
         """
         part, by_order = self.part, self.elicited.by_order
         if self.l1_at is None or part.zeros is None:
@@ -236,8 +238,11 @@ class Measured:
         if len(l1):
             l1 = joint.corrected(l1, self._l1_beyond)
             zeros = joint.corrected(zeros, part.zeros_beyond)
+        at = scoring.position(l1, zeros)
+        if not 0 < self.score_population < 100:
+            at = np.clip(at, 0, 100)
         return self._draws(
-            scoring.position(l1, zeros),
+            at,
             0.0 if by_order is None else scoring.ordering_error(by_order, score_of),
             part.zero_population,
         )
