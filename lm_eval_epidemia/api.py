@@ -261,7 +261,7 @@ class Score:
     l1_population : float
         The distance behind it, which can be a little below 0.
     draws, population_draws : Draws or None
-        What `score` and `population` (this not cut off at 0 and 100) would have been had the survey
+        What `score` and `population` would have been had the survey
         drawn other samples, ``draws.at``, shape (B,); empty for an exact table, None without joint
         replicates.
 

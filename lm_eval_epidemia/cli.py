@@ -130,7 +130,7 @@ def anchors(
     """Print the distances that fix each task's scale, and what the mean respondent scores."""
     from lm_eval_epidemia import listings
     from lm_eval_epidemia.score.drift import drifts
-    from lm_eval_epidemia.score.scales import scales
+    from lm_eval_epidemia.score.scales import has_bootstrap, scales
 
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
@@ -139,8 +139,14 @@ def anchors(
     if compare:
         show(listings.drifts(drifts(tasks, vintage)))
         return
+    asked = tasks
+    if scheme:
+        # One task alone is refused with what it lacks; of several, those that have it are shown.
+        tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked
     found = scales(tasks, quantile, scheme, vintage)
     show(listings.groups_of_scales(found) if summary else listings.scales(found))
+    if len(found) < len(asked):
+        print(f"{len(asked) - len(found)} of {len(asked)} tasks have no {scheme} bootstrap")
     if barely := sum(one.anchors.barely for one in found):
         print(f"{barely} of {len(found)} tasks are barely informative: D_perfect > 0.8 D_zero")
 

@@ -6,8 +6,10 @@ import shutil
 import numpy as np
 import pytest
 from conftest import REPOSITORY
+from typer.testing import CliRunner
 
 from lm_eval_epidemia import paths
+from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
@@ -88,3 +90,16 @@ def test_levels_that_changed_are_not_compared(home):
     found = drift("epidemia_low_gss_party_by_race", "2022", "2018")
     assert np.isnan(found.distance) and np.isnan(found.score)
     assert found.other_mean > 0
+
+
+def test_anchors_of_a_bootstrap_that_some_tasks_lack():
+    """ACS has no design here: of several tasks it is left out and counted, alone it is refused."""
+    found = CliRunner().invoke(
+        app, ["anchors", "acs", "nhanes", "bls", "--bootstrap", "design", "--quantile", "0.975"]
+    )
+    assert found.exit_code == 0, found.output
+    assert "12 of 18 tasks have no design bootstrap" in found.output
+    assert "epidemia_low_nhanes_diabetes_by_age" in found.output
+    assert "epidemia_low_bls_sex_by_occupation" in found.output and "_acs_" not in found.output
+    with pytest.raises(EpidemiaError, match="has no 'design' bootstrap"):
+        CliRunner().invoke(app, ["anchors", "acs", "--bootstrap", "design"], catch_exceptions=False)

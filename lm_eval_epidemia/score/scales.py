@@ -11,7 +11,7 @@ from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score.score import Anchors, scale
 from lm_eval_epidemia.surveys.record import task as declared_task
 
-__all__ = ["Scale", "by_group", "scales"]
+__all__ = ["Scale", "by_group", "has_bootstrap", "scales"]
 
 
 class Scale(NamedTuple):
@@ -65,6 +65,12 @@ def scales(
             Scale(name, truth.survey, truth.vintage, len(truth.weights), anchors, mean)
         )  # fmt: skip
     return found
+
+
+def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool:
+    """Tell whether a task's D_perfect can be had from a bootstrap; an exact table's is always 0."""
+    truth = store.load(task, vintage)
+    return not truth.distances or scheme in truth.distances
 
 
 def by_group(found: Iterable[Scale]) -> dict[str, list[Scale]]:
