@@ -366,6 +366,8 @@ def truth_changes(
     if moved:
         show(listings.changes(moved))
     print(f"{len(found) - len(moved)} of {len(found)} truths are as they were")
+    if gone := sum(one.errors != one.new_errors for one in found):
+        print(f"{gone} of {len(found)} have joint replicates, so errors, in one of them only")
 
 
 @app.command()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, evaluate
 
-from lm_eval_epidemia.api import Truth, load_truth, questions, score, tasks
+from lm_eval_epidemia.api import Truth, joint_error, load_truth, questions, score, tasks
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
@@ -386,3 +386,13 @@ def test_every_figure_of_the_catalogue_has_its_chart():
     from lm_eval_epidemia.report import charts, figures
 
     assert list(charts.CHARTS) == list(figures.FIGURES)
+
+
+def test_what_are_no_draws_is_said():
+    found = score(MANY_ANSWERS, lambda condition: believed(MANY_ANSWERS)[0])
+    for wrong in (found.draws, [found], [1.0]):
+        with pytest.raises(EpidemiaError, match="takes a list of draws, one per task"):
+            joint_error(wrong)
+    with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 tasks"):
+        joint_error([found.draws], [0.5, 0.5])
+    assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)

@@ -124,22 +124,22 @@ def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
         ({"replicates": 3}, "Expected `object"),
         ({"replicates": {COCAINE: 3}}, "Expected `object"),
         ({"replicates": {COCAINE: {"score": "1 2", "asking": {"score": 0}}}}, "sample is None"),
-        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 2"}}}, "asking is None"),
-        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 2", "asking": {}}}},
+        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2"}}}, "asking is None"),
+        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2", "asking": {}}}},
          "error of score from the asking is None"),
-        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 2", "asking": {"score": -1}}}},
+        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2", "asking": {"score": -1}}}},
          "from the asking is -1, expected 0 or more"),
-        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 x", "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 x", "asking": {"score": 0}}}},
          "draws of score are '1 x', expected numbers"),
-        ({"replicates": {COCAINE: {"sample": "a b", "score": [1, 2], "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": [1, 2], "asking": {"score": 0}}}},
          "expected numbers"),
-        ({"replicates": {COCAINE: {"sample": "a b", "score": "1 inf", "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 inf", "asking": {"score": 0}}}},
          "expected numbers"),
-        ({"replicates": {COCAINE: {"sample": "a b", "score": "1", "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1", "asking": {"score": 0}}}},
          "1 draws of score, expected at least 2"),
         ({"replicates": {COCAINE: {"sample": "", "score": "1 2", "asking": {"score": 0}}}},
          "2 draws of score, expected none"),
-        ({"replicates": {COCAINE: said("a b", [1, 2]), HEROIN: said("a b", [1, 2, 3])}},
+        ({"replicates": {COCAINE: said("nsduh_2022 b", [1, 2]), HEROIN: said("nsduh_2022 b", [1, 2, 3])}},
          "2 draws of one sample"),
     ],
 )  # fmt: skip
@@ -487,3 +487,32 @@ def test_the_reader_can_leave_them_out(tmp_path):
     assert "30.0 ± 0.7" in run("compare", tmp_path, "--informative").stdout
     with pytest.raises(EpidemiaError, match=r"no task is left: 1 barely informative"):
         run("report", tmp_path / "b", "--informative")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"sample": "gss_2022 449c4014dd6c"}, "expected one of nsduh"),
+        ({"score": "1e308 -1e308 1"}, "expected numbers"),
+        ({"score": "-5000 -5000 -5000"}, "draws of score are -5000 to -5000, expected 0 to 100"),
+        ({"asking": {"score": 1e300, "score_population": 0.0}}, "expected 0 or more"),
+    ],
+)
+def test_draws_that_cannot_be_leave_their_file_out(tmp_path, change, why):
+    """Each made an error that was wrong, infinite, or a traceback."""
+    for name, block in (("good", {}), ("bad", change)):
+        joint = {HEROIN: {**said(NSDUH, [49, 50, 51], [40, 41, 42]), **block}}
+        write(tmp_path / name, {HEROIN: 50.0}, joint)
+    found = read_results([tmp_path])
+    (note,) = [one for one in found.notes if "was left out" in one]
+    assert "bad" in note and why in note
+    assert [round(e.scores[Asked(HEROIN, "letters")].error, 6) for e in found.entries] == [1.0]
+
+
+def test_models_with_different_replicates_are_named(tmp_path):
+    """Else their comparison reads as nothing but ties."""
+    for model, sample in (("a", NSDUH), ("b", "nsduh_2022 other")):
+        joint = {HEROIN: said(sample, [49, 50, 51], [40, 41, 42])}
+        write(tmp_path / model, {HEROIN: 50.0}, joint, model=model)
+    (note,) = [n for n in read_results([tmp_path]).notes if "different replicates" in n]
+    assert "nsduh_2022 other" in note and "counts as a tie" in note

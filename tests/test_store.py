@@ -18,7 +18,7 @@ from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
-from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.estimate.check import check, check_all
 from lm_eval_epidemia.harness.yamls import task_path
 
 EPIDEMIA = [sys.executable, "-m", "lm_eval_epidemia.cli"]
@@ -141,6 +141,15 @@ def test_a_damaged_entry_is_refused_and_no_other_task(home, edit):
     assert "Traceback" not in checked.stderr
     assert f"{CHIEFS}: {folder}" in checked.stderr
     assert "1 of 161 tasks have a wrong ground truth" in checked.stderr
+
+
+def test_a_missing_replicates_file_is_said_of_its_tasks_and_of_no_other(home):
+    folder = shipped_as_built("gss_2022")
+    (folder / "gss_2022.replicates.parquet").unlink()
+    found = check_all()
+    wrong = {name for name, said in found.items() if said}
+    assert wrong == set(store.read_registry(folder)["gss_2022"]["tasks"])
+    assert "gss_2022.replicates.parquet is missing" in found[GSS][0]
 
 
 def test_levels_in_another_order_than_the_records_are_found(home):

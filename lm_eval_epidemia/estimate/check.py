@@ -34,6 +34,7 @@ def check(name: str) -> list[str]:
     """
     try:
         truth = load(name)
+        replicates = truth.replicates
     except EpidemiaError as error:
         return [str(error)]
     estimator = entry_of(all_places()[name][0], name)[1]["estimator"]
@@ -53,7 +54,7 @@ def check(name: str) -> list[str]:
     for scheme, distances in truth.distances.items():
         if not ((distances >= 0) & (distances <= 2)).all() or len(distances) < 2:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
-    if truth.replicates is not None and not np.isfinite(truth.replicates).all():
+    if replicates is not None and not np.isfinite(replicates).all():
         wrong.append("a replicate of P(Y | X) is no number")
     return wrong + _check_levels(truth)
 

@@ -15,6 +15,15 @@ from lm_eval_epidemia.score.joint import Draws
 __all__ = ["Joint", "counted", "draws_of", "in_conflict"]
 
 
+Bounds = tuple[float, float]
+
+#: No draw or error of a metric is larger; its square is still a number.
+MOST = 1e9
+
+#: What rounding may add to a bound.
+ROUNDING = 1e-3
+
+
 class Joint(msgspec.Struct):
     """Our own part of a result file.
 
@@ -29,8 +38,18 @@ class Joint(msgspec.Struct):
     replicates: dict[str, dict[str, Any]] = {}
 
 
-def draws_of(said: Mapping[str, Any]) -> dict[str, Draws]:
+def draws_of(
+    said: Mapping[str, Any], survey: str, bounds: Mapping[str, Bounds]
+) -> dict[str, Draws]:
     """Read the draws of one task, by metric.
+
+    Parameters
+    ----------
+    said : mapping
+    survey : str
+        Of the task, whose replicates these must be; empty where it has none.
+    bounds : mapping of str to (float, float)
+        What is cut off where, by metric.
 
     Raises
     ------
@@ -40,6 +59,8 @@ def draws_of(said: Mapping[str, Any]) -> dict[str, Draws]:
     sample, asking, less_bias = said.get("sample"), said.get("asking"), said.get("less_bias", {})
     if not isinstance(sample, str):
         raise ValueError(f"sample is {reprlib.repr(sample)}, expected a text")
+    if sample and not sample.startswith(f"{survey}_" if survey else ""):
+        raise ValueError(f"sample is {reprlib.repr(sample)}, expected one of {survey}")
     if not isinstance(asking, dict):
         raise ValueError(f"asking is {reprlib.repr(asking)}, expected an error per metric")
     if not isinstance(less_bias, dict):
@@ -52,6 +73,10 @@ def draws_of(said: Mapping[str, Any]) -> dict[str, Draws]:
                 unbiased = _numbers(metric, less_bias[metric], sample)
                 if len(unbiased) != len(at):
                     raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
+            low, high = bounds.get(metric, (-MOST, MOST))
+            if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
+                raise ValueError(f"draws of {metric} are {at.min():g} to {at.max():g}, expected "
+                                 f"{low:g} to {high:g}")  # fmt: skip
             found[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
     return found
 
@@ -62,7 +87,7 @@ def _numbers(metric: str, text: Any, sample: str) -> np.ndarray:
         found = np.array(text.split(), dtype=float)
     except (AttributeError, ValueError):
         found = np.array([math.nan])
-    if not np.isfinite(found).all():
+    if not (np.abs(found) <= MOST).all():
         raise ValueError(f"draws of {metric} are {reprlib.repr(text)}, expected numbers")
     if len(found) < 2 if sample else len(found):
         expected = "at least 2" if sample else "none, as there is no sample"
@@ -74,7 +99,7 @@ def _asking(metric: str, asking: Mapping[str, Any]) -> float:
     """Read the error from the asking; NaN, which is written of one that is not known, stays."""
     found: Any = asking.get(metric)
     number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    if not (number and (0 <= found < math.inf or math.isnan(found))):
+    if not (number and (0 <= found <= MOST or math.isnan(found))):
         raise ValueError(
             f"the error of {metric} from the asking is {reprlib.repr(found)}, expected 0 or more"
         )

@@ -365,7 +365,8 @@ def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any
     # What has no score has no draws, whatever is written of it.
     if joint is not None and not without:
         try:
-            draws = draws_of(joint)
+            bounds = {primary: known[primary][2:4]}
+            draws = draws_of(joint, leaves()[name].entry.facets.get("survey", ""), bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     more = {printable(metric): x for metric, x in numbers.items() if "stderr" not in metric}
@@ -476,6 +477,12 @@ def read_results(
         if unscored:
             notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
         notes += _without_errors(entry, {run.path for run in runs if run.file.epidemia is None})
+    samples = (one.draws.sample for e in found for one in e.scores.values() if one.draws)
+    if apart := in_conflict(samples):
+        notes.append(
+            f"models were scored with different replicates of one survey ({few(sorted(apart))}): "
+            "what differs between them has no error there, and counts as a tie; run one again"
+        )
     if unknown := set(sizes or {}) - {entry.model for entry in found}:
         known = ", ".join(sorted({entry.model for entry in found}))
         raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
@@ -503,8 +510,9 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
             why = "written by an older version, or without our hook; run it again"
         else:
             why = (
-                "their truth has no replicates; rebuild it ('epidemia groundtruth build SURVEY "
-                "--raw FILE') and run them again"
+                "the file has no draws of them: the truth had no replicates (rebuild it with "
+                "'epidemia groundtruth build SURVEY --raw FILE'), or the file was cut; run them "
+                "again"
             )
         parts.setdefault(why, []).append(asked.task)
     said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())

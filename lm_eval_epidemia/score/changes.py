@@ -29,6 +29,8 @@ class Change(NamedTuple):
         D_perfect, as scores use it.
     mean, new_mean : float
         Score of the respondent that knows P(Y) only, in [0, 100].
+    errors, new_errors : bool
+        Whether there are joint replicates, or an exact table, so that scores have errors.
     """
 
     task: str
@@ -39,6 +41,8 @@ class Change(NamedTuple):
     new_perfect: float
     mean: float
     new_mean: float
+    errors: bool
+    new_errors: bool
 
     @property
     def same(self) -> bool:
@@ -74,7 +78,20 @@ def changes(old: Path, new: Path) -> list[Change]:
 def _change(one: store.GroundTruth, other: store.GroundTruth) -> Change:
     alike = (one.given, one.levels) == (other.given, other.levels)
     moved = distance(other.weights, one.p, other.p) if alike else np.nan
-    anchors = Anchors.of(one), Anchors.of(other)
-    means = [float(scale(found.mean, found.zero, found.perfect)) for found in anchors]
-    return Change(other.task, f"{other.survey} {other.vintage}", len(other.given), float(moved),
-                  anchors[0].perfect, anchors[1].perfect, *means)  # fmt: skip
+    anchors, new_anchors = Anchors.of(one), Anchors.of(other)
+    return Change(
+        task=other.task,
+        vintage=f"{other.survey} {other.vintage}",
+        cells=len(other.given),
+        distance=float(moved),
+        perfect=anchors.perfect,
+        new_perfect=new_anchors.perfect,
+        mean=_score_of_mean(anchors),
+        new_mean=_score_of_mean(new_anchors),
+        errors=one.sample is not None,
+        new_errors=other.sample is not None,
+    )
+
+
+def _score_of_mean(found: Anchors) -> float:
+    return float(scale(found.mean, found.zero, found.perfect))

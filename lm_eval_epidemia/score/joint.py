@@ -10,12 +10,13 @@ answers): these add in quadrature.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.errors import EpidemiaError
 
 __all__ = ["Draws", "SharedError", "beyond", "corrected", "difference", "joint_bias",
            "joint_error"]  # fmt: skip
@@ -116,7 +117,18 @@ def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, 
     return found
 
 
-def joint_error(draws: Sequence[Draws | None], weights: Sequence[float] | None = None) -> float:
+def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
+    """Refuse what are no draws: a score, or those of one task without a list around them."""
+    found = [] if isinstance(draws, Draws) else list(draws)
+    if isinstance(draws, Draws) or not all(one is None or isinstance(one, Draws) for one in found):
+        raise EpidemiaError(
+            "joint_error takes a list of draws, one per task: [score(task, q).draws for task in "
+            "tasks]"
+        )
+    return found
+
+
+def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None = None) -> float:
     """Standard error of a weighted sum of numbers of tasks.
 
     Parameters
@@ -132,7 +144,10 @@ def joint_error(draws: Sequence[Draws | None], weights: Sequence[float] | None =
         ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples;
         NaN for no task, or where one has no replicates.
     """
-    weights = [1 / max(len(draws), 1)] * len(draws) if weights is None else weights
+    draws = _listed(draws)
+    weights = [1 / max(len(draws), 1)] * len(draws) if weights is None else list(weights)
+    if len(weights) != len(draws):
+        raise EpidemiaError(f"{len(weights)} weights for the draws of {len(draws)} tasks")
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
     asking = sum((w * one.asking) ** 2 for one, w in zip(draws, weights, strict=True) if one)

@@ -106,11 +106,12 @@ def _against_population(d: float, at: Array | None) -> float:
 
 def _say_what_lacks_replicates() -> None:
     if keys := store.without_replicates():
+        survey, vintage = keys[0].split("_", 1)
         notices.warn(
             "no joint replicates",
             f"the ground truth of {', '.join(keys)} was built by a version without joint "
             "replicates, so errors of its scores are not known (N/A): build it anew with 'epidemia "
-            "groundtruth build SURVEY --vintage VINTAGE --raw FILE'",
+            f"groundtruth build {survey} --vintage {vintage} --raw FILE'",
         )
 
 
