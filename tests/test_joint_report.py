@@ -127,7 +127,7 @@ def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
         ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2"}}}, "asking is None"),
         ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2", "asking": {}}}},
          "error of score from the asking is None"),
-        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2", "asking": {"score": -1}}}},
+        ({"replicates": {COCAINE: {"sample": NSDUH, "score": "1 2", "asking": {"score": -1}}}},
          "from the asking is -1, expected 0 or more"),
         ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 x", "asking": {"score": 0}}}},
          "draws of score are '1 x', expected numbers"),
@@ -464,13 +464,13 @@ def test_barely_informative_tasks_are_said_everywhere(tmp_path):
     assert shown.count("(barely informative)") + shown.count("(uninformative)") == len(tasks)
     assert f"{len(tasks)} of {len(store.available())} tasks are barely informative" in shown
     assert "(barely informative)" in card(record("gss"))
-    joint = {name: said(NSDUH, [1, 2]) for name in (VIEWS, COCAINE)}
+    joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)
     assert f"Barely informative tasks: 1 ({VIEWS})" in run("report", tmp_path).stdout
 
 
 def test_the_reader_can_leave_them_out(tmp_path):
-    joint = {name: said(NSDUH, [1, 2]) for name in (VIEWS, COCAINE)}
+    joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path / "a", {VIEWS: 10.0, COCAINE: 30.0}, joint, model="a")
     write(tmp_path / "b", {VIEWS: 10.0}, joint, model="b")
     done = run("report", tmp_path, "--informative", "--format", "csv")
