@@ -30,7 +30,7 @@ DRUGS = [
 COCAINE, HEROIN, MARIJUANA, *_ = DRUGS
 EMPLOYER, SALARY = "epidemia_low_acs_employer_by_race", "epidemia_low_acs_salary_by_age"
 VIEWS = "epidemia_low_gss_political_view_by_age"
-NSDUH, ACS = "nsduh_2022 3f2a", "acs_2024 77aa"
+NSDUH, ACS, OTHER = "nsduh_2022 3f2a", "acs_2024 77aa", "nsduh_2022 b"
 
 
 def text(values):
@@ -124,22 +124,22 @@ def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
         ({"replicates": 3}, "Expected `object"),
         ({"replicates": {COCAINE: 3}}, "Expected `object"),
         ({"replicates": {COCAINE: {"score": "1 2", "asking": {"score": 0}}}}, "sample is None"),
-        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2"}}}, "asking is None"),
-        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 2", "asking": {}}}},
+        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 2"}}}, "asking is None"),
+        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 2", "asking": {}}}},
          "error of score from the asking is None"),
         ({"replicates": {COCAINE: {"sample": NSDUH, "score": "1 2", "asking": {"score": -1}}}},
          "from the asking is -1, expected 0 or more"),
-        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 x", "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 x", "asking": {"score": 0}}}},
          "draws of score are '1 x', expected numbers"),
-        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": [1, 2], "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": OTHER, "score": [1, 2], "asking": {"score": 0}}}},
          "expected numbers"),
-        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1 inf", "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 inf", "asking": {"score": 0}}}},
          "expected numbers"),
-        ({"replicates": {COCAINE: {"sample": "nsduh_2022 b", "score": "1", "asking": {"score": 0}}}},
+        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1", "asking": {"score": 0}}}},
          "1 draws of score, expected at least 2"),
         ({"replicates": {COCAINE: {"sample": "", "score": "1 2", "asking": {"score": 0}}}},
          "2 draws of score, expected none"),
-        ({"replicates": {COCAINE: said("nsduh_2022 b", [1, 2]), HEROIN: said("nsduh_2022 b", [1, 2, 3])}},
+        ({"replicates": {COCAINE: said(OTHER, [1, 2]), HEROIN: said(OTHER, [1, 2, 3])}},
          "2 draws of one sample"),
     ],
 )  # fmt: skip
