@@ -246,7 +246,7 @@ def test_chat_template_few_shot_and_fixed_metadata():
     metadata = plain["configs"][TASK]["metadata"]
     assert metadata["vintage"] == "2022"
     assert metadata["truth"] == store.load(TASK).fingerprint
-    assert plain["versions"][TASK] == 1
+    assert plain["versions"][TASK] == 2
     assert plain["higher_is_better"][TASK]["score"] is True
 
 
