@@ -175,6 +175,7 @@ def test_builds_are_byte_identical_on_any_number_of_processes(tmp_path, nsduh_pa
     assert set(contents(one)) == {
         "nsduh_2023.cells.parquet",
         "nsduh_2023.bootstrap.parquet",
+        "nsduh_2023.replicates.parquet",
         "registry.json",
     }
 
