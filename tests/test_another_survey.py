@@ -110,7 +110,7 @@ def test_families_are_resampled_whole(toy, raw):
     alone = Prepared(
         **{
             **{f: getattr(ready, f) for f in ready.__dataclass_fields__},
-            "sample": Sample(ready.sample.weight),
+            "sample": Sample(ready.sample.weight, size=len(ready.sample.weight)),
         }
     )
     implicates = estimate_task(alone, ("iid",), 200)
