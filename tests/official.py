@@ -268,7 +268,7 @@ def gss(rows: int, weighted: int, year: int = 2022, seed: int = 4) -> pd.DataFra
             "polviews": answers(range(1, 8)),
             "relig": answers(range(1, 14)),
             "vstrat": np.where(main, 3301.0 + np.arange(rows) % 40, np.nan),
-            "vpsu": np.where(main, rng.integers(1, 3, rows), np.nan),
+            "vpsu": np.where(main, 1.0 + np.arange(rows) // 40 % 2, np.nan),
             "wtssps": np.where(main, weight, np.nan),
             "wtssnrps": np.where(main, np.round(weight * rng.uniform(0.7, 1.4, rows), 6), np.nan),
             "wtssps_as": weight,
