@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.prepare import Prepared, prepare
-from lm_eval_epidemia.harness.baseline import answers
+from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import scale, zero
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.record import record

@@ -12,18 +12,20 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.elicit.ways import WAYS, Way, in_way
+from lm_eval_epidemia.elicit.ways import WAYS, Way, in_way, intervention
 from lm_eval_epidemia.elicit.ways.way import Metric
 from lm_eval_epidemia.elicit.ways.written import CLOSED
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.graphs import questions
+from lm_eval_epidemia.score import answerers, interventions, respondents
 from lm_eval_epidemia.score.metrics import metrics_of
 from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 from lm_eval_epidemia.surveys.record import task as task_of
 
-__all__ = ["BENCHMARKS", "OBSERVATION", "TASK_VERSION", "Benchmark", "Entry", "Leaf", "groups",
-           "leaves", "members"]  # fmt: skip
+__all__ = ["BENCHMARKS", "INTERVENTION", "OBSERVATION", "TASK_VERSION", "Benchmark", "Entry",
+           "Leaf", "groups", "leaves", "members"]  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -91,6 +93,11 @@ class Benchmark:
         From a truth to the version of its questions; a way's revision is added.
     groups_version : int
         The version of its groups.
+    kinds : tuple of str
+        Respondents without weights whose answers are known.
+    answers : callable
+        From a truth, one of them, its noise and its seed to what it answers in every cell, as the
+        way's `believed` takes it.
     """
 
     name: str
@@ -106,6 +113,8 @@ class Benchmark:
     metadata: Callable[[Any], Mapping[str, str]]
     version: Callable[[Any], int]
     groups_version: int
+    kinds: tuple[str, ...]
+    answers: Callable[[Any, str, float, int], Any]
 
     @property
     def measure(self) -> Metric:
@@ -188,9 +197,45 @@ OBSERVATION = Benchmark(
     },
     version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
     groups_version=TASK_VERSION,
+    kinds=respondents.KINDS,
+    answers=respondents.answers,
 )  # fmt: skip
 
-BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION,)
+
+# What an intervention changes in a causal graph.
+
+INTERVENTION = Benchmark(
+    name="intervention",
+    base="_epidemia_intervention",
+    groups=("epidemia_intervention", "epidemia_intervention_large"),
+    ways=tuple(way.name for way in intervention.ALL),
+    metrics=interventions.metrics_of,
+    primary="accuracy",
+    says="Accuracy on the effects of interventions",
+    digits=3,
+    entries=lambda: {
+        name: Entry(
+            name,
+            "epidemia_intervention" + ("_large" if one.nodes else ""),
+            "",
+            f"Interventions, {one.nodes} variables"
+            if one.nodes
+            else f"Interventions, {one.names} names",
+            {"nodes": f"n = {one.nodes:02}"} if one.nodes else {"names": one.names},
+            name,
+            one,
+        )
+        for name, one in questions.TASKS.items()
+    },
+    available=lambda: questions.TASKS,
+    metadata=lambda truth: {"truth": truth.fingerprint},
+    version=lambda truth: 1,
+    groups_version=1,
+    kinds=answerers.KINDS,
+    answers=answerers.answers,
+)
+
+BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, INTERVENTION)
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import group_errors, hooks
-from lm_eval_epidemia.harness.baseline import answers
+from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score import metrics
 from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
 

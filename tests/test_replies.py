@@ -262,7 +262,7 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(says, task, 
     assert row["answered,none"] == 0
     assert row["l1,none"] == pytest.approx(anchors.uniform)
     assert row["score,none"] == scoring.scale(anchors.uniform, anchors.zero, anchors.perfect)
-    assert "0% of the replies held a letter" in caplog.text
+    assert "0% of the replies held an answer" in caplog.text
 
 
 def test_the_answer_and_not_the_first_letter_is_scored(says):

@@ -104,7 +104,7 @@ def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
     assert sampled.answered(nothing) == 0
     assert metrics.l1(nothing) == pytest.approx(anchors.uniform)
     assert metrics.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
-    assert f"{BINARY}_sampled: 0% of the replies held a letter" in caplog.text
+    assert f"{BINARY}_sampled: 0% of the replies held an answer" in caplog.text
     caplog.clear()
     some = replies(BINARY, lambda doc: "" if doc["sample"] % 20 == 0 else "B")
     assert sampled.answered(some) == pytest.approx(0.95)

@@ -32,6 +32,9 @@ class Variant(NamedTuple):
     leading_space : bool, optional
         Whether the letter scored is " A" or "A". By default lm-eval decides: " A" after plain text
         or a `gen_prefix`, "A" after a chat template.
+    names : str
+        Of the variables of causal graphs: "" for words, "letters" for single letters where names
+        are random.
     """
 
     orderings: str | int | None = None
@@ -39,6 +42,7 @@ class Variant(NamedTuple):
     fewshot: int = 0
     gen_prefix: str = ""
     leading_space: bool | None = None
+    names: str = ""
 
     @property
     def in_task_files(self) -> dict[str, Any]:
@@ -73,6 +77,10 @@ class Variant(NamedTuple):
         if chosen.leading_space not in (None, True, False):
             raise EpidemiaError(
                 f"leading_space {chosen.leading_space!r} is not known: expected true or false"
+            )
+        if chosen.names not in ("", "letters"):
+            raise EpidemiaError(
+                f"names {chosen.names!r} is not known: expected letters, or nothing"
             )
         if chosen.gen_prefix and chosen.leading_space is not None:
             raise EpidemiaError(

@@ -13,57 +13,21 @@ from typing import Any
 import numpy as np
 from lm_eval.api.model import LM
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError, nearest
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
 
-__all__ = ["KINDS", "Baseline", "answers"]
+__all__ = ["KINDS", "Baseline"]
 
-KINDS = ("truth", "uniform", "mean", "zero_one", "noisy")
+#: Of all benchmarks: each answers as some of them.
+KINDS = tuple(dict.fromkeys(kind for one in BENCHMARKS for kind in one.kinds))
 
 #: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
 LOG_ZERO = -1e4
 
 #: Of noise, seed and position bias.
 LARGEST = 1e9
-
-
-def answers(truth: store.GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
-    """Return P(Y | X) as a respondent believes it to be.
-
-    Parameters
-    ----------
-    truth : GroundTruth
-    kind : {"truth", "uniform", "mean", "zero_one", "noisy"}
-        ``mean`` knows P(Y) only, ``zero_one`` gives everyone the commoner answer, ``noisy`` adds
-        normal noise to the log-probabilities of the truth.
-    noise : float
-        Standard deviation of the noise.
-    seed : int
-        Of the noise, which also depends on the task's name.
-
-    Returns
-    -------
-    ndarray, shape (C, K)
-    """
-    weights, p = truth.weights, truth.p
-    if kind == "truth":
-        return p
-    if kind == "uniform":
-        return uniform(p)
-    if kind == "mean":
-        return mean(weights, p)
-    if kind == "zero_one":
-        return zero_one(weights, p)
-    if kind == "noisy":
-        rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
-        perturbed = p * np.exp(noise * rng.standard_normal(p.shape))
-        return perturbed / perturbed.sum(axis=1, keepdims=True)
-    raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
 
 
 def _number(name: str, given: Any, at_least: float) -> float:
@@ -85,9 +49,9 @@ class Baseline(LM):
     Parameters
     ----------
     kind : str
-        One of `KINDS`.
+        One of `KINDS`; each benchmark has its own.
     noise : float
-        For ``kind=noisy``, see `answers`.
+        For ``kind=noisy``.
     seed : int
         For ``kind=noisy``.
     position_bias : float
@@ -134,17 +98,22 @@ class Baseline(LM):
         return doc
 
     def _letters(self, request: Any) -> list[float]:
-        """Log-probabilities of the displayed letters of one prompt."""
-        doc, way = self._ours(request), WAYS[leaves()[request.task_name].way]
+        """Log-probabilities of the choices of one prompt."""
+        doc, asked = self._ours(request), leaves()[request.task_name]
+        way, benchmark = WAYS[asked.way], asked.benchmark
         if (believed := way.believed) is None:
+            raise EpidemiaError(f"epidemia-baseline does not answer {request.task_name}")
+        if self.kind not in benchmark.kinds:
             raise EpidemiaError(
-                f"epidemia-baseline does not answer {request.task_name}: it is not about a "
-                "distribution"
+                f"epidemia-baseline kind={self.kind} has no answers to {request.task_name}: "
+                f"expected one of {', '.join(benchmark.kinds)}"
             )
-        name = doc["task"]
-        if name not in self._believed:
-            self._believed[name] = answers(store.load(name), self.kind, self.noise, self.seed)
-        p = believed(self._believed[name][doc["cell"]], way.of_row(doc))
+        if request.task_name not in self._believed:
+            truth = way.load(doc["task"])
+            self._believed[request.task_name] = benchmark.answers(
+                truth, self.kind, self.noise, self.seed
+            )
+        p = believed(self._believed[request.task_name][doc["cell"]], way.of_row(doc))
         with np.errstate(divide="ignore"):
             logits = np.maximum(np.log(p), LOG_ZERO)
         if self.position_bias:
@@ -167,7 +136,7 @@ class Baseline(LM):
         raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        """Write a letter: the likeliest or, of sampled answers, one drawn from what it believes."""
+        """Write a choice: the likeliest or, of sampled answers, one drawn from what it believes."""
         replies = []
         for request in requests:
             doc = self._ours(request)
@@ -178,7 +147,7 @@ class Baseline(LM):
                 number = int(np.searchsorted(np.cumsum(np.exp(letters)), drawn, side="right"))
             else:
                 number = int(np.argmax(letters))
-            replies.append(LETTERS[min(number, len(letters) - 1)])
+            replies.append(doc["choices"][min(number, len(letters) - 1)].strip())
         return replies
 
     def apply_chat_template(

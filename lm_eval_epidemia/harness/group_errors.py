@@ -4,7 +4,7 @@ lm-eval pools the errors of a group's tasks as if these were independent. Ours s
 their surveys: while lm-eval aggregates their answers, the draws of their scores are noted, and
 afterwards the error of every group that consists of our tasks is worked out from them. The draws
 themselves stand in the results under "epidemia", so that a report can do the same for any slice or
-difference.
+difference; beside them stands what was said, where a benchmark keeps that.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.ways.way import Metric
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 __all__ = ["KEY", "Noted", "noting", "write"]
@@ -28,46 +29,67 @@ KEY = "epidemia"
 
 _SAYS = (
     "joint replicates: tasks of one survey share its sample, so the standard error of a group is "
-    "the spread of its mean over replicates of the survey, not pooled from errors of tasks"
+    "the spread of its mean over replicates of the survey, not pooled from errors of tasks; "
+    "questions about causal graphs share the sample of names they are asked with"
 )
 
-#: Draws by task, as lm-eval names it, and metric; None where they are not known.
-Noted = dict[str, dict[str, Draws | None]]
+
+_Draws = dict[str, dict[str, Draws | None]]
+
+
+class Noted(NamedTuple):
+    """What is noted while lm-eval aggregates the answers of a run.
+
+    Attributes
+    ----------
+    draws : dict
+        By task, as lm-eval names it, and metric; None where they are not known.
+    kept : dict of str to str
+        By task, what was said.
+    """
+
+    draws: _Draws
+    kept: dict[str, str]
 
 
 @functools.lru_cache(maxsize=1)
-def _draws_of() -> Mapping[Callable[..., float], Callable[[Sequence[Any]], Draws | None]]:
-    """Return what gives the draws of a metric, by the function that gives its value."""
+def _metrics() -> Mapping[Callable[..., float], Metric]:
+    """Return the metrics of which more is noted than their value, by the function that gives it."""
     metrics = (
         metric
         for benchmark in BENCHMARKS
         for way in benchmark.ways
         for metric in benchmark.metrics(WAYS[way]).values()
     )
-    return {metric.of: metric.draws for metric in metrics if metric.draws}
+    return {metric.of: metric for metric in metrics if metric.draws or metric.kept}
 
 
 @contextmanager
-def noting(task: Any, noted: dict[str, Draws | None]) -> Iterator[None]:
+def noting(task: Any, task_name: str, noted: Noted) -> Iterator[None]:
     """Note the draws of a task's metrics when lm-eval aggregates its answers.
 
     Parameters
     ----------
     task : lm_eval.api.task.Task
-    noted : dict
-        Is filled, by metric.
+    task_name : str
+        As lm-eval names it.
+    noted : Noted
+        Is filled.
     """
+    draws = noted.draws.setdefault(task_name, {})
     aggregation, before = task.aggregation, vars(task).get("aggregation")
 
     def noticed(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
-        draws_of = _draws_of().get(of)
-        if draws_of is None:
+        metric = _metrics().get(of)
+        if metric is None:
             return of
 
         @functools.wraps(of)
         def aggregate(answers: Sequence[Any]) -> Any:
-            if name not in noted:  # a later lm-eval resamples the answers for errors of its own
-                noted[name] = draws_of(answers)
+            if name not in draws:  # a later lm-eval resamples the answers for errors of its own
+                draws[name] = metric.draws(answers) if metric.draws else None
+                if metric.kept:
+                    noted.kept[task_name] = metric.kept(answers)
             return of(answers)
 
         return aggregate
@@ -88,18 +110,18 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
     ----------
     results : dict or None
         As ``lm_eval.evaluator.evaluate`` returns them: nothing but on the first process.
-    noted : dict
+    noted : Noted
     tasks : dict
         The tasks and groups of the run, as ``evaluate`` takes them.
     """
-    noted = {task: draws for task, draws in noted.items() if draws}
-    if not noted or not isinstance(results, dict):
+    draws = {task: known for task, known in noted.draws.items() if known}
+    if not draws or not isinstance(results, dict):
         return
     try:
-        _plain(results, noted)
+        _plain(results, draws)
         for group in _groups(tasks):
-            _write_errors(results, noted, group)
-        results[KEY] = {"group_stderr": _SAYS, "replicates": _written(noted)}
+            _write_errors(results, draws, group)
+        results[KEY] = {"group_stderr": _SAYS, "replicates": _written(draws), "said": noted.kept}
     except Exception as error:
         notices.warn(
             "errors of groups",
@@ -108,11 +130,11 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
         )
 
 
-def _plain(results: dict[str, Any], noted: Noted) -> None:
+def _plain(results: dict[str, Any], draws: _Draws) -> None:
     """Write the errors of our tasks as plain numbers, or as lm-eval does what is not known."""
-    for task, draws in noted.items():
+    for task, known in draws.items():
         row = results["results"][task]
-        for metric in draws:
+        for metric in known:
             key = f"{metric}_stderr,none"
             if isinstance(error := row.get(key), float):
                 row[key] = "N/A" if math.isnan(error) else float(error)
@@ -133,7 +155,7 @@ def _groups(tasks: Any) -> list[Any]:
     return found
 
 
-def _write_errors(results: dict[str, Any], noted: Noted, group: Any) -> None:
+def _write_errors(results: dict[str, Any], draws: _Draws, group: Any) -> None:
     """Write the errors of a group into its rows.
 
     Where not all of its tasks are ours, nobody knows the error: lm-eval's would count ours as
@@ -147,7 +169,7 @@ def _write_errors(results: dict[str, Any], noted: Noted, group: Any) -> None:
         # As lm-eval averages: over all tasks below the group that have the metric.
         names = [task.task_name for task in group.get_all_tasks()
                  if value in results["results"].get(task.task_name, {})]  # fmt: skip
-        ours = [name for name in names if metric in noted.get(name, {})]
+        ours = [name for name in names if metric in draws.get(name, {})]
         if not ours:
             continue
         found = math.nan
@@ -155,12 +177,12 @@ def _write_errors(results: dict[str, Any], noted: Noted, group: Any) -> None:
             sizes = [results["results"][name]["sample_len"] if said.weight_by_size else 1
                      for name in names]  # fmt: skip
             weights = [size / sum(sizes) for size in sizes]
-            found = joint_error([noted[name][metric] for name in names], weights)
+            found = joint_error([draws[name][metric] for name in names], weights)
         for row in rows:
             row[error] = "N/A" if math.isnan(found) else found
 
 
-def _written(noted: Noted) -> dict[str, Any]:
+def _written(draws: _Draws) -> dict[str, Any]:
     """Write draws as the results file has them; a task without any is left out."""
     return {
         task: {
@@ -173,8 +195,8 @@ def _written(noted: Noted) -> dict[str, Any]:
             },
             "asking": {metric: one.asking for metric, one in known.items()},
         }
-        for task, draws in noted.items()
-        if (known := {metric: one for metric, one in draws.items() if one is not None})
+        for task, all_of in draws.items()
+        if (known := {metric: one for metric, one in all_of.items() if one is not None})
     }
 
 

@@ -129,11 +129,11 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         for name, task in ours.items():
             _check_metrics(name, task)
         watched = _Watched(given["lm"], frozenset(ours))
-        noted: group_errors.Noted = {}
+        noted = group_errors.Noted({}, {})
         with ExitStack() as stack:
             for name, task in ours.items():
                 stack.enter_context(_building_what_is_asked(task))
-                stack.enter_context(group_errors.noting(task, noted.setdefault(name, {})))
+                stack.enter_context(group_errors.noting(task, name, noted))
             if "lm" in kwargs:
                 results = evaluate(*args, **{**kwargs, "lm": watched})
             else:

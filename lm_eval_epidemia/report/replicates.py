@@ -33,9 +33,12 @@ class Joint(msgspec.Struct):
         By task: ``sample``, whose replicates; every metric that has draws, as numbers with spaces
         between them; ``less_bias``, by metric, such draws of the number less its bias;
         ``asking``, by metric, its standard error from the asking alone.
+    said : dict of str to str
+        By task, what was said to its prompts, where its benchmark keeps that.
     """
 
     replicates: dict[str, dict[str, Any]] = {}
+    said: dict[str, str] = {}
 
 
 def draws_of(

@@ -31,7 +31,7 @@ POPULATION = "score_population"
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
-INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space")
+INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names")
 
 #: Metrics of other tasks, the first found is shown; then any other that is better when higher.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
@@ -365,7 +365,7 @@ def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any
     # What has no score has no draws, whatever is written of it.
     if joint is not None and not without:
         try:
-            bounds = {primary: known[primary][2:4]}
+            bounds = {primary: known[primary][2:4]} if known[primary].cut else {}
             draws = draws_of(joint, leaves()[name].entry.facets.get("survey", ""), bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None

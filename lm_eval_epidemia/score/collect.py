@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.ways import WAYS, Way, asked_as
+from lm_eval_epidemia.elicit.ways import WAYS, asked_as
 from lm_eval_epidemia.elicit.ways.letters import most_mass
 from lm_eval_epidemia.elicit.ways.way import Answer
 from lm_eval_epidemia.errors import EpidemiaError
@@ -30,9 +31,9 @@ LOW_MASS = 0.1
 LOW_ANSWERED = 0.9
 
 
-def installed_truth(answers: Sequence[Answer]) -> store.GroundTruth:
+def installed_truth(answers: Sequence[Answer]) -> Any:
     """Return the truth of the task asked, if the questions were made from the installed one."""
-    truth = store.load(answers[0].task)
+    truth = WAYS[answers[0].way].load(answers[0].task)
     if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
         raise EpidemiaError(
             f"{asked_as(answers[0])}: the questions were made from ground truth "
@@ -43,10 +44,14 @@ def installed_truth(answers: Sequence[Answer]) -> store.GroundTruth:
     return truth
 
 
-def laid_out(
-    answers: Sequence[Answer], way: Way, truth: store.GroundTruth
-) -> tuple[Array, NDArray[np.bool_]]:
+def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, NDArray[np.bool_]]:
     """Put answers into the places of their cells and prompts.
+
+    Parameters
+    ----------
+    answers : sequence of Answer
+    shape : (int, int)
+        How many cells C there are, and prompts A of each.
 
     Returns
     -------
@@ -55,7 +60,6 @@ def laid_out(
     answered : ndarray of bool, shape (C, A)
     """
     values = np.array([answer.value for answer in answers], dtype=float)
-    shape = len(truth.weights), way.prompts(truth, answers[0])
     said, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
     said[places], answered[places] = values, True
@@ -63,20 +67,24 @@ def laid_out(
 
 
 def readable(
-    answers: Sequence[Answer], truth: store.GroundTruth, said: Array, answered: NDArray[np.bool_]
+    answers: Sequence[Answer],
+    given: Sequence[Sequence[str]],
+    said: Array,
+    answered: NDArray[np.bool_],
 ) -> bool:
     """Check what was said: False, with a warning, where no score can come of it.
 
     Parameters
     ----------
     answers : sequence of Answer
-    truth : GroundTruth
+    given : sequence of sequence of str
+        What is known in each cell.
     said, answered : ndarray
         As `laid_out` returns them.
     """
     name, way = asked_as(answers[0]), WAYS[answers[0].way]
     if way.generated:
-        _warn_of_silence(name, way.diagnostics["answered"].of(answers))
+        _warn_of_silence(name, way.diagnostics["answered"].of(answers), way.unread)
         return True
     with np.errstate(over="ignore"):
         masses = np.exp(said).sum(axis=2)
@@ -85,7 +93,7 @@ def readable(
 
     def first(bad: NDArray[np.bool_]) -> str:
         cell = int(np.flatnonzero(bad.any(axis=1))[0])
-        return f"first in cell {cell} ({', '.join(truth.given[cell])})"
+        return f"first in cell {cell} ({', '.join(given[cell])})"
 
     if unknown.any():
         notices.warn(
@@ -114,8 +122,8 @@ def readable(
     return True
 
 
-def _warn_of_silence(name: str, share: float) -> None:
-    """Warn when too few replies held a letter.
+def _warn_of_silence(name: str, share: float, unread: str) -> None:
+    """Warn when too few replies held an answer.
 
     Parameters
     ----------
@@ -123,12 +131,14 @@ def _warn_of_silence(name: str, share: float) -> None:
         What the task was asked as.
     share : float
         Of the replies that did, in [0, 1].
+    unread : str
+        What the others count as.
     """
     if share < LOW_ANSWERED:
         notices.warn(
             "few answers that could be read",
-            f"{name}: {share:.0%} of the replies held a letter; the others count as 'all "
-            "answers equally likely' (read them with --log_samples; a model that thinks may need "
+            f"{name}: {share:.0%} of the replies held an answer; the others count as "
+            f"{unread} (read them with --log_samples; a model that thinks may need "
             "--gen_kwargs max_gen_toks=8192, a chat model --apply_chat_template)",
         )
 

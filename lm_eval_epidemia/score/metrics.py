@@ -56,8 +56,9 @@ def _is(one: Answer, other: Answer) -> bool:
 def _put_together(answers: Sequence[Answer]) -> Measured | None:
     way = WAYS[answers[0].way]
     truth = collect.installed_truth(answers)
-    said, answered = collect.laid_out(answers, way, truth)
-    if not collect.readable(answers, truth, said, answered):
+    shape = len(truth.weights), way.prompts(truth, answers[0])
+    said, answered = collect.laid_out(answers, shape)
+    if not collect.readable(answers, truth.given, said, answered):
         return None
     if (part := collect.complete_part(answers[0], truth, answered)) is None:
         return None

@@ -5,11 +5,17 @@ Shapes as in `distance`: ``weights`` (C,), distributions (..., C, K).
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 
 from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate.store import GroundTruth
 
-__all__ = ["mean", "uniform", "zero_one"]
+__all__ = ["KINDS", "answers", "mean", "uniform", "zero_one"]
+
+KINDS = ("truth", "uniform", "mean", "zero_one", "noisy")
 
 
 def uniform(p: Array) -> Array:
@@ -28,3 +34,37 @@ def zero_one(weights: Array, p: Array) -> Array:
     marginal = np.einsum("c,...ck->...k", weights, p)
     commonest = np.eye(p.shape[-1])[marginal.argmax(axis=-1)]
     return np.broadcast_to(commonest[..., None, :], p.shape).copy()
+
+
+def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+    """Return P(Y | X) as a respondent believes it to be.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    kind : {"truth", "uniform", "mean", "zero_one", "noisy"}
+        ``mean`` knows P(Y) only, ``zero_one`` gives everyone the commoner answer, ``noisy`` adds
+        normal noise to the log-probabilities of the truth.
+    noise : float
+        Standard deviation of the noise.
+    seed : int
+        Of the noise, which also depends on the task's name.
+
+    Returns
+    -------
+    ndarray, shape (C, K)
+    """
+    weights, p = truth.weights, truth.p
+    if kind == "truth":
+        return p
+    if kind == "uniform":
+        return uniform(p)
+    if kind == "mean":
+        return mean(weights, p)
+    if kind == "zero_one":
+        return zero_one(weights, p)
+    if kind == "noisy":
+        rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
+        perturbed = p * np.exp(noise * rng.standard_normal(p.shape))
+        return perturbed / perturbed.sum(axis=1, keepdims=True)
+    raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")

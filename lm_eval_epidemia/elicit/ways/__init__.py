@@ -4,19 +4,22 @@ A `Way` says what the prompts are, how a response is read, and how the answers o
 distribution. Task files, hooks, samples, export, cost, report and site go through the table.
 """
 
-from lm_eval_epidemia.elicit.ways import letters, likelihood, sampled, written
+from lm_eval_epidemia.elicit.ways import intervention, letters, likelihood, sampled, written
 from lm_eval_epidemia.elicit.ways.way import Answer, Way
 
 __all__ = ["WAYS", "Way", "asked_as", "in_way"]
 
 #: By name, in the order in which they are listed everywhere.
 WAYS: dict[str, Way] = {
-    way.name: way for way in (letters.WAY, likelihood.WAY, sampled.WAY, written.CLOSED, written.RAG)
-}
+    way.name: way
+    for way in (
+        letters.WAY, likelihood.WAY, sampled.WAY, written.CLOSED, written.RAG, *intervention.ALL,
+    )
+}  # fmt: skip
 
 
 def in_way(name: str, way: str) -> str:
-    """Return what lm-eval knows a task or group as: ``..._likelihood``, bare for letters."""
+    """Return what lm-eval knows a task or group as: ``..._likelihood``, bare in a plain way."""
     return name + WAYS[way].suffix
 
 

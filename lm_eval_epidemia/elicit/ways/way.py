@@ -87,6 +87,10 @@ class Metric(NamedTuple):
     draws : callable, optional
         From what `of` takes to its `score.joint.Draws`, or None where they are not known. Groups
         get their standard errors from these.
+    cut : bool
+        Whether draws are cut off at `low` and `high` as the number is.
+    kept : callable, optional
+        From what `of` takes to a line that results keep for the report: what was said.
     """
 
     of: Callable[[Sequence[Any]], float]
@@ -95,6 +99,8 @@ class Metric(NamedTuple):
     high: float = math.inf
     of_one: Callable[[Any], float] | None = None
     draws: Callable[[Sequence[Any]], Any] | None = None
+    cut: bool = True
+    kept: Callable[[Sequence[Any]], str] | None = None
 
 
 def _described(truth: store.GroundTruth) -> list[list[str]]:
@@ -163,6 +169,8 @@ class Way:
 
     temperature : float, optional
         Where the model writes its answer: how random it is. None where log-probabilities are asked.
+    unread : str
+        What an answer counts as that could not be read.
     exported : bool
         Whether its rows are part of the dataset that is exported.
     revision : int
@@ -196,6 +204,7 @@ class Way:
     example: Callable[[Any, int, np.random.Generator], str] | None = None
     believed: Callable[[Array, Any], Array] | None = None
     temperature: float | None = None
+    unread: str = "'all answers equally likely'"
     exported: bool = True
     revision: int = 0
     asks: Callable[[Any], bool] = lambda task: True

@@ -1,0 +1,310 @@
+"""The metrics of tasks about causal graphs: what is right before and after an intervention.
+
+Task files name them. Each takes the answers of one task, in any order, and returns one number. An
+effect counts when its prompt without the intervention and its prompt with it were both answered;
+under ``--limit`` the others are left out, and `seen` says how much of the task that is. Where no
+intervention is asked about, every prompt counts by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia import notices
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.ways import WAYS, Way, asked_as
+from lm_eval_epidemia.elicit.ways.way import Answer, Metric
+from lm_eval_epidemia.graphs.questions import Questions, questions
+from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.score.joint import Draws
+
+__all__ = ["Graded", "accuracy", "accuracy_stderr", "base_accuracy", "clustered", "graded",
+           "kappa0_accuracy", "kappa1_accuracy", "margin", "metrics_of", "post_accuracy", "seen",
+           "yes_bias"]  # fmt: skip
+
+
+class Graded(NamedTuple):
+    """Which effects a respondent got right; N of them, complete ones only.
+
+    Attributes
+    ----------
+    numbers : ndarray of int, shape (N,)
+        Of `Questions.pairs`; of its prompts, where there are no pairs.
+    base, post : ndarray of bool, shape (N,)
+        Whether the question without, and with, the intervention was answered rightly. The same
+        where there are no pairs.
+    kappa : ndarray of int, shape (N,)
+        The intervention effect: 1 where the right answer changes.
+    scene : ndarray of int, shape (N,)
+        Number of the scene: the cluster of the standard error.
+    """
+
+    numbers: NDArray[np.int64]
+    base: NDArray[np.bool_]
+    post: NDArray[np.bool_]
+    kappa: NDArray[np.int64]
+    scene: NDArray[np.int64]
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether both answers are right, which is the effect and the base answer right."""
+        return self.base & self.post
+
+
+def graded(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
+    """Compare answers with the truth.
+
+    Parameters
+    ----------
+    truth : Questions
+    odds : ndarray, shape (prompts,)
+        Above 0 for yes, below 0 for no; 0 and NaN are no answer, and wrong.
+    asked : ndarray of bool, shape (prompts,)
+
+    Returns
+    -------
+    Graded
+    """
+    right = np.sign(odds) == _signs(truth)
+    numbers = {id(scene): number for number, scene in enumerate(truth.scenes)}
+    if truth.pairs:
+        base, post = np.array([(one.base, one.post) for one in truth.pairs]).T
+        kappa = np.array([one.effect.kappa for one in truth.pairs])
+        scene = np.array([numbers[id(one.scene)] for one in truth.pairs])
+    else:
+        base = post = np.arange(len(truth.prompts))
+        kappa = np.zeros(len(base), dtype=int)
+        scene = np.array([numbers[id(one.scene)] for one in truth.prompts])
+    kept = np.flatnonzero(asked[base] & asked[post])
+    return Graded(kept, right[base[kept]], right[post[kept]], kappa[kept], scene[kept])
+
+
+def _signs(truth: Questions) -> NDArray[np.int64]:
+    """Return 1 for each prompt whose right answer is yes, -1 for the others."""
+    return np.array([1 if one.right else -1 for one in truth.prompts])
+
+
+def clustered(truth: Questions, found: Graded, of: Array) -> Array:
+    """Return a mean over effects as it would be with other samples: its draws.
+
+    Parameters
+    ----------
+    truth : Questions
+    found : Graded
+    of : ndarray, shape (N,)
+        What is averaged over the effects.
+
+    Returns
+    -------
+    ndarray, shape (S,)
+        One number per scene, the same scenes for every respondent and way of asking: the mean plus
+        the scene's linearised share in it, scaled so that their variance (ddof=1) is that of the
+        mean. Graphs of the paper are strata and their samples clusters, since all questions of a
+        sample share its names: ``sum_g n_g / (n_g - 1) sum_s (e_s - mean e)^2 / N^2``, e_s being
+        the sum over a sample's effects of what they differ from their graph's mean. With all
+        effects there, of one graph, that is the variance of its samples' means over n (Cochran
+        1977, sections 5.3 and 11.7).
+        NaN where a graph has one sample only, or nothing is there.
+    """
+    scenes, shares = len(truth.scenes), np.zeros(len(truth.scenes))
+    if not len(of):
+        return np.full(scenes, math.nan)
+    strata = np.array([_stratum(truth, scene) for scene in range(scenes)])
+    for stratum in np.unique(strata[found.scene]):
+        inside = strata[found.scene] == stratum
+        there = np.unique(found.scene[inside])
+        if len(there) < 2:
+            return np.full(scenes, math.nan)
+        left = of[inside] - of[inside].mean()
+        sums = np.bincount(found.scene[inside], left, scenes)[there]
+        shares[there] = sums * math.sqrt(len(there) / (len(there) - 1)) / len(of)
+    return np.asarray(of.mean() + shares * math.sqrt(scenes - 1))
+
+
+def _stratum(truth: Questions, scene: int) -> str:
+    """The graphs of the paper are what they are; larger ones are a sample of such."""
+    one = truth.scenes[scene]
+    return "" if one.kinds else one.shape
+
+
+class Known(NamedTuple):
+    """The answers to a task beside their truth.
+
+    Attributes
+    ----------
+    truth : Questions
+    odds : ndarray, shape (prompts,)
+        Log-odds of yes; NaN where no answer could be read, or none was asked for.
+    asked : ndarray of bool, shape (prompts,)
+    found : Graded
+    """
+
+    truth: Questions
+    odds: Array
+    asked: NDArray[np.bool_]
+    found: Graded
+
+
+#: The answers that were graded last, and what came of it.
+_last: tuple[Sequence[Any], Known | None] = ((), None)
+
+
+def against_truth(answers: Sequence[Any]) -> Known | None:
+    """Grade the answers of a task; None, with a warning, where that cannot be done.
+
+    All metrics of a task ask for this, one after the other and with the same answers.
+
+    Raises
+    ------
+    EpidemiaError
+        If the questions were made from a truth that is not the installed one.
+    """
+    global _last
+    before, known = _last
+    if len(before) == len(answers) and all(map(_is, before, answers)):
+        return known
+    known = _known(answers)
+    _last = (list(answers), known)
+    return known
+
+
+def _is(one: Answer, other: Answer) -> bool:
+    return one is other
+
+
+def _known(answers: Sequence[Any]) -> Known | None:
+    truth: Questions = collect.installed_truth(answers)
+    said, answered = collect.laid_out(answers, (len(truth.prompts), 1))
+    if not collect.readable(answers, truth.given, said, answered):
+        return None
+    odds = np.full(len(truth.prompts), math.nan)
+    for answer in answers:
+        odds[answer.cell] = answer.odds
+    asked = answered[:, 0]
+    found = graded(truth, odds, asked)
+    if len(found.numbers) < (whole := len(truth.pairs or truth.prompts)):
+        notices.warn(
+            "only part of the task was seen",
+            f"{asked_as(answers[0])}: {len(found.numbers)} of {whole} effects were asked both "
+            "before and after the intervention; the accuracy is theirs alone"
+            if truth.pairs
+            else f"{asked_as(answers[0])}: {len(found.numbers)} of {whole} prompts were asked",
+        )
+    return Known(truth, odds, asked, found)
+
+
+def _mean(answers: Sequence[Answer], of: Callable[[Graded], Any]) -> float:
+    if (known := against_truth(answers)) is None:
+        return math.nan
+    values = of(known.found)
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def accuracy(answers: Sequence[Answer]) -> float:
+    """Share of the effects of which both answers are right; in [0, 1].
+
+    That is 1[kappa_hat = kappa] * 1[C_hat(G) = C(G)], averaged.
+    """
+    return _mean(answers, lambda found: found.right)
+
+
+def accuracy_draws(answers: Sequence[Answer]) -> Draws | None:
+    """Return the accuracy as it would be with other samples, joint over ways and respondents."""
+    if (known := against_truth(answers)) is None:
+        return None
+    at = clustered(known.truth, known.found, known.found.right.astype(float))
+    if np.isnan(at).any():
+        return None
+    return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
+
+
+def accuracy_stderr(answers: Sequence[Answer]) -> float:
+    """Standard error of the accuracy over samples of names (or graphs), which are the clusters."""
+    draws = accuracy_draws(answers)
+    return math.nan if draws is None else float(draws.at.std(ddof=1))
+
+
+def base_accuracy(answers: Sequence[Answer]) -> float:
+    """Share of the effects whose question without the intervention was answered rightly."""
+    return _mean(answers, lambda found: found.base)
+
+
+def post_accuracy(answers: Sequence[Answer]) -> float:
+    """Share of the effects whose question after the intervention was answered rightly."""
+    return _mean(answers, lambda found: found.post)
+
+
+def kappa0_accuracy(answers: Sequence[Answer]) -> float:
+    """Accuracy where the intervention changes nothing."""
+    return _mean(answers, lambda found: found.right[found.kappa == 0])
+
+
+def kappa1_accuracy(answers: Sequence[Answer]) -> float:
+    """Accuracy where the intervention makes a no of a yes."""
+    return _mean(answers, lambda found: found.right[found.kappa == 1])
+
+
+def yes_bias(answers: Sequence[Answer]) -> float:
+    """Share of prompts answered yes, less the share whose right answer that is; in [-1, 1].
+
+    An answer that could not be read counts as half a yes.
+    """
+    if (known := against_truth(answers)) is None:
+        return math.nan
+    yes = np.sign(np.nan_to_num(known.odds)) - _signs(known.truth)
+    return float(np.mean(yes[known.asked]) / 2)
+
+
+def margin(answers: Sequence[Answer]) -> float:
+    """Mean over prompts of the log-odds of the right answer against the other one, in nats."""
+    if (known := against_truth(answers)) is None:
+        return math.nan
+    return float(np.mean((_signs(known.truth) * known.odds)[known.asked]))
+
+
+def seen(answers: Sequence[Answer]) -> float:
+    """Share of the effects that were asked completely: 1 without ``--limit``."""
+    truth = WAYS[answers[0].way].load(answers[0].task)
+    asked = {answer.cell for answer in answers}
+    pairs = [(one.base, one.post) for one in truth.pairs] or [
+        (cell, cell) for cell in range(len(truth.prompts))
+    ]
+    return sum(asked.issuperset(pair) for pair in pairs) / len(pairs)
+
+
+def kept(answers: Sequence[Any]) -> str:
+    """Write the log-odds of yes of every prompt in one line, for the report.
+
+    "-" where a prompt was not asked, "?" where no answer could be read.
+    """
+    cells = {answer.cell: answer.odds for answer in answers}
+    last = len(WAYS[answers[0].way].load(answers[0].task).prompts)
+    return " ".join(
+        "-" if cell not in cells else "?" if math.isnan(cells[cell]) else f"{cells[cell]:.4g}"
+        for cell in range(last)
+    )
+
+
+def metrics_of(way: Way) -> dict[str, Metric]:
+    """Return the metrics of a way of asking, by name."""
+    found = {
+        "accuracy": Metric(accuracy, True, 0, 1, draws=accuracy_draws, cut=False, kept=kept),
+        "accuracy_stderr": Metric(accuracy_stderr, False, 0),
+        "seen": Metric(seen, True, 0, 1),
+        "yes_bias": Metric(yes_bias, False, -1, 1),
+    }
+    if way.load is questions:
+        found |= {
+            "base_accuracy": Metric(base_accuracy, True, 0, 1),
+            "post_accuracy": Metric(post_accuracy, True, 0, 1),
+            "kappa0_accuracy": Metric(kappa0_accuracy, True, 0, 1),
+            "kappa1_accuracy": Metric(kappa1_accuracy, True, 0, 1),
+        }
+    if not way.generated:
+        found["margin"] = Metric(margin, True)
+    return {**found, **way.diagnostics}
