@@ -12,6 +12,7 @@ from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.graphs import tuebingen
+from lm_eval_epidemia.graphs.graph import GRAPHS
 from lm_eval_epidemia.graphs.names import (
     BENCHMARKS,
     LETTERS,
@@ -24,11 +25,10 @@ from lm_eval_epidemia.graphs.tuebingen import LEFT_OUT, SOURCES, made_from, pair
 
 LISTED = {(pair.cause, pair.effect) for pair in pairs()}
 FIELDS = {name: pair.field for pair in pairs() for name in pair[:2]}
-#: Edges of the published graphs; A, B, C are nodes 0, 1, 2.
+#: Edges of the published graphs, as numbers of nodes.
 EDGES = {
-    "bivariate": [(0, 1)],
-    "confounding": [(0, 1), (0, 2)],
-    "mediation": [(0, 1), (1, 2)],
+    name: [(graph.nodes.index(a), graph.nodes.index(b)) for a, b in graph.edges]
+    for name, graph in GRAPHS.items()
 }
 EVERY = [(benchmark, graph) for benchmark in BENCHMARKS for graph in NODES]
 every = pytest.mark.parametrize(("benchmark", "graph"), EVERY)

@@ -1,5 +1,5 @@
-"""What an intervention changes: causal graphs, the questions about them and the names they bear.
+"""What is known of causal graphs: which effects they have, and what an intervention changes.
 
-A neighbour of `surveys`: where those say what the world recorded, a graph says what is known of it
-by construction. Truth is computed from the graph, never written down.
+Nothing here is estimated: a `Graph` with names is the whole of what is known, and truth follows
+from reachability.
 """

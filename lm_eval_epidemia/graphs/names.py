@@ -24,6 +24,7 @@ from itertools import combinations, permutations
 from typing import NamedTuple
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.graphs.graph import GRAPHS
 from lm_eval_epidemia.graphs.tuebingen import pairs
 
 __all__ = ["BENCHMARKS", "NODES", "SAMPLES", "Named", "coverage", "named"]
@@ -33,9 +34,8 @@ BENCHMARKS = ("random", "tuebingen", "anticommonsense")
 #: Names per graph, of the two benchmarks that are drawn from the list.
 SAMPLES = 15
 
-#: The graphs that variables of the list are drawn for, and how many nodes they have: A -> B;
-#: B <- A -> C; A -> B -> C.
-NODES = {"bivariate": 2, "confounding": 3, "mediation": 3}
+#: The graphs that variables of the list are drawn for, and how many nodes they have.
+NODES = {name: len(graph.nodes) for name, graph in GRAPHS.items()}
 
 #: Random names have neither vowels nor Y. Every English word of a prompt, and every word for yes
 #: and no, has one: so no name is such a word or contains it.
