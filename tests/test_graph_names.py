@@ -1,0 +1,372 @@
+"""Names of variables: what the list of pairs holds, and what each benchmark draws from it."""
+
+import os
+import re
+import subprocess
+import sys
+from itertools import combinations, permutations
+
+import pandas as pd
+import pytest
+from conftest import REPOSITORY, raw_file
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.graphs import tuebingen
+from lm_eval_epidemia.graphs.graph import GRAPHS
+from lm_eval_epidemia.graphs.names import (
+    BENCHMARKS,
+    LETTERS,
+    NODES,
+    SAMPLES,
+    coverage,
+    named,
+)
+from lm_eval_epidemia.graphs.tuebingen import LEFT_OUT, SOURCES, made_from, pairs
+
+LISTED = {(pair.cause, pair.effect) for pair in pairs()}
+FIELDS = {name: pair.field for pair in pairs() for name in pair[:2]}
+#: Edges of the published graphs, as numbers of nodes.
+EDGES = {
+    name: [(graph.nodes.index(a), graph.nodes.index(b)) for a, b in graph.edges]
+    for name, graph in GRAPHS.items()
+}
+EVERY = [(benchmark, graph) for benchmark in BENCHMARKS for graph in NODES]
+every = pytest.mark.parametrize(("benchmark", "graph"), EVERY)
+
+
+def drawn(benchmark, graph, **options):
+    return [named(benchmark, graph, NODES[graph], i, **options) for i in range(SAMPLES)]
+
+
+def edges(graph, names):
+    return [(names[i], names[j]) for i, j in EDGES[graph]]
+
+
+@pytest.fixture
+def parquet():
+    return raw_file("tubingen", "tubingen_pairs_direction.parquet")
+
+
+# -- The list ----------------------------------------------------------------------------------
+
+
+def test_the_list_is_made_from_its_source(parquet):
+    shipped = (REPOSITORY / "lm_eval_epidemia" / "graphs" / "pairs.csv").read_bytes()
+    assert made_from(parquet).encode() == shipped, (
+        "run: python -m lm_eval_epidemia.graphs.tuebingen PARQUET"
+    )
+
+
+def test_no_pair_contradicts_the_source(parquet):
+    """Neither list of the source states a pair of ours the other way round."""
+    frame = pd.read_parquet(parquet)
+    frame = frame[~frame["multivariate"]]
+    complete = frame[frame["list"] == "complete"].set_index("row")
+    short = frame[frame["list"] != "complete"]
+    reversed_there = {
+        (row.effect.lower(), row.cause.lower()) for row in short.itertuples() if row.cause
+    }
+    used = [row for pair in pairs() for row in pair.rows]
+    for row in used:
+        cause, effect = complete.loc[row, ["cause", "effect"]]
+        assert (cause.lower(), effect.lower()) not in reversed_there, row
+    # Rows 84 and 92, which the source flags, are stated the other way round in its short list.
+    assert short["reversed_in_other_list"].sum() == 2
+    assert {84, 92}.isdisjoint(used)
+
+
+def test_every_official_pair_is_used_once_or_left_out_with_a_reason():
+    used = [row for pair in pairs() for row in pair.rows]
+    assert sorted(used + [row for rows in LEFT_OUT.values() for row in rows]) == [*range(1, 109)]
+    # 108 pairs less 6 + 2 + 9 + 8 left out; merged: indoor temperature 2 into 1, ozone 3, CO2
+    # flux 3, life expectancy at a latitude 8, light and productivity 3: 1 + 2 + 2 + 7 + 2 fewer.
+    assert len(pairs()) == 108 - 25 - 14 == len(LISTED) == 69
+
+
+def test_names_of_the_list():
+    names = sorted(FIELDS)
+    for name in names:
+        proper = {"CO2", "GNI", "CPU", "HTTP", "HSBC", "Holdings", "Hang", "Seng", "Bank", "Cheung"}
+        proper |= {"Kong", "Hutchison", "Sun", "Hung", "Kai", "Properties"}
+        assert all(word.islower() or word in proper for word in name.split()), name
+        assert name == name.strip() and "," not in name and "(" not in name
+    for one, other in combinations(names, 2):
+        assert one.casefold() != other.casefold()
+        assert one not in other and other not in one, (one, other)
+    # A variable is of one field, so that those of another have no listed relation to it.
+    assert {(name, pair.field) for pair in pairs() for name in pair[:2]} == {*FIELDS.items()}
+    # Nothing is its own cause, at any distance.
+    reached = LISTED
+    while further := {(a, c) for a, b in reached for d, c in LISTED if b == d} - reached:
+        reached = reached | further
+    assert all(a != b for a, b in reached)
+
+
+def test_homonyms_are_told_apart():
+    """A name of the source that means several things has as many names here."""
+    meanings = {}
+    for source in SOURCES:
+        for raw, name in source.names.items():
+            meanings.setdefault(raw, set()).add(name)
+    several = {raw: names for raw, names in meanings.items() if len(names) > 1}
+    assert several == {
+        "age": {"age of an abalone", "age of a person", "age of concrete"},
+        "weight": {"weight of a person", "weight of a car"},
+    }
+    assert {"age", "weight", "height", "length", "water", "temperature"}.isdisjoint(FIELDS)
+
+
+def test_a_source_that_has_other_pairs_is_refused(tmp_path):
+    path = tmp_path / "pairs.parquet"
+    row = {"list": "complete", "row": 109, "cause": "rain", "effect": "mud"}
+    pd.DataFrame([row]).to_parquet(path)
+    with pytest.raises(EpidemiaError, match=r"pair 109 \(rain -> mud\): expected exactly once"):
+        made_from(path)
+    pd.DataFrame([{**row, "row": 1, "effect": "Rain"}]).to_parquet(path)
+    with pytest.raises(EpidemiaError, match="both are named 'rain'"):
+        made_from(path)
+    pd.DataFrame([{"row": 1, "cause": "rain"}]).to_parquet(path)
+    with pytest.raises(EpidemiaError, match="lacks effect, list"):
+        made_from(path)
+
+
+def test_the_command_writes_the_list(parquet, tmp_path, monkeypatch):
+    monkeypatch.setattr(tuebingen, "__file__", str(tmp_path / "tuebingen.py"))
+    monkeypatch.setattr(sys, "argv", ["tuebingen", str(parquet)])
+    tuebingen.main()
+    assert (tmp_path / "pairs.csv").read_text() == made_from(parquet)
+
+
+# -- What is drawn -----------------------------------------------------------------------------
+
+
+@every
+def test_samples(benchmark, graph):
+    """15 samples of other variables each; distinct names; an operation that is none of them."""
+    samples = drawn(benchmark, graph)
+    assert len({frozenset(one.names) for one in samples}) == SAMPLES == 15
+    for one in samples:
+        assert len(one.names) == len(one.values) == len({*one.names}) == NODES[graph]
+        assert 3 <= len(one.operation) <= 5 and one.operation.isalpha() and one.operation.islower()
+        for text in (*one.names, *one.values):
+            assert one.operation not in text.lower() and text.lower() not in one.operation
+        assert one == named(benchmark, graph, NODES[graph], samples.index(one))
+    assert len({one.operation for one in samples}) == SAMPLES
+
+
+@every
+def test_pairs_are_those_of_the_list(benchmark, graph):
+    for one in drawn(benchmark, graph):
+        if benchmark == "random":
+            assert one.pairs == ()
+            continue
+        assert one.values == ("x0",) * NODES[graph]
+        everywhere = permutations(range(NODES[graph]), 2)
+        assert [*one.pairs] == [
+            (i, j) for i, j in everywhere if (one.names[i], one.names[j]) in LISTED
+        ]
+
+
+@pytest.mark.parametrize("graph", NODES)
+def test_in_nature_every_edge_is_listed_and_nothing_else(graph):
+    for one in drawn("tuebingen", graph):
+        assert [*one.pairs] == EDGES[graph]
+
+
+def test_against_nature():
+    """One pair of the list is among the variables, where the specification puts it; no edge is."""
+    where = {"bivariate": (1, 0), "confounding": (1, 2), "mediation": (0, 2)}
+    for graph, place in where.items():
+        for one in drawn("anticommonsense", graph):
+            assert one.pairs == (place,)
+            assert LISTED.isdisjoint(edges(graph, one.names))
+            if graph != "bivariate":
+                (third,) = {0, 1, 2} - {*place}
+                assert FIELDS[one.names[third]] != FIELDS[one.names[place[0]]]
+    # The bivariate pairs are those of `tuebingen`, turned round: only the direction differs.
+    natural = [one.names for one in drawn("tuebingen", "bivariate")]
+    assert [one.names[::-1] for one in drawn("anticommonsense", "bivariate")] == natural
+
+
+def test_coverage_and_how_evenly_it_is_used():
+    """Pairs, forks and chains counted anew, by loops; the samples take turns over the hinges."""
+    among = sorted(FIELDS)
+    related = LISTED | {(b, a) for a, b in LISTED}
+    forks = [
+        (a, b, c)
+        for a in among
+        for b, c in combinations(among, 2)
+        if (a, b) in LISTED and (a, c) in LISTED and (b, c) not in related
+    ]
+    chains = [
+        (a, b, c)
+        for b in among
+        for a in among
+        for c in among
+        if (a, b) in LISTED and (b, c) in LISTED and (a, c) not in related
+    ]
+    assert (len(LISTED), len(forks), len(chains)) == (69, 103, 32)
+    assert sum(coverage("bivariate").values()) == 69 and len(coverage("bivariate")) == 38
+    assert dict(coverage("confounding")) == {
+        a: sum(fork[0] == a for fork in forks) for a, _, _ in forks
+    }
+    # Most chains of nature pass through the weather: 29 of 32, and three variables stand between.
+    assert dict(coverage("mediation")) == {
+        "outdoor temperature": 29,
+        "precipitation": 2,
+        "stock return of Cheung Kong": 1,
+    }
+
+    def used(benchmark, graph, node):
+        names = [one.names[node] for one in drawn(benchmark, graph)]
+        return {name: names.count(name) for name in names}
+
+    # 15 of 38 causes once each; nine common causes, of which four have one fork and altitude, with
+    # the four others, shares the 11 that remain; all three middles, as far as their chains go.
+    assert {*used("tuebingen", "bivariate", 0).values()} == {1}
+    common = used("tuebingen", "confounding", 0)
+    assert common.keys() == coverage("confounding").keys()
+    assert sorted(common.values()) == [1, 1, 1, 1, 2, 2, 2, 2, 3]
+    assert used("tuebingen", "mediation", 1) == {
+        "outdoor temperature": 12,
+        "precipitation": 2,
+        "stock return of Cheung Kong": 1,
+    }
+    # Around the temperature, its six causes and five effects take turns.
+    around = [one.names for one in drawn("tuebingen", "mediation") if "outdoor" in one.names[1]]
+    assert len({names[0] for names in around}) == 6 and len({names[2] for names in around}) == 5
+    assert {*used("anticommonsense", "confounding", 1).values()} == {1}
+    assert {*used("anticommonsense", "mediation", 0).values()} == {1}
+
+
+# -- Random names ------------------------------------------------------------------------------
+
+#: What a reader could take for an answer, and the words of the prompts.
+WORDS = re.findall(
+    r"\w+",
+    """
+yes no yep yeah yup nope not nay aye true false none never okay affirmative negative
+there is are a causal graphical model directed acyclic with variables named causes cause these all
+the relations suppose that perfect intervention was performed on in this intervened does answer or
+do set sets value operation deletes incoming edges leaves rest apply an and if of to
+""",
+)
+
+
+def test_no_random_name_is_or_contains_a_word():
+    names = [name for graph in NODES for one in drawn("random", graph) for name in one.names]
+    names += [name for i in range(40) for name in named("random", f"large/{i}", 12, 0).names]
+    operations = [one.operation for pair in EVERY for one in drawn(*pair)]
+    assert len(names) > 500
+    for name in (*names, *operations):
+        assert 3 <= len(name) <= 5 and name.isascii() and name.isalpha()
+        assert not any(word in name.lower() for word in WORDS), name
+        assert {*name.lower()}.isdisjoint("aeiouy")
+    # Every word of a prompt has a vowel or Y, which is why none can come up.
+    assert all({*word} & {*"aeiouy"} for word in WORDS)
+
+
+@pytest.mark.parametrize("nodes", range(2, 13))
+def test_no_random_name_is_part_of_another(nodes):
+    for sample in range(30):
+        one = named("random", "any graph", nodes, sample)
+        assert one.values == tuple(name.lower() for name in one.names)
+        assert all(name.isupper() for name in one.names)
+        for a, b in permutations((*one.values, one.operation), 2):
+            assert a not in b
+
+
+def test_random_names_do_not_come_back():
+    """Another graph, size or sample: other names; the lengths are all used."""
+    seen = [named("random", f"dag/{i}", 4, j).names for i in range(20) for j in range(5)]
+    assert len({*seen}) == 100
+    assert {len(name) for names in seen for name in names} == {3, 4, 5}
+
+
+def test_single_letters():
+    for graph, nodes in NODES.items():
+        samples = drawn("random", graph, letters=True)
+        assert len({frozenset(one.names) for one in samples}) == SAMPLES
+        for one in samples:
+            assert len({*one.names}) == nodes and {*one.names} <= {*LETTERS}
+            assert one.values == tuple(name.lower() for name in one.names)
+            assert not {*one.operation} & {*one.values}
+    assert {*LETTERS}.isdisjoint("YNTFAI")
+    assert len({*named("random", "large", 12, 0, letters=True).names}) == 12
+    natural = named("tuebingen", "bivariate", 2, 0)
+    assert named("tuebingen", "bivariate", 2, 0, letters=True) == natural
+
+
+# -- The same everywhere -----------------------------------------------------------------------
+
+
+GOLDEN = {
+    ("random", "bivariate"): (("GHB", "HRHT"), "ngrx"),
+    ("random", "confounding"): (("LLRQK", "MDLG", "PDBZ"), "gtd"),
+    ("random", "mediation"): (("QVJR", "NTJ", "ZZK"), "lhszr"),
+    ("tuebingen", "bivariate"): (("alcohol consumption", "alanine aminotransferase"), "xwsv"),
+    ("tuebingen", "confounding"): (
+        ("outdoor temperature", "amount of snow", "electricity load"),
+        "nqxt",
+    ),
+    ("tuebingen", "mediation"): (
+        ("day of the year", "outdoor temperature", "amount of snow"),
+        "nchd",
+    ),
+    ("anticommonsense", "bivariate"): (
+        ("alanine aminotransferase", "alcohol consumption"),
+        "rqxgn",
+    ),
+    ("anticommonsense", "confounding"): (
+        ("wage per hour", "longitude", "outdoor temperature"),
+        "pzpct",
+    ),
+    ("anticommonsense", "mediation"): (
+        ("age of a person", "access to drinking water", "glycosaminoglycan concentration in urine"),
+        "gphwh",
+    ),
+}
+
+
+def test_first_samples():
+    """They change only with the list or the way of drawing, and with them every prompt."""
+    first = {pair: named(*pair, NODES[pair[1]], 0)[::3] for pair in EVERY}
+    assert first == GOLDEN
+
+
+def test_the_documentation_lists_what_is_drawn():
+    text = (REPOSITORY / "docs" / "tuebingen.md").read_text(encoding="utf-8")
+    for benchmark, graph in EVERY:
+        if benchmark != "random":
+            for i, one in enumerate(drawn(benchmark, graph)):
+                assert f"\n{i}. {'; '.join(one.names)}\n" in text
+
+
+def test_another_process_draws_the_same():
+    code = (
+        "from lm_eval_epidemia.graphs.names import *\n"
+        "print([named(b, g, NODES[g], i) for b in BENCHMARKS for g in NODES for i in range(15)],"
+        " named('random', 'large', 12, 3, True))"
+    )
+    here = [one for pair in EVERY for one in drawn(*pair)]
+    expected = f"{here} {named('random', 'large', 12, 3, True)}\n"
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stdout == expected
+
+
+def test_bad_requests():
+    with pytest.raises(EpidemiaError, match=r"'tubingen' are not known.*nearest: tuebingen"):
+        named("tubingen", "bivariate", 2, 0)
+    with pytest.raises(EpidemiaError, match="no names for sample 0 of 'collider' with 3 nodes"):
+        named("tuebingen", "collider", 3, 0)
+    for nodes, sample in ((3, 0), (2, 15), (2, -1)):
+        with pytest.raises(EpidemiaError, match=f"sample {sample} of 'bivariate' with {nodes} nod"):
+            named("anticommonsense", "bivariate", nodes, sample)
