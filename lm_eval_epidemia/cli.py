@@ -473,6 +473,9 @@ def report(
         str, typer.Option("--format", help="table, csv, json or latex.")
     ] = "table",
     html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Long tables too: interventions one by one.")
+    ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
@@ -497,9 +500,9 @@ def report(
     elif format == "csv":
         print(output.as_csv(found), end="")
     elif format == "latex":
-        print(output.as_latex(output.sections(found)))
+        print(output.as_latex(output.sections(found, effects)))
     else:
-        for section in output.sections(found):
+        for section in output.sections(found, effects):
             right = section.columns[1:]
             table = table_of(section.title, *section.columns, right=right)
             for row in section.rows:

@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.errors import few
+from lm_eval_epidemia.report import interventions
 from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison, compare_entries
 from lm_eval_epidemia.report.leaderboard import (
     Report,
@@ -37,31 +38,13 @@ from lm_eval_epidemia.report.means import (
 )
 from lm_eval_epidemia.report.published import MARK
 from lm_eval_epidemia.report.results import POPULATION, Entry, leaf
+from lm_eval_epidemia.report.section import Section, number
 from lm_eval_epidemia.score.joint import joint_error
 
 __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "sections"]
 
 #: With more models than this, only neighbours in rank are compared in the terminal.
 MOST_PAIRS_OF = 5
-
-
-class Section(NamedTuple):
-    """One table of the report.
-
-    Attributes
-    ----------
-    title : str
-    columns : tuple of str
-        The first two name the model (or pair) and are text; the rest are numbers as text.
-    rows : list of list of str
-    note : str
-        How to read it.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[list[str]]
-    note: str = ""
 
 
 def with_error(mean: Mean, column: str) -> str:
@@ -71,11 +54,6 @@ def with_error(mean: Mean, column: str) -> str:
     digits = groups()[column].digits
     error = "" if math.isnan(mean.error) else f" ± {mean.error:.{digits}f}"
     return f"{mean.value:.{digits}f}{error}"
-
-
-def number(value: float, digits: int) -> str:
-    """Write a number; nothing for NaN."""
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def size(parameters: float | None) -> str:
@@ -206,7 +184,10 @@ def _population(report: Report) -> list[Section]:
 
 
 #: How a facet is said where the tables of its slices are headed.
-FACETS = {"dimension": "by number of conditions", "subset": "in the closed subset"}
+FACETS = {
+    "dimension": "by number of conditions", "subset": "in the closed subset",
+    "nodes": "by number of variables",
+}  # fmt: skip
 
 
 def _sliced(report: Report) -> list[Section]:
@@ -387,15 +368,16 @@ def _coefficient(value: float, models: int) -> str:
     return f"({models})" if math.isnan(value) else f"{value:.2f} ({models})"
 
 
-def sections(report: Report) -> list[Section]:
-    """Return the tables of the report, the leaderboards first."""
-    return [*leaderboards(report).values(), *details(report)]
+def sections(report: Report, effects: bool = False) -> list[Section]:
+    """Return the tables of the report, the leaderboards first; long ones with `effects`."""
+    return [*leaderboards(report).values(), *details(report, effects)]
 
 
-def details(report: Report) -> list[Section]:
+def details(report: Report, effects: bool = True) -> list[Section]:
     """Return the tables that follow the leaderboards."""
     return [
         *_population(report),
+        *interventions.tables(report.runs, effects),
         *_beside(report),
         *_sliced(report),
         *_closed(report),
@@ -413,12 +395,13 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     -------
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, scale, task, other, pair,
-        correlation), ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``,
-        ``group``, ``name`` (the slice, task, scale, second model or other task), ``metric`` (what
-        the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``,
-        ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval
-        of 95 % of a pair's difference, and of the scale ``population``); NaN or empty where that
-        does not apply.
+        correlation, and those of `interventions.findings`), ``model``, ``protocol``,
+        ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
+        scale, second model or other task; what is found about, and its part), ``metric`` (what the
+        value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``,
+        ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval of 95 % of a
+        pair's difference, of the scale ``population``, and of findings about interventions); NaN
+        or empty where that does not apply.
     """
     rows: list[dict[str, Any]] = []
 
@@ -470,6 +453,11 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     for entry, way, mean in closed_subset(report):
         add("closed", entry, in_way("epidemia_high", way), way, mean.value, stderr=mean.error,
             tasks=mean.tasks)  # fmt: skip
+    for one in interventions.findings(report.runs):
+        low, high = one.estimate.interval
+        add(one.kind, one.entry, one.group, " / ".join(filter(None, (one.about, one.part))),
+            one.estimate.value, stderr=one.estimate.error, low=low, high=high,
+            metric=one.metric)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:

@@ -153,6 +153,10 @@ SHOWN = {
     "surveys": "Means over the tasks of each survey.",
     "conditions": "Means over the tasks with one condition, with two, and so on. Models need not "
     "have been asked the same tasks: pointing at a mark says how many.",
+    "nodes": "Effects of interventions on generated graphs: half of the answers change from yes to "
+    "no, a quarter stay yes, a quarter stay no.",
+    "paths": "The same effects by how far V is from U before the intervention, of those whose "
+    "answer is yes then. Over the graphs of all sizes, which are the clusters of the error.",
     "versions": "Every task of a base model and of its instruct version: above the line, the "
     "instruct version's value is higher. Diamonds are the means.",
     "closed": "Models that only write their answers beside models whose log-probabilities are "
