@@ -195,16 +195,16 @@ def _against(data: Any, field: str, says: str, facet: str, title: str | None) ->
         colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
         tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
         base = alt.Chart(rows)
-        layers = alt.layer(
+        layers: Any = alt.layer(
             base.mark_rule(opacity=0.6).encode(x=x, xOffset=beside, y="low:Q", y2="high:Q",
                                                color=colour),
             base.mark_line(point=True).encode(x=x, xOffset=beside, y=y, color=colour,
                                               tooltip=tooltip),
         ).properties(width=360, height=240)  # fmt: skip
-        column = alt.Column(f"{facet}:N", title=title, sort=None)
-        several = len({row["group"] for row in rows.to_dict()["values"]}) > 1
-        row = {"row": alt.Row("group:N", title=None, sort=None)} if facet != "group" else {}
-        found: alt.TopLevelMixin = layers.facet(column=column, **(row if several else {}))
+        parts: dict[str, Any] = {"column": alt.Column(f"{facet}:N", title=title, sort=None)}
+        if facet != "group" and len({row["group"] for row in rows.to_dict()["values"]}) > 1:
+            parts["row"] = alt.Row("group:N", title=None, sort=None)
+        found: alt.TopLevelMixin = layers.facet(**parts)
         return found
 
     return _by_metric(data, draw)

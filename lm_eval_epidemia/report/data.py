@@ -21,7 +21,7 @@ from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.interventions import EFFECTS, LARGE, by_length
+from lm_eval_epidemia.report.interventions import EFFECTS, LARGE, LONGEST, by_length
 from lm_eval_epidemia.report.leaderboard import Report, closed_subset
 from lm_eval_epidemia.report.means import Mean, group_mean, mean_over, slices, tasks_in
 from lm_eval_epidemia.report.normalise import normalise
@@ -335,9 +335,9 @@ BECOMES = ("stays yes", "becomes no")
 def path_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `paths`: over the larger graphs of all sizes."""
     rows = [
-        {**_point(entry, Mean(one.value, one.error, 0), INTERVENTION), "length": length,
-         "becomes": BECOMES[kappa], "group": in_way("epidemia_intervention_large", way),
-         "graphs": one.samples}
+        {**_point(entry, Mean(one.value, one.error, 0), INTERVENTION),
+         "length": f"{length}{'+' if length == LONGEST else ''}", "becomes": BECOMES[kappa],
+         "group": in_way("epidemia_intervention_large", way), "graphs": one.samples}
         for way in EFFECTS
         for entry in report.runs
         for (length, kappa), one in by_length(entry, way).items()

@@ -30,8 +30,8 @@ from lm_eval_epidemia.score.contrasts import (
 )
 from lm_eval_epidemia.score.interventions import Graded, graded
 
-__all__ = ["EFFECTS", "LARGE", "SMALL", "Finding", "Known", "by_length", "findings", "known",
-           "labels", "tables"]  # fmt: skip
+__all__ = ["EFFECTS", "LARGE", "LONGEST", "SMALL", "Finding", "Known", "by_length", "findings",
+           "known", "labels", "tables"]  # fmt: skip
 
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {one.names: name for name, one in TASKS.items() if one.nodes is None}
@@ -43,11 +43,18 @@ EFFECTS = tuple(way for way in INTERVENTION.ways if WAYS[way].load is questions)
 #: Who finds fewer of the relations that a graph states is no case for the shortcut test.
 FOUND = 0.95
 
+#: Paths of so many edges or more are counted together: few graphs have them.
+LONGEST = 6
+
 #: The metric of what an intervention moves.
 ODDS = "log_odds_of_yes"
 
 #: Where nature and the graph are at odds: graph, intervened variable, U and V.
 CONTRASTS = (("bivariate", "B", "AB"), ("mediation", "B", "AC"), ("mediation", "C", "AC"))
+
+
+#: Names in nature's direction and against it, from the same list.
+TURNED = ("tuebingen", "anticommonsense")
 
 
 class Finding(NamedTuple):
@@ -250,11 +257,12 @@ def _sides(entry: Entry, way: str, by_names: dict[str, Known], about: tuple[str,
         if only_known and names != "random":
             facts = known(entry, SMALL[names], _beside(way, "knowledge"))
             scenes[names] = known_scenes(facts.found) if facts else scenes[names][:0]
-    if graph == "bivariate" and {"tuebingen", "anticommonsense"} <= scenes.keys():
+    if graph == "bivariate" and scenes.keys() >= {*TURNED}:
         # The same pairs turned round, under the same numbers: those that both have are paired.
-        both = [np.intersect1d(scenes[n], by_names[n].found.scene)
-                for n in ("tuebingen", "anticommonsense")]  # fmt: skip
-        scenes |= dict.fromkeys(("tuebingen", "anticommonsense"), np.intersect1d(*both))
+        both = np.intersect1d(
+            *(np.intersect1d(scenes[names], by_names[names].found.scene) for names in TURNED)
+        )
+        scenes |= {names: both for names in TURNED}
     found = {}
     for names, one in by_names.items():
         where = labels(one, lambda p: f"{_on(p)} {p.effect.cause}{p.effect.result}")
@@ -268,7 +276,7 @@ def _sides(entry: Entry, way: str, by_names: dict[str, Known], about: tuple[str,
 def _memorisation(entry: Entry, only_known: bool) -> Iterator[Finding]:
     kind = "memorisation, known pairs" if only_known else "memorisation"
     for group, way, by_names in _asked(entry, EFFECTS):
-        if not {"tuebingen", "anticommonsense"} & by_names.keys():
+        if by_names.keys().isdisjoint(TURNED):
             continue
         if only_known and not any(
             known(entry, SMALL[names], _beside(way, "knowledge")) for names in SMALL
@@ -281,8 +289,7 @@ def _memorisation(entry: Entry, only_known: bool) -> Iterator[Finding]:
             for names, one in sides.items():
                 form = "counted" if only_known else "share"
                 yield Finding(kind, entry, group, row, names, one, form, more)
-            for first, second in (("tuebingen", "anticommonsense"), ("tuebingen", "random"),
-                                  ("anticommonsense", "random")):  # fmt: skip
+            for first, second in (TURNED, ("tuebingen", "random"), ("anticommonsense", "random")):
                 if first in sides and second in sides:
                     alike = about[0] == "bivariate" and second == "anticommonsense"
                     difference = (paired if alike else apart)(sides[first], sides[second])
@@ -478,8 +485,8 @@ def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:
     Returns
     -------
     dict of (int, int) to Estimate
-        By the number of edges of the shortest directed path before the intervention, at least 1,
-        and kappa. Graphs are the clusters.
+        By the number of edges of the shortest directed path before the intervention, from 1 to
+        `LONGEST` (or more), and kappa. Graphs are the clusters.
     """
     parts: dict[tuple[int, int], list[tuple[bool, tuple[int, int]]]] = {}
     for size, task in LARGE.items():
@@ -491,7 +498,7 @@ def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:
             pair = one.truth.pairs[number]
             if pair.effect.before:
                 length = pair.scene.graph.distance(pair.effect.cause, pair.effect.result)
-                place = (length, pair.effect.kappa)
+                place = (min(length, LONGEST), pair.effect.kappa)
                 parts.setdefault(place, []).append((bool(right), (size or 0, int(scene))))
     found = {}
     for place in sorted(parts):

@@ -370,14 +370,17 @@ def _coefficient(value: float, models: int) -> str:
 
 def sections(report: Report, effects: bool = False) -> list[Section]:
     """Return the tables of the report, the leaderboards first; long ones with `effects`."""
-    return [*leaderboards(report).values(), *details(report, effects)]
+    return [
+        *leaderboards(report).values(),
+        *interventions.tables(report.runs, effects),
+        *details(report),
+    ]
 
 
-def details(report: Report, effects: bool = True) -> list[Section]:
-    """Return the tables that follow the leaderboards."""
+def details(report: Report) -> list[Section]:
+    """Return the tables that follow the leaderboards, but for those of `interventions`."""
     return [
         *_population(report),
-        *interventions.tables(report.runs, effects),
         *_beside(report),
         *_sliced(report),
         *_closed(report),
@@ -453,11 +456,11 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     for entry, way, mean in closed_subset(report):
         add("closed", entry, in_way("epidemia_high", way), way, mean.value, stderr=mean.error,
             tasks=mean.tasks)  # fmt: skip
-    for one in interventions.findings(report.runs):
-        low, high = one.estimate.interval
-        add(one.kind, one.entry, one.group, " / ".join(filter(None, (one.about, one.part))),
-            one.estimate.value, stderr=one.estimate.error, low=low, high=high,
-            metric=one.metric)  # fmt: skip
+    for seen in interventions.findings(report.runs):
+        low, high = seen.estimate.interval
+        name = " / ".join(filter(None, (seen.about, seen.part)))
+        add(seen.kind, seen.entry, seen.group, name, seen.estimate.value,
+            stderr=seen.estimate.error, low=low, high=high, metric=seen.metric)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:

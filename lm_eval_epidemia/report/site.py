@@ -21,7 +21,7 @@ from markupsafe import Markup
 from lm_eval_epidemia import __version__, folders
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data, figures
+from lm_eval_epidemia.report import charts, data, effects, figures
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.leaderboard import Report
@@ -37,7 +37,8 @@ MARKER = ".epidemia-site"
 
 PAGES = (
     ("index.html", "Leaderboard"), ("method.html", "Method"), ("explorer.html", "Explorer"),
-    ("figures.html", "Figures"), ("calibration.html", "Calibration"), ("surveys.html", "Surveys"),
+    ("interventions.html", "Interventions"), ("figures.html", "Figures"),
+    ("calibration.html", "Calibration"), ("surveys.html", "Surveys"),
 )  # fmt: skip
 
 
@@ -94,6 +95,7 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
     page("index.html", **_index(report, notes))
     page("method.html", **method(report, samples))
     page("explorer.html", **explorer(folder / "data", report, samples))
+    page("interventions.html", **effects.page(report))
     page("figures.html", **_figures(report))
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))

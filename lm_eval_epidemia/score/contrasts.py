@@ -62,7 +62,8 @@ NOTHING = Estimate(math.nan, math.nan, 0, 0)
 
 def picked(found: Graded, chosen: NDArray[np.bool_]) -> Graded:
     """Return the effects that are chosen, shape (N,)."""
-    return Graded(*(part[chosen] for part in found))
+    return Graded(found.numbers[chosen], found.base[chosen], found.post[chosen],
+                  found.kappa[chosen], found.scene[chosen])  # fmt: skip
 
 
 def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:
