@@ -14,8 +14,8 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks, record
 
