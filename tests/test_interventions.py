@@ -63,7 +63,7 @@ def test_known_respondents_to_the_digit(kind):
 
 
 def test_edges_alone_fail_on_larger_graphs():
-    """Right before do() only where the path is an edge: of three nodes, in no query inside a path."""
+    """Right before do() only where the path is an edge."""
     results = evaluate(["epidemia_intervention_large"], model_args="kind=edges")["results"]
     shares = [results[f"epidemia_intervention_large_{n:02}"]["accuracy,none"] for n in (3, 12)]
     assert shares[1] < shares[0] < 0.7
@@ -214,7 +214,7 @@ def test_what_was_written(reply, expected):
 
 
 def test_parse_failures_are_wrong_and_counted(caplog):
-    """A chat model that answers as a person might: 3 of every 5 replies cannot be read, or wrong."""
+    """A chat model that says yes to every other prompt, and nothing to the others."""
     from lm_eval.api.model import LM
 
     class Person(LM):
