@@ -24,9 +24,12 @@ torch = pytest.importorskip("torch")
 TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race",
          "epidemia_low_nsduh_cocaine_ever_by_age_likelihood"]  # fmt: skip
 #: Yes or no about causal graphs, in and out of them.
-EFFECTS = ("epidemia_intervention_random",
-           "epidemia_intervention_random_substitution",
-           "epidemia_intervention_large_05", "epidemia_intervention_tuebingen_knowledge")  # fmt: skip
+EFFECTS = (
+    "epidemia_intervention_random",
+    "epidemia_intervention_random_substitution",
+    "epidemia_intervention_large_05",
+    "epidemia_intervention_tuebingen_knowledge",
+)
 #: Prompts of each, for time: two cells of the first and the last, one of the other are complete.
 LIMIT = 4
 
@@ -39,8 +42,8 @@ def asked(smollm2):
     def ask(model, chat, tasks=tuple(TASKS)):
         found = evaluate(
             list(tasks), model=model, model_args=f"pretrained={smollm2},dtype=float32",
-            device="cpu", batch_size=16, apply_chat_template=chat, metadata={"orderings": "balanced"},
-            limit=LIMIT, log_samples=True,
+            device="cpu", batch_size=16, apply_chat_template=chat, limit=LIMIT, log_samples=True,
+            metadata={"orderings": "balanced"},
         )  # fmt: skip
         answers = {
             task: [
