@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
@@ -224,7 +224,7 @@ def _name(task: Any) -> str:
         return task.task
     if not isinstance(task, str):
         raise EpidemiaError(f"task {task!r}: expected the name of a task, see tasks()")
-    if task not in all_tasks() and task in _members():
+    if task not in leaves() and task in _members():
         raise EpidemiaError(f"{task} is a group: name one of its tasks, see tasks(group={task!r})")
     return task
 
@@ -441,6 +441,11 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
         if str(group) not in (members := _members()):
             raise EpidemiaError(f"no group {group!r} ({nearest(group, members)})")
         found = found[[task in members[group] for task in found.task]]
+        if found.empty and not members[group] & {*all_tasks()}:
+            raise EpidemiaError(
+                f"{group} is not about surveys, and its tasks have no truth of theirs: see "
+                "'epidemia tasks list' for groups of surveys, docs/interventional.md for this one"
+            )
     return found.reset_index(drop=True)
 
 
@@ -458,16 +463,18 @@ def _here(task: Task, place: store.Place) -> dict[str, Any]:
             "vintage": place.vintage, "needs": ""}  # fmt: skip
 
 
-def questions(task: str | Truth, way: str = "letters", **variant: Any) -> pd.DataFrame:
+def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.DataFrame:
     """Return the prompts of a task, as lm-eval would ask them.
 
     Parameters
     ----------
     task : str or Truth
         Name of a task whose truth is here.
-    way : str
-        Of asking: ``"letters"``, ``"likelihood"``, ``"sampled"``, and of some tasks ``"closed"``
-        and ``"rag"``; see docs/prompting.md.
+    way : str, optional
+        Of asking: ``"letters"`` (the usual one), ``"likelihood"``, ``"sampled"``, and of some tasks
+        ``"closed"`` and ``"rag"``, see docs/prompting.md; of tasks about causal graphs
+        ``"intervention"`` (the usual one), ``"substitution"`` and so on, see
+        docs/interventional.md.
     **variant
         What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``; what a
         way does not heed (``n_samples`` with letters) changes nothing. ``gen_prefix``, which
@@ -500,11 +507,16 @@ def questions(task: str | Truth, way: str = "letters", **variant: Any) -> pd.Dat
     Answer:
     """
     task = _name(task)
-    declared = declared_task(task)
+    benchmark = next((one for one in BENCHMARKS if task in one.entries()), None)
+    if benchmark is None:
+        declared_task(task)  # raises, and names the nearest
+        raise AssertionError(task)
+    way = benchmark.ways[0] if way is None else way
     if way not in WAYS:
         raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")
-    if not WAYS[way].asks(declared):
-        asked = [name for name, one in WAYS.items() if one.asks(declared)]
+    declared = benchmark.entries()[task].declared
+    asked = [name for name in benchmark.ways if WAYS[name].asks(declared)]
+    if way not in asked:
         raise EpidemiaError(f"{task} is not asked in the way {way!r}, only {', '.join(asked)}")
     if unknown := [name for name in variant if name not in Variant._fields]:
         hint = nearest(unknown[0], Variant._fields)

@@ -287,7 +287,8 @@ def truth_build(
     out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
 ) -> None:
     """Build the truth of every task that survey files allow."""
-    from lm_eval_epidemia.elicit.ways import WAYS, in_way
+    from lm_eval_epidemia.benchmarks import OBSERVATION
+    from lm_eval_epidemia.elicit.ways import in_way
     from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
@@ -325,7 +326,8 @@ def truth_build(
         if said := not_scored(built):
             print(said)
         if out is None:
-            forget_cached_requests([in_way(n, way) for n in built.tasks for way in WAYS])
+            ways = OBSERVATION.ways
+            forget_cached_requests([in_way(name, way) for name in built.tasks for way in ways])
     if out is None:
         print(f"lm-eval finds them in {task_path()}")
 

@@ -159,13 +159,18 @@ def lettered_llama(tmp_path_factory) -> Path:
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from lm_eval_epidemia.benchmarks import OBSERVATION
     from lm_eval_epidemia.elicit.orderings import LETTERS
     from lm_eval_epidemia.elicit.splits import split
-    from lm_eval_epidemia.elicit.ways import WAYS
     from lm_eval_epidemia.harness.tiny import make_tiny_llama
 
     tasks = [f"epidemia_low_nsduh_{name}_by_age" for name in ("cocaine_ever", "marijuana_ever")]
-    texts = [text for task in tasks for mode in WAYS for text in split(task, mode)["prompt"][:22]]
+    texts = [
+        text
+        for task in tasks
+        for mode in OBSERVATION.ways
+        for text in split(task, mode)["prompt"][:22]
+    ]
     folder = make_tiny_llama(tmp_path_factory.mktemp("lettered"), texts)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

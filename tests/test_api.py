@@ -10,12 +10,13 @@ import pytest
 from conftest import REPOSITORY, evaluate
 
 from lm_eval_epidemia.api import Truth, joint_error, load_truth, questions, score, tasks
+from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.record import all_tasks, record
 
@@ -228,7 +229,7 @@ def test_tasks_lists_every_declared_task_with_what_is_here(home):
         tasks(group="epidemia_lo")
 
 
-@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("way", OBSERVATION.ways)
 def test_questions_are_the_prompts_of_lm_eval(way):
     name = BY_AGE if WAYS[way].asks(all_tasks()[BY_AGE]) else BY_TWO
     if not WAYS[way].asks(all_tasks()[name]):

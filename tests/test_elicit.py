@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
+from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -135,12 +136,12 @@ def hashes():
     """Of sampled answers a few per cell: more of them are the same text, with other numbers."""
     few = Variant(n_samples=8)
     return {
-        in_way(name, mode): hashlib.sha256(
-            "\0".join(split(name, mode, few)["prompt"]).encode()
+        in_way(name, way): hashlib.sha256(
+            "\0".join(split(name, way, few)["prompt"]).encode()
         ).hexdigest()
-        for mode in WAYS
-        for name in sorted(store.available())
-        if WAYS[mode].asks(task(name))
+        for benchmark in BENCHMARKS
+        for way in benchmark.ways
+        for name in sorted(entry.name for entry in benchmark.asked(way))
     }
 
 

@@ -339,7 +339,7 @@ def test_the_documentation_lists_what_is_drawn():
     for benchmark, graph in EVERY:
         if benchmark != "random":
             for i, one in enumerate(drawn(benchmark, graph)):
-                assert f"\n{i}. {'; '.join(one.names)}\n" in text
+                assert f"\n{i + 1}. {'; '.join(one.names)}\n" in text
 
 
 def test_another_process_draws_the_same():

@@ -23,6 +23,13 @@ torch = pytest.importorskip("torch")
 #: Yes or no; four answers in four orders of 24; one of 22 intervals.
 TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race",
          "epidemia_low_nsduh_cocaine_ever_by_age_likelihood"]  # fmt: skip
+#: Yes or no about causal graphs, in and out of them.
+EFFECTS = (
+    "epidemia_intervention_random",
+    "epidemia_intervention_random_substitution",
+    "epidemia_intervention_large_05",
+    "epidemia_intervention_tuebingen_knowledge",
+)
 #: Prompts of each, for time: two cells of the first and the last, one of the other are complete.
 LIMIT = 4
 
@@ -32,11 +39,11 @@ def asked(smollm2):
     """What a model of lm-eval answers in this process, and its results."""
 
     @cache
-    def ask(model, chat):
+    def ask(model, chat, tasks=tuple(TASKS)):
         found = evaluate(
-            TASKS, model=model, model_args=f"pretrained={smollm2},dtype=float32", device="cpu",
-            batch_size=16, apply_chat_template=chat, metadata={"orderings": "balanced"},
-            limit=LIMIT, log_samples=True,
+            list(tasks), model=model, model_args=f"pretrained={smollm2},dtype=float32",
+            device="cpu", batch_size=16, apply_chat_template=chat, limit=LIMIT, log_samples=True,
+            metadata={"orderings": "balanced"},
         )  # fmt: skip
         answers = {
             task: [
@@ -91,6 +98,20 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
 def test_choice_hf_gives_what_hf_gives(asked, chat):
     assert_same(asked("choice-hf", chat), asked("hf", chat))
+
+
+def test_both_prompts_of_an_effect_are_answered_in_one_pass_each(asked):
+    """As by lm-eval's own backend, which computes the prompt once per answer."""
+    (ours, results), (theirs, expected) = (
+        asked(model, True, EFFECTS) for model in ("choice-hf", "hf")
+    )
+    for task in EFFECTS:
+        assert len(ours[task]) == LIMIT
+        rounding.assert_same(ours[task], theirs[task], greedy=False, relative=rounding.REAL)
+        apart = rounding.log_probability((x for row in theirs[task] for x, _ in row), rounding.REAL)
+        found, other = (of[task]["margin,none"] for of in (results, expected))
+        # The difference of two log-probabilities.
+        assert found == pytest.approx(other, abs=2 * apart)
 
 
 @pytest.mark.parametrize(

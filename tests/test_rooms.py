@@ -18,7 +18,7 @@ from lm_eval_epidemia.harness import yamls
 
 PACKAGE = Path(lm_eval_epidemia.__file__).parent
 #: Data flow downwards; a room imports from the rooms above it. `benchmarks` is one file.
-ROOMS = ["surveys", "estimate", "elicit", "score", "benchmarks", "harness", "report"]
+ROOMS = ["surveys", "graphs", "estimate", "elicit", "score", "benchmarks", "harness", "report"]
 
 
 def files_of(room):
@@ -51,7 +51,7 @@ def test_the_report_needs_results_and_no_harness():
 
 
 def test_only_the_harness_knows_lm_eval():
-    for room in ("surveys", "estimate", "elicit", "score", "benchmarks", "report"):
+    for room in ("surveys", "graphs", "estimate", "elicit", "score", "benchmarks", "report"):
         for path in files_of(room):
             assert not any(one.split(".")[0] == "lm_eval" for one in imported_by(path)), path
 
@@ -74,14 +74,9 @@ def test_versions_are_of_the_wording_and_of_the_reading():
         store.load(f"epidemia_low_{task}")
         for task in ("nsduh_cocaine_ever_by_age", "brfss_diabetes_by_state")
     )
-    assert [OBSERVATION.version(cocaine) + way.revision for way in WAYS.values()] == [2, 2, 3, 3, 3]
-    assert [OBSERVATION.version(diabetes) + way.revision for way in WAYS.values()] == [
-        3,
-        3,
-        4,
-        4,
-        4,
-    ]
+    revisions = [WAYS[way].revision for way in OBSERVATION.ways]
+    assert [OBSERVATION.version(cocaine) + revision for revision in revisions] == [2, 2, 3, 3, 3]
+    assert [OBSERVATION.version(diabetes) + revision for revision in revisions] == [3, 3, 4, 4, 4]
 
 
 def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import evaluate
 
+from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.elicit import intervals
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
@@ -235,7 +236,7 @@ def test_all_ways_of_asking_are_groups():
     index = lm_eval_epidemia.task_manager().task_index
     groups = {
         in_way(group, mode)
-        for mode in WAYS
+        for mode in OBSERVATION.ways
         for group in ("epidemia_low", "epidemia_high", "epidemia_extra")
         if mode in ("letters", "likelihood", "sampled") or group == "epidemia_high"
     }

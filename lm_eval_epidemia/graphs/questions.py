@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
+from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.graphs import generate
 from lm_eval_epidemia.graphs.graph import GRAPHS, QUERIES, Effect, Graph, effects
 from lm_eval_epidemia.graphs.names import BENCHMARKS, SAMPLES, Named, named
@@ -160,6 +161,8 @@ def _described(prompt: Prompt) -> list[str]:
 
 @lru_cache(maxsize=len(TASKS))
 def _scenes(task: str) -> tuple[Scene, ...]:
+    if task not in TASKS:
+        raise EpidemiaError(f"no task about causal graphs is {task!r} ({nearest(task, TASKS)})")
     names, nodes = TASKS[task].names, TASKS[task].nodes
     if nodes is None:
         return tuple(

@@ -1,0 +1,167 @@
+"""Causal graphs, what an intervention changes in them, and the larger ones from a seed."""
+
+import string
+from collections import Counter
+from random import Random
+
+import pytest
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.graphs import generate
+from lm_eval_epidemia.graphs.generate import BYPASSED, INSIDE, NO, SHAPES, SIZES, TARGET, YES
+from lm_eval_epidemia.graphs.graph import GRAPHS, QUERIES, Graph, effects
+from lm_eval_epidemia.graphs.questions import TASKS, knowledge, questions, retrieval
+
+#: The table of the specification: by graph, C before any intervention and after do(A), do(B), ...
+TABLE = {
+    "bivariate": ("10", "10", "00"),
+    "confounding": ("110", "110", "010", "100"),
+    "mediation": ("111", "111", "001", "100"),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_published_effects(name):
+    graph, queries = GRAPHS[name], QUERIES[name]
+    stated, *after = TABLE[name]
+    assert "".join(str(int(graph.reaches(*query))) for query in queries) == stated
+    for node, expected in zip(graph.nodes, after, strict=True):
+        changed = graph.after(node)
+        assert "".join(str(int(changed.reaches(*query))) for query in queries) == expected
+
+
+def test_seven_of_22_effects_change_an_answer():
+    changing = {
+        (name, one.intervened, one.cause + one.result)
+        for name, graph in GRAPHS.items()
+        for one in effects(graph, QUERIES[name])
+        if one.kappa
+    }
+    assert changing == {
+        ("bivariate", "B", "AB"), ("confounding", "B", "AB"), ("confounding", "C", "AC"),
+        ("mediation", "B", "AB"), ("mediation", "B", "AC"), ("mediation", "C", "AC"),
+        ("mediation", "C", "BC"),
+    }  # fmt: skip
+    assert sum(len(effects(graph, QUERIES[name])) for name, graph in GRAPHS.items()) == 22
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "says"),
+    [
+        ("AB", [("A", "B"), ("B", "A")], "A -> B -> A are a cycle"),
+        ("ABC", [("A", "B"), ("B", "C"), ("C", "A")], "A -> B -> C -> A are a cycle"),
+        ("AB", [("A", "D")], "the edge A -> D has the unknown variable 'D': expected one of A, B"),
+        ("AB", [("A", "A")], "the edge A -> A is a loop"),
+        ("AB", [("A", "B"), ("A", "B")], "the edge A -> B is given 2 times"),
+        ("ABA", [], "the variable 'A' is listed 2 times"),
+        (("rain", "Yes"), [], "a variable is called 'Yes'"),
+        (("NO", "rain"), [], "a variable is called 'NO'"),
+        (("", "rain"), [], "a variable is called ''"),
+    ],
+)
+def test_what_is_no_graph(nodes, edges, says):
+    with pytest.raises(EpidemiaError) as error:
+        Graph(tuple(nodes), tuple(edges))
+    assert says in str(error.value)
+
+
+def test_an_intervention_on_nothing():
+    with pytest.raises(EpidemiaError, match=r"do\(D\): the graph has no such variable"):
+        GRAPHS["bivariate"].after("D")
+
+
+def test_the_order_of_nodes_and_edges_changes_no_effect():
+    graph = Graph(("A", "B", "C", "D"), (("A", "B"), ("B", "D"), ("A", "C"), ("C", "D")))
+    other = Graph(graph.nodes[::-1], graph.edges[::-1])
+    queries = [(one, two) for one in "ABCD" for two in "ABCD" if one != two]
+    assert set(effects(graph, queries)) == set(effects(other, queries))
+    # A diamond: neither branch alone is missed.
+    found = {(one.intervened): one.after for one in effects(graph, [("A", "D")])}
+    assert found == {"A": True, "B": True, "C": True, "D": False}
+    assert graph.distance("A", "D") == 2
+    assert graph.distance("D", "A") == 0
+
+
+@pytest.mark.parametrize("nodes", SIZES)
+def test_larger_graphs_are_asked_in_the_stated_proportions(nodes):
+    found = generate.drawn(nodes)
+    assert len(found) == generate.SAMPLES
+    for one in found:
+        assert len(one.graph.nodes) == nodes
+        assert one.kinds[:2] == (TARGET, INSIDE)
+        assert one.kinds[2] in (YES, BYPASSED)
+        assert one.kinds[3] == NO
+        assert len(set(one.effects)) == 4
+        for kind, effect in zip(one.kinds, one.effects, strict=True):
+            before, after = kind != NO, kind in (YES, BYPASSED)
+            assert (effect.before, effect.after) == (before, after)
+            assert (kind == TARGET) <= (effect.intervened == effect.result)
+            assert (kind == INSIDE) <= (effect.intervened not in (effect.cause, effect.result))
+
+
+def test_larger_graphs_have_every_shape_and_bypassed_mediators():
+    found = [one for nodes in SIZES for one in generate.drawn(nodes)]
+    assert {one.shape for one in found} == set(SHAPES)
+    # Of three nodes only a chain has a node inside every path.
+    assert {frozenset(map(len, one.graph.edges)) for one in generate.drawn(3)} == {frozenset({2})}
+    assert all(len(one.graph.edges) == 2 for one in generate.drawn(3))
+    kinds = Counter(kind for one in found for kind in one.kinds)
+    assert kinds[BYPASSED] >= 50
+    # Lengths are spread, as far as short paths are not all there are.
+    lengths = Counter(
+        one.graph.distance(effect.cause, effect.result)
+        for one in found
+        if len(one.graph.nodes) >= 10
+        for kind, effect in zip(one.kinds, one.effects, strict=True)
+        if kind == INSIDE
+    )
+    assert max(lengths.values()) <= sum(lengths.values()) / 3
+    assert max(lengths) >= 9
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_order_of_names_says_nothing(shape):
+    """In half of the edges, give or take 5 standard deviations, the earlier letter is the cause."""
+    rng = Random(1)
+    graphs = [generate.shaped(shape, 8, rng) for _ in range(200)]
+    edges = [edge for graph in graphs for edge in graph.edges]
+    assert all(graph.nodes == tuple(string.ascii_uppercase[:8]) for graph in graphs)
+    earlier = sum(cause < result for cause, result in edges)
+    # Edges of a graph are not independent; at most all 200 graphs' edges lean one way together.
+    most = max(len(graph.edges) for graph in graphs)
+    assert abs(earlier - len(edges) / 2) < 5 * (200 * most) ** 0.5 * most / 2
+
+
+@pytest.mark.parametrize("nodes", [2, 13])
+def test_a_size_that_is_not_drawn(nodes):
+    with pytest.raises(EpidemiaError, match="expected 3 to 12"):
+        generate.drawn(nodes)
+
+
+def test_questions_of_the_published_graphs():
+    found = questions("epidemia_intervention_random")
+    # 15 samples of 22 effects; of 8 queries before any intervention.
+    assert len(found.pairs) == 330
+    assert len(found.prompts) == 15 * (22 + 8)
+    assert sum(one.effect.kappa for one in found.pairs) == 15 * 7
+    for one in found.pairs:
+        base, post = found.prompts[one.base], found.prompts[one.post]
+        assert base.scene is post.scene is one.scene
+        assert (base.intervened, post.intervened) == (None, one.effect.intervened)
+        assert base[1:3] == post[1:3] == one.effect[:2]
+        assert (base.right, post.right) == (one.effect.before, one.effect.after)
+    assert len(retrieval("epidemia_intervention_random").prompts) == 15 * 14
+    assert sum(one.right for one in retrieval("epidemia_intervention_random").prompts) == 15 * 6
+
+
+def test_knowledge_is_asked_of_listed_pairs_both_ways():
+    for task, pairs in (("tuebingen", 1 + 2 + 2), ("anticommonsense", 1 + 1 + 1)):
+        found = knowledge(f"epidemia_intervention_{task}")
+        assert len(found.prompts) == 15 * 2 * pairs
+        assert sum(one.right for one in found.prompts) == 15 * pairs
+
+
+def test_all_ways_share_one_fingerprint():
+    for task in TASKS:
+        assert questions(task).fingerprint == retrieval(task).fingerprint
+    assert len({questions(task).fingerprint for task in TASKS}) == len(TASKS)

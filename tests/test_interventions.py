@@ -1,0 +1,317 @@
+"""Interventional reasoning through lm-eval: known respondents, to the digit; parsing; --limit."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import evaluate
+
+from lm_eval_epidemia.benchmarks import INTERVENTION
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
+from lm_eval_epidemia.elicit.ways.intervention import yes_or_no
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.graphs.questions import TASKS, questions
+from lm_eval_epidemia.score.interventions import clustered, graded
+
+RANDOM = "epidemia_intervention_random"
+NAMES = ("random", "tuebingen", "anticommonsense")
+
+#: Right effects of 22, of 15 with kappa = 0, of 7 with kappa = 1 (the specification's golden
+#: answerers), and of 14 in retrieval; right in the larger graphs, of 4.
+KNOWN = {
+    "yes": (10, 10, 0, 6, 1),
+    "no": (5, 5, 0, 8, 1),
+    "retrieval": (15, 15, 0, 14, 2),
+    # No where the intervention is on V: wrong where it is inside a path (mediation do(B), AC).
+    "target": (21, 15, 6, 14, 3),
+    # A -> B -> C is no edge A -> C: mediation AC is wrong before do(A), do(B), do(C); and A -> C is
+    # one of the 6 pairs with a path, so that 13 of 14 are right.
+    "edges": (19, 14, 5, 13, None),
+    "truth": (22, 15, 7, 14, 4),
+}
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_known_respondents_to_the_digit(kind):
+    overall, kappa0, kappa1, found, large = KNOWN[kind]
+    ways = ("intervention", "intervention_written", "substitution", "substitution_written")
+    groups = [in_way("epidemia_intervention", way) for way in (*ways, "retrieval")]
+    larger = [in_way("epidemia_intervention_large", way) for way in ways[:2]]
+    results = evaluate([*groups, *larger], model_args=f"kind={kind}")["results"]
+    for way in ways:
+        for name in (*groups[:1], *(f"epidemia_intervention_{names}" for names in NAMES)):
+            row = results[in_way(name, way)]
+            assert row["accuracy,none"] == pytest.approx(overall / 22, abs=1e-12), (name, way)
+            assert row["kappa0_accuracy,none"] == pytest.approx(kappa0 / 15, abs=1e-12)
+            assert row["kappa1_accuracy,none"] == pytest.approx(kappa1 / 7, abs=1e-12)
+            # Every sample is answered alike.
+            assert row["accuracy_stderr,none"] == pytest.approx(0, abs=1e-12)
+            assert row["seen,none"] == 1
+    for names in NAMES:
+        row = results[f"epidemia_intervention_{names}_retrieval"]
+        assert row["accuracy,none"] == pytest.approx(found / 14, abs=1e-12)
+    if large is not None:
+        for group in larger:
+            assert results[group]["accuracy,none"] == pytest.approx(large / 4, abs=1e-12)
+    # Shares of yes: always-yes says 1 where the truth says 14 of 30 prompts are yes.
+    right = np.mean([one.right for one in questions(RANDOM).prompts])
+    if kind in ("yes", "no"):
+        assert results[RANDOM]["yes_bias,none"] == pytest.approx((kind == "yes") - right)
+
+
+def test_edges_alone_fail_on_larger_graphs():
+    """Right before do() only where the path is an edge."""
+    results = evaluate(["epidemia_intervention_large"], model_args="kind=edges")["results"]
+    shares = [results[f"epidemia_intervention_large_{n:02}"]["accuracy,none"] for n in (3, 12)]
+    assert shares[1] < shares[0] < 0.7
+    for nodes, share in zip((3, 12), shares, strict=True):
+        found = questions(f"epidemia_intervention_large_{nodes:02}")
+        by_hand = [
+            (query in one.scene.graph.edges) == one.effect.before
+            and (query in one.scene.graph.edges and one.effect.intervened != query[1])
+            == one.effect.after
+            for one in found.pairs
+            for query in [one.effect[:2]]
+        ]
+        assert share == pytest.approx(np.mean(by_hand))
+
+
+def test_knowledge_has_no_graph_and_no_intervention():
+    results = evaluate(["epidemia_intervention_knowledge"], model_args="kind=yes")["results"]
+    rows = {name: row for name, row in results.items() if "tuebingen" in name or "anti" in name}
+    assert len(rows) == 2
+    for row in rows.values():
+        assert row["accuracy,none"] == 0.5
+        assert "kappa1_accuracy,none" not in row
+    for prompt in split("epidemia_intervention_tuebingen", "knowledge")["prompt"]:
+        assert "graph" not in prompt
+        assert "do(" not in prompt
+
+
+def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples():
+    task = "epidemia_intervention_random"
+    results = evaluate([task], model_args="kind=noisy,noise=1")
+    row = results["results"][task]
+    # Each answer is right with probability Phi(1) = .841; both of an effect with .708. Effects of
+    # a query share its base answer, so that a sample's mean varies more than 22 single ones would.
+    assert row["accuracy,none"] == pytest.approx(0.708, abs=5 * 0.03)
+    said = results["epidemia"]["said"][task].split()
+    truth = questions(task)
+    assert len(said) == len(truth.prompts)
+    right = np.array(
+        [(float(x) > 0) == one.right for x, one in zip(said, truth.prompts, strict=True)]
+    )
+    by_scene: dict = {}
+    for one in truth.pairs:
+        by_scene.setdefault((one.scene.shape, one.scene.sample), []).append(
+            right[one.base] and right[one.post]
+        )
+    # By graph: the mean over samples of the mean over queries, and its error; then over graphs.
+    variance, mean = 0.0, 0.0
+    for shape, share in (("bivariate", 4 / 22), ("confounding", 9 / 22), ("mediation", 9 / 22)):
+        means = [np.mean(found) for (name, _), found in by_scene.items() if name == shape]
+        mean += share * np.mean(means)
+        variance += share**2 * np.var(means, ddof=1) / 15
+    assert row["accuracy,none"] == pytest.approx(mean)
+    assert row["accuracy_stderr,none"] == pytest.approx(math.sqrt(variance))
+
+
+def test_a_group_adds_the_errors_of_its_tasks_in_quadrature():
+    """Names of the three benchmarks are drawn independently."""
+    found = evaluate(["epidemia_intervention"], model_args="kind=noisy")
+    errors = [
+        found["results"][f"epidemia_intervention_{names}"]["accuracy_stderr,none"]
+        for names in NAMES
+    ]
+    group = found["groups"]["epidemia_intervention"]["accuracy_stderr,none"]
+    assert group == pytest.approx(math.sqrt(sum(error**2 for error in errors)) / 3, rel=1e-6)
+    draws = found["epidemia"]["replicates"][RANDOM]
+    assert draws["sample"] == f"{RANDOM} {questions(RANDOM).fingerprint}"
+    assert len(draws["accuracy"].split()) == 45
+
+
+def test_draws_are_of_samples_whatever_was_asked():
+    """Two respondents, and both ways, have joint draws: a difference of equals has no error."""
+    truth = questions(RANDOM)
+    rng = np.random.default_rng(3)
+    odds = rng.standard_normal(len(truth.prompts))
+    asked = np.ones(len(odds), dtype=bool)
+    found = graded(truth, odds, asked)
+    at = clustered(truth, found, found.right.astype(float))
+    assert at.mean() == pytest.approx(found.right.mean())
+    # Half of the samples cut off: the others keep their places, these say nothing.
+    asked[len(asked) // 2 :] = False
+    part = graded(truth, odds, asked)
+    assert len(clustered(truth, part, part.right.astype(float))) == len(at)
+
+
+def test_clusters_against_a_bootstrap_of_samples():
+    """Resampling the 15 samples of each graph gives the same error: its own is known to
+    1/sqrt(2 * 4000) = 1.1 %, and it divides by n where we divide by n - 1."""
+    truth = questions(RANDOM)
+    rng = np.random.default_rng(4)
+    odds = rng.standard_normal(len(truth.prompts)) + np.array(
+        [1 if p.right else -1 for p in truth.prompts]
+    )
+    found = graded(truth, odds, np.ones(len(odds), dtype=bool))
+    error = clustered(truth, found, found.right.astype(float)).std(ddof=1)
+    sums = np.bincount(found.scene, found.right)
+    sizes = np.bincount(found.scene)
+    draws = []
+    for _ in range(4000):
+        chosen = np.concatenate([15 * g + rng.integers(0, 15, 15) for g in range(3)])
+        draws.append(sums[chosen].sum() / sizes[chosen].sum())
+    assert np.std(draws) * math.sqrt(15 / 14) == pytest.approx(error, rel=5 * 0.0112)
+
+
+def test_a_limit_that_tears_pairs_apart_scores_the_complete_ones(caplog):
+    task = RANDOM
+    # The first 5 prompts: A -> B under no intervention, do(A), do(B); B -> A alone, and do(A).
+    results = evaluate([task], model_args="kind=truth", limit=5)["results"][task]
+    assert results["seen,none"] == pytest.approx(3 / 330)
+    assert results["accuracy,none"] == 1
+    assert "3 of 330 effects were asked both before and after" in caplog.text
+    # One sample has no spread: its error is not known.
+    assert results["accuracy_stderr,none"] == "N/A" or math.isnan(results["accuracy_stderr,none"])
+    results = evaluate([task], model_args="kind=truth", limit=1)["results"][task]
+    assert results["seen,none"] == 0
+    assert math.isnan(results["accuracy,none"])
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("<answer>yes</answer>", 1),
+        ("<answer>No</answer>", -1),
+        ("<ANSWER> YES \n</ANSWER>", 1),
+        # The first tag counts.
+        ("<answer>no</answer> or <answer>yes</answer>", -1),
+        # Generation stopped at the closing tag.
+        ("It is so: <answer>yes", 1),
+        # In a tag, exactly one of the words.
+        ("<answer>Yes.</answer>", None),
+        ("<answer>no, because</answer>", None),
+        ("<answer></answer> yes", None),
+        # Without a tag, the first whole word.
+        ("Yes.", 1),
+        ("no, because B is set", -1),
+        ("I know that nothing changes: no. Or yes?", -1),
+        ("**Yes**", 1),
+        ("yesterday, nobody", None),
+        ("", None),
+        ("It depends", None),
+        # Reasoning is no answer.
+        ("<think>yes, or <answer>yes</answer>?</think><answer>no</answer>", -1),
+        ("<think>yes yes yes", None),
+    ],
+)
+def test_what_was_written(reply, expected):
+    found = yes_or_no(reply)
+    assert math.isnan(found) if expected is None else found == expected
+
+
+def test_parse_failures_are_wrong_and_counted(caplog):
+    """A chat model that says yes to every other prompt, and nothing to the others."""
+    from lm_eval.api.model import LM
+
+    class Person(LM):
+        def __init__(self):
+            super().__init__()
+            self.said = 0
+
+        def generate_until(self, requests):
+            replies = []
+            for _ in requests:
+                self.said += 1
+                replies.append("I cannot tell" if self.said % 2 else "<answer>yes</answer>")
+            return replies
+
+        def loglikelihood(self, requests):
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+    task = f"{RANDOM}_written"
+    found = evaluate([task], model=Person(), model_args=None)
+    row = found["results"][task]
+    assert row["answered,none"] == 0.5
+    truth = questions(RANDOM)
+    yes = np.arange(len(truth.prompts)) % 2 == 1
+    right = [
+        yes[one.base] and yes[one.post] and one.effect.before and one.effect.after
+        for one in truth.pairs
+    ]
+    assert row["accuracy,none"] == pytest.approx(np.mean(right))
+    assert "50% of the replies held an answer; the others count as wrong" in caplog.text
+    assert found["epidemia"]["said"][task].split()[:4] == ["?", "1", "?", "1"]
+
+
+@pytest.mark.parametrize("way", INTERVENTION.ways)
+def test_prompts_are_clean(way):
+    for entry in INTERVENTION.asked(way):
+        rows = split(entry.name, way)
+        for prompt in rows["prompt"]:
+            assert "  " not in prompt
+            assert "{" not in prompt
+            assert ("<answer>" in prompt) == WAYS[way].generated
+            assert prompt.endswith("Answer:") != WAYS[way].generated
+            if way.startswith("substitution"):
+                assert "interven" not in prompt.lower()
+                assert "do(" not in prompt
+        assert set(rows["truth"]) == {questions(entry.name).fingerprint}
+
+
+def test_names_are_the_same_in_all_variants():
+    plain, made_up = (split(RANDOM, way) for way in ("intervention", "substitution"))
+    truth = questions(RANDOM)
+    for one, other, asked in zip(plain["prompt"], made_up["prompt"], truth.prompts, strict=True):
+        # The description of the graph is the same; where nothing is done, the prompt is.
+        assert one.split("\n")[0] == other.split("\n")[0]
+        assert (one == other) == (asked.intervened is None)
+
+
+def test_single_letters_as_in_the_paper():
+    rows = split(RANDOM, "intervention", Variant(names="letters"))
+    graph = rows["prompt"][0].split(": ")[1].split(".")[0]
+    one, other = graph.split(" and ")
+    assert len(one) == len(other) == 1
+    assert f"do({one} = {one.lower()})" in rows["prompt"][1]
+    found = evaluate([RANDOM], model_args="kind=truth", metadata={"names": "letters"})
+    assert found["results"][RANDOM]["accuracy,none"] == 1
+    # Names of the world stay.
+    task = "epidemia_intervention_tuebingen"
+    assert (
+        split(task, "intervention", Variant(names="letters"))["prompt"]
+        == split(task, "intervention")["prompt"]
+    )
+    with pytest.raises(EpidemiaError, match="names 'greek' is not known"):
+        Variant.of({"names": "greek"})
+
+
+def test_respondents_of_other_benchmarks_are_refused():
+    with pytest.raises(EpidemiaError, match="kind=mean has no answers to epidemia_intervention"):
+        evaluate([RANDOM], model_args="kind=mean")
+    with pytest.raises(EpidemiaError, match="kind=yes has no answers to epidemia_low"):
+        evaluate(["epidemia_low_nsduh_cocaine_ever_by_age"], model_args="kind=yes")
+
+
+def test_solved_examples_are_refused():
+    with pytest.raises(EpidemiaError, match="is asked without examples"):
+        split(RANDOM, "intervention", Variant(fewshot=2))
+
+
+def test_a_task_that_is_none():
+    with pytest.raises(EpidemiaError, match="no task about causal graphs"):
+        questions("epidemia_intervention_randon")
+    assert len(TASKS) == 3 + 10
+
+
+def test_results_can_be_written_and_read(tmp_path):
+    from conftest import recorded
+
+    recorded(tmp_path, [RANDOM], model_args="kind=noisy")
+    (path,) = tmp_path.rglob("results_*.json")
+    assert len(json.loads(path.read_text())["epidemia"]["said"][RANDOM].split()) == 450
