@@ -121,17 +121,18 @@ def _answers(one: Known | None, graph: str, effect: Effect) -> dict[str, str | b
     after = float(np.mean([one.odds[pair.post] > 0 for pair in pairs]))
     base, post = one.found.base[where].mean(), one.found.post[where].mean()
     return {
-        "before": f"{before:.0%}", "before_right": bool(base > 0.5),
-        "after": f"{after:.0%}", "after_right": bool(post > 0.5),
+        "before": f"{100 * before:.0f} %", "before_right": bool(base > 0.5),
+        "after": f"{100 * after:.0f} %", "after_right": bool(post > 0.5),
         "accuracy": f"{one.found.right[where].mean():.2f}",
     }  # fmt: skip
 
 
 def _size(nodes: int) -> dict[str, Any]:
-    """Describe the graphs of a size by an example: the first in which do(X) is inside the path."""
+    """Describe the graphs of a size by an example: do(X) inside every path, shapes in turn."""
     task = LARGE[nodes]
     truth = questions(task)
-    pair = next(one for one in truth.pairs if one.kind == generate.INSIDE)
+    scene = truth.scenes[nodes % len(generate.SHAPES)]
+    pair = next(one for one in truth.pairs if one.scene is scene and one.kind == generate.INSIDE)
     query = pair.effect.cause, pair.effect.result
     kinds = [one.kind for one in truth.pairs]
     return {

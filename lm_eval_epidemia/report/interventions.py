@@ -259,10 +259,10 @@ def _sides(entry: Entry, way: str, by_names: dict[str, Known], about: tuple[str,
             scenes[names] = known_scenes(facts.found) if facts else scenes[names][:0]
     if graph == "bivariate" and scenes.keys() >= {*TURNED}:
         # The same pairs turned round, under the same numbers: those that both have are paired.
-        both = np.intersect1d(
-            *(np.intersect1d(scenes[names], by_names[names].found.scene) for names in TURNED)
+        first, second = (
+            np.intersect1d(scenes[names], by_names[names].found.scene) for names in TURNED
         )
-        scenes |= {names: both for names in TURNED}
+        scenes |= dict.fromkeys(TURNED, np.intersect1d(first, second))
     found = {}
     for names, one in by_names.items():
         where = labels(one, lambda p: f"{_on(p)} {p.effect.cause}{p.effect.result}")

@@ -142,12 +142,39 @@ def _index(report: Report, notes: list[str]) -> dict[str, Any]:
     def shown(section: Section) -> dict[str, Any]:
         return {**section._asdict(), "rows": [_kind(row, references) for row in section.rows]}
 
-    boards = []
-    for section in leaderboards(report).values():
+    boards, intro = [], []
+    for benchmark, section in leaderboards(report).items():
         here = [row for row in rows if row["group"] in section.columns]
         figure = Markup(svg(charts.leaderboard(alt.Data(values=here))))
-        boards.append({**shown(_with_baseline(section, report)), "figure": figure})
-    return {"boards": boards, "sections": list(map(shown, details(report))), "notes": notes}
+        caption = CAPTIONS.get(benchmark.name, ".")
+        boards.append(
+            {**shown(_with_baseline(section, report)), "figure": figure, "caption": caption}
+        )
+        intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
+    return {
+        "boards": boards, "sections": list(map(shown, details(report))), "notes": notes,
+        "intro": intro,
+    }  # fmt: skip
+
+
+#: What the first page says of a benchmark whose results it has.
+INTRO = {
+    "observation": "Each score says how close a model's answers come to what a US survey found: 0 "
+    "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
+    '<a href="method.html">How it is measured</a>; <a href="explorer.html">every task and '
+    "condition</a>.",
+    "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
+    "causal graph: 1 is always. "
+    '<a href="interventions.html">Every effect, with what it asks and what was answered</a>.',
+}
+
+#: What goes into the errors of its figure, and what else that shows.
+CAPTIONS = {
+    "observation": " (the surveys' sampling error and that of the orderings). The dashed line is "
+    "the respondent that knows how common each answer is, and not how it differs between people. "
+    "Diamonds: published scores of a reference implementation.",
+    "intervention": ", over the samples of names or graphs.",
+}
 
 
 #: What the page of figures shows, with what is to be said of each.
