@@ -399,7 +399,8 @@ def command(*arguments):
 def test_the_terminal_has_the_short_tables_first_and_the_long_ones_on_demand(runs):
     short, long = command("report", runs), command("report", runs, "--effects")
     titles = ("Interventions: accuracy", "Relation retrieval", "Shortcut test", "Memorisation",
-              "Robustness", "Does it notice?", "Larger graphs by kind", "How questions on")  # fmt: skip
+              "Robustness", "Does it notice?", "Larger graphs by kind",
+              "How questions on")  # fmt: skip
     for title in titles:
         assert title in short, title
     assert "Interventions by graph and variable" not in short
