@@ -504,11 +504,15 @@ def _said(effect: Effect | None) -> str:
 
 
 def section(found: Sequence[Implied]) -> Section:
-    """Return the table of the report; of surveys alone, without the columns of a model."""
-    columns = ["model", "task", "effect", "people"]
-    cells = [
-        [one.model, in_way(*one.task), one.says, f"{100 * one.share:.1f} %"] for one in found
-    ]  # fmt: skip
+    """Return the table of models; of surveys alone, with the reason for each effect instead."""
+    named = any(one.model for one in found)
+    columns = ["model", "task", "effect"] if named else ["task", "effect", "what Z may do"]
+    columns.append("people")
+    cells = []
+    for one in found:
+        task = in_way(*one.task)
+        texts = [one.model, task, one.says] if named else [task, one.says, one.why]
+        cells.append([*texts, f"{100 * one.share:.1f} %"])
     sides = {"survey": [one.survey for one in found], "model": [one.own for one in found]}
     for side, name in product(sides, NAMES):
         said = [_said(effects.get(name)) for effects in sides[side]]
