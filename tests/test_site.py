@@ -358,6 +358,27 @@ def test_the_method_page_tells_association_from_confounding(site, visit):
     assert overall[0] - overall[1] > 0.05 > 5 * abs(alike[0] - alike[1])
 
 
+def test_implied_effects_stand_beside_their_graph(site, visit):
+    tab = visit(site, "implied.html")
+    assert "Causal only under the graph drawn beside it." in tab.locator("#main").inner_text()
+    assert tab.locator("#graph svg text").all_inner_texts() == ["Z", "X", "Y"]
+    box = tab.locator("#graph svg g[marker-end] path").last.bounding_box()
+    assert box["width"] > 40 and box["height"] > 40
+    header = tab.locator("#implied thead th").all_inner_texts()
+    rows = {row.split("\t")[0]: dict(zip(header, row.split("\t"), strict=True))
+            for row in tab.locator("#implied tbody tr").all_inner_texts()
+            if "cocaine_ever_by_age_sex" in row}  # fmt: skip
+    # Who knows the truth implies what the survey does; who knows P(Y) alone, no effect.
+    truth, mean = (rows[f"epidemia-baseline kind={kind}"] for kind in ("truth", "mean"))
+    for name in ("crude", "standardised"):
+        assert truth[f"survey, {name}"].split(" ± ")[0] == truth[f"model, {name}"] != "+0.0"
+        assert mean[f"model, {name}"] == "+0.0"
+    # By name, lm-eval's among them, and one line for each effect of the surveys.
+    assert len(rows) == 4
+    assert tab.locator("#implied-surveys tbody tr").count() == 29
+    assert "Male against Female" in truth["effect"] and truth["people"] == "100.0 %"
+
+
 def test_notes_and_details_are_folded_away(site, visit):
     tab = visit(site, "index.html")
     assert tab.locator("#details-1 table").count() == 1

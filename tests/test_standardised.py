@@ -389,3 +389,36 @@ def test_the_two_models_of_the_page_agree_in_all_that_is_seen_and_not_under_do()
             for line in page.splitlines() if line.startswith(f"| {name}")}  # fmt: skip
     for name, values in (("seen", seen), ("standardised", adjusted), *under.items()):
         assert rows[name] == [f"{value:.2f}" for value in values], name
+    # What is seen bounds do(X = 1): P(x, y) and 1 - P(x, not y).
+    low, high = (sum(fork[1, z, y] for z in (0, 1)) for y in (1, 0))
+    assert f"{low:.2f} to {1 - high:.2f} for do(X = 1)" in page
+
+
+def test_the_page_has_the_numbers_of_the_surveys(alone):
+    page = (REPOSITORY / "docs" / "hierarchy.md").read_text()
+    rows = report.section(list(alone.values())).rows
+    for task, says, _why, *numbers in rows:
+        cells = [f"`{task.removeprefix('epidemia_')}`", says, *numbers]
+        assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in page
+    assert len(rows) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
+
+
+def test_counts_of_the_records_give_the_same(raw_nsduh, alone):
+    """The survey's file itself: weighted counts in place of boosted trees, by pandas."""
+    people = pd.read_parquet(raw_nsduh)
+    people["yes"] = people.IRCOCAGE < 991
+    people["weight"] = people.ANALWT2_C
+    people = people[people.EDUHIGHCAT.isin([3, 4, 5])]
+    everybody = pd.read_parquet(raw_nsduh, columns=["AGE3", "ANALWT2_C"])
+    size = everybody[everybody.AGE3 >= 4].groupby("AGE3").ANALWT2_C.sum()
+    crude, same = [], []
+    for level in (4, 3):  # graduates, then some college
+        mine = people[level == people.EDUHIGHCAT]
+        crude.append(np.average(mine.yes, weights=mine.weight))
+        yes = (mine.yes * mine.weight).groupby(mine.AGE3).sum()
+        rate = yes / mine.groupby("AGE3").weight.sum()
+        same.append((rate * size).sum() / size.sum())
+    made = first_of(alone, "epidemia_high_nsduh_cocaine_ever_by_age_education")
+    assert made.survey["crude"].value == pytest.approx(100 * (crude[1] - crude[0]), abs=0.3)
+    assert made.survey["standardised"].value == pytest.approx(100 * (same[1] - same[0]), abs=0.3)
+    assert 100 * (same[1] - same[0]) > 100 * (crude[1] - crude[0]) + 0.5

@@ -419,7 +419,7 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``,
         ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval
         of 95 % of a pair's difference, and of the scale ``population``); NaN or empty where that
-        does not apply.
+        does not apply. `standardised.rows` has more of them.
     """
     rows: list[dict[str, Any]] = []
 
