@@ -95,7 +95,7 @@ class Benchmark:
         The version of its groups.
     kinds : tuple of str
         Respondents without weights whose answers are known.
-    answers : callable
+    answers : callable, optional
         From a truth, one of them, its noise and its seed to what it answers in every cell, as the
         way's `believed` takes it.
     """
@@ -113,8 +113,8 @@ class Benchmark:
     metadata: Callable[[Any], Mapping[str, str]]
     version: Callable[[Any], int]
     groups_version: int
-    kinds: tuple[str, ...]
-    answers: Callable[[Any, str, float, int], Any]
+    kinds: tuple[str, ...] = ()
+    answers: Callable[[Any, str, float, int], Any] | None = None
 
     @property
     def measure(self) -> Metric:

@@ -12,7 +12,7 @@ import typer
 from lm_eval_epidemia import __version__
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.extras import needs
-from lm_eval_epidemia.printing import plain, show, table_of
+from lm_eval_epidemia.printing import show, show_sections, table_of
 
 app = typer.Typer(
     name="epidemia",
@@ -482,9 +482,13 @@ def report(
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: _INFORMATIVE = False,
+    standardised: Annotated[
+        bool, typer.Option("--standardised", help="Add what answers in samples imply, over age.")
+    ] = False,
 ) -> None:
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
     from lm_eval_epidemia.report import output
+    from lm_eval_epidemia.report import standardised as standard
 
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
@@ -497,21 +501,18 @@ def report(
             write(found, html)
         except EpidemiaError as error:
             failed = error  # of the site alone
+    implied, notes = standard.read(found) if standardised else ([], [])
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    sections = [*output.sections(found, effects), *([standard.section(implied)] if implied else [])]
     if format == "json":
-        print(output.as_json(found))
+        print(output.as_json(found, standard.rows(found, implied)))
     elif format == "csv":
-        print(output.as_csv(found), end="")
+        print(output.as_csv(found, standard.rows(found, implied)), end="")
     elif format == "latex":
-        print(output.as_latex(output.sections(found, effects)))
+        print(output.as_latex(sections))
     else:
-        for section in output.sections(found, effects):
-            right = section.columns[1:]
-            table = table_of(section.title, *section.columns, right=right)
-            for row in section.rows:
-                table.add_row(*(plain(cell) for cell in row))
-            show(table)
-            if section.note:
-                print(f"  {section.note}\n")
+        show_sections(sections)
     if failed is not None:
         raise failed
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["plain", "show", "table_of"]
+__all__ = ["plain", "show", "show_sections", "table_of"]
 
 
 def table_of(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
@@ -37,3 +38,14 @@ def plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
+
+
+def show_sections(sections: Iterable[Any]) -> None:
+    """Print tables of a report (`report.output.Section`), each with how to read it."""
+    for section in sections:
+        table = table_of(section.title, *section.columns, right=section.columns[1:])
+        for row in section.rows:
+            table.add_row(*(plain(cell) for cell in row))
+        show(table)
+        if section.note:
+            print(f"  {section.note}\n")

@@ -39,13 +39,19 @@ def package(tmp_path_factory):
         shutil.copy(TOY / f"{name}.py", ours / room)
     # The lines in the tables.
     ways = ours / "elicit" / "ways" / "__init__.py"
-    text = ways.read_text().replace("import letters,", "import coin, letters, numbered,")
-    ways.write_text(text.replace("written.RAG)", "written.RAG, numbered.WAY, coin.WAY)"))
+    text = ways.read_text().replace(
+        "intervention, letters,", "coin, intervention, letters, numbered,"
+    )
+    everything = "*intervention.ALL,"
+    assert everything in text
+    ways.write_text(text.replace(everything, f"{everything} numbered.WAY, coin.WAY,"))
     table = ours / "benchmarks.py"
     text = table.read_text().replace('"closed", "rag")', '"closed", "rag", "numbered")')
     record = (TOY / "record.py").read_text()
     record = record[record.index("COINS =") :]
-    text = text.replace("(OBSERVATION,)", "(OBSERVATION, COINS)").replace(
+    text = text.replace(
+        "(OBSERVATION, INTERVENTION)", "(OBSERVATION, INTERVENTION, COINS)"
+    ).replace(
         "BENCHMARKS: tuple",
         "from lm_eval_epidemia.elicit.ways.coin import TASKS  # noqa: E402\n"
         "from lm_eval_epidemia.score import coins  # noqa: E402\n\n"

@@ -358,6 +358,27 @@ def test_the_method_page_tells_association_from_confounding(site, visit):
     assert overall[0] - overall[1] > 0.05 > 5 * abs(alike[0] - alike[1])
 
 
+def test_implied_effects_stand_beside_their_graph(site, visit):
+    tab = visit(site, "implied.html")
+    assert "Causal only under the graph drawn beside it." in tab.locator("#main").inner_text()
+    assert tab.locator("#graph svg text").all_text_contents() == ["Z", "X", "Y"]
+    box = tab.locator("#graph svg g[marker-end] path").last.bounding_box()
+    assert box["width"] > 40 and box["height"] > 40
+    header = tab.locator("#implied thead th").all_inner_texts()
+    rows = {row.split("\t")[0]: dict(zip(header, row.split("\t"), strict=True))
+            for row in tab.locator("#implied tbody tr").all_inner_texts()
+            if "cocaine_ever_by_age_sex" in row}  # fmt: skip
+    # Who knows the truth implies what the survey does; who knows P(Y) alone, no effect.
+    truth, mean = (rows[f"epidemia-baseline kind={kind}"] for kind in ("truth", "mean"))
+    for name in ("crude", "standardised"):
+        assert truth[f"survey, {name}"].split(" ± ")[0] == truth[f"model, {name}"] != "+0.0"
+        assert mean[f"model, {name}"] == "+0.0"
+    # By name, lm-eval's among them, and one line for each effect of the surveys.
+    assert len(rows) == 4
+    assert tab.locator("#implied-surveys tbody tr").count() == 29
+    assert "Male against Female" in truth["effect"] and truth["people"] == "100.0 %"
+
+
 def test_notes_and_details_are_folded_away(site, visit):
     tab = visit(site, "index.html")
     assert tab.locator("#details-1 table").count() == 1
@@ -407,7 +428,7 @@ def test_the_figures_page_draws_what_there_is(site, visit):
 
 def test_a_phone_scrolls_down_only(site, visit):
     for page in ("index.html", "method.html", "calibration.html", f"explorer.html#task={COCAINE}",
-                 "survey-nsduh.html", "surveys.html", "figures.html"):  # fmt: skip
+                 "survey-nsduh.html", "surveys.html", "figures.html", "implied.html"):  # fmt: skip
         tab = visit(site, page, width=390)
         tab.wait_for_load_state("networkidle")
         wide = tab.evaluate("document.documentElement.scrollWidth")
@@ -442,7 +463,7 @@ def test_names_from_files_cannot_script_a_page(runs, tmp_path, visit):
     build_site(report, out)
     name = report.runs[0].name
     assert name.startswith("<script>window.hacked=1<|script>\"'><img") and len(name) <= 120
-    for page in ("index.html", "explorer.html", "calibration.html", "method.html",
+    for page in ("index.html", "explorer.html", "calibration.html", "method.html", "implied.html",
                  f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}"):  # fmt: skip
         tab = visit(out, page)
         tab.wait_for_load_state("networkidle")
@@ -467,6 +488,7 @@ def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
     assert "no samples of 16 tasks" in notes.text_content()
     assert not notes.locator("li").first.is_visible()
     assert "There are no samples" in visit(out, "calibration.html").locator("main").inner_text()
+    assert "No model's answers" in visit(out, "implied.html").locator("main").inner_text()
 
 
 def test_the_same_results_make_the_same_bytes_and_only_what_is_ours_is_replaced(runs, tmp_path):

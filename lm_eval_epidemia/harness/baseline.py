@@ -101,7 +101,7 @@ class Baseline(LM):
         """Log-probabilities of the choices of one prompt."""
         doc, asked = self._ours(request), leaves()[request.task_name]
         way, benchmark = WAYS[asked.way], asked.benchmark
-        if (believed := way.believed) is None:
+        if (believed := way.believed) is None or benchmark.answers is None:
             raise EpidemiaError(f"epidemia-baseline does not answer {request.task_name}")
         if self.kind not in benchmark.kinds:
             raise EpidemiaError(

@@ -20,6 +20,7 @@ from lm_eval_epidemia.report.samples import Elicited
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.score.standardised import crude, standardised
 from lm_eval_epidemia.surveys.record import record
 
 __all__ = ["Confounding", "confounding", "method"]
@@ -76,9 +77,8 @@ def confounding(truth: store.GroundTruth, compared: tuple[str, str] = COMPARED) 
         sum(w for w, (found, _) in zip(truth.weights, truth.given, strict=True) if found == z)
         for z in levels
     ])  # fmt: skip
-    everybody = everybody / everybody.sum()
     return Confounding(
-        levels, within, shares, (shares * within).sum(axis=1), within @ everybody
+        levels, within, shares, crude(within, weights), standardised(within, everybody)
     )  # fmt: skip
 
 

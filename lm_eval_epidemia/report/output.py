@@ -41,7 +41,8 @@ from lm_eval_epidemia.report.results import POPULATION, Entry, leaf
 from lm_eval_epidemia.report.section import Section, number
 from lm_eval_epidemia.score.joint import joint_error
 
-__all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "sections"]
+__all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "row",
+           "sections"]  # fmt: skip
 
 #: With more models than this, only neighbours in rank are compared in the terminal.
 MOST_PAIRS_OF = 5
@@ -404,28 +405,14 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``,
         ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval of 95 % of a
         pair's difference, of the scale ``population``, and of findings about interventions); NaN
-        or empty where that does not apply.
+        or empty where that does not apply. `standardised.rows` has more of them.
     """
     rows: list[dict[str, Any]] = []
 
     def add(
         kind: str, entry: Entry | None, group: str, name: str, value: float, **more: Any
     ) -> None:
-        rows.append(
-            {
-                "kind": kind,
-                "model": entry.name if entry else "",
-                "protocol": str(entry.protocol) if entry else "",
-                "chat_template": entry.chat if entry else "",
-                "parameters": (entry.parameters if entry else None) or math.nan,
-                "reference": entry.reference if entry else False,
-                "group": group, "name": name,
-                "metric": groups()[group].primary if group else "", "value": value,
-                "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
-                "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan,
-                "low": math.nan, "high": math.nan, **more,
-            }
-        )  # fmt: skip
+        rows.append(row(kind, entry, group, name, value, **more))
 
     for entry in report.entries:
         for column in report.columns:
@@ -474,6 +461,25 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     return rows
 
 
+def row(
+    kind: str, entry: Entry | None, group: str, name: str, value: float, **more: Any
+) -> dict[str, Any]:
+    """Return one row of `as_rows`; what `more` does not give is NaN or empty."""
+    return {
+        "kind": kind,
+        "model": entry.name if entry else "",
+        "protocol": str(entry.protocol) if entry else "",
+        "chat_template": entry.chat if entry else "",
+        "parameters": (entry.parameters if entry else None) or math.nan,
+        "reference": entry.reference if entry else False,
+        "group": group, "name": name,
+        "metric": groups()[group].primary if group else "", "value": value,
+        "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
+        "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan,
+        "low": math.nan, "high": math.nan, **more,
+    }  # fmt: skip
+
+
 def _or_nan(value: int | None) -> float:
     return math.nan if value is None else value
 
@@ -485,9 +491,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def as_json(report: Report) -> str:
-    """Return the report as JSON: notes, the rows of `as_rows`, all comparisons."""
-    rows = [{key: _plain(value) for key, value in row.items()} for row in as_rows(report)]
+def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
+    """Return the report as JSON: notes, the rows of `as_rows` and `more`, all comparisons."""
+    listed = [*as_rows(report), *more]
+    rows = [{key: _plain(value) for key, value in one.items()} for one in listed]
     compared = [
         {**{key: _plain(value) for key, value in one._asdict().items()}, "verdict": one.verdict}
         for one in comparisons(report)
@@ -501,13 +508,13 @@ def as_json(report: Report) -> str:
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def as_csv(report: Report) -> str:
-    """Return the rows of `as_rows` as CSV; a text like a formula has an apostrophe before it."""
+def as_csv(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
+    """Return the rows of `as_rows` and `more` as CSV; a text like a formula gets an apostrophe."""
     import pandas as pd
 
     rows = [
-        {k: f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for k, v in row.items()}
-        for row in as_rows(report)
+        {k: f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for k, v in one.items()}
+        for one in [*as_rows(report), *more]
     ]
     text: str = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
     return text

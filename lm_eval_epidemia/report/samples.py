@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS, Way, in_way
@@ -32,12 +34,18 @@ class Elicited(NamedTuple):
         are not displayed in changing orders.
     l1 : float
         The distance as the task's metric computes it.
+    by_order : ndarray, shape (C', M, K), or None
+        What was found under each of M orderings; None where all of them were asked.
+    counts : ndarray of int, shape (C', K + 1), or None
+        Of answers that were drawn: how many said each level and, last, could not be read.
     """
 
     cells: list[int]
     q: Array
     by_position: Array | None
     l1: float
+    by_order: Array | None = None
+    counts: NDArray[np.int64] | None = None
 
 
 def sample_file(results: Path, asked: Asked) -> Path | None:
@@ -119,4 +127,7 @@ def elicited(path: Path, asked: Asked) -> Elicited | None:
         log.setLevel(level)
     cells = np.flatnonzero(found.part.complete).tolist()
     shares = way.by_position(answers) if way.by_position else None
-    return Elicited(cells, found.elicited.q, shares, found.l1)
+    by_order = found.elicited.by_order
+    if by_order is not None and by_order.shape[1] >= math.factorial(by_order.shape[2]):
+        by_order = None  # nothing was left to chance
+    return Elicited(cells, found.elicited.q, shares, found.l1, by_order, found.elicited.counts)

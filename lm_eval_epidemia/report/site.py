@@ -21,7 +21,7 @@ from markupsafe import Markup
 from lm_eval_epidemia import __version__, folders
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data, effects, figures
+from lm_eval_epidemia.report import charts, data, effects, figures, standardised
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.leaderboard import Report
@@ -38,7 +38,8 @@ MARKER = ".epidemia-site"
 PAGES = (
     ("index.html", "Leaderboard"), ("method.html", "Method"), ("explorer.html", "Explorer"),
     ("interventions.html", "Interventions"), ("figures.html", "Figures"),
-    ("calibration.html", "Calibration"), ("surveys.html", "Surveys"),
+    ("calibration.html", "Calibration"), ("implied.html", "Implied effects"),
+    ("surveys.html", "Surveys"),
 )  # fmt: skip
 
 
@@ -99,6 +100,9 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
     page("figures.html", **_figures(report))
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))
+    found = standardised.implied(report, samples)
+    page("implied.html", models=standardised.section(found) if found else None,
+         surveys=standardised.section(standardised.of_surveys()))  # fmt: skip
     for name, survey in records().items():
         page(f"survey-{name}.html", "survey.html", title=survey.title, surveys=list(records()),
              card=Markup(_rendered(card(survey))))  # fmt: skip
