@@ -426,6 +426,13 @@ def test_the_figures_page_draws_what_there_is(site, visit):
     assert "no task of the closed subset was asked" in said
 
 
+def test_the_page_of_interventions_without_runs_shows_the_questions(site, visit):
+    tab = visit(site, "interventions.html")
+    assert tab.locator("#nobody").is_visible()
+    assert tab.locator("article.effect svg.graph").count() == 2 * (22 + 10)
+    assert tab.locator("table.answers, #large-answers").count() == 0
+
+
 def test_a_phone_scrolls_down_only(site, visit):
     for page in ("index.html", "method.html", "calibration.html", f"explorer.html#task={COCAINE}",
                  "survey-nsduh.html", "surveys.html", "figures.html", "implied.html"):  # fmt: skip
