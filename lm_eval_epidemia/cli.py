@@ -191,6 +191,8 @@ def tasks_list(
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
     print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
+    if survey is None:
+        print("beside them, tasks about causal graphs, which need no file: epidemia_intervention*")
 
 
 @tasks_app.command("write")
