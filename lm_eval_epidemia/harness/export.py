@@ -27,7 +27,7 @@ _COLUMNS = """
 |---|---|
 | `task` | name of the task in lm-eval |
 | `truth` | fingerprint of the ground truth the question was made from |
-| `cell` | number of the combination of condition values; of tasks about causal graphs, of the prompt |
+| `cell` | number of the combination of condition values; of causal graphs, of the prompt |
 | `given` | the conditions, as `variable: level`; of causal graphs, what is asked of which |
 | `order` | level number shown at each letter |
 | `design` | which orders the question is asked in |
@@ -38,7 +38,7 @@ _COLUMNS = """
 
 #: Where names of variables come from, for the card.
 _NAMES = (
-    "- **Tübingen cause-effect pairs** (names and directions only, in epidemia_intervention). J. M. "
+    "- **Tübingen cause-effect pairs** (names and directions, in epidemia_intervention). J. M. "
     "Mooij, J. Peters, D. Janzing, J. Zscheischler and B. Schölkopf, Distinguishing Cause from "
     "Effect Using Observational Data, JMLR 17(32), 2016; list from tejaskasetty/"
     "interventional-reasoning-llms, MIT License."
