@@ -211,7 +211,7 @@ INTERVENTION = Benchmark(
     ways=tuple(way.name for way in intervention.ALL),
     metrics=interventions.metrics_of,
     primary="accuracy",
-    says="Accuracy on the effects of interventions",
+    says="Accuracy on causal graphs",
     digits=3,
     entries=lambda: {
         name: Entry(

@@ -475,6 +475,9 @@ def report(
         str, typer.Option("--format", help="table, csv, json or latex.")
     ] = "table",
     html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Long tables too: interventions one by one.")
+    ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
@@ -501,7 +504,7 @@ def report(
     implied, notes = standard.read(found) if standardised else ([], [])
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    sections = [*output.sections(found), *([standard.section(implied)] if implied else [])]
+    sections = [*output.sections(found, effects), *([standard.section(implied)] if implied else [])]
     if format == "json":
         print(output.as_json(found, standard.rows(found, implied)))
     elif format == "csv":

@@ -172,6 +172,44 @@ def conditions(data: Any) -> alt.TopLevelMixin:
     return _by_metric(data, draw)
 
 
+def nodes(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, nodes, group, score, low, high, and those of `_by_metric`."""
+    return _against(data, "nodes", "Number of variables", "group", None)
+
+
+def paths(data: Any) -> alt.TopLevelMixin:
+    """Rows: as of `nodes`, but length (of the path) and becomes (of the answer)."""
+    says = "Edges on the shortest path from U to V"
+    return _against(data, "length", says, "becomes", "the answer before is yes, and after")
+
+
+def _against(data: Any, field: str, says: str, facet: str, title: str | None) -> alt.TopLevelMixin:
+    """Draw a line per model against a whole number, a row of charts per group."""
+
+    def draw(rows: Any, metric: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
+        x = alt.X(f"{field}:O", title=says, axis=alt.Axis(labelAngle=0))
+        # Models stand beside one another, so that no error bar hides another's.
+        beside = alt.XOffset("model:N", sort=models)
+        y = alt.Y("score:Q", title=f"{metric} (± 1.96 standard errors)",
+                  scale=alt.Scale(domain=ends))  # fmt: skip
+        colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
+        tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
+        base = alt.Chart(rows)
+        layers: Any = alt.layer(
+            base.mark_rule(opacity=0.6).encode(x=x, xOffset=beside, y="low:Q", y2="high:Q",
+                                               color=colour),
+            base.mark_line(point=True).encode(x=x, xOffset=beside, y=y, color=colour,
+                                              tooltip=tooltip),
+        ).properties(width=360, height=240)  # fmt: skip
+        parts: dict[str, Any] = {"column": alt.Column(f"{facet}:N", title=title, sort=None)}
+        if facet != "group" and len({row["group"] for row in rows.to_dict()["values"]}) > 1:
+            parts["row"] = alt.Row("group:N", title=None, sort=None)
+        found: alt.TopLevelMixin = layers.facet(**parts)
+        return found
+
+    return _by_metric(data, draw)
+
+
 def versions(data: Any) -> alt.TopLevelMixin:
     """Rows: pair, group, task, base, instruct, kind ("task", "mean"), and those of `_by_metric`."""
 
@@ -431,8 +469,8 @@ def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
 #: The figures that `figures.FIGURES` lists, by name.
 CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
     chart.__name__: chart
-    for chart in (leaderboard, size, beside, surveys, conditions, versions, closed, calibration,
-                  order_bias, distribution, curve, cells, bootstrap)
+    for chart in (leaderboard, size, beside, surveys, conditions, nodes, paths, versions, closed,
+                  calibration, order_bias, distribution, curve, cells, bootstrap)
 }  # fmt: skip
 
 #: From a specification to a file, by its ending.

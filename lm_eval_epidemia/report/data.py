@@ -14,13 +14,14 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, leaves
+from lm_eval_epidemia.benchmarks import INTERVENTION, OBSERVATION, Benchmark, groups, leaves
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report.interventions import EFFECTS, LARGE, LONGEST, by_length
 from lm_eval_epidemia.report.leaderboard import Report, closed_subset
 from lm_eval_epidemia.report.means import Mean, group_mean, mean_over, slices, tasks_in
 from lm_eval_epidemia.report.normalise import normalise
@@ -45,7 +46,9 @@ __all__ = [
     "distribution_rows",
     "leaderboard_rows",
     "mean_respondent",
+    "node_rows",
     "order_bias_rows",
+    "path_rows",
     "read_samples",
     "size_rows",
     "survey_rows",
@@ -306,6 +309,44 @@ def beside_rows(report: Report, _task: str | None = None) -> Rows:
     ]
     if not rows:
         raise EpidemiaError("the result files hold no other task, such as mmlu")
+    return rows
+
+
+def node_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `nodes`."""
+    rows = [
+        {**_point(entry, mean_over(entry, [asked]), INTERVENTION), "nodes": nodes,
+         "group": leaf(asked).group}
+        for way in EFFECTS
+        for entry in report.entries
+        for nodes, task in LARGE.items()
+        if (asked := Asked(task, way)) in entry.scores
+        and not math.isnan(entry.scores[asked].value)
+    ]  # fmt: skip
+    if not rows:
+        raise EpidemiaError("no larger graph was asked: run epidemia_intervention_large")
+    return rows
+
+
+#: What happens to an answer yes, by kappa.
+BECOMES = ("stays yes", "becomes no")
+
+
+def path_rows(report: Report, _task: str | None = None) -> Rows:
+    """Rows of the figure `paths`: over the larger graphs of all sizes."""
+    rows = [
+        {**_point(entry, Mean(one.value, one.error, 0), INTERVENTION),
+         "length": f"{length}{'+' if length == LONGEST else ''}", "becomes": BECOMES[kappa],
+         "group": in_way("epidemia_intervention_large", way), "graphs": one.samples}
+        for way in EFFECTS
+        for entry in report.runs
+        for (length, kappa), one in by_length(entry, way).items()
+    ]  # fmt: skip
+    if not rows:
+        raise EpidemiaError(
+            "no answer on a larger graph is known: run epidemia_intervention_large with this "
+            "version's hook"
+        )
     return rows
 
 

@@ -44,6 +44,8 @@ FIGURES = {
     "beside": Figure("score against other tasks in the same files", data.beside_rows),
     "surveys": Figure("every model's score by survey", data.survey_rows),
     "conditions": Figure("score against number of conditions", data.condition_rows),
+    "nodes": Figure("accuracy on larger graphs against number of variables", data.node_rows),
+    "paths": Figure("accuracy on larger graphs against path length", data.path_rows),
     "versions": Figure("base models against their instruct versions, by task", data.version_rows),
     "closed": Figure("written answers beside likelihoods on the closed subset", data.closed_rows),
     "calibration": Figure(

@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.errors import few
+from lm_eval_epidemia.report import interventions
 from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison, compare_entries
 from lm_eval_epidemia.report.leaderboard import (
     Report,
@@ -37,6 +38,7 @@ from lm_eval_epidemia.report.means import (
 )
 from lm_eval_epidemia.report.published import MARK
 from lm_eval_epidemia.report.results import POPULATION, Entry, leaf
+from lm_eval_epidemia.report.section import Section, number
 from lm_eval_epidemia.score.joint import joint_error
 
 __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "row",
@@ -46,25 +48,6 @@ __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "row
 MOST_PAIRS_OF = 5
 
 
-class Section(NamedTuple):
-    """One table of the report.
-
-    Attributes
-    ----------
-    title : str
-    columns : tuple of str
-        The first two name the model (or pair) and are text; the rest are numbers as text.
-    rows : list of list of str
-    note : str
-        How to read it.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[list[str]]
-    note: str = ""
-
-
 def with_error(mean: Mean, column: str) -> str:
     """Write a group's mean: ``54.8 ± 1.2``, without error where there is none."""
     if math.isnan(mean.value):
@@ -72,11 +55,6 @@ def with_error(mean: Mean, column: str) -> str:
     digits = groups()[column].digits
     error = "" if math.isnan(mean.error) else f" ± {mean.error:.{digits}f}"
     return f"{mean.value:.{digits}f}{error}"
-
-
-def number(value: float, digits: int) -> str:
-    """Write a number; nothing for NaN."""
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def size(parameters: float | None) -> str:
@@ -207,7 +185,10 @@ def _population(report: Report) -> list[Section]:
 
 
 #: How a facet is said where the tables of its slices are headed.
-FACETS = {"dimension": "by number of conditions", "subset": "in the closed subset"}
+FACETS = {
+    "dimension": "by number of conditions", "subset": "in the closed subset",
+    "nodes": "by number of variables",
+}  # fmt: skip
 
 
 def _sliced(report: Report) -> list[Section]:
@@ -388,13 +369,17 @@ def _coefficient(value: float, models: int) -> str:
     return f"({models})" if math.isnan(value) else f"{value:.2f} ({models})"
 
 
-def sections(report: Report) -> list[Section]:
-    """Return the tables of the report, the leaderboards first."""
-    return [*leaderboards(report).values(), *details(report)]
+def sections(report: Report, effects: bool = False) -> list[Section]:
+    """Return the tables of the report, the leaderboards first; long ones with `effects`."""
+    return [
+        *leaderboards(report).values(),
+        *interventions.tables(report.runs, effects),
+        *details(report),
+    ]
 
 
 def details(report: Report) -> list[Section]:
-    """Return the tables that follow the leaderboards."""
+    """Return the tables that follow the leaderboards, but for those of `interventions`."""
     return [
         *_population(report),
         *_beside(report),
@@ -414,12 +399,13 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     -------
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, scale, task, other, pair,
-        correlation), ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``,
-        ``group``, ``name`` (the slice, task, scale, second model or other task), ``metric`` (what
-        the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``,
-        ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval
-        of 95 % of a pair's difference, and of the scale ``population``); NaN or empty where that
-        does not apply. `standardised.rows` has more of them.
+        correlation, and those of `interventions.findings`), ``model``, ``protocol``,
+        ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
+        scale, second model or other task; what is found about, and its part), ``metric`` (what the
+        value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``,
+        ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval of 95 % of a
+        pair's difference, of the scale ``population``, and of findings about interventions); NaN
+        or empty where that does not apply. `standardised.rows` has more of them.
     """
     rows: list[dict[str, Any]] = []
 
@@ -457,6 +443,11 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     for entry, way, mean in closed_subset(report):
         add("closed", entry, in_way("epidemia_high", way), way, mean.value, stderr=mean.error,
             tasks=mean.tasks)  # fmt: skip
+    for seen in interventions.findings(report.runs):
+        low, high = seen.estimate.interval
+        name = " / ".join(filter(None, (seen.about, seen.part)))
+        add(seen.kind, seen.entry, seen.group, name, seen.estimate.value,
+            stderr=seen.estimate.error, low=low, high=high, metric=seen.metric)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:

@@ -1,18 +1,20 @@
-"""What a result file holds of joint replicates: draws of the numbers of each task."""
+"""Our own part of a result file: draws of the numbers of each task, and what was said in it."""
 
 from __future__ import annotations
 
 import math
 import reprlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["Joint", "counted", "draws_of", "in_conflict"]
+__all__ = ["Joint", "Said", "counted", "draws_of", "in_conflict", "said_of"]
 
 
 Bounds = tuple[float, float]
@@ -82,6 +84,56 @@ def draws_of(
                                  f"{low:g} to {high:g}")  # fmt: skip
             found[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
     return found
+
+
+class Said(NamedTuple):
+    """What was said to the prompts of a task, in their order.
+
+    Attributes
+    ----------
+    odds : ndarray, shape (prompts,)
+        Log-odds of yes, in nats; of a written answer 1 or -1. NaN where no answer could be read,
+        or none was asked for.
+    asked : ndarray of bool, shape (prompts,)
+    """
+
+    odds: Array
+    asked: NDArray[np.bool_]
+
+
+def said_of(text: str, prompts: int, written: bool) -> Said:
+    """Read what was said in a task.
+
+    Parameters
+    ----------
+    text : str
+        A number for each prompt with spaces between them, "-" where it was not asked, "?" where no
+        answer could be read.
+    prompts : int
+        How many the task has.
+    written : bool
+        Whether answers were written: each is 1 or -1.
+
+    Raises
+    ------
+    ValueError
+        If it is not what `harness` writes, with the reason.
+    """
+    parts = text.split()
+    if len(parts) != prompts:
+        raise ValueError(f"{len(parts)} answers were said, expected {prompts}")
+    asked = np.array([part != "-" for part in parts])
+    try:
+        odds = np.array([math.nan if part in ("-", "?") else float(part) for part in parts])
+    except ValueError:
+        odds = np.array([math.inf])
+    answers = odds[~np.isnan(odds)]
+    named = sum(part in ("-", "?") for part in parts) == np.isnan(odds).sum()
+    if not named or not (np.abs(answers) <= MOST).all():
+        raise ValueError(f"what was said is {reprlib.repr(text)}, expected numbers, - and ?")
+    if written and not np.isin(answers, (-1, 1)).all():
+        raise ValueError(f"what was written is {reprlib.repr(text)}, expected 1, -1, - and ?")
+    return Said(odds, asked)
 
 
 def _numbers(metric: str, text: Any, sample: str) -> np.ndarray:

@@ -20,7 +20,14 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.report.naming import Config, model_name, pairs, short_names
-from lm_eval_epidemia.report.replicates import Joint, counted, draws_of, in_conflict
+from lm_eval_epidemia.report.replicates import (
+    Joint,
+    Said,
+    counted,
+    draws_of,
+    in_conflict,
+    said_of,
+)
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 __all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size",
@@ -70,6 +77,9 @@ class Score(NamedTuple):
         Draws of the metric `POPULATION`.
     source : Path
         The result file.
+    said : Said or None
+        What was said to each prompt, of a benchmark that keeps it; None where the questions were
+        made from another truth than the installed one.
     """
 
     value: float
@@ -77,6 +87,7 @@ class Score(NamedTuple):
     metrics: Mapping[str, float] = {}
     population: Draws | None = None
     source: Path = Path()
+    said: Said | None = None
 
     @property
     def error(self) -> float:
@@ -339,9 +350,29 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
     metadata = {
         name: msgspec.convert(file.configs.get(name) or {}, _Task).metadata or {} for name in ours
     }
-    joint = file.epidemia.replicates if file.epidemia else {}
-    scores = {name: _score(name, row, path, joint.get(name)) for name, row in ours.items()}
+    joint = file.epidemia or Joint()
+    scores = {
+        name: _score(name, row, path, joint.replicates.get(name)) for name, row in ours.items()
+    }
+    for name in joint.said.keys() & scores:
+        said = _said(name, joint.said[name], scores[name], metadata[name])
+        scores[name] = scores[name]._replace(said=said)
     return _Run(path, file, scores, metadata)
+
+
+def _said(name: str, text: str, score: Score, metadata: Mapping[str, Any]) -> Said | None:
+    """Read what was said in a task; None where that belongs to no prompts that are known here."""
+    known, way = leaves()[name], WAYS[leaves()[name].way]
+    # What has no score has answers that are not finite.
+    if known.metrics[known.benchmark.primary].kept is None or math.isnan(score.value):
+        return None
+    truth = way.load(known.entry.name)
+    if (metadata.get("truth") or truth.fingerprint) != truth.fingerprint:
+        return None
+    try:
+        return said_of(text, len(truth.prompts), way.generated)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any] | None) -> Score:

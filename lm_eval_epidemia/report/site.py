@@ -21,7 +21,7 @@ from markupsafe import Markup
 from lm_eval_epidemia import __version__, folders
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data, figures, standardised
+from lm_eval_epidemia.report import charts, data, effects, figures, standardised
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.leaderboard import Report
@@ -37,8 +37,9 @@ MARKER = ".epidemia-site"
 
 PAGES = (
     ("index.html", "Leaderboard"), ("method.html", "Method"), ("explorer.html", "Explorer"),
-    ("figures.html", "Figures"), ("calibration.html", "Calibration"),
-    ("implied.html", "Implied effects"), ("surveys.html", "Surveys"),
+    ("interventions.html", "Interventions"), ("figures.html", "Figures"),
+    ("calibration.html", "Calibration"), ("implied.html", "Implied effects"),
+    ("surveys.html", "Surveys"),
 )  # fmt: skip
 
 
@@ -95,6 +96,7 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
     page("index.html", **_index(report, notes))
     page("method.html", **method(report, samples))
     page("explorer.html", **explorer(folder / "data", report, samples))
+    page("interventions.html", **effects.page(report))
     page("figures.html", **_figures(report))
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))
@@ -144,12 +146,39 @@ def _index(report: Report, notes: list[str]) -> dict[str, Any]:
     def shown(section: Section) -> dict[str, Any]:
         return {**section._asdict(), "rows": [_kind(row, references) for row in section.rows]}
 
-    boards = []
-    for section in leaderboards(report).values():
+    boards, intro = [], []
+    for benchmark, section in leaderboards(report).items():
         here = [row for row in rows if row["group"] in section.columns]
         figure = Markup(svg(charts.leaderboard(alt.Data(values=here))))
-        boards.append({**shown(_with_baseline(section, report)), "figure": figure})
-    return {"boards": boards, "sections": list(map(shown, details(report))), "notes": notes}
+        caption = CAPTIONS.get(benchmark.name, ".")
+        boards.append(
+            {**shown(_with_baseline(section, report)), "figure": figure, "caption": caption}
+        )
+        intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
+    return {
+        "boards": boards, "sections": list(map(shown, details(report))), "notes": notes,
+        "intro": intro,
+    }  # fmt: skip
+
+
+#: What the first page says of a benchmark whose results it has.
+INTRO = {
+    "observation": "Each score says how close a model's answers come to what a US survey found: 0 "
+    "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
+    '<a href="method.html">How it is measured</a>; <a href="explorer.html">every task and '
+    "condition</a>.",
+    "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
+    "causal graph: 1 is always. "
+    '<a href="interventions.html">Every effect, with what it asks and what was answered</a>.',
+}
+
+#: What goes into the errors of its figure, and what else that shows.
+CAPTIONS = {
+    "observation": " (the surveys' sampling error and that of the orderings). The dashed line is "
+    "the respondent that knows how common each answer is, and not how it differs between people. "
+    "Diamonds: published scores of a reference implementation.",
+    "intervention": ", over the samples of names or graphs.",
+}
 
 
 #: What the page of figures shows, with what is to be said of each.
@@ -157,6 +186,10 @@ SHOWN = {
     "surveys": "Means over the tasks of each survey.",
     "conditions": "Means over the tasks with one condition, with two, and so on. Models need not "
     "have been asked the same tasks: pointing at a mark says how many.",
+    "nodes": "Effects of interventions on generated graphs: half of the answers change from yes to "
+    "no, a quarter stay yes, a quarter stay no.",
+    "paths": "The same effects by how far V is from U before the intervention, of those whose "
+    "answer is yes then. Over the graphs of all sizes, which are the clusters of the error.",
     "versions": "Every task of a base model and of its instruct version: above the line, the "
     "instruct version's value is higher. Diamonds are the means.",
     "closed": "Models that only write their answers beside models whose log-probabilities are "

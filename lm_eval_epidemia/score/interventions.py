@@ -25,7 +25,7 @@ from lm_eval_epidemia.score.joint import Draws
 
 __all__ = ["Graded", "accuracy", "accuracy_stderr", "base_accuracy", "clustered", "graded",
            "kappa0_accuracy", "kappa1_accuracy", "margin", "metrics_of", "post_accuracy", "seen",
-           "yes_bias"]  # fmt: skip
+           "strata_of", "yes_bias"]  # fmt: skip
 
 
 class Graded(NamedTuple):
@@ -114,7 +114,7 @@ def clustered(truth: Questions, found: Graded, of: Array) -> Array:
     scenes, shares = len(truth.scenes), np.zeros(len(truth.scenes))
     if not len(of):
         return np.full(scenes, math.nan)
-    strata = np.array([_stratum(truth, scene) for scene in range(scenes)])
+    strata = strata_of(truth)
     for stratum in np.unique(strata[found.scene]):
         inside = strata[found.scene] == stratum
         there = np.unique(found.scene[inside])
@@ -126,10 +126,12 @@ def clustered(truth: Questions, found: Graded, of: Array) -> Array:
     return np.asarray(of.mean() + shares * math.sqrt(scenes - 1))
 
 
-def _stratum(truth: Questions, scene: int) -> str:
-    """The graphs of the paper are what they are; larger ones are a sample of such."""
-    one = truth.scenes[scene]
-    return "" if one.kinds else one.shape
+def strata_of(truth: Questions) -> NDArray[np.str_]:
+    """Return the stratum of each scene, shape (S,): its graph, of those of the paper.
+
+    These are what they are; larger graphs are a sample of such, so that there is one stratum.
+    """
+    return np.array(["" if one.kinds else one.shape for one in truth.scenes])
 
 
 class Known(NamedTuple):

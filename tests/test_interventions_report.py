@@ -1,0 +1,466 @@
+"""What the report and the site say of interventional reasoning, from real runs of lm-eval."""
+
+import csv
+import io
+import json
+import math
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import recorded
+from scipy import stats
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.benchmarks import INTERVENTION
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.graphs import generate
+from lm_eval_epidemia.graphs.graph import GRAPHS, Graph
+from lm_eval_epidemia.graphs.questions import knowledge, questions, retrieval
+from lm_eval_epidemia.report import data, interventions, output
+from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.replicates import said_of
+from lm_eval_epidemia.report.results import Asked, read_results
+from lm_eval_epidemia.score import contrasts
+from lm_eval_epidemia.score.answerers import answers
+from lm_eval_epidemia.score.interventions import graded
+
+TASKS = [
+    "epidemia_intervention", "epidemia_intervention_substitution",
+    "epidemia_intervention_retrieval", "epidemia_intervention_knowledge",
+    "epidemia_intervention_large_03", "epidemia_intervention_large_06",
+]  # fmt: skip
+RANDOM, TUEBINGEN, ANTI = (
+    f"epidemia_intervention_{names}" for names in ("random", "tuebingen", "anticommonsense")
+)
+KINDS = ("truth", "retrieval", "noisy,noise=0.7")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for kind in KINDS:
+        recorded(folder / kind, TASKS, model_args=f"kind={kind}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(runs):
+    return make_report(read_results([runs]))
+
+
+def respondent(task, kind="noisy", noise=0.7, load=questions):
+    """Return truth, log-odds, and what was right, of a respondent whose answers are known."""
+    truth = load(task)
+    p = answers(truth, kind, noise, 0)
+    odds = np.log(p[:, 0] / p[:, 1])
+    return truth, odds, graded(truth, odds, np.ones(len(odds), dtype=bool))
+
+
+def by_hand(task, chosen, kind="noisy", noise=0.7):
+    """Mean over the queries of each sample, by the sample's number: plain loops."""
+    truth, odds, _ = respondent(task, kind, noise)
+    right = [(odds[i] > 0) == p.right for i, p in enumerate(truth.prompts)]
+    parts = {}
+    for pair in truth.pairs:
+        if chosen(pair):
+            part = parts.setdefault((pair.scene.shape, pair.scene.sample), [])
+            part.append(bool(right[pair.base] and right[pair.post]))
+    return {place: np.mean(part) for place, part in parts.items()}
+
+
+def on(graph, intervened, *queries):
+    def chosen(pair):
+        effect = pair.effect
+        return (pair.scene.shape, effect.intervened) == (graph, intervened) and (
+            not queries or effect.cause + effect.result in queries
+        )
+
+    return chosen
+
+
+def found(report, kind, model, group, about, part):
+    (one,) = (
+        one for one in interventions.findings(report.runs)
+        if (one.kind, one.entry.model, one.group, one.about, one.part)
+        == (kind, f"epidemia-baseline kind={model}", group, about, part)
+    )  # fmt: skip
+    return one.estimate
+
+
+NOISY = "noisy,noise=0.7"
+PLAIN = "epidemia_intervention"
+
+
+# The numbers.
+
+
+@pytest.mark.parametrize("names", ["random", "tuebingen", "anticommonsense"])
+@pytest.mark.parametrize(("graph", "node"), [("bivariate", "B"), ("mediation", "A")])
+def test_an_effect_is_the_mean_of_samples_with_the_error_of_their_mean(report, names, graph, node):
+    """sd / sqrt(15) over the samples' means over queries."""
+    samples = [*by_hand(f"epidemia_intervention_{names}", on(graph, node)).values()]
+    one = found(report, "effect", NOISY, PLAIN, f"{graph}, do({node})", names)
+    assert len(samples) == one.samples == 15 and one.freedom == 14
+    assert one.value == pytest.approx(np.mean(samples))
+    assert one.error == pytest.approx(np.std(samples, ddof=1) / math.sqrt(15))
+    reach = stats.t.ppf(0.975, 14) * one.error
+    assert one.interval == pytest.approx((one.value - reach, one.value + reach))
+
+
+def test_the_overall_accuracy_is_lm_evals_with_its_error(report):
+    """Three tasks with 1/3 each: errors of independent tasks in quadrature."""
+    one = found(report, "interventions", NOISY, PLAIN, "", "accuracy")
+    (entry,) = (e for e in report.runs if e.model.endswith(NOISY))
+    scores = [entry.scores[Asked(task, "intervention")] for task in (RANDOM, TUEBINGEN, ANTI)]
+    assert one.value == pytest.approx(np.mean([score.value for score in scores]))
+    # Draws stand in the file with four digits.
+    error = math.sqrt(sum(score.error**2 for score in scores)) / 3
+    assert one.error == pytest.approx(error, rel=1e-3)
+    for part, metric in (("kappa = 0", "kappa0_accuracy"), ("kappa = 1", "kappa1_accuracy"),
+                         ("before", "base_accuracy"), ("after", "post_accuracy")):  # fmt: skip
+        mean = np.mean([score.metrics[metric] for score in scores])
+        value = found(report, "interventions", NOISY, PLAIN, "", part).value
+        assert value == pytest.approx(mean), part
+
+
+def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples():
+    truth, _, right = respondent(RANDOM)
+    where = np.array([on("mediation", "B")(truth.pairs[n]) for n in right.numbers])
+    same, changed = (
+        contrasts.mean(truth, contrasts.picked(right, where & (right.kappa == k)),
+                       right.right[where & (right.kappa == k)])
+        for k in (0, 1)
+    )  # fmt: skip
+    one = contrasts.paired(changed, same)
+    yes = by_hand(RANDOM, on("mediation", "B", "AB", "AC"))
+    no = by_hand(RANDOM, on("mediation", "B", "BC"))
+    differences = [yes[place] - no[place] for place in yes]
+    assert one.value == pytest.approx(np.mean(differences))
+    assert one.error == pytest.approx(np.std(differences, ddof=1) / math.sqrt(15))
+
+
+def test_who_does_not_retrieve_is_left_out_of_the_shortcut_test_and_named(report):
+    tables = {one.title: one for one in interventions.tables(report.runs, long=True)}
+    shortcut = next(table for title, table in tables.items() if title.startswith("Shortcut"))
+    models = {row[0].split("kind=")[1] for row in shortcut.rows}
+    assert models == {"truth", "retrieval"}
+    (entry,) = (e for e in report.runs if e.model.endswith(NOISY))
+    share = entry.scores[Asked(RANDOM, "retrieval")].value
+    assert 0.85 < share < 0.95
+    assert f"{NOISY} in epidemia_intervention (finds {share:.3f}" in shortcut.note
+    # Who only retrieves is right wherever nothing changes, and nowhere else.
+    rows = [row for row in shortcut.rows if "retrieval" in row[0]]
+    assert len(rows) == 2 * 6
+    assert {tuple(row[3:]) for row in rows} == {
+        ("1.000 ± 0.000", "0.000 ± 0.000", "-1.000 ± 0.000")
+    }
+    assert not any("do(A)" in row[2] for row in shortcut.rows)
+
+
+def test_memorisation_is_paired_where_the_pairs_are_the_same(report):
+    chosen = on("bivariate", "B", "AB")
+    nature, turned = by_hand(TUEBINGEN, chosen), by_hand(ANTI, chosen)
+    differences = [nature[place] - turned[place] for place in nature]
+    row = "bivariate, do(B), AB"
+    one = found(report, "memorisation", NOISY, PLAIN, row, "tuebingen - anticommonsense")
+    assert one.value == pytest.approx(np.mean(differences))
+    assert one.error == pytest.approx(np.std(differences, ddof=1) / math.sqrt(15))
+    # Elsewhere the samples are others: variances add.
+    chosen = on("mediation", "C", "AC")
+    nature, turned = (list(by_hand(task, chosen).values()) for task in (TUEBINGEN, ANTI))
+    one = found(report, "memorisation", NOISY, PLAIN, "mediation, do(C), AC",
+                "tuebingen - anticommonsense")  # fmt: skip
+    assert one.value == pytest.approx(np.mean(nature) - np.mean(turned))
+    variances = [np.var(side, ddof=1) / 15 for side in (nature, turned)]
+    assert one.error == pytest.approx(math.sqrt(sum(variances)))
+    # Welch's degrees of freedom, as scipy has them.
+    welch = stats.ttest_ind(nature, turned, equal_var=False)
+    assert one.freedom == pytest.approx(welch.df)
+
+
+def test_known_pairs_are_those_whose_every_question_was_right(report):
+    """Bivariate: in both benchmarks, which ask about the same pairs."""
+    knows = {}
+    for task in (TUEBINGEN, ANTI):
+        truth, odds, _ = respondent(task, load=knowledge)
+        wrong = {
+            (p.scene.shape, p.scene.sample)
+            for p, x in zip(truth.prompts, odds, strict=True)
+            if (x > 0) != p.right
+        }
+        knows[task] = {(s.shape, s.sample) for s in truth.scenes} - wrong
+    both = {p for p in knows[TUEBINGEN] & knows[ANTI] if p[0] == "bivariate"}
+    nature, turned = (by_hand(task, on("bivariate", "B", "AB")) for task in (TUEBINGEN, ANTI))
+    differences = [nature[place] - turned[place] for place in both]
+    one = found(report, "memorisation, known pairs", NOISY, PLAIN, "bivariate, do(B), AB",
+                "tuebingen - anticommonsense")  # fmt: skip
+    assert 3 < one.samples == len(both) < 15
+    assert one.value == pytest.approx(np.mean(differences))
+    assert one.error == pytest.approx(np.std(differences, ddof=1) / math.sqrt(len(both)))
+    alone = [x for place, x in by_hand(TUEBINGEN, on("mediation", "B", "AC")).items()
+             if place in knows[TUEBINGEN]]  # fmt: skip
+    one = found(report, "memorisation, known pairs", NOISY, PLAIN, "mediation, do(B), AC",
+                "tuebingen")  # fmt: skip
+    assert (one.samples, one.value) == (len(alone), pytest.approx(np.mean(alone)))
+
+
+def test_robustness_is_paired(report):
+    """The noise depends on the task alone, so that both ways get the same answers."""
+    one = found(report, "robustness", NOISY, f"{PLAIN}_substitution", "", "all")
+    plain = found(report, "interventions", NOISY, PLAIN, "", "accuracy")
+    assert (one.value, one.error) == (0, 0) and plain.error > 0.01
+
+
+def test_two_ways_are_paired_by_sample():
+    """Unlike answers, of one task: the error of the differences of samples, stratified by graph."""
+    truth, _, one = respondent(RANDOM)
+    _, _, other = respondent(RANDOM, noise=1.5)
+    difference = contrasts.paired(*(contrasts.mean(truth, x, x.right) for x in (one, other)))
+    first, second = (by_hand(RANDOM, lambda pair: True, noise=noise) for noise in (0.7, 1.5))
+    effects = {"bivariate": 4, "confounding": 9, "mediation": 9}
+    variance = sum(
+        (number / 22) ** 2 * np.var([first[p] - second[p] for p in first if p[0] == graph], ddof=1)
+        / 15
+        for graph, number in effects.items()
+    )  # fmt: skip
+    assert difference.error == pytest.approx(math.sqrt(variance))
+    assert difference.value == pytest.approx(
+        sum(n / 22 * np.mean([first[p] - second[p] for p in first if p[0] == graph])
+            for graph, n in effects.items())
+    )  # fmt: skip
+    halves = np.arange(len(one.numbers))
+    left, right = contrasts.shared(
+        contrasts.picked(one, halves < 200), contrasts.picked(other, halves >= 100)
+    )
+    assert left.numbers.tolist() == right.numbers.tolist() == list(range(100, 200))
+
+
+def test_what_is_noticed_has_the_error_of_a_bootstrap_of_samples():
+    """10,000 bootstrap samples, within each graph: 15 drawn of 15; ddof: 14/15 of the variance."""
+    truth, odds, right = respondent(RANDOM)
+    same, changed, one = contrasts.noticed(truth, right, odds)
+    moved = np.array([odds[pair.post] - odds[pair.base] for pair in truth.pairs])
+    kappa = np.array([pair.effect.kappa for pair in truth.pairs])
+    assert same.value == pytest.approx(moved[kappa == 0].mean())
+    assert changed.value == pytest.approx(moved[kappa == 1].mean())
+    assert one.value == pytest.approx(changed.value - same.value)
+    # In truth the log-odds go from 1 to -1 where kappa is 1, and stay elsewhere.
+    assert one.interval[0] < -2 < one.interval[1] < 0
+    sums = np.zeros((2, 3, 15))
+    graphs = list(GRAPHS)
+    for pair, x, k in zip(truth.pairs, moved, kappa, strict=True):
+        sums[k, graphs.index(pair.scene.shape), pair.scene.sample - 1] += x
+    counts = [sum(kappa == 0), sum(kappa == 1)]
+    drawn = np.random.default_rng(1).integers(0, 15, (10_000, 3, 15))
+    totals = sums[:, np.arange(3)[:, None], drawn].sum(axis=(2, 3))
+    spread = (totals[1] / counts[1] - totals[0] / counts[0]).std(ddof=1)
+    assert one.error == pytest.approx(spread * math.sqrt(15 / 14), rel=0.03)
+    assert one.freedom == 45 - 3
+
+
+def test_who_ignores_the_intervention_is_not_said_to_notice(report):
+    for model, value in (("retrieval", 0.0), ("truth", -20.0)):
+        one = found(report, "notices", model, PLAIN, "", "difference")
+        assert one.value == pytest.approx(value, abs=1e-3)
+
+
+def test_clusters_of_unequal_size_by_hand():
+    """Clusters (1, 1), (0): mean 2/3; sums of what is left 2/3, -2/3; 2/1 * 8/9 / 9, its root."""
+    one = contrasts.pooled([1, 1, 0], [4, 4, 7])
+    assert one.value == pytest.approx(2 / 3) and one.samples == 2
+    assert one.error == pytest.approx(math.sqrt(2 * (8 / 9)) / 3)
+    assert math.isnan(contrasts.pooled([1, 0], [1, 1]).error)
+    assert math.isnan(contrasts.pooled([], []).value)
+
+
+def test_averages_and_differences_of_independent_samples():
+    """(0.3 + 0.5) / 2, sqrt(0.03^2 + 0.04^2) / 2; the difference has sqrt(0.03^2 + 0.04^2)."""
+    one, other = (contrasts.Estimate(x, e, 15, 14) for x, e in ((0.3, 0.03), (0.5, 0.04)))
+    both = contrasts.average([one, other])
+    assert (both.value, both.error, both.samples) == (pytest.approx(0.4), pytest.approx(0.025), 30)
+    difference = contrasts.apart(one, other)
+    assert (difference.value, difference.error) == (pytest.approx(-0.2), pytest.approx(0.05))
+    assert math.isnan(contrasts.NOTHING.interval[0])
+
+
+def test_answers_by_path_length_count_every_effect_with_a_yes_before(report):
+    for entry in report.runs:
+        one = interventions.by_length(entry, "intervention")
+        lengths, values = {}, {}
+        for nodes in (3, 6):
+            for pair in questions(f"epidemia_intervention_large_{nodes:02}").pairs:
+                if pair.effect.before:
+                    place = (
+                        pair.scene.graph.distance(pair.effect.cause, pair.effect.result),
+                        pair.effect.kappa,
+                    )
+                    lengths.setdefault(place, set()).add((nodes, pair.scene.sample))
+        assert {place: len(scenes) for place, scenes in lengths.items()} == {
+            place: estimate.samples for place, estimate in one.items()
+        }
+        values = {place[1]: estimate.value for place, estimate in one.items()}
+        if entry.model.endswith("kind=retrieval"):
+            assert values == {0: 1.0, 1: 0.0}
+
+
+# What is read.
+
+
+def test_what_was_said_is_read(report):
+    (entry,) = (e for e in report.runs if e.model.endswith(NOISY))
+    _, odds, _ = respondent(RANDOM, load=retrieval)
+    said = entry.scores[Asked(RANDOM, "retrieval")].said
+    assert said.asked.all() and said.odds == pytest.approx(odds, rel=1e-3)
+    one = said_of("9.8 -3.1 ? - 0", 5, written=False)
+    assert one.asked.tolist() == [True, True, True, False, True]
+    assert one.odds[[0, 1, 4]].tolist() == [9.8, -3.1, 0] and np.isnan(one.odds[2:4]).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "message"),
+    [
+        ("1 2", False, "2 answers were said, expected 3"),
+        ("1 x 2", False, "expected numbers, - and"),
+        ("1 inf 2", False, "expected numbers, - and"),
+        ("1 nan 2", False, "expected numbers, - and"),
+        ("1 -1 2", True, "expected 1, -1, - and"),
+    ],
+)
+def test_odd_answers_are_refused(text, written, message):
+    with pytest.raises(ValueError, match=message):
+        said_of(text, 3, written)
+
+
+@pytest.mark.parametrize("said", ["1 2 3", "inf " * 450, 7])
+def test_a_file_with_odd_answers_is_left_out_with_a_note(runs, tmp_path, said):
+    shutil.copytree(runs / "truth", tmp_path / "truth")
+    shutil.copytree(runs / "retrieval", tmp_path / "retrieval")
+    (path,) = (tmp_path / "truth").rglob("results_*.json")
+    results = json.loads(path.read_text())
+    results["epidemia"]["said"][RANDOM] = said
+    path.write_text(json.dumps(results))
+    results = read_results([tmp_path])
+    assert [e.model for e in results.entries] == ["epidemia-baseline kind=retrieval"]
+    assert str(path) in results.notes[0]
+
+
+def test_without_what_was_said_the_rest_of_the_report_stands(runs, tmp_path):
+    shutil.copytree(runs / "truth", tmp_path / "truth")
+    (path,) = tmp_path.rglob("results_*.json")
+    results = json.loads(path.read_text())
+    del results["epidemia"]["said"]
+    path.write_text(json.dumps(results))
+    report = make_report(read_results([tmp_path]))
+    assert interventions.tables(report.runs, long=True) == []
+    assert report.standings[PLAIN]["epidemia-baseline kind=truth"].mean.value == 1
+
+
+def test_a_part_of_a_task_is_said_for_the_samples_that_were_asked(tmp_path):
+    recorded(tmp_path, [RANDOM], model_args="kind=truth", limit=60)
+    (entry,) = read_results([tmp_path]).entries
+    said = entry.scores[Asked(RANDOM, "intervention")].said
+    assert said.asked.sum() == 60
+    rows = {one.about: one.estimate for one in interventions.findings([entry])
+            if one.kind == "effect"}  # fmt: skip
+    assert {about: one.samples for about, one in rows.items()} == {
+        "bivariate, do(A)": 10, "bivariate, do(B)": 10
+    }  # fmt: skip
+
+
+def test_written_answers_that_could_not_be_read_are_counted():
+    """Of 450 prompts of each task 45 were not read: 0.1; the yes-bias is the metric's."""
+    truth = questions(RANDOM)
+    words = ["?" if i % 10 == 0 else "1" if p.right else "-1" for i, p in enumerate(truth.prompts)]
+    score = SimpleNamespace(said=said_of(" ".join(words), 450, True), metrics={"yes_bias": 0.02})
+    entry = SimpleNamespace(name="m", scores={Asked(RANDOM, "intervention_written"): score})
+    rows = {(o.kind, o.part): o.estimate.value for o in interventions.findings([entry])}
+    assert rows["answers", "not read"] == pytest.approx(0.1)
+    assert rows["answers", "yes-bias"] == 0.02
+    assert rows["interventions", "accuracy"] < 0.9
+    # Signs are no log-odds.
+    assert not any(kind == "notices" for kind, _ in rows)
+
+
+# What is shown.
+
+
+def command(*arguments):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def test_the_terminal_has_the_short_tables_first_and_the_long_ones_on_demand(runs):
+    short, long = command("report", runs), command("report", runs, "--effects")
+    titles = ("Interventions: accuracy", "Relation retrieval", "Shortcut test", "Memorisation",
+              "Robustness", "Does it notice?", "Larger graphs by kind",
+              "How questions on")  # fmt: skip
+    for title in titles:
+        assert title in short, title
+    assert "Interventions by graph and variable" not in short
+    assert "confounding, do(C)" not in short and "confounding, do(C)" in long
+    assert "Memorisation over the pairs" in long and "Memorisation over the pairs" not in short
+    assert short.index("Interventions: accuracy") < short.index("by names")
+    assert "0 to 100" not in short
+
+
+def test_programs_get_every_number(runs):
+    rows = list(csv.DictReader(io.StringIO(command("report", runs, "--format", "csv"))))
+    (row,) = (
+        row for row in rows
+        if row["kind"] == "shortcut" and row["name"] == "all / difference"
+        and row["model"].endswith("retrieval") and row["group"] == PLAIN
+    )  # fmt: skip
+    assert float(row["value"]) == -1 and row["metric"] == "accuracy"
+    assert {row["metric"] for row in rows if row["kind"] == "notices"} == {"log_odds_of_yes"}
+    found = json.loads(command("report", runs, "--format", "json"))["rows"]
+    assert len(found) == len(rows)
+    assert r"\caption{Shortcut test" in command("report", runs, "--format", "latex")
+
+
+@pytest.mark.parametrize("name", ["nodes", "paths", "leaderboard"])
+def test_figures_are_drawn(runs, tmp_path, name):
+    pytest.importorskip("altair")
+    command("plot", name, runs, "--out", tmp_path / f"{name}.svg")
+    text = (tmp_path / f"{name}.svg").read_text()
+    assert "kind=retrieval" in text and "Accuracy on causal graphs" in text
+
+
+def test_figures_of_larger_graphs_say_what_they_need(runs, tmp_path):
+    rows = data.node_rows(make_report(read_results([runs])))
+    assert {row["nodes"] for row in rows} == {3, 6} and len(rows) == 6
+    assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in rows)
+    recorded(tmp_path, [f"{RANDOM}_retrieval"], model_args="kind=truth")
+    report = make_report(read_results([tmp_path]))
+    for made in (data.node_rows, data.path_rows):
+        with pytest.raises(EpidemiaError, match="run epidemia_intervention_large"):
+            made(report)
+
+
+def test_graphs_are_drawn_with_every_edge():
+    """One arrow is a line and a head; what do(B) deletes is dashed, and said in words."""
+    chain = GRAPHS["mediation"]
+    before, after = drawing(chain), drawing(chain, "B", ("A", "C"))
+    assert before.count('class="edge"') == 2 and "gone" not in before
+    assert after.count('class="edge"') == 1 and after.count('class="gone"') == 1
+    assert after.count("<rect") == 1 and after.count("<circle") == 2
+    assert "Graph with edges B to C; deleted by do(B): A to B" in after
+    assert "&lt;x&gt;" in drawing(Graph(("<x>", "y"), (("<x>", "y"),)))
+    for nodes in generate.SIZES:
+        for one in generate.drawn(nodes):
+            assert drawing(one.graph).count('class="edge"') == len(one.graph.edges)
+
+
+def test_larger_graphs_have_no_tables_of_their_own_names(report):
+    groups = {one.group for one in interventions.findings(report.runs) if one.kind == "effect"}
+    assert groups == {PLAIN, f"{PLAIN}_substitution"}
+    assert INTERVENTION.heading == "Accuracy on causal graphs"
+    assert all(WAYS[way].load is questions for way in interventions.EFFECTS)
+    slices = [s for s in output.details(report) if "by number of variables" in s.title]
+    assert slices[0].columns == ("model", "n = 03 (1)", "n = 06 (1)")
