@@ -285,7 +285,7 @@ def members(name: str) -> list[tuple[str, str]]:
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
     named = [
         (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
-                *([leaf.entry.part] if not WAYS[leaf.way].suffix else [])})
+                *([leaf.entry.part] if leaf.entry.part and not WAYS[leaf.way].suffix else [])})
         for own, leaf in leaves().items()
         if WAYS[leaf.way].asks(leaf.entry.declared)
     ]  # fmt: skip
@@ -303,6 +303,6 @@ def members(name: str) -> list[tuple[str, str]]:
         raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
     known = {
         one for leaf, names in named if leaf.entry.name in here[leaf.benchmark.name]
-        for one in names if one
+        for one in names
     }  # fmt: skip
     raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")

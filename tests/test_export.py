@@ -43,7 +43,13 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_extra_likelihood": 54,
         "epidemia_high_closed": 32,
         "epidemia_high_rag": 10,
-    }
+        **{
+            f"epidemia_intervention{variant}{form}": tasks
+            for variant, tasks in (("", 3), ("_large", 10), ("_substitution", 3), ("_retrieval", 3),
+                                   ("_knowledge", 2))
+            for form in ("", "_written")
+        },
+    }  # fmt: skip
     assert all(
         (repository / f["path"]).is_file() for c in header["configs"] for f in c["data_files"]
     )
@@ -51,6 +57,7 @@ def test_the_card_says_what_it_is(repository):
     assert "vintage 2022" in card
     assert "Substance Abuse and Mental Health Services Administration" in card
     assert "no attempt to identify" in card
+    assert "Tübingen cause-effect pairs" in card
 
 
 def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch):

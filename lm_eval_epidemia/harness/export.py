@@ -27,14 +27,22 @@ _COLUMNS = """
 |---|---|
 | `task` | name of the task in lm-eval |
 | `truth` | fingerprint of the ground truth the question was made from |
-| `cell` | number of the combination of condition values |
-| `given` | the conditions, as `variable: level` |
+| `cell` | number of the combination of condition values; of causal graphs, of the prompt |
+| `given` | the conditions, as `variable: level`; of causal graphs, what is asked of which |
 | `order` | level number shown at each letter |
 | `design` | which orders the question is asked in |
 | `level` | in the other configs, instead of these two: the level whose probability is asked for |
-| `choices` | the letters |
-| `prompt` | the text a model continues with one letter |
+| `choices` | the letters; of tasks about causal graphs Yes and No |
+| `prompt` | the text a model continues with one of these, or in writing (`_written`) |
 """
+
+#: Where names of variables come from, for the card.
+_NAMES = (
+    "- **Tübingen cause-effect pairs** (names and directions, in epidemia_intervention). J. M. "
+    "Mooij, J. Peters, D. Janzing, J. Zscheischler and B. Schölkopf, Distinguishing Cause from "
+    "Effect Using Observational Data, JMLR 17(32), 2016; list from tejaskasetty/"
+    "interventional-reasoning-llms, MIT License."
+)
 
 
 def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
@@ -69,10 +77,11 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n\n"
         "# Questions of lm-eval-epidemia\n\n"
         "Does a language model know how often things happen? Each row asks how one group of people "
-        "answers one survey question, with the answers lettered in one order. Scores come from "
-        f"lm-eval-epidemia {__version__}, which holds the true distributions; this dataset holds "
+        "answers one survey question, with the answers lettered in one order; in the configs "
+        "`epidemia_intervention...`, what an intervention changes in a causal graph. Scores come "
+        f"from lm-eval-epidemia {__version__}, which holds what is true; this dataset holds "
         "questions and no answers.\n\n"
-        f"{counts}\n{_COLUMNS}\n## Sources\n\n" + "\n".join(sources) + "\n"
+        f"{counts}\n{_COLUMNS}\n## Sources\n\n" + "\n".join([*sources, _NAMES]) + "\n"
     )
 
 

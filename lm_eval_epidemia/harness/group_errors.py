@@ -121,7 +121,9 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
         _plain(results, draws)
         for group in _groups(tasks):
             _write_errors(results, draws, group)
-        results[KEY] = {"group_stderr": _SAYS, "replicates": _written(draws), "said": noted.kept}
+        results[KEY] = {"group_stderr": _SAYS, "replicates": _written(draws)}
+        if noted.kept:
+            results[KEY]["said"] = noted.kept
     except Exception as error:
         notices.warn(
             "errors of groups",
