@@ -192,7 +192,7 @@ def tasks_list(
     show(table)
     print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
     if survey is None:
-        print("beside them, tasks about causal graphs, which need no file: epidemia_intervention*")
+        print("beside these there are tasks about causal graphs (docs/interventional.md)")
 
 
 @tasks_app.command("write")
