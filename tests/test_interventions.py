@@ -91,6 +91,33 @@ def test_knowledge_has_no_graph_and_no_intervention():
         assert "do(" not in prompt
 
 
+def test_errors_of_knowledge_are_over_pairs():
+    """Samples ask about the same pairs: of who is right wherever a pair is asked, as a model is,
+    the error is that of the pairs, also where both tasks share them."""
+    from lm_eval_epidemia.graphs.questions import knowledge
+    from lm_eval_epidemia.score.joint import Draws, joint_error
+
+    truths = [knowledge(f"epidemia_intervention_{names}") for names in NAMES[1:]]
+    asked = [np.array(truth.listed) for truth in truths]
+    # Fewer pairs than questions, and most of them in both tasks.
+    assert len(set(asked[0]) & set(asked[1])) > 15
+    assert len(set(asked[0]) | set(asked[1])) == 55
+    rng = np.random.default_rng(5)
+    means, errors = [], []
+    for _ in range(400):
+        known = rng.random(69) < 0.7
+        draws = []
+        for truth, pairs in zip(truths, asked, strict=True):
+            signs = np.array([1 if one.right else -1 for one in truth.prompts])
+            odds = np.where(known[pairs], signs, -signs).astype(float)
+            found = graded(truth, odds, np.ones(len(odds), dtype=bool))
+            draws.append(Draws("pairs", clustered(truth, found, found.right.astype(float))))
+        means.append(np.mean([one.at.mean() for one in draws]))
+        errors.append(joint_error(draws))
+    # The spread of 400 means is known to 1 / sqrt(800) = 3.5 %, and linearising costs a little.
+    assert np.mean(errors) == pytest.approx(np.std(means), rel=0.2)
+
+
 def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples():
     task = "epidemia_intervention_random"
     results = evaluate([task], model_args="kind=noisy,noise=1")
@@ -281,6 +308,10 @@ def test_single_letters_as_in_the_paper():
     assert f"do({one} = {one.lower()})" in rows["prompt"][1]
     found = evaluate([RANDOM], model_args="kind=truth", metadata={"names": "letters"})
     assert found["results"][RANDOM]["accuracy,none"] == 1
+    # No two samples of a graph have the same letters.
+    described = [text.split("\n")[0] for text in rows["prompt"]]
+    scenes = [one.scene.shape + str(one.scene.sample) for one in questions(RANDOM).prompts]
+    assert len(set(described)) == len(set(scenes)) == 45
     # Names of the world stay.
     task = "epidemia_intervention_tuebingen"
     assert (

@@ -19,7 +19,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations, permutations
 from typing import NamedTuple
 
@@ -98,7 +98,7 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
     single = letters and benchmark == "random"
     rng = random.Random(f"{'one letter' if single else benchmark}/{graph}/{sample}")
     if benchmark == "random":
-        names = tuple(rng.sample(LETTERS, nodes)) if single else _random(nodes, rng)
+        names = _lettered(graph, nodes, sample) if single else _random(nodes, rng)
         values = tuple(name.lower() for name in names)
         found: tuple[tuple[int, int], ...] = ()
     else:
@@ -120,6 +120,16 @@ def coverage(graph: str) -> Counter[str]:
         "mediation": all chains, by the variable in the middle.
     """
     return Counter(names[_hinge(graph)] for names in _as_in_nature(graph))
+
+
+@cache
+def _lettered(graph: str, nodes: int, sample: int) -> Names:
+    """Draw single letters that no earlier sample has in this order."""
+    earlier = {_lettered(graph, nodes, before) for before in range(sample)}
+    rng = random.Random(f"one letter/{graph}/{sample}")
+    while (names := tuple(rng.sample(LETTERS, nodes))) in earlier:
+        pass
+    return names
 
 
 def _random(nodes: int, rng: random.Random) -> Names:

@@ -11,6 +11,7 @@ from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.graphs import generate
 from lm_eval_epidemia.graphs.graph import GRAPHS, QUERIES, Effect, Graph, effects
 from lm_eval_epidemia.graphs.names import BENCHMARKS, SAMPLES, Named, named
+from lm_eval_epidemia.graphs.tuebingen import pairs as listed_pairs
 
 __all__ = ["TASKS", "Declared", "Pair", "Prompt", "Questions", "Scene", "knowledge", "questions",
            "retrieval"]  # fmt: skip
@@ -135,12 +136,16 @@ class Questions(NamedTuple):
         Each is a cell.
     pairs : tuple of Pair
         What is scored together; empty where no intervention is asked about.
+    listed : tuple of int
+        Of each prompt, the number of the listed pair that it asks about, where there is no graph:
+        several samples, of either kind of names, may ask about the same pair.
     """
 
     task: str
     scenes: tuple[Scene, ...]
     prompts: tuple[Prompt, ...]
     pairs: tuple[Pair, ...] = ()
+    listed: tuple[int, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -224,9 +229,12 @@ def knowledge(task: str) -> Questions:
 
     Of every listed pair among the names of a sample, in both directions.
     """
-    return Questions(task, _scenes(task), tuple(
-        Prompt(scene, scene.graph.nodes[one], scene.graph.nodes[other], None, one == cause)
-        for scene in _scenes(task)
-        for cause, result in scene.named.pairs
-        for one, other in ((cause, result), (result, cause))
-    ))  # fmt: skip
+    numbers = {pair[:2]: number for number, pair in enumerate(listed_pairs())}
+    prompts, asked = [], []
+    for scene in _scenes(task):
+        nodes, names = scene.graph.nodes, scene.named.names
+        for cause, result in scene.named.pairs:
+            for one, other in ((cause, result), (result, cause)):
+                prompts.append(Prompt(scene, nodes[one], nodes[other], None, one == cause))
+                asked.append(numbers[names[cause], names[result]])
+    return Questions(task, _scenes(task), tuple(prompts), listed=tuple(asked))

@@ -529,14 +529,18 @@ def rows(report: Report, found: Sequence[Implied]) -> list[dict[str, Any]]:
     -------
     list of dict
         Of ``kind`` ``standardised``: ``name`` is the task, ``metric`` what the value is ("survey,
-        crude"), ``verdict`` the effect.
+        crude"; "people", in per cent), ``verdict`` the effect.
     """
     entries = {entry.name: entry for entry in report.runs}
     return [
         output.row("standardised", entries[one.model], leaf(one.task).group, in_way(*one.task),
-            effect.value, stderr=effect.error, tasks=1, metric=f"{side}, {name}",
+            effect.value, stderr=effect.error, tasks=1, metric=metric,
             verdict=one.says)
         for one in found
-        for side, effects in (("survey", one.survey), ("model", one.own))
-        for name, effect in effects.items()
+        for metric, effect in (
+            ("people", Effect(100 * one.share, math.nan)),
+            *((f"{side}, {name}", effect)
+              for side, effects in (("survey", one.survey), ("model", one.own))
+              for name, effect in effects.items()),
+        )
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from scipy import stats
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.graphs.questions import Questions
-from lm_eval_epidemia.score.interventions import Graded, clustered, strata_of
+from lm_eval_epidemia.score.interventions import Graded, clustered, clusters
 
 __all__ = ["Estimate", "apart", "average", "known_scenes", "mean", "noticed", "paired", "picked",
            "pooled", "shared"]  # fmt: skip
@@ -95,8 +95,9 @@ def mean(truth: Questions, found: Graded, of: Any) -> Estimate:
     of = np.asarray(of, dtype=float)
     if not len(of):
         return NOTHING
-    at, there = clustered(truth, found, of), np.unique(found.scene)
-    freedom = len(there) - len(np.unique(strata_of(truth)[there]))
+    ids, strata = clusters(truth, found)
+    at, there = clustered(truth, found, of), np.unique(ids)
+    freedom = len(there) - len(np.unique(strata[there]))
     return Estimate(float(of.mean()), float(at.std(ddof=1)), len(there), freedom, at)
 
 

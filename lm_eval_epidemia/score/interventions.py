@@ -8,6 +8,7 @@ intervention is asked about, every prompt counts by itself.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,12 +21,13 @@ from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS, Way, asked_as
 from lm_eval_epidemia.elicit.ways.way import Answer, Metric
 from lm_eval_epidemia.graphs.questions import Questions, questions
+from lm_eval_epidemia.graphs.tuebingen import pairs
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["Graded", "accuracy", "accuracy_stderr", "base_accuracy", "clustered", "graded",
-           "kappa0_accuracy", "kappa1_accuracy", "margin", "metrics_of", "post_accuracy", "seen",
-           "strata_of", "yes_bias"]  # fmt: skip
+__all__ = ["Graded", "accuracy", "accuracy_stderr", "base_accuracy", "clustered", "clusters",
+           "graded", "kappa0_accuracy", "kappa1_accuracy", "margin", "metrics_of", "post_accuracy",
+           "seen", "yes_bias"]  # fmt: skip
 
 
 class Graded(NamedTuple):
@@ -102,36 +104,45 @@ def clustered(truth: Questions, found: Graded, of: Array) -> Array:
     Returns
     -------
     ndarray, shape (S,)
-        One number per scene, the same scenes for every respondent and way of asking: the mean plus
-        the scene's linearised share in it, scaled so that their variance (ddof=1) is that of the
-        mean. Graphs of the paper are strata and their samples clusters, since all questions of a
-        sample share its names: ``sum_g n_g / (n_g - 1) sum_s (e_s - mean e)^2 / N^2``, e_s being
-        the sum over a sample's effects of what they differ from their graph's mean. With all
-        effects there, of one graph, that is the variance of its samples' means over n (Cochran
-        1977, sections 5.3 and 11.7).
-        NaN where a graph has one sample only, or nothing is there.
+        One number per cluster, the same clusters for every respondent and way of asking: the mean
+        plus the cluster's linearised share in it, scaled so that their variance (ddof=1) is that of
+        the mean: ``sum_g n_g / (n_g - 1) sum_s (e_s - mean e)^2 / N^2``, e_s being the sum over a
+        cluster's effects of what they differ from their stratum's mean (Cochran 1977, sections 5.3
+        and 11.7). With all effects there, of one graph, that is the variance of its samples' means
+        over n.
+        NaN where a stratum has one cluster only, or nothing is there.
     """
-    scenes, shares = len(truth.scenes), np.zeros(len(truth.scenes))
+    ids, strata = clusters(truth, found)
+    number, shares = len(strata), np.zeros(len(strata))
     if not len(of):
-        return np.full(scenes, math.nan)
-    strata = strata_of(truth)
-    for stratum in np.unique(strata[found.scene]):
-        inside = strata[found.scene] == stratum
-        there = np.unique(found.scene[inside])
+        return np.full(number, math.nan)
+    for stratum in np.unique(strata[ids]):
+        inside = strata[ids] == stratum
+        there = np.unique(ids[inside])
         if len(there) < 2:
-            return np.full(scenes, math.nan)
+            return np.full(number, math.nan)
         left = of[inside] - of[inside].mean()
-        sums = np.bincount(found.scene[inside], left, scenes)[there]
-        shares[there] = sums * math.sqrt(len(there) / (len(there) - 1)) / len(of)
-    return np.asarray(of.mean() + shares * math.sqrt(scenes - 1))
+        sums = np.bincount(ids[inside], left, number)[there]
+        # Centred, since the sums of rounded numbers are 0 up to rounding only.
+        shares[there] = (sums - sums.mean()) * math.sqrt(len(there) / (len(there) - 1)) / len(of)
+    return np.asarray(of.mean() + shares * math.sqrt(number - 1))
 
 
-def strata_of(truth: Questions) -> NDArray[np.str_]:
-    """Return the stratum of each scene, shape (S,): its graph, of those of the paper.
+def clusters(truth: Questions, found: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
+    """Return what is drawn together, and from what.
 
-    These are what they are; larger graphs are a sample of such, so that there is one stratum.
+    Returns
+    -------
+    ids : ndarray of int, shape (N,)
+        The cluster of each effect: its sample, since all questions of a sample share its names;
+        where no graph is asked about, the listed pair, which several samples may ask about.
+    strata : ndarray of str, shape (S,)
+        Of each cluster: the graph, of those of the paper. These are what they are; larger graphs
+        are a sample of such, and so are pairs, so that they are one stratum.
     """
-    return np.array(["" if one.kinds else one.shape for one in truth.scenes])
+    if truth.listed:
+        return np.array(truth.listed)[found.numbers], np.full(len(pairs()), "")
+    return found.scene, np.array(["" if one.kinds else one.shape for one in truth.scenes])
 
 
 class Known(NamedTuple):
@@ -222,7 +233,14 @@ def accuracy_draws(answers: Sequence[Answer]) -> Draws | None:
     at = clustered(known.truth, known.found, known.found.right.astype(float))
     if np.isnan(at).any():
         return None
-    return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
+    return Draws(_whose(known.truth), at)
+
+
+def _whose(truth: Questions) -> str:
+    """Name what the clusters are a sample of: pairs are shared by the tasks about them."""
+    if truth.listed:
+        return f"tuebingen_pairs {hashlib.sha256(repr(pairs()).encode()).hexdigest()[:12]}"
+    return f"{truth.task} {truth.fingerprint}"
 
 
 def accuracy_stderr(answers: Sequence[Answer]) -> float:
