@@ -20,7 +20,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.ways.way import Elicited
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of, read_registry
 from lm_eval_epidemia.extras import needs
@@ -213,7 +213,7 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     Traceback (most recent call last):
     lm_eval_epidemia.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' (nearest: ...
     """
-    found = store.load(_name(task), None if vintage is None else str(vintage))
+    found = store.load(_with_distribution(task), None if vintage is None else str(vintage))
     # What is loaded is kept for all: whoever changes theirs changes theirs alone.
     own = {"columns": dict(found.columns), "distances": dict(found.distances)}
     return Truth(**{**vars(found), **own})
@@ -225,8 +225,22 @@ def _name(task: Any) -> str:
     if not isinstance(task, str):
         raise EpidemiaError(f"task {task!r}: expected the name of a task, see tasks()")
     if task not in leaves() and task in _members():
-        raise EpidemiaError(f"{task} is a group: name one of its tasks, see tasks(group={task!r})")
+        listed = few(sorted(_members()[task]))
+        raise EpidemiaError(f"{task} is a group: name one of its tasks ({listed})")
     return task
+
+
+def _with_distribution(task: Any) -> str:
+    """Return the name of a task, and refuse those that are not about a distribution."""
+    name = _name(task)
+    if name not in all_tasks() and (found := leaves().get(name)):
+        raise EpidemiaError(
+            f"{name} is about {found.benchmark.heading.lower()}: it has no distribution; "
+            f"questions({found.entry.name!r}, way={found.way!r}) has its prompts"
+            if found.benchmark.name != "observation"
+            else f"{name}: name the task, {found.entry.name!r}; the truth is the same in every way"
+        )
+    return name
 
 
 def _members() -> dict[str, set[str]]:
@@ -509,6 +523,11 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     task = _name(task)
     benchmark = next((one for one in BENCHMARKS if task in one.entries()), None)
     if benchmark is None:
+        if found := leaves().get(task):
+            raise EpidemiaError(
+                f"{task}: name the task and the way, questions({found.entry.name!r}, "
+                f"way={found.way!r})"
+            )
         declared_task(task)  # raises, and names the nearest
         raise AssertionError(task)
     way = benchmark.ways[0] if way is None else way

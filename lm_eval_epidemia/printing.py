@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,12 +26,21 @@ def table_of(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
     return table
 
 
+#: Piped output is for other programs: never fold a name.
+PIPED = 1000
+
+
+def _width() -> int:
+    from rich.console import Console
+
+    return Console().width if Console().is_terminal else PIPED
+
+
 def show(table: Any) -> None:
     """Print a table."""
     from rich.console import Console
 
-    # Piped output is for other programs: never fold a name.
-    Console(width=None if Console().is_terminal else 1000).print(table)
+    Console(width=_width()).print(table)
 
 
 def plain(text: str) -> str:
@@ -41,11 +51,34 @@ def plain(text: str) -> str:
 
 
 def show_sections(sections: Iterable[Any]) -> None:
-    """Print tables of a report (`report.output.Section`), each with how to read it."""
+    """Print tables of a report (`report.section.Section`), each with how to read it."""
+    width = _width()
     for section in sections:
-        table = table_of(section.title, *section.columns, right=section.columns[1:])
-        for row in section.rows:
-            table.add_row(*(plain(cell) for cell in row))
-        show(table)
+        if not section.rows:
+            print(f"{section.title}\n")
+        for number, block in enumerate(_blocks(section, width) if section.rows else []):
+            columns = [section.columns[place] for place in block]
+            table = table_of("" if number else section.title, *columns, right=tuple(columns[1:]))
+            for row in section.rows:
+                table.add_row(*(plain(row[place]) for place in block))
+            show(table)
         if section.note:
-            print(f"  {section.note}\n")
+            for line in textwrap.wrap(section.note, width - 2):
+                print(f"  {line}")
+            print()
+
+
+def _blocks(section: Any, width: int) -> list[list[int]]:
+    """Share out columns over tables that fit, each with the columns that name its rows."""
+    widest = [
+        max(map(len, cells)) + 2 for cells in zip(section.columns, *section.rows, strict=True)
+    ]
+    names = list(range(section.named))
+    blocks = [list(names)]
+    for place in range(section.named, len(section.columns)):
+        block = [*blocks[-1], place]
+        if len(blocks[-1]) > len(names) and sum(widest[one] for one in block) + 2 > width:
+            blocks.append([*names, place])
+        else:
+            blocks[-1] = block
+    return blocks

@@ -57,6 +57,10 @@ def test_seven_of_22_effects_change_an_answer():
         (("rain", "Yes"), [], "a variable is called 'Yes'"),
         (("NO", "rain"), [], "a variable is called 'NO'"),
         (("", "rain"), [], "a variable is called ''"),
+        (("rain ", "sun"), [], "a variable is called 'rain '"),
+        ((1, 2), [(1, 2)], "a variable is called 1: expected a text"),
+        ("AB", [("A", "B", "C")], "the edge ('A', 'B', 'C'): expected a pair"),
+        ("AB", ["AB"], "the edge 'AB': expected a pair"),
     ],
 )
 def test_what_is_no_graph(nodes, edges, says):
@@ -66,8 +70,16 @@ def test_what_is_no_graph(nodes, edges, says):
 
 
 def test_an_intervention_on_nothing():
-    with pytest.raises(EpidemiaError, match=r"do\(D\): the graph has no such variable"):
+    with pytest.raises(
+        EpidemiaError, match=r"do\(D\): the graph has no such variable as D; expected one of A, B"
+    ):
         GRAPHS["bivariate"].after("D")
+    with pytest.raises(EpidemiaError, match="no such variable as Z"):
+        GRAPHS["bivariate"].reaches("A", "Z")
+    with pytest.raises(EpidemiaError, match="no such variable as Z"):
+        effects(GRAPHS["bivariate"], [("Z", "A")])
+    # As JSON has it.
+    assert Graph(["A", "B"], [["A", "B"]]) == GRAPHS["bivariate"]
 
 
 def test_the_order_of_nodes_and_edges_changes_no_effect():

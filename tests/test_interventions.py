@@ -218,6 +218,9 @@ def test_a_limit_that_tears_pairs_apart_scores_the_complete_ones(caplog):
         ("<answer>no</answer> or <answer>yes</answer>", -1),
         # Generation stopped at the closing tag.
         ("It is so: <answer>yes", 1),
+        ("It is so: <answer>yes</answ", 1),
+        ("_yes_", 1),
+        ("\uff39\uff45\uff53", 1),
         # In a tag, exactly one of the words.
         ("<answer>Yes.</answer>", None),
         ("<answer>no, because</answer>", None),

@@ -40,10 +40,23 @@ class Graph:
     edges: tuple[tuple[str, str], ...]
 
     def __post_init__(self) -> None:
+        # Lists, as from JSON, are as good as tuples.
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(
+            self, "edges", tuple(tuple(one) if isinstance(one, list) else one for one in self.edges)
+        )
+        for name in self.nodes:
+            if not isinstance(name, str) or name != name.strip():
+                raise EpidemiaError(
+                    f"a variable is called {name!r}: expected a text without spaces around it"
+                )
+        for one in self.edges:
+            if not isinstance(one, tuple) or len(one) != 2:
+                raise EpidemiaError(f"the edge {one!r}: expected a pair (cause, effect)")
         for name, times in Counter(self.nodes).items():
             if times > 1:
                 raise EpidemiaError(f"the variable {name!r} is listed {times} times; list it once")
-            if not name.strip() or name.strip().lower() in ANSWERS:
+            if not name or name.lower() in ANSWERS:
                 raise EpidemiaError(
                     f"a variable is called {name!r}: expected a name that is neither empty nor an "
                     f"answer ({' or '.join(ANSWERS)})"
@@ -78,8 +91,22 @@ class Graph:
         return {node: nx.descendants(self._network, node) for node in self.nodes}
 
     def reaches(self, cause: str, result: str) -> bool:
-        """Whether a directed path leads from one variable to another: C_uv of the paper."""
+        """Whether a directed path leads from one variable to another: C_uv of the paper.
+
+        Raises
+        ------
+        EpidemiaError
+            If it has no such variable, here as below.
+        """
+        self._check(f"does {cause} cause {result}?", cause, result)
         return result in self._descendants[cause]
+
+    def _check(self, asked: str, *names: str) -> None:
+        if unknown := [name for name in names if name not in self.nodes]:
+            raise EpidemiaError(
+                f"{asked}: the graph has no such variable as {unknown[0]}; expected one of "
+                f"{', '.join(self.nodes)}"
+            )
 
     def distance(self, cause: str, result: str) -> int:
         """Return the number of edges of the shortest directed path; 0 where there is none."""
@@ -88,18 +115,8 @@ class Graph:
         return int(nx.shortest_path_length(self._network, cause, result))
 
     def after(self, intervened: str) -> Graph:
-        """Return the graph after do(X): without the edges into X.
-
-        Raises
-        ------
-        EpidemiaError
-            If it has no such variable.
-        """
-        if intervened not in self.nodes:
-            raise EpidemiaError(
-                f"do({intervened}): the graph has no such variable; expected one of "
-                f"{', '.join(self.nodes)}"
-            )
+        """Return the graph after do(X): without the edges into X."""
+        self._check(f"do({intervened})", intervened)
         return Graph(self.nodes, tuple(edge for edge in self.edges if edge[1] != intervened))
 
 

@@ -104,7 +104,8 @@ def _unheeded(given: Mapping[str, Any]) -> Iterator[str]:
     if shots := given.get("num_fewshot"):
         yield (
             f"num_fewshot {shots} would be passed over: our tasks have no examples of their own. "
-            f"Solved examples of other surveys are had with --metadata '{{\"fewshot\": {shots}}}'"
+            "Solved examples of other surveys are had with --metadata "
+            f"'{{\"fewshot\": {shots}}}', of tasks about surveys alone"
         )
 
 

@@ -56,6 +56,13 @@ CONTRASTS = (("bivariate", "B", "AB"), ("mediation", "B", "AC"), ("mediation", "
 #: Names in nature's direction and against it, from the same list.
 TURNED = ("tuebingen", "anticommonsense")
 
+#: What heads a column that would be wide.
+SHORT = {
+    "tuebingen - anticommonsense": "t - a",
+    "tuebingen - random": "t - r",
+    "anticommonsense - random": "a - r",
+}
+
 
 class Finding(NamedTuple):
     """One number of a table.
@@ -322,9 +329,8 @@ def _noticed(entry: Entry) -> Iterator[Finding]:
         for names, (_, _, difference) in moved.items():
             if names in SMALL:
                 part = f"difference, {names}"
-                yield Finding(
-                    "notices", entry, group, "", part, difference, "interval", metric=ODDS
-                )
+                yield Finding("notices", entry, group, "", part, difference, "interval",
+                              long=True, metric=ODDS)  # fmt: skip
 
 
 def _as_noticed(one: Known) -> tuple[Questions, Graded, Array]:
@@ -385,7 +391,8 @@ _TABLES = (
         "interventions", "Interventions: accuracy (± standard error over samples)", _overall,
         "An effect is right when the answers before and after the intervention are. kappa = 0: it "
         "changes nothing; kappa = 1: it makes a no of a yes. before, after: each answer by itself. "
-        "Whoever ignores the intervention has everything but kappa = 1.",
+        "Whoever ignores the intervention has everything but kappa = 1. ± 0.000 says that every "
+        "sample was answered alike: 15 samples cannot tell that from nearly so.",
     ),
     _Table(
         "retrieval", "Relation retrieval: accuracy on stated graphs (± standard error)", _retrieval,
@@ -404,9 +411,9 @@ _TABLES = (
         "memorisation", "Memorisation: accuracy where names meet nature (samples)",
         lambda entry: _memorisation(entry, False),
         "Names of pairs as in nature (tuebingen) less names that contradict them (anticommonsense) "
-        "or mean nothing (random). Bivariate tuebingen and anticommonsense are the same pairs "
-        "turned round, so their error is paired over samples; everywhere else the samples are "
-        "others, and errors are added in quadrature.",
+        "or mean nothing (random): t - a, t - r, a - r are the differences. Bivariate tuebingen "
+        "and anticommonsense are the same pairs turned round, so their error is paired over "
+        "samples; everywhere else the samples are others, and errors are added in quadrature.",
         about="effect",
     ),
     _Table(
@@ -472,11 +479,13 @@ def _section(table: _Table, found: Sequence[Finding], note: str) -> Section:
     for one in found:
         shown = "" if math.isnan(one.estimate.value) else FORMS[one.form](one.estimate)
         about = (one.about,) if table.about else ()
-        key = (one.entry.name, one.group.removeprefix("epidemia_"), *about)
+        asked = one.group.removeprefix("epidemia_intervention").strip("_").replace("_", " ")
+        key = (one.entry.name, asked or "plain", *about)
         cells.setdefault(key, {})[one.part] = shown
-    header = ("model", "asked", *([table.about] if table.about else []), *parts)
+    shorter = {part: SHORT.get(part, part) for part in parts}
+    header = ("model", "asked", *([table.about] if table.about else []), *shorter.values())
     rows = [[*key, *(row.get(part, "") for part in parts)] for key, row in cells.items()]
-    return Section(table.title, header, rows, note)
+    return Section(table.title, header, rows, note, 3 if table.about else 2)
 
 
 def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:

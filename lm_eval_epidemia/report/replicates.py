@@ -11,10 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.score.interventions import graded
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["Joint", "Said", "counted", "draws_of", "in_conflict", "said_of"]
+__all__ = ["Joint", "Said", "counted", "draws_of", "in_conflict", "said_in", "said_of"]
 
 
 Bounds = tuple[float, float]
@@ -134,6 +137,49 @@ def said_of(text: str, prompts: int, written: bool) -> Said:
     if written and not np.isin(answers, (-1, 1)).all():
         raise ValueError(f"what was written is {reprlib.repr(text)}, expected 1, -1, - and ?")
     return Said(odds, asked)
+
+
+def said_in(name: str, text: str, value: float, fingerprint: Any) -> Said | None:
+    """Read what was said in a task, and see that it is what the accuracy is of.
+
+    Parameters
+    ----------
+    name : str
+        As lm-eval names it.
+    text : str
+        See `said_of`.
+    value : float
+        The accuracy that the file says; NaN where answers were not finite.
+    fingerprint : optional
+        Of the truth that the questions were made from.
+
+    Returns
+    -------
+    Said or None
+        None where it belongs to no prompts that are known here.
+
+    Raises
+    ------
+    ValueError
+        As `said_of`, and where the accuracy is another.
+    """
+    known, way = leaves()[name], WAYS[leaves()[name].way]
+    if known.metrics[known.benchmark.primary].kept is None or math.isnan(value):
+        return None
+    truth = way.load(known.entry.name)
+    if (fingerprint or truth.fingerprint) != truth.fingerprint:
+        return None
+    try:
+        said = said_of(text, len(truth.prompts), way.generated)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    right = graded(truth, *said).right
+    accuracy = float(right.mean()) if len(right) else math.nan
+    if not abs(accuracy - value) <= ROUNDING:
+        raise ValueError(
+            f"{name}: the accuracy is {value:.4f}, but that of what was said is {accuracy:.4f}"
+        )
+    return said
 
 
 def _numbers(metric: str, text: Any, sample: str) -> np.ndarray:

@@ -26,7 +26,7 @@ from lm_eval_epidemia.report.replicates import (
     counted,
     draws_of,
     in_conflict,
-    said_of,
+    said_in,
 )
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
@@ -302,6 +302,11 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _has_random_names(asked: Asked) -> bool:
+    """Whether the variables of a task are called what ``--metadata`` says."""
+    return getattr(leaf(asked).entry.declared, "names", "") == "random"
+
+
 def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
     """Return what keeps a score from being compared with others."""
     file, metadata, way = run.file, run.metadata[name], WAYS[asked.way]
@@ -316,7 +321,11 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) 
     incomplete = run.scores[name].seen < 1
     drawn = pairs(file.config.gen_kwargs).items() if way.generated else ()
     return Protocol(
-        variant=tuple(pair for pair in _variant(metadata) if pair[0] in INCOMPARABLE),
+        variant=tuple(
+            pair
+            for pair in _variant(metadata)
+            if pair[0] in INCOMPARABLE and (pair[0] != "names" or _has_random_names(asked))
+        ),
         num_fewshot=f"{shots:g}" if shots else "",
         system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
         task_version="" if usual in (None, found) else str(found),
@@ -355,24 +364,9 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
         name: _score(name, row, path, joint.replicates.get(name)) for name, row in ours.items()
     }
     for name in joint.said.keys() & scores:
-        said = _said(name, joint.said[name], scores[name], metadata[name])
+        said = said_in(name, joint.said[name], scores[name].value, metadata[name].get("truth"))
         scores[name] = scores[name]._replace(said=said)
     return _Run(path, file, scores, metadata)
-
-
-def _said(name: str, text: str, score: Score, metadata: Mapping[str, Any]) -> Said | None:
-    """Read what was said in a task; None where that belongs to no prompts that are known here."""
-    known, way = leaves()[name], WAYS[leaves()[name].way]
-    # What has no score has answers that are not finite.
-    if known.metrics[known.benchmark.primary].kept is None or math.isnan(score.value):
-        return None
-    truth = way.load(known.entry.name)
-    if (metadata.get("truth") or truth.fingerprint) != truth.fingerprint:
-        return None
-    try:
-        return said_of(text, len(truth.prompts), way.generated)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any] | None) -> Score:
@@ -539,15 +533,29 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
             continue
         elif one.source in older:
             why = "written by an older version, or without our hook; run it again"
+        elif one.seen < 1 and one.said:
+            why = "a --limit left one sample of a graph; raise it"
         else:
             why = (
                 "the file has no draws of them: the truth had no replicates (rebuild it with "
                 "'epidemia groundtruth build SURVEY --raw FILE'), or the file was cut; run them "
                 "again"
             )
-        parts.setdefault(why, []).append(asked.task)
+        parts.setdefault(why, []).append(in_way(*asked))
     said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())
-    return [f"{entry.name}: errors N/A of {said}"] if said else []
+    notes = [f"{entry.name}: errors N/A of {said}"] if said else []
+    if silent := [in_way(*asked) for asked, one in entry.scores.items() if _is_silent(asked, one)]:
+        notes.append(
+            f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) is not in the "
+            "file, so that the tables of interventions leave them out; run them again"
+        )
+    return notes
+
+
+def _is_silent(asked: Asked, one: Score) -> bool:
+    """Whether answers are missing that the benchmark keeps."""
+    keeps = leaf(asked).benchmark.measure.kept is not None
+    return keeps and one.said is None and not math.isnan(one.value)
 
 
 def _when(run: _Run) -> tuple[float, str]:

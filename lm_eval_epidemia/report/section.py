@@ -19,12 +19,15 @@ class Section(NamedTuple):
     rows : list of list of str
     note : str
         How to read it.
+    named : int
+        How many columns say what a row is of.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: list[list[str]]
     note: str = ""
+    named: int = 1
 
 
 def number(value: float, digits: int) -> str:

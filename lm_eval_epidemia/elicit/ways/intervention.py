@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -156,9 +157,10 @@ def _rows(
     return rows
 
 
-# A reply that stops at the closing tag does not have it.
-_TAG = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
-_WORD = re.compile(r"\b(yes|no)\b")
+# A reply that stops at the closing tag does not have it, or not whole.
+_TAG = re.compile(r"<answer>(.*?)(?:</answer>|</?[a-z]*\Z|\Z)", re.DOTALL)
+# An underscore around a word is markup.
+_WORD = re.compile(r"(?<![^\W_])(yes|no)(?![^\W_])")
 
 
 def yes_or_no(reply: str) -> float:
@@ -176,7 +178,7 @@ def yes_or_no(reply: str) -> float:
         space at most around it; without a tag, the first whole word of the two counts. Otherwise
         NaN.
     """
-    text = answer_text(reply).lower()
+    text = unicodedata.normalize("NFKC", answer_text(reply)).lower()
     tag = _TAG.search(text)
     said = tag[1].strip() if tag else (word[1] if (word := _WORD.search(text)) else "")
     return {"yes": 1.0, "no": -1.0}.get(said, math.nan)
