@@ -86,14 +86,17 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
 
 
 def _listed(report: Report) -> list[Asked]:
-    """Return what was asked, and each other declared task once, in its benchmark's plain way."""
+    """Return what was asked, and each other declared task once, in its benchmark's plain way.
+
+    What is not about a distribution and was not asked has no conditions to explore.
+    """
     asked = {one for entry in report.entries for one in entry.scores}
     known = {one.task for one in asked}
     rest = {
         Asked(name, benchmark.ways[0])
         for benchmark in BENCHMARKS
         for name in benchmark.entries()
-        if name not in known
+        if name not in known and WAYS[benchmark.ways[0]].distribution is not None
     }
     order = {name: place for place, name in enumerate(leaves())}
     return sorted(asked | rest, key=lambda one: order[in_way(*one)])
