@@ -365,9 +365,44 @@ def test_without_what_was_said_the_rest_of_the_report_stands(runs, tmp_path):
     results = json.loads(path.read_text())
     del results["epidemia"]["said"]
     path.write_text(json.dumps(results))
-    report = make_report(read_results([tmp_path]))
+    read = read_results([tmp_path])
+    assert "is not in the file, so that the tables of interventions leave them out" in read.notes[0]
+    report = make_report(read)
     assert interventions.tables(report.runs, long=True) == []
     assert report.standings[PLAIN]["epidemia-baseline kind=truth"].mean.value == 1
+
+
+def test_an_accuracy_that_is_not_that_of_the_answers_is_refused(runs, tmp_path):
+    shutil.copytree(runs / "truth", tmp_path / "truth")
+    shutil.copytree(runs / "retrieval", tmp_path / "retrieval")
+    (path,) = (tmp_path / "truth").rglob("results_*.json")
+    results = json.loads(path.read_text())
+    results["results"][RANDOM]["accuracy,none"] = 0.9
+    path.write_text(json.dumps(results))
+    read = read_results([tmp_path])
+    assert [e.model for e in read.entries] == ["epidemia-baseline kind=retrieval"]
+    assert "the accuracy is 0.9000, but that of what was said is 1.0000" in read.notes[0]
+
+
+def test_tables_fit_a_terminal(report):
+    """Columns that do not fit go into another table, which names the rows again."""
+    from lm_eval_epidemia.printing import _blocks
+
+    for section in interventions.tables(report.runs, long=False):
+        if not section.rows:
+            continue
+        blocks = _blocks(section, 110)
+        names = list(range(section.named))
+        assert all(block[: section.named] == names for block in blocks)
+        assert sorted({place for block in blocks for place in block}) == list(
+            range(len(section.columns))
+        )
+        for block in blocks:
+            cells = [[row[place] for place in block] for row in [section.columns, *section.rows]]
+            wide = sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True))
+            # One column beside the names is shown whatever its width.
+            assert wide <= 110 or len(block) == len(names) + 1
+    assert _blocks(section, 1000) == [list(range(len(section.columns)))]
 
 
 def test_a_part_of_a_task_is_said_for_the_samples_that_were_asked(tmp_path):
