@@ -300,9 +300,9 @@ def test_the_answers_of_a_task_are_put_together_once(monkeypatch):
     """Not once for each of its metrics; and anew for other answers, also to the same prompts."""
     laid_out, put_together = collect.laid_out, []
 
-    def counted(answers, way, truth):
-        put_together.append(truth.task)
-        return laid_out(answers, way, truth)
+    def counted(answers, shape):
+        put_together.append(answers[0].task)
+        return laid_out(answers, shape)
 
     monkeypatch.setattr(collect, "laid_out", counted)
     other = "epidemia_low_nsduh_heroin_ever_by_age"
