@@ -322,7 +322,9 @@ def test_the_report_shows_it_where_it_is_asked_for(runs):
     assert "own answers" not in shown(runs / "truth")
     frame = pd.read_csv(StringIO(shown(runs / "truth", "--standardised", "--format", "csv")))
     rows = frame[frame.kind == "standardised"]
-    assert len(rows) == 2 * (2 + 3 + 2) and set(rows.group) == {"epidemia_high"}
+    # Of three contrasts the survey's and the model's side, and the share of people.
+    assert len(rows) == 2 * (2 + 3 + 2) + 3 and set(rows.group) == {"epidemia_high"}
+    assert rows[rows.metric == "people"].value.between(50, 100).all()
     mine = rows[(rows.name == HOME) if "name" not in rows else (rows["name"] == HOME)]
     values = mine.set_index("metric").value
     assert values["model, crude"] == pytest.approx(values["survey, crude"])
