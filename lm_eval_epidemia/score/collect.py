@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ __all__ = [
     "complete_part",
     "installed_truth",
     "laid_out",
+    "once",
     "readable",
 ]
 
@@ -29,6 +32,30 @@ LOW_MASS = 0.1
 
 #: Below this share of replies with a letter, the score says little about the model's beliefs.
 LOW_ANSWERED = 0.9
+
+
+T = TypeVar("T")
+
+
+def once(put_together: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]], T]:
+    """Keep what came of the answers that were put together last.
+
+    All metrics of a task ask for it, one after the other and with the same answers.
+    """
+    last: list[tuple[Sequence[Any], T]] = []
+
+    @functools.wraps(put_together)
+    def kept(answers: Sequence[Any]) -> T:
+        if not (last and _the_same(last[0][0], answers)):
+            last[:] = [(list(answers), put_together(answers))]
+        return last[0][1]
+
+    return kept
+
+
+def _the_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether they hold the same objects: comparing what these hold would take longer."""
+    return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
 def installed_truth(answers: Sequence[Answer]) -> Any:

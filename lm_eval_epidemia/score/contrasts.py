@@ -16,7 +16,7 @@ from scipy import stats
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.graphs.questions import Questions
-from lm_eval_epidemia.score.interventions import Graded, clustered, clusters
+from lm_eval_epidemia.score.interventions import Graded, clustered, clusters, shares_of
 
 __all__ = ["Estimate", "apart", "average", "known_scenes", "mean", "noticed", "paired", "picked",
            "pooled", "shared"]  # fmt: skip
@@ -179,10 +179,6 @@ def pooled(of: Any, clusters: Any) -> Estimate:
     of = np.asarray(of, dtype=float)
     if not len(of):
         return NOTHING
-    _, place = np.unique(np.asarray(clusters), return_inverse=True)
-    number = int(place.max()) + 1
-    sums = np.bincount(place, of - of.mean())
-    error = (
-        math.sqrt(number / (number - 1) * float(sums @ sums)) / len(of) if number > 1 else math.nan
-    )
-    return Estimate(float(of.mean()), error, number, number - 1)
+    there, shares = shares_of(of, np.asarray(clusters))
+    error = math.sqrt(float(shares @ shares)) / len(of)
+    return Estimate(float(of.mean()), error, len(there), len(there) - 1)

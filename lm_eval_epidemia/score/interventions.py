@@ -27,7 +27,7 @@ from lm_eval_epidemia.score.joint import Draws
 
 __all__ = ["Graded", "accuracy", "accuracy_stderr", "base_accuracy", "clustered", "clusters",
            "graded", "kappa0_accuracy", "kappa1_accuracy", "margin", "metrics_of", "post_accuracy",
-           "seen", "yes_bias"]  # fmt: skip
+           "seen", "shares_of", "yes_bias"]  # fmt: skip
 
 
 class Graded(NamedTuple):
@@ -118,14 +118,36 @@ def clustered(truth: Questions, found: Graded, of: Array) -> Array:
         return np.full(number, math.nan)
     for stratum in np.unique(strata[ids]):
         inside = strata[ids] == stratum
-        there = np.unique(ids[inside])
+        there, those = shares_of(of[inside], ids[inside])
         if len(there) < 2:
             return np.full(number, math.nan)
-        left = of[inside] - of[inside].mean()
-        sums = np.bincount(ids[inside], left, number)[there]
-        # Centred, since the sums of rounded numbers are 0 up to rounding only.
-        shares[there] = (sums - sums.mean()) * math.sqrt(len(there) / (len(there) - 1)) / len(of)
+        shares[there] = those / len(of)
     return np.asarray(of.mean() + shares * math.sqrt(number - 1))
+
+
+def shares_of(of: Array, ids: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+    """Return what each cluster adds to the error of a mean of numbers, linearised.
+
+    Parameters
+    ----------
+    of : ndarray, shape (N,)
+    ids : ndarray, shape (N,)
+        To which of G clusters each belongs.
+
+    Returns
+    -------
+    there : ndarray, shape (G,)
+        The clusters.
+    shares : ndarray, shape (G,)
+        ``sqrt(G / (G - 1)) sum_{n in g} (x_n - mean)``: the root of the sum of their squares, over
+        N, is the error. NaN of a single cluster.
+    """
+    there, place = np.unique(ids, return_inverse=True)
+    if len(there) < 2:
+        return there, np.full(len(there), math.nan)
+    sums = np.bincount(place, of - of.mean())
+    # Centred, since the sums of rounded numbers are 0 up to rounding only.
+    return there, (sums - sums.mean()) * math.sqrt(len(there) / (len(there) - 1))
 
 
 def clusters(truth: Questions, found: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
@@ -163,34 +185,15 @@ class Known(NamedTuple):
     found: Graded
 
 
-#: The answers that were graded last, and what came of it.
-_last: tuple[Sequence[Any], Known | None] = ((), None)
-
-
+@collect.once
 def against_truth(answers: Sequence[Any]) -> Known | None:
     """Grade the answers of a task; None, with a warning, where that cannot be done.
-
-    All metrics of a task ask for this, one after the other and with the same answers.
 
     Raises
     ------
     EpidemiaError
         If the questions were made from a truth that is not the installed one.
     """
-    global _last
-    before, known = _last
-    if len(before) == len(answers) and all(map(_is, before, answers)):
-        return known
-    known = _known(answers)
-    _last = (list(answers), known)
-    return known
-
-
-def _is(one: Answer, other: Answer) -> bool:
-    return one is other
-
-
-def _known(answers: Sequence[Any]) -> Known | None:
     truth: Questions = collect.installed_truth(answers)
     said, answered = collect.laid_out(answers, (len(truth.prompts), 1))
     if not collect.readable(answers, truth.given, said, answered):

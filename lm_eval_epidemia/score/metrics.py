@@ -25,35 +25,15 @@ __all__ = ["against_truth", "l1", "l1_population", "metrics_of", "score",
            "seen"]  # fmt: skip
 
 
-#: The answers that were put together last, and what came of it.
-_last: tuple[Sequence[Answer], Measured | None] = ((), None)
-
-
+@collect.once
 def against_truth(answers: Sequence[Answer]) -> Measured | None:
     """Put the answers of a task against its truth; None, with a warning, where there is no score.
-
-    All metrics of a task ask for this, one after the other and with the same answers: what came of
-    the last ones is kept.
 
     Raises
     ------
     EpidemiaError
         If the questions were made from a truth that is not the installed one.
     """
-    global _last
-    before, found = _last
-    if len(before) == len(answers) and all(map(_is, before, answers)):
-        return found
-    found = _put_together(answers)
-    _last = (list(answers), found)
-    return found
-
-
-def _is(one: Answer, other: Answer) -> bool:
-    return one is other
-
-
-def _put_together(answers: Sequence[Answer]) -> Measured | None:
     way = WAYS[answers[0].way]
     truth = collect.installed_truth(answers)
     shape = len(truth.weights), way.prompts(truth, answers[0])
