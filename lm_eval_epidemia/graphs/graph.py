@@ -98,15 +98,17 @@ class Graph:
         EpidemiaError
             If it has no such variable, here as below.
         """
-        self._check(f"does {cause} cause {result}?", cause, result)
-        return result in self._descendants[cause]
+        below = self._descendants
+        if cause not in below or result not in below:
+            unknown = result if cause in below else cause
+            raise self._unknown(f"does {cause} cause {result}?", unknown)
+        return result in below[cause]
 
-    def _check(self, asked: str, *names: str) -> None:
-        if unknown := [name for name in names if name not in self.nodes]:
-            raise EpidemiaError(
-                f"{asked}: the graph has no such variable as {unknown[0]}; expected one of "
-                f"{', '.join(self.nodes)}"
-            )
+    def _unknown(self, asked: str, name: str) -> EpidemiaError:
+        return EpidemiaError(
+            f"{asked}: the graph has no such variable as {name}; expected one of "
+            f"{', '.join(self.nodes)}"
+        )
 
     def distance(self, cause: str, result: str) -> int:
         """Return the number of edges of the shortest directed path; 0 where there is none."""
@@ -114,9 +116,14 @@ class Graph:
             return 0
         return int(nx.shortest_path_length(self._network, cause, result))
 
+    def generations(self) -> list[list[str]]:
+        """Return the nodes by the length of the longest path that leads to them, from 0."""
+        return [list(nodes) for nodes in nx.topological_generations(self._network)]
+
     def after(self, intervened: str) -> Graph:
         """Return the graph after do(X): without the edges into X."""
-        self._check(f"do({intervened})", intervened)
+        if intervened not in self.nodes:
+            raise self._unknown(f"do({intervened})", intervened)
         return Graph(self.nodes, tuple(edge for edge in self.edges if edge[1] != intervened))
 
 

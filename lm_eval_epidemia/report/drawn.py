@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import networkx as nx
 from markupsafe import escape
 
 from lm_eval_epidemia.graphs.graph import Graph
@@ -26,10 +25,7 @@ def _places(graph: Graph) -> dict[str, Point]:
 
     Nodes of a column stand around one height, so that a chain is a line.
     """
-    network: nx.DiGraph = nx.DiGraph()
-    network.add_nodes_from(graph.nodes)
-    network.add_edges_from(graph.edges)
-    columns: list[list[str]] = [list(found) for found in nx.topological_generations(network)]
+    columns = graph.generations()
     tallest = max(map(len, columns))
     return {
         node: (

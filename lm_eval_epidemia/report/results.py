@@ -478,10 +478,12 @@ def read_results(
                 "from where lm_eval wrote it, or run that evaluation again"
             )
     entries: dict[tuple[Any, ...], Entry] = {}
+    # Larger graphs take long to draw: what nobody was asked is left alone.
+    in_runs = {names[name].task for run in runs for name in run.scores}
     installed = {
         task: WAYS[benchmark.ways[0]].load(task)  # the same in every way
         for benchmark in BENCHMARKS
-        for task in benchmark.available()
+        for task in in_runs.intersection(benchmark.available())
     }
     for run in sorted(runs, key=_when):
         _enter(entries, notes, run, names, installed)
