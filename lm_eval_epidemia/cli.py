@@ -289,8 +289,7 @@ def truth_build(
     out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
 ) -> None:
     """Build the truth of every task that survey files allow."""
-    from lm_eval_epidemia.benchmarks import OBSERVATION
-    from lm_eval_epidemia.elicit.ways import in_way
+    from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
@@ -328,8 +327,9 @@ def truth_build(
         if said := not_scored(built):
             print(said)
         if out is None:
-            ways = OBSERVATION.ways
-            forget_cached_requests([in_way(name, way) for name in built.tasks for way in ways])
+            forget_cached_requests(
+                n for n, one in leaves().items() if one.entry.name in built.tasks
+            )
     if out is None:
         print(f"lm-eval finds them in {task_path()}")
 

@@ -291,7 +291,7 @@ def made_from(parquet: Path) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Pair._fields)
     for pair in _merged(complete.itertuples(index=False, name=None)):
-        writer.writerow(pair._replace(rows=";".join(map(str, pair.rows))))  # type: ignore[arg-type]
+        writer.writerow([pair.cause, pair.effect, ";".join(map(str, pair.rows)), pair.field])
     return text.getvalue()
 
 
