@@ -18,7 +18,8 @@ from lm_eval_epidemia.harness import yamls
 
 PACKAGE = Path(lm_eval_epidemia.__file__).parent
 #: Data flow downwards; a room imports from the rooms above it. `benchmarks` is one file.
-ROOMS = ["surveys", "graphs", "estimate", "elicit", "score", "benchmarks", "harness", "report"]
+ROOMS = ["surveys", "graphs", "estimate", "quantities", "elicit", "score", "benchmarks", "harness",
+         "report"]  # fmt: skip
 
 
 def files_of(room):
