@@ -73,7 +73,8 @@ _UNCLEAR = re.compile(
     r"|(?<![a-z])(?:exp|ln|log|log10|sqrt) ?\(|√"
     r"|(?<![a-z])var(?:iance)?(?![a-z])|(?:σ|sigma|sd|std) ?\^ ?\{?2"
     # The second before the first
-    r"|(?<![a-z])(?:sd|std|sigma|σ|beta|β) ?[:=][^:=]{1,60}[ ,;](?:mean|mu|μ|alpha|α) ?[:=]",
+    r"|(?<![a-z])(?:sd|std|sigma|σ|beta|β) ?[:=][^:=\d]{0,20}\d[^:=]{0,40}[ ,;](?:mean|mu|μ|alpha|α)"
+    r" ?[:=]",
     re.IGNORECASE,
 )
 
