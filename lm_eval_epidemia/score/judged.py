@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.ways import grid
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.quantities import families
 from lm_eval_epidemia.quantities.families import BETA, NORMAL
@@ -152,10 +153,8 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
     Judged
         With one repeat.
     """
-    from lm_eval_epidemia.elicit.ways.grid import points
-
     drawn = _baseline(truth, draws)
-    at = np.array([points(one) for one in truth.quantities], dtype=float)
+    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
     read: NDArray[np.bool_] = np.isfinite(logprobs).all(axis=1, keepdims=True)
     found = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
     return _judged(truth, _filled(truth, found, read, drawn), read, drawn, False)
