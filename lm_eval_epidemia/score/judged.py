@@ -21,7 +21,17 @@ from lm_eval_epidemia.quantities.quantity import Baseline, Quantities
 from lm_eval_epidemia.score import posterior
 from lm_eval_epidemia.score.crps import crps, crps_of_points
 
-__all__ = ["Judged", "Stated", "flat", "judge", "judge_grid", "mean_of", "part_of", "proportions"]
+__all__ = [
+    "Judged",
+    "Stated",
+    "baseline_errors",
+    "flat",
+    "judge",
+    "judge_grid",
+    "mean_of",
+    "part_of",
+    "proportions",
+]
 
 
 class Stated(NamedTuple):
@@ -38,6 +48,13 @@ class Stated(NamedTuple):
     family: NDArray[np.int64]
     a: Array
     b: Array
+
+
+def stated_as(values: Array) -> Stated:
+    """Return priors given as family and parameters, shape (Q, R, 3), all NaN where there is none."""
+    family, a, b = np.moveaxis(values, 2, 0)
+    # What was not read is of no family; which one it is listed under does not matter.
+    return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
 
 
 class Judged(NamedTuple):
@@ -195,6 +212,12 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
             for name, drawn in truth.baselines.items()
         },
     )
+
+
+def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
+    """Return how far the means of the baselines' posteriors are off on average, shape (Q, S)."""
+    told = families.mean(*posterior.of_baseline(proportions(truth), _baseline(truth, draws)))
+    return np.asarray(np.abs(told - _true(truth)[:, None, None]).mean(axis=-1))
 
 
 def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:

@@ -25,7 +25,15 @@ from lm_eval_epidemia.quantities.families import FAMILIES
 from lm_eval_epidemia.quantities.quantity import SIZES, Quantities
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws
-from lm_eval_epidemia.score.judged import Judged, Stated, judge, judge_grid, mean_of, part_of
+from lm_eval_epidemia.score.judged import (
+    Judged,
+    Stated,
+    judge,
+    judge_grid,
+    mean_of,
+    part_of,
+    stated_as,
+)
 
 __all__ = ["FEWER", "MORE", "Known", "asked", "below_median", "below_median_of",
            "calibration_error", "crps", "crps_ratio", "crps_ratio_published", "ece", "end_mass",
@@ -36,6 +44,10 @@ __all__ = ["FEWER", "MORE", "Known", "asked", "below_median", "below_median_of",
 #: What `worth` says of priors worth fewer answers than the smallest sample has, and of those worth
 #: more than the largest: numbers, so that lm-eval can write them.
 FEWER, MORE = 0.0, SIZES[-1] + 1.0
+
+
+#: Probabilities that are less apart are the same: parameters went through decimal text and back.
+_ROUNDING = 1e-9
 
 
 # Of what was judged, for the metrics and for the report.
@@ -54,7 +66,7 @@ def quartile_shares(position: Array) -> Array:
     ndarray, shape (R, 4)
         Shares of the Q, of each repeat.
     """
-    quarter = np.minimum(np.floor(4 * position), 3)
+    quarter = np.minimum(np.floor(4 * position + _ROUNDING), 3)
     shares = (quarter[..., None] == np.arange(4)).sum(axis=0).astype(float)
     with np.errstate(invalid="ignore"):
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
@@ -72,7 +84,10 @@ def calibration_error(position: Array) -> float:
 def below_median_of(position: Array) -> float:
     """Return the share of truths below the median of the prior; one at the median counts half."""
     there = position[~np.isnan(position)]
-    return float(np.mean((there < 0.5) + 0.5 * (there == 0.5))) if len(there) else math.nan
+    if not len(there):
+        return math.nan
+    off = np.where(np.abs(there - 0.5) < _ROUNDING, 0, there - 0.5)
+    return float(np.mean(np.heaviside(-off, 0.5)))
 
 
 def uncertainty_rank_of(found: Judged) -> float:
@@ -195,16 +210,10 @@ def known(answers: Sequence[Any]) -> Known | None:
         found, logs = judge_grid(part, values[:, 0]), values[:, 0]
         p = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
         return Known(part, at, whole, found, found, float((p[:, 0] + p[:, -1]).mean()))
-    stated = _stated(values)
+    stated = stated_as(values)
     found = judge(part, stated)
     published = judge(part, stated, published=True) if found.answered.min() < 1 else found
     return Known(part, at, whole, found, published, math.nan)
-
-
-def _stated(values: Array) -> Stated:
-    """Take priors apart, shape (Q, R, 3); one that could not be read is of the first family."""
-    family, a, b = np.moveaxis(values, 2, 0)
-    return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
 
 
 def _of(answers: Sequence[Any], what: Callable[[Known], Any]) -> float:
@@ -396,7 +405,7 @@ def said(line: str, truth: Quantities) -> Stated | Array:
     )
     try:
         if stated:
-            return _stated(np.array([[_prior(text) for text in one] for one in parts]))
+            return stated_as(np.array([[_prior(text) for text in one] for one in parts]))
         empty = [math.nan] * len(next(text for text in texts if "," in text).split(","))
         return np.array(
             [empty if one == _UNASKED else [*map(float, one.split(","))] for (one,) in parts]
