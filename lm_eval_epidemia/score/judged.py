@@ -21,17 +21,8 @@ from lm_eval_epidemia.quantities.quantity import Baseline, Quantities
 from lm_eval_epidemia.score import posterior
 from lm_eval_epidemia.score.crps import crps, crps_of_points
 
-__all__ = [
-    "Judged",
-    "Stated",
-    "baseline_errors",
-    "flat",
-    "judge",
-    "judge_grid",
-    "mean_of",
-    "part_of",
-    "proportions",
-]
+__all__ = ["Judged", "Stated", "baseline_errors", "flat", "judge", "judge_grid", "mean_of",
+           "part_of", "proportions", "stated_as"]  # fmt: skip
 
 
 class Stated(NamedTuple):
@@ -51,7 +42,7 @@ class Stated(NamedTuple):
 
 
 def stated_as(values: Array) -> Stated:
-    """Return priors given as family and parameters, shape (Q, R, 3), all NaN where there is none."""
+    """Return priors given as family and parameters, shape (Q, R, 3), NaN where there are none."""
     family, a, b = np.moveaxis(values, 2, 0)
     # What was not read is of no family; which one it is listed under does not matter.
     return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
