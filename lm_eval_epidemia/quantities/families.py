@@ -58,7 +58,8 @@ def valid(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> NDArray[np.bool_]:
     """Return which parameters describe a distribution: finite, b > 0, and alpha > 0."""
     family, a, b = np.broadcast_arrays(np.asarray(family), a, b)
     known = np.isin(family, range(len(FAMILIES)))
-    return known & np.isfinite(a) & np.isfinite(b) & (b > 0) & ((family != BETA) | (a > 0))
+    fine = np.isfinite(a) & np.isfinite(b) & (b > 0) & ((family != BETA) | (a > 0))
+    return np.asarray(known & fine)
 
 
 def mean(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:

@@ -136,7 +136,7 @@ def judge(
         If there is no such baseline.
     """
     drawn = _baseline(truth, draws)
-    read: NDArray[np.bool_] = np.asarray(families.valid(*stated))
+    read = families.valid(*stated)
     a = np.where(read, stated.a, np.nan)
     found = _of_families(truth, Stated(stated.family, a, stated.b), drawn)
     if published:
@@ -163,7 +163,7 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
     """
     drawn = _baseline(truth, draws)
     at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
-    read: NDArray[np.bool_] = np.isfinite(logprobs).all(axis=1, keepdims=True)
+    read = np.asarray(np.isfinite(logprobs).all(axis=1, keepdims=True))
     found = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
     return _judged(truth, _filled(truth, found, read, drawn), read, drawn, False)
 
