@@ -113,11 +113,11 @@ def test_moments_of_nothing(family, mean, sd):
 
 def test_what_is_a_distribution():
     found = families.valid(
-        [NORMAL, NORMAL, BETA, BETA, BETA, LOGNORMAL, LOGNORMAL, 3],
-        [-1, 1, 0, 1, math.nan, -1, math.inf, 1],
-        [1, 0, 1, 1, 1, 1, 1, 1],
+        [NORMAL, NORMAL, BETA, BETA, BETA, LOGNORMAL, LOGNORMAL, LOGNORMAL, 3],
+        [-1, 1, 0, 1, math.nan, -1, math.inf, 800, 1],
+        [1, 0, 1, 1, 1, 1, 1, 1, 1],
     )
-    assert found.tolist() == [True, False, False, True, False, True, False, False]
+    assert found.tolist() == [True, False, False, True, False, True, False, False, False]
     assert len(FAMILIES) == 3
 
 
@@ -174,7 +174,7 @@ def test_crps_is_that_of_scoringrules():
 
 def test_crps_of_a_very_sure_beta():
     """It is that of a normal, as it comes to be one; the usual formula gives NaN from 540 on."""
-    for total in (600, 1e4, 1e5):
+    for total in (600, 1e4, 1e5, 1e8, 1e12, 1e200):
         a, b = 0.3 * total, 0.7 * total
         sd = families.sd(BETA, a, b)
         for z in (-2, 0, 1):
@@ -237,7 +237,7 @@ def by_quad(prior, proportion, mean, variance, size):
     t = np.linspace(*ends, 20001)[:-1]
     heights = height(t)
     peak, near = heights.max(), t[heights > heights.max() - 45]
-    points = np.linspace(near[0], near[-1], 30)[1:-1]
+    points = np.linspace(near[0], near[-1], 12)[1:-1]
 
     def moment(power):
         return integrate.quad(
@@ -252,7 +252,7 @@ def by_quad(prior, proportion, mean, variance, size):
     st.floats(-1, 2), st.floats(0.05, 1), st.floats(-0.5, 8), st.floats(0.01, 20),
     st.sampled_from([5, 10, 20, 30]),
 )  # fmt: skip
-@settings(max_examples=15)
+@settings(max_examples=5)
 def test_lognormal_posterior_is_that_of_quad(mu, sigma, mean, variance, size):
     prior = (LOGNORMAL, mu, sigma)
     found = float(posterior_mean(*prior, False, mean, variance, size))
