@@ -82,7 +82,7 @@ def test_they_are_what_is_judged(truth, said):
     assert found["crps_ratio"] == pytest.approx(judged.crps_ratio.mean())
     assert found["crps_ratio_published"] == pytest.approx(dropped.crps_ratio.mean())
     assert found["ece"] == pytest.approx(priors.calibration_error(judged.position))
-    assert found["below_median"] == pytest.approx((judged.position < 0.5).mean())
+    assert found["below_median"] == pytest.approx(np.heaviside(0.5 - judged.position, 0.5).mean())
     rank = stats.spearmanr(judged.uncertainty, judged.ratio).statistic
     assert found["uncertainty_rank"] == pytest.approx(rank)
     assert found["seen"] == 1 and found["answered"] == pytest.approx(1 - 3 / 370)
@@ -211,5 +211,6 @@ def test_quarters():
 def test_ranks_of_few_or_equal_ones():
     truth = toy(["normal"] * 3)
     found = judge(truth, stated_as(forecasters.answers(truth, "calibrated")))
-    assert -1 <= priors.uncertainty_rank_of(found) <= 1
+    found = found._replace(uncertainty=np.array([1.0, 2, 3]), ratio=np.array([1.0, 3, 2]))
+    assert priors.uncertainty_rank_of(found) == pytest.approx(0.5)
     assert math.isnan(priors.uncertainty_rank_of(found._replace(ratio=np.ones(3))))

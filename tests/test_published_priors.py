@@ -90,6 +90,7 @@ def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_rati
 
     unread, share = np.isnan(stated.a), proportions(truth)[:, None]
     widest = stated._replace(
+        family=np.where(share, 1, 0) + 0 * stated.family,
         a=np.where(unread, np.where(share, 1, 0), stated.a),
         b=np.where(unread, np.where(share, 1, 1e5), stated.b),
     )
