@@ -18,6 +18,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.paths import writing
+from lm_eval_epidemia.quantities import store as quantities
 from lm_eval_epidemia.surveys.record import record
 
 __all__ = ["export"]
@@ -73,6 +74,14 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
             f"- **{survey.title}**, vintage {truth['vintage']}. {truth['source']['citation']} "
             f"{truth['source']['licence']} {truth['source']['note']} <{truth['source']['page']}>"
         )
+    names = {name for each in configs.values() for name in each}
+    sources += [
+        f"- **{one.title}** ({name}). {about['citation']}"
+        for name, one in quantities.available().items()
+        if name in names
+        for about in [quantities.load(name).about]
+        if "citation" in about
+    ]
     counts = "\n".join(f"- `{config}`: {len(names)} tasks" for config, names in configs.items())
     return (
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n\n"
