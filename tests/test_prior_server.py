@@ -4,16 +4,18 @@ Through lm-eval's own client, ``local-chat-completions``.
 """
 
 import json
+import math
 
+import numpy as np
 import pytest
 from conftest import evaluate
 from test_endpoint import endpoint  # noqa: F401 (a fixture)
 
 from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.quantities import families, store
+from lm_eval_epidemia.quantities import store
+from lm_eval_epidemia.score.priors import said
 
 TASK = "epidemia_prior_nhanes"
-NORMAL = families.NORMAL
 
 #: Of the first cell, whose family is normal and whose unit is cm: five replies at a time.
 REPLIES = [
@@ -47,8 +49,13 @@ def test_every_reply_is_read_or_counted(endpoint, first):  # noqa: F811
     row = found["results"][TASK]
     expected = [expected for _, expected in replies.values()]
     assert row["answered,none"] == sum(each is not None for each in expected) / 5
-    said = found["epidemia"]["said"][TASK].split(" | ")[0].split(";")
-    assert said == ["?" if each is None else "n:{:g},{:g}".format(*each) for each in expected]
+    stated = said(found["epidemia"]["said"][TASK], store.load(TASK))
+    unread = (math.nan, math.nan)
+    assert np.array_equal(
+        np.column_stack([stated.a[0], stated.b[0]]),
+        [unread if each is None else each for each in expected],
+        equal_nan=True,
+    )
     # Another seed for each, or all five estimates would be drawn alike.
     assert len(server.seeds) == 5
     assert store.load(TASK).quantities[0].family == "normal"

@@ -247,9 +247,7 @@ def test_a_respondent_scores_alike_in_all_written_ways(kind):
 def test_a_grid_recovers_a_known_normal_within_one_step():
     one = quantity("normal", "cm", 64, 144)
     points = grid.points(one)
-    row = WAYS["grid"].of_row(
-        {"task": TASK, "truth": "t", "cell": 0, "choices": grid.written(one)}
-    )
+    row = WAYS["grid"].of_row({"task": TASK, "truth": "t", "cell": 0, "choices": grid.written(one)})
     for m, s in ((100.3, 5.0), (80.0, 2.0), (120.9, 8.0)):
         believed = np.full((priors.REPEATS, 3), np.nan)
         believed[0] = NORMAL, m, s
@@ -352,9 +350,7 @@ def test_a_system_prompt_is_a_system_message(name):
 
 
 def test_a_system_instruction_stands_before_it():
-    heard, _ = prompts_seen(
-        True, {"system_prompt": "conservative"}, system_instruction="Be brief."
-    )
+    heard, _ = prompts_seen(True, {"system_prompt": "conservative"}, system_instruction="Be brief.")
     system, _ = json.loads(heard[0])
     assert system["content"].strip() == f"Be brief.\n\n{SYSTEM_PROMPTS['conservative']}"
 
