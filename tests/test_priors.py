@@ -423,7 +423,7 @@ def test_questions_of_the_interface():
     found = api.questions(TASK)
     assert list(found.columns[-4:]) == ["sample", "family", "unit", "prompt"]
     assert len(api.questions(TASK, "grid").choices[0]) == 41
-    with pytest.raises(EpidemiaError, match="nearest: .*epidemia_prior_nhanes"):
+    with pytest.raises(EpidemiaError, match=r"nearest: .*epidemia_prior_nhanes"):
         api.questions("epidemia_prior_nhane")
 
 
