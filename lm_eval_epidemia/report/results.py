@@ -38,7 +38,7 @@ POPULATION = "score_population"
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
-INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names")
+INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names", "system_prompt")
 
 #: Metrics of other tasks, the first found is shown; then any other that is better when higher.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
@@ -302,9 +302,11 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _has_random_names(asked: Asked) -> bool:
-    """Whether the variables of a task are called what ``--metadata`` says."""
-    return getattr(leaf(asked).entry.declared, "names", "") == "random"
+def _heeds(asked: Asked, key: str) -> bool:
+    """Whether a key of ``--metadata`` changes what a task asks, of those that few tasks heed."""
+    if key == "names":
+        return getattr(leaf(asked).entry.declared, "names", "") == "random"
+    return key != "system_prompt" or WAYS[asked.way].system_prompts
 
 
 def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
@@ -324,7 +326,7 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) 
         variant=tuple(
             pair
             for pair in _variant(metadata)
-            if pair[0] in INCOMPARABLE and (pair[0] != "names" or _has_random_names(asked))
+            if pair[0] in INCOMPARABLE and _heeds(asked, pair[0])
         ),
         num_fewshot=f"{shots:g}" if shots else "",
         system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
