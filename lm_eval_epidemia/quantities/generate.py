@@ -241,7 +241,9 @@ class Slices:
             If the slice has fewer than `FEWEST` people, all of them alike, lies too near the
             marginal, or a condition says hardly anything.
         """
-        people, met, said = self.asked, [], []
+        people = self.asked
+        met: list[Mask] = []
+        said: list[Condition] = []
         for one in given:
             mask, condition = self._met(one, people)
             people = people & mask
@@ -251,10 +253,10 @@ class Slices:
         people = people & there
         if (n := self.units(people)) < FEWEST:
             raise Refused(f"{n} people are in the slice, {FEWEST} are needed")
-        for one, condition in zip(met, said, strict=True):
+        for own, condition in zip(met, said, strict=True):
             others = there.copy()
             for mask in met:
-                if mask is not one:
+                if mask is not own:
                     others &= mask
             if people.sum() > (1 - NARROWS) * others.sum():
                 raise Refused(f"{condition.variable} says hardly anything about the others")
