@@ -55,8 +55,8 @@ def new(
         raw = [folder]
     if all(one.tables for one in entry.vintages.values()):
         raise EpidemiaError(
-            f"{survey} is published as tables: quantities are made from people's answers; "
-            "'epidemia survey list' has the surveys with microdata"
+            f"{survey} is published as tables; quantities are made from people's answers, as "
+            "those of nsduh, scf, gss, meps or nhanes"
         )
     paths.check_writable(out or built())
     _keep(generate(load_microdata(entry, raw, vintage), n, seed, name), out)

@@ -69,23 +69,27 @@ class _Slice(NamedTuple):
     value: Array
 
 
-def family_of(value: Array, weight: Array) -> str:
+def family_of(value: Array, everyone: Array, weight: Array) -> str:
     """Return the family of the prior for a mean: lognormal where values are positive and skewed.
 
     Parameters
     ----------
-    value, weight : ndarray, shape (n,)
+    value : ndarray, shape (n,)
         Of the people of the slice.
+    everyone, weight : ndarray, shape (N,)
+        Of all people: whether a variable is skewed, and whether it can be negative, does not depend
+        on the slice.
 
     Returns
     -------
     str
-        "lognormal" where all are above 0 and their weighted skewness, m3 / m2^1.5 of the central
-        moments, is above `SKEWED`; else "normal".
+        "lognormal" where no value is negative, their weighted skewness, m3 / m2^1.5 of the central
+        moments, is above `SKEWED`, and in the slice all are above 0; else "normal".
     """
-    deviation = value - np.average(value, weights=weight)
+    deviation = everyone - np.average(everyone, weights=weight)
     second, third = (np.average(deviation**power, weights=weight) for power in (2, 3))
-    return "lognormal" if (value > 0).all() and third > SKEWED * second**1.5 else "normal"
+    skewed = everyone.min() >= 0 and third > SKEWED * second**1.5
+    return "lognormal" if skewed and (value > 0).all() else "normal"
 
 
 def check_family(family: str, value: Array) -> None:
@@ -275,9 +279,9 @@ class Slices:
         if given and not apart > least:
             raise Refused(f"it is {apart:g} from the marginal, more than {least:g} is needed")
         way = self.variables[base.variable]
-        family = "beta" if share else family_of(value[people], self.data.weight[people])
-        check_family(family, value[people])
         values = value[there]
+        family = "beta" if share else family_of(value[people], values, self.data.weight[there])
+        check_family(family, value[people])
         low, high = (
             (0.0, 1.0)
             if share
