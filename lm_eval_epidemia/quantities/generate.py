@@ -41,6 +41,12 @@ QUARTER = (0.1, 0.4)
 #: others nothing is learnt about its error.
 TOLD = 0.75
 
+#: People on either side of a share, at least: fewer tell hardly more than that it is rare.
+EITHER = 10
+
+#: A mean is not asked where more have one value: five people would often agree, as if certain.
+COMMON = 2 / 3
+
 #: From this skewness on, positive values get a lognormal prior.
 SKEWED = 1.0
 
@@ -274,6 +280,14 @@ class Slices:
                 "are needed to tell its error"
             )
         share = base.level is not None
+        if share and self.units(people & (value == 1)) < EITHER:
+            raise Refused(f"fewer than {EITHER} people are counted")
+        if share and self.units(people & (value == 0)) < EITHER:
+            raise Refused(f"all but fewer than {EITHER} people are counted")
+        same = np.unique(value[people], return_inverse=True)[1]
+        common = np.bincount(same, self.data.weight[people]).max() / self.data.weight[people].sum()
+        if not share and common > COMMON:
+            raise Refused(f"{common:.0%} have one value, {COMMON:.0%} at most may")
         apart = abs(found.mean - marginal.mean)
         least = max(found.se, APART if share else APART * abs(found.mean))
         if given and not apart > least:
