@@ -40,7 +40,7 @@ def package(tmp_path_factory):
     # The lines in the tables.
     ways = ours / "elicit" / "ways" / "__init__.py"
     text = ways.read_text().replace(
-        "intervention, letters,", "coin, intervention, letters, numbered,"
+        "    intervention,\n    letters,\n", "    coin, intervention, letters, numbered,\n"
     )
     everything = "*intervention.ALL,"
     assert everything in text
@@ -50,7 +50,7 @@ def package(tmp_path_factory):
     record = (TOY / "record.py").read_text()
     record = record[record.index("COINS =") :]
     text = text.replace(
-        "(OBSERVATION, INTERVENTION)", "(OBSERVATION, INTERVENTION, COINS)"
+        "(OBSERVATION, INTERVENTION, PRIOR)", "(OBSERVATION, INTERVENTION, PRIOR, COINS)"
     ).replace(
         "BENCHMARKS: tuple",
         "from lm_eval_epidemia.elicit.ways.coin import TASKS  # noqa: E402\n"
