@@ -17,6 +17,7 @@ from lm_eval_epidemia.quantities import bins, draws, nhanes, published, store
 from lm_eval_epidemia.quantities.estimators import Design, estimate
 from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline
 from lm_eval_epidemia.quantities.span import STEPS, span
+from lm_eval_epidemia.score import posterior
 
 NHANES = "epidemia_prior_nhanes"
 SHIPPED = ["nhanes", "gss", "meps", "nsduh", "scf"]
@@ -53,7 +54,7 @@ def test_all_posteriors_of_the_baselines_are_the_published_ones(openestimate):
     theirs = pd.read_parquet(openestimate / "baseline_posteriors.parquet")
     theirs = theirs[theirs["dataset"] == "nhanes"]
     share = np.array([one.family == "beta" for one in truth.quantities])
-    ours = draws.posterior(share, truth.baselines["published"])
+    _, a, b = posterior.of_baseline(share, truth.baselines["published"])
     names = {one.name: k for k, one in enumerate(truth.quantities)}
     at = (
         theirs["variable"].map(names).to_numpy(),
@@ -61,8 +62,8 @@ def test_all_posteriors_of_the_baselines_are_the_published_ones(openestimate):
         theirs["trial"].to_numpy(),
     )
     assert len(set(zip(*at, strict=True))) == len(theirs) == 74 * 4 * 25
-    np.testing.assert_allclose(ours.a[at], theirs["mu_or_alpha"], rtol=0, atol=1e-6)
-    np.testing.assert_allclose(ours.b[at], theirs["sigma_or_beta"], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(a[at], theirs["mu_or_alpha"], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(b[at], theirs["sigma_or_beta"], rtol=0, atol=1e-6)
 
 
 def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike(openestimate):

@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline
 
-__all__ = ["PRIOR_SD", "Posterior", "Sums", "corrected", "drawn", "kish", "posterior", "published",
-           "stacked"]  # fmt: skip
-
-#: Standard deviation of the normal prior around 0 that baselines begin with. The paper's text
-#: calls it a variance, its code takes it as this.
-PRIOR_SD = 1e5
+__all__ = ["Sums", "corrected", "drawn", "kish", "published", "stacked"]
 
 
 class Sums(NamedTuple):
@@ -24,13 +18,6 @@ class Sums(NamedTuple):
     mean: float
     variance: float
     size: float
-
-
-class Posterior(NamedTuple):
-    """What the baselines believe, each of the shape of `Baseline`: (mean, sd) or (alpha, beta)."""
-
-    a: Array
-    b: Array
 
 
 def kish(weight: Array) -> float:
@@ -100,28 +87,3 @@ def stacked(draws: list[list[list[Sums]]]) -> Baseline:
     """Put the draws of Q quantities, by size and draw, into arrays (Q, len(SIZES), DRAWS)."""
     mean, variance, size = np.moveaxis(np.array(draws, dtype=np.float64), -1, 0)
     return Baseline(mean, variance, size)
-
-
-def posterior(proportion: NDArray[np.bool_], baseline: Baseline) -> Posterior:
-    """Return what the baselines believe after their draws.
-
-    Parameters
-    ----------
-    proportion : ndarray of bool, shape (Q,)
-        Whether a quantity is one.
-    baseline : Baseline
-
-    Returns
-    -------
-    Posterior
-        For a proportion, Beta(1 + n p, 1 + n (1 - p)); else the normal with mean
-        n S^2 m / (v + n S^2) and variance v S^2 / (v + n S^2), where m and v are mean and variance
-        of the n answers and S is `PRIOR_SD`: conjugate updates of Beta(1, 1) and N(0, S^2).
-    """
-    mean, variance, size = baseline
-    is_share = proportion[:, None, None]
-    told = variance + size * PRIOR_SD**2
-    return Posterior(
-        np.where(is_share, 1 + size * mean, size * PRIOR_SD**2 * mean / told),
-        np.where(is_share, 1 + size * (1 - mean), np.sqrt(variance * PRIOR_SD**2 / told)),
-    )
