@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, Leaf, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, Leaf, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.report.naming import Config, model_name, pairs, short_names
 from lm_eval_epidemia.report.replicates import (
     Joint,
-    Said,
     counted,
     draws_of,
     in_conflict,
@@ -77,9 +76,9 @@ class Score(NamedTuple):
         Draws of the metric `POPULATION`.
     source : Path
         The result file.
-    said : Said or None
-        What was said to each prompt, of a benchmark that keeps it; None where the questions were
-        made from another truth than the installed one.
+    said : object or None
+        What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
+        where the questions were made from another truth than the installed one.
     """
 
     value: float
@@ -87,7 +86,7 @@ class Score(NamedTuple):
     metrics: Mapping[str, float] = {}
     population: Draws | None = None
     source: Path = Path()
-    said: Said | None = None
+    said: Any = None
 
     @property
     def error(self) -> float:
@@ -370,7 +369,8 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
 
 
 def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any] | None) -> Score:
-    known, primary = leaves()[name].metrics, leaves()[name].benchmark.primary
+    mine = leaves()[name]
+    known, primary = mine.metrics, mine.benchmark.primary
     without = math.isnan(_number(row[f"{primary},none"]))
     numbers = {}
     for key, value in row.items():
@@ -391,7 +391,9 @@ def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any
     if joint is not None and not without:
         try:
             bounds = {primary: known[primary][2:4]} if known[primary].cut else {}
-            draws = draws_of(joint, leaves()[name].entry.facets.get("survey", ""), bounds)
+            # Only there a sample is one of a survey: elsewhere it is one of questions.
+            survey = mine.entry.facets["survey"] if mine.benchmark is OBSERVATION else ""
+            draws = draws_of(joint, survey, bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     more = {printable(metric): x for metric, x in numbers.items() if "stderr" not in metric}
@@ -536,7 +538,7 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
         elif one.source in older:
             why = "written by an older version, or without our hook; run it again"
         elif one.seen < 1 and one.said:
-            why = "a --limit left one sample of a graph; raise it"
+            why = "a --limit left too few of them; raise it"
         else:
             why = (
                 "the file has no draws of them: the truth had no replicates (rebuild it with "
@@ -549,7 +551,7 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
     if silent := [in_way(*asked) for asked, one in entry.scores.items() if _is_silent(asked, one)]:
         notes.append(
             f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) is not in the "
-            "file, so that the tables of interventions leave them out; run them again"
+            "file, so that the tables made of it leave them out; run them again"
         )
     return notes
 
