@@ -32,10 +32,11 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     datasets.Dataset
         One row per prompt, in a fixed order, with the columns ``task``; ``truth`` (fingerprint of
         the ground truth); ``cell`` (its number there); ``given`` (its conditions, "age: 30-34");
-        ``choices`` (the letters); ``prompt``; and those of the way. Where answers are displayed in
+        ``choices`` (the letters, or what else may follow); ``prompt``; and those of the way. Where answers are displayed in
         changing orders, ``order`` (level numbers by displayed position) and ``design`` (which
         orderings a cell is asked in) or, of sampled answers, ``sample`` (from 1) and ``n_samples``.
-        Where a probability is asked for, ``level`` instead.
+        Where a probability is asked for, ``level`` instead; where a prior is to be written,
+        ``sample``, and ``family`` and ``unit`` of the quantity.
     """
     import datasets
 
@@ -43,12 +44,12 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     truth = how.load(task)
     rows, given = list(how.rows(truth, variant)), how.described(truth)
     before = examples(task, variant.fewshot, how)
-    space = " " if variant.leading_space else ""
+    space, letters = " " if variant.leading_space else "", how.choices(truth)
     values = {
         "task": [task] * len(rows),
         "truth": [truth.fingerprint] * len(rows),
         "given": [given[row["cell"]] for row in rows],
-        "choices": [[space + letter for letter in how.choices(truth)]] * len(rows),
+        "choices": [[space + one for one in row.get("choices", letters)] for row in rows],
         "prompt": [before + row["prompt"] for row in rows],
     }
     kinds = {**COMMON, **how.columns, "prompt": "string"}

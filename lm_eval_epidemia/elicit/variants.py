@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.orderings import design_of
+from lm_eval_epidemia.elicit.system import BASE, SYSTEM_PROMPTS
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 
 __all__ = ["Variant", "unknown_keys"]
@@ -35,6 +36,8 @@ class Variant(NamedTuple):
     names : str
         Of the variables of causal graphs: "" for words, "letters" for single letters where names
         are random.
+    system_prompt : str
+        Name of the one that is given to a model that writes priors, see `elicit.system`.
     """
 
     orderings: str | int | None = None
@@ -43,11 +46,16 @@ class Variant(NamedTuple):
     gen_prefix: str = ""
     leading_space: bool | None = None
     names: str = ""
+    system_prompt: str = BASE
 
     @property
     def in_task_files(self) -> dict[str, Any]:
         """The part that lm-eval reads from a task's file; empty for the files that ship."""
-        found = {"gen_prefix": self.gen_prefix or None, "leading_space": self.leading_space}
+        found = {
+            "gen_prefix": self.gen_prefix or None,
+            "leading_space": self.leading_space,
+            "system_prompt": None if self.system_prompt == BASE else self.system_prompt,
+        }
         return {key: value for key, value in found.items() if value is not None}
 
     @classmethod
@@ -81,6 +89,12 @@ class Variant(NamedTuple):
         if chosen.names not in ("", "letters"):
             raise EpidemiaError(
                 f"names {chosen.names!r} is not known: expected letters, or nothing"
+            )
+        if str(chosen.system_prompt) not in SYSTEM_PROMPTS:
+            raise EpidemiaError(
+                f"system_prompt {chosen.system_prompt!r} is not known "
+                f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); a text of your own is "
+                "given with --system_instruction"
             )
         if chosen.gen_prefix and chosen.leading_space is not None:
             raise EpidemiaError(

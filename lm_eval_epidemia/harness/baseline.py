@@ -15,7 +15,7 @@ from lm_eval.api.model import LM
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.ways import WAYS, Way
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 
 __all__ = ["KINDS", "Baseline"]
@@ -84,7 +84,7 @@ class Baseline(LM):
         self.kind, self.noise = kind, _number("noise", noise, at_least=0)
         self.seed = int(_number("seed", seed, at_least=0))
         self.position_bias = _number("position_bias", position_bias, at_least=-LARGEST)
-        self._believed: dict[str, Array] = {}
+        self._believes: dict[str, Any] = {}
 
     @staticmethod
     def _ours(request: Any) -> dict[str, Any]:
@@ -97,23 +97,34 @@ class Baseline(LM):
             )
         return doc
 
-    def _letters(self, request: Any) -> list[float]:
-        """Log-probabilities of the choices of one prompt."""
+    @staticmethod
+    def _way(request: Any) -> Way:
+        return WAYS[leaves()[request.task_name].way]
+
+    def _believed(self, request: Any) -> Array:
+        """Return what this respondent believes in the cell of one prompt."""
         doc, asked = self._ours(request), leaves()[request.task_name]
         way, benchmark = WAYS[asked.way], asked.benchmark
-        if (believed := way.believed) is None or benchmark.answers is None:
+        if not (way.believed or way.writes) or benchmark.answers is None:
             raise EpidemiaError(f"epidemia-baseline does not answer {request.task_name}")
         if self.kind not in benchmark.kinds:
             raise EpidemiaError(
                 f"epidemia-baseline kind={self.kind} has no answers to {request.task_name}: "
                 f"expected one of {', '.join(benchmark.kinds)}"
             )
-        if request.task_name not in self._believed:
+        if request.task_name not in self._believes:
             truth = way.load(doc["task"])
-            self._believed[request.task_name] = benchmark.answers(
+            self._believes[request.task_name] = benchmark.answers(
                 truth, self.kind, self.noise, self.seed
             )
-        p = believed(self._believed[request.task_name][doc["cell"]], way.of_row(doc))
+        believed: Array = self._believes[request.task_name][doc["cell"]]
+        return believed
+
+    def _letters(self, request: Any) -> list[float]:
+        """Log-probabilities of the choices of one prompt."""
+        way, believed = self._way(request), self._believed(request)
+        assert way.believed is not None
+        p = way.believed(believed, way.of_row(request.doc))
         with np.errstate(divide="ignore"):
             logits = np.maximum(np.log(p), LOG_ZERO)
         if self.position_bias:
@@ -136,12 +147,15 @@ class Baseline(LM):
         raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        """Write a choice: the likeliest or, of sampled answers, one drawn from what it believes."""
+        """Write a choice, the likeliest or, of sampled answers, one drawn; or the way's own text."""
         replies = []
         for request in requests:
-            doc = self._ours(request)
+            doc, way = self._ours(request), self._way(request)
+            if way.writes is not None:
+                replies.append(way.writes(self._believed(request), way.of_row(doc)))
+                continue
             letters = self._letters(request)
-            if WAYS[leaves()[request.task_name].way].drawn:
+            if way.drawn:
                 key = [self.seed, zlib.crc32(doc["task"].encode()), doc["cell"], doc["sample"]]
                 drawn = np.random.default_rng(key).random()
                 number = int(np.searchsorted(np.cumsum(np.exp(letters)), drawn, side="right"))

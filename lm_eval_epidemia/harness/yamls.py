@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lm_eval_epidemia import __version__, folders, paths
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry
+from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, Way
 from lm_eval_epidemia.estimate import store
@@ -54,6 +55,9 @@ _METRIC = """  - metric: {name}
     higher_is_better: {better}
 """
 
+#: Stands between a system prompt and a question, where no chat template does.
+_APART = "\n\n"
+
 #: In a folder of task files that 0.1.0 wrote, which has no list of them.
 MARKER = "_epidemia"
 
@@ -62,6 +66,8 @@ def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant)
     how = _WRITES.format(temperature=way.temperature) if way.generated else _CHOSEN
     if variant.gen_prefix:
         how += f"gen_prefix: {json.dumps(variant.gen_prefix)}\n"
+    if way.system_prompts and (text := SYSTEM_PROMPTS[variant.system_prompt]):
+        how += f"description: {json.dumps(text + _APART)}\n"
     if variant.leading_space is not None and not way.generated:
         how += 'target_delimiter: ""\n'
     metrics = "".join(

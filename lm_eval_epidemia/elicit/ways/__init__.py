@@ -4,7 +4,15 @@ A `Way` says what the prompts are, how a response is read, and how the answers o
 distribution. Task files, hooks, samples, export, cost, report and site go through the table.
 """
 
-from lm_eval_epidemia.elicit.ways import intervention, letters, likelihood, sampled, written
+from lm_eval_epidemia.elicit.ways import (
+    grid,
+    intervention,
+    letters,
+    likelihood,
+    priors,
+    sampled,
+    written,
+)
 from lm_eval_epidemia.elicit.ways.way import Answer, Way
 
 __all__ = ["WAYS", "Way", "asked_as", "in_way"]
@@ -14,6 +22,7 @@ WAYS: dict[str, Way] = {
     way.name: way
     for way in (
         letters.WAY, likelihood.WAY, sampled.WAY, written.CLOSED, written.RAG, *intervention.ALL,
+        *priors.ALL, grid.WAY,
     )
 }  # fmt: skip
 

@@ -131,9 +131,9 @@ class Way:
         Of its rows, beside those of all: from name to type, a list for a list of such.
     rows : callable
         From a truth and a `Variant` to the rows, each a dict of ``cell``, `columns` (but
-        ``choices``) and ``prompt``.
+        ``choices``, unless each row has its own) and ``prompt``.
     choices : callable
-        From a truth to the letters that answer.
+        From a truth to the letters that answer, of rows without ``choices`` of their own.
     read : callable
         From a row and the model's responses to it to an `Answer`. The row is a struct with the
         columns as attributes. Raises ValueError where the responses are not what such a row gets.
@@ -164,8 +164,13 @@ class Way:
     example : callable, optional
         From a truth, a cell and a random generator to a solved example, without the line's end.
     believed : callable, optional
-        From a respondent's distribution in the row's cell, shape (K,), and the row to the
-        probability of each of its letters: how `epidemia-baseline` answers.
+        From what a respondent believes in the row's cell (a distribution, shape (K,), or what else
+        the benchmark's `answers` has there) and the row to the probability of each of its choices:
+        how `epidemia-baseline` answers.
+    writes : callable, optional
+        From the same to the whole reply, where that is not one of the choices.
+    system_prompts : bool
+        Whether it heeds ``--metadata '{"system_prompt": ...}'``, see `elicit.system`.
 
     temperature : float, optional
         Where the model writes its answer: how random it is. None where log-probabilities are asked.
@@ -203,6 +208,8 @@ class Way:
     request: str = ""
     example: Callable[[Any, int, np.random.Generator], str] | None = None
     believed: Callable[[Array, Any], Array] | None = None
+    writes: Callable[[Array, Any], str] | None = None
+    system_prompts: bool = False
     temperature: float | None = None
     unread: str = "'all answers equally likely'"
     exported: bool = True
@@ -218,7 +225,7 @@ class Way:
 
     @property
     def drawn(self) -> bool:
-        """Whether each answer is a random draw: many are asked for, numbered by ``sample``."""
+        """Whether each answer is a random draw: several are asked for, numbered by ``sample``."""
         return bool(self.temperature)
 
     @cached_property

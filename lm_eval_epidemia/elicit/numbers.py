@@ -1,0 +1,166 @@
+r"""Reading the numbers that a model wrote in its last tag.
+
+Reasoning is cut off first (`replies.answer_text`), then characters become plain ones (Unicode NFKC:
+full-width digits, no-break spaces, minus signs). A tag is what follows ``<prior>``, up to the next
+``<prior>`` or ``</prior>`` or the end of the reply; the last one counts, whatever is in it. One that
+is neither closed nor holds a digit is none: the reply speaks of the tag, or stopped before it.
+
+======================================  ===================================================
+in the tag                              read as
+======================================  ===================================================
+``55, 3``  ``55; 3``  ``55 ± 3``        55 and 3: letters, brackets, ``~`` and currencies are
+``mean=55 cm, std=3 cm``  ``N(55, 3)``  passed over
+``1,200, 50``  ``1,200,50``             1200 and 50: three digits after a comma, a space or an
+``1 200; 50``  ``1'200 50``             apostrophe, without another digit, belong to the number
+``100,150``  ``1,200``                  100 and 150, 1 and 200: where that leaves another count
+                                        of numbers than is asked for, every comma and space
+                                        separates; where neither fits, nothing is read
+``1200,50``                             1200 and 50
+``1,200,500``                           nothing, where two are asked for: 1200 and 500, or 1 and
+                                        200500
+``$1.2 million``  ``1.2M``  ``3k``      1 200 000, 1 200 000, 3000: the words thousand, million,
+                                        billion and trillion, and k, K, M, bn, B (not m)
+``1.2e5``  ``1.2 x 10^5``               120 000
+``55%``  ``55 percent``                 as the caller says: .55 of a proportion, 55 of a quantity
+                                        measured in per cent, nothing of a parameter
+``5%: 40, 25%: 50``  ``q5=40, q25=50``  40 and 50: labels of percentiles are no values
+``55-60``  ``55 to 60``  ``1/2``        nothing: ranges and arithmetic are not computed
+``ln(50000)``  ``2 * 3``
+``mean 55, variance 9``                 nothing: a variance is no standard deviation
+``std=3, mean=55``                      nothing: not in the order that was asked for
+``1.200.000``                           nothing; ``1.200, 50`` is 1.2 and 50
+``nan, 1, 2``  ``inf``  ``1e999``       nothing
+more or fewer numbers than asked for    nothing
+======================================  ===================================================
+
+Every pattern is bounded, and so is a tag, so that a reply is read in time linear in its length.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+
+from lm_eval_epidemia.elicit.replies import answer_text
+
+__all__ = ["LONGEST", "TAG", "numbers", "tagged"]
+
+#: The tag that a model is asked to end with, and how many characters it may hold.
+TAG, LONGEST = "prior", 500
+
+_EDGE = re.compile(rf"<(/?) ?{TAG} ?>", re.IGNORECASE)
+
+_SIGNS = {
+    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
+    **dict.fromkeys((0x2018, 0x2019), "'"),
+    ord("\N{MULTIPLICATION SIGN}"): "x",
+    ord("\N{FRACTION SLASH}"): "/",
+    ord("_"): " ",
+}
+#: NFKC would make 105 of ten to the fifth.
+_RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207a\u207b]{1,9}")
+_POWER = re.compile(r"(?<=\d) ?[x*] ?10 ?(?:\^|\*\*) ?\{?([-+]?\d{1,3})\}?")
+
+_PERCENT = r"%|per ?cent(?![a-z])|percentage points?(?![a-z])"
+_LABEL = re.compile(rf"(?<![\w.])(?:5|25|50|75|95) ?(?:th|{_PERCENT})[^\d,;|\n:=]{{0,30}}[:=]")
+
+#: What holds numbers that are no answer as they stand.
+_UNCLEAR = re.compile(
+    # Ranges, fractions, products
+    r"[\d%] ?(?:[-~*/x^]|to) ?[-+]?[$€£]?\.?\d"
+    r"|∞|(?<![a-z])(?:nan|inf|infinity)(?![a-z])"
+    r"|(?<![a-z])(?:exp|ln|log|log10|sqrt) ?\(|√"
+    r"|(?<![a-z])var(?:iance)?(?![a-z])|(?:σ|sigma|sd|std) ?\^ ?\{?2"
+    # The second before the first
+    r"|(?<![a-z])(?:sd|std|sigma|σ|beta|β) ?[:=][^:=\d]{0,20}\d[^:=]{0,40}[ ,;](?:mean|mu|μ|alpha|α)"
+    r" ?[:=]",
+    re.IGNORECASE,
+)
+
+_TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9,
+          "billion": 1e9, "trillion": 1e12}  # fmt: skip
+_AFTER = (
+    r"(?!\d|\.\d)"
+    r"(?: ?(?P<times>[kKMB]|bn|(?i:thousand|million|billion|trillion))(?![A-Za-z]))?"
+    rf"(?: ?(?P<percent>(?i:{_PERCENT})))?"
+)
+_PLAIN = r"(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,4})?"
+_GROUPED = r"\d{1,3}(?P<by>[, '])\d{3}(?:(?P=by)\d{3}){0,9}(?:\.\d{1,9})?"
+_BEFORE = r"(?<![\w.^-])(?P<sign>[-+]?)[$€£]?"
+#: With separators of thousands, and without.
+_NUMBER = [
+    re.compile(rf"{_BEFORE}(?P<digits>{digits}){_AFTER}")
+    for digits in (rf"{_GROUPED}(?!\d|\.\d)|{_PLAIN}", _PLAIN)
+]
+
+
+def _plain(text: str) -> str:
+    """Write digits, signs and powers in one way."""
+    text = _RAISED.sub(lambda found: "^" + found[0], text)
+    text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
+    return _POWER.sub(r"e\1", text.replace("+/-", "±"))
+
+
+def tagged(reply: str) -> str | None:
+    """Return what the last tag of a reply holds, in plain characters.
+
+    Parameters
+    ----------
+    reply : str
+        As a model wrote it, reasoning included.
+
+    Returns
+    -------
+    str or None
+        None without a tag, or where it holds more than `LONGEST` characters.
+    """
+    pieces = _EDGE.split(_plain(answer_text(reply)))
+    for place in range(len(pieces) - 2, 0, -2):
+        edge, text = pieces[place], pieces[place + 1]
+        closed = pieces[place + 2 : place + 3] == ["/"]
+        if not edge and (closed or any(map(str.isdecimal, text))):
+            return text if len(text) <= LONGEST else None
+    return None
+
+
+def numbers(
+    text: str | None, count: int, percent: float = 1.0, unit: str = ""
+) -> tuple[float, ...] | None:
+    """Read the numbers in a tag.
+
+    Parameters
+    ----------
+    text : str or None
+        As `tagged` returns it.
+    count : int
+        How many were asked for.
+    percent : float
+        What a number with a per cent sign is multiplied by: 0.01 of a proportion, 1 of a quantity
+        measured in per cent; NaN where a per cent sign has no meaning.
+    unit : str
+        Of the quantity: a number in it ("per 1,000 people") is none of the answer.
+
+    Returns
+    -------
+    tuple of float or None
+        Finite, `count` of them; None where so many could not be read.
+    """
+    if text is None:
+        return None
+    if any(map(str.isdecimal, unit)):
+        text = text.replace(_plain(unit), " ")
+    text = _LABEL.sub(" ", text)
+    if _UNCLEAR.search(text):
+        return None
+    for pattern in _NUMBER:
+        found = [_value(one, percent) for one in pattern.finditer(text)]
+        if len(found) == count:
+            return tuple(found) if all(map(math.isfinite, found)) else None
+    return None
+
+
+def _value(found: re.Match[str], percent: float) -> float:
+    digits = re.sub("[, ']", "", found["digits"])
+    value = float(digits) * _TIMES.get((found["times"] or "").lower(), 1.0)
+    return (-value if found["sign"] == "-" else value) * (percent if found["percent"] else 1.0)

@@ -1,0 +1,158 @@
+"""The variables of the published quantities: NHANES 2017-2018, what was asked of whom, in words.
+
+The words follow the official questionnaires and what the published truth was computed from, which
+the published texts do not always say: diabetes includes borderline diabetes; difficulty is in
+concentrating, remembering or making decisions; insurance is one's own, not a spouse's; cancer and
+heart attack were asked at age 20 and over.
+
+Source of the questions: NCHS documentation of the files named in `VARIABLES` (cycle J).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["ADULT", "SURVEY", "VARIABLES", "Asked", "Measured", "wording"]
+
+SURVEY = "the National Health and Nutrition Examination Survey (NHANES) 2017-2018"
+ADULT = 18
+
+
+class Asked(NamedTuple):
+    """A question that is answered yes or no.
+
+    Attributes
+    ----------
+    file, column : str
+        Where it is in the official files.
+    yes, no : str
+        As a relative clause: "who take insulin now".
+    codes : tuple of int
+        That count as yes; others that are answers count as no.
+    age : int
+        From which it was asked.
+    unknown : bool
+        Whether "don't know", refusals and blanks count as no, as they do in the published truth.
+    """
+
+    file: str
+    column: str
+    yes: str
+    no: str
+    codes: tuple[int, ...] = (1,)
+    age: int = ADULT
+    unknown: bool = False
+
+
+class Measured(NamedTuple):
+    """Something measured.
+
+    Attributes
+    ----------
+    file, column : str
+    words : str
+        "blood lead level".
+    unit : str
+    """
+
+    file: str
+    column: str
+    words: str
+    unit: str
+
+
+VARIABLES: Mapping[str, Asked | Measured] = {
+    "WaistCircumferenceCm": Measured("BMX_J", "BMXWAIST", "waist circumference", "cm"),
+    "TotalCholesterolMgdl": Measured("TCHOL_J", "LBXTC", "total cholesterol level", "mg/dL"),
+    "BloodLeadUgdl": Measured("PBCD_J", "LBXBPB", "blood lead level", "ug/dL"),
+    "BloodCadmiumUgl": Measured("PBCD_J", "LBXBCD", "blood cadmium level", "ug/L"),
+    "BloodMercuryTotalUgl": Measured("PBCD_J", "LBXTHG", "total blood mercury level", "ug/L"),
+    "BloodManganeseUgl": Measured("PBCD_J", "LBXBMN", "blood manganese level", "ug/L"),
+    "WeightKg": Measured("BMX_J", "BMXWT", "body weight", "kg"),
+    "DoctorToldYouHaveDiabetes": Asked(
+        "DIQ_J",
+        "DIQ010",
+        "who have ever been told by a doctor or other health professional that they have diabetes "
+        "or borderline diabetes",
+        "who have never been told by a doctor or other health professional that they have diabetes "
+        "or borderline diabetes",
+        codes=(1, 3),
+        unknown=True,
+    ),
+    "TakeMedicationForDepression": Asked(
+        "DLQ_J",
+        "DLQ150",
+        "who take medication for depression",
+        "who do not take medication for depression",
+    ),
+    "CoveredByHealthInsurance": Asked(
+        "HIQ_J",
+        "HIQ011",
+        "who are covered by health insurance or some other kind of health care plan",
+        "who are not covered by health insurance or any other kind of health care plan",
+    ),
+    "EverToldYouHadCancerOrMalignancy": Asked(
+        "MCQ_J",
+        "MCQ220",
+        "who have ever been told by a doctor or other health professional that they had cancer or "
+        "a malignancy of any kind",
+        "who have never been told by a doctor or other health professional that they had cancer or "
+        "a malignancy of any kind",
+        age=20,
+    ),
+    "EverToldYouHadHeartAttack": Asked(
+        "MCQ_J",
+        "MCQ160E",
+        "who have ever been told by a doctor or other health professional that they had a heart "
+        "attack",
+        "who have never been told by a doctor or other health professional that they had a heart "
+        "attack",
+        age=20,
+    ),
+    "HaveSeriousDifficultyConcentrating": Asked(
+        "DLQ_J",
+        "DLQ040",
+        "who have serious difficulty concentrating, remembering or making decisions because of a "
+        "physical, mental or emotional condition",
+        "who do not have serious difficulty concentrating, remembering or making decisions because "
+        "of a physical, mental or emotional condition",
+    ),
+    "TakingInsulinNow": Asked(
+        "DIQ_J",
+        "DIQ050",
+        "who are taking insulin now",
+        "who are not taking insulin now",
+    ),
+}
+
+
+def wording(base: str, conditions: Mapping[str, str]) -> str:
+    """Say what a quantity is.
+
+    Parameters
+    ----------
+    base : str
+        One of `VARIABLES`.
+    conditions : mapping of str to str
+        Variable to its clause, "whose body weight is at most 66.5 kg".
+
+    Returns
+    -------
+    str
+        A noun phrase.
+    """
+    variable = VARIABLES[base]
+    involved = [variable, *(VARIABLES[name] for name in conditions)]
+    age = max([ADULT, *(one.age for one in involved if isinstance(one, Asked))])
+    people = (
+        f"adults aged {age} and over in the civilian noninstitutionalized population of the "
+        f"United States"
+    )
+    if clauses := list(conditions.values()):
+        people += " " + (", ".join(clauses[:-1]) + " and " if clauses[1:] else "") + clauses[-1]
+    if isinstance(variable, Measured):
+        what = f"the mean {variable.words} (in {variable.unit}) of {people}"
+    else:
+        what = f"the proportion {variable.yes}, among {people}"
+    return f"{what}, according to {SURVEY}"
