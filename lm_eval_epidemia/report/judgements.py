@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,11 @@ from scipy import stats
 
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.quantities.quantity import SIZES, Quantities
-from lm_eval_epidemia.score.contrasts import NOTHING, Estimate, average, pooled
-from lm_eval_epidemia.score.judged import Judged, Stated, judge, judge_grid, part_of
+from lm_eval_epidemia.score.contrasts import NOTHING, Estimate, pooled
+from lm_eval_epidemia.score.judged import Judged, Stated, judge, judge_grid, mean_of, part_of
 
-__all__ = ["Known", "Masks", "crossing", "ece", "error_ratio", "everything", "known_of", "mean",
-           "quartiles", "rank", "worth"]  # fmt: skip
+__all__ = ["Known", "between", "crossing", "ece", "error_ratio", "everything", "known_of", "mean",
+           "quartiles", "rank"]  # fmt: skip
 
 #: The quartiles of a stated prior, as the places of the truth in it.
 QUARTERS = (0.25, 0.5, 0.75)
@@ -68,10 +68,6 @@ def error_ratio(known: Known) -> float:
     return mean(known, everything(known), known.judged.ratio).value
 
 
-#: Of the quantities of a task: which belong to a part of a table.
-Masks = Callable[[Known], NDArray[np.bool_]]
-
-
 def everything(known: Known) -> NDArray[np.bool_]:
     return np.ones(len(known.truth.quantities), dtype=bool)
 
@@ -80,13 +76,6 @@ def mean(known: Known, chosen: NDArray[np.bool_], of: Array) -> Estimate:
     """Average over chosen quantities, shape (Q,): sd / sqrt(n) is the error. NaN is left out."""
     kept = chosen & ~np.isnan(of)
     return pooled(of[kept], np.arange(int(kept.sum())))
-
-
-def _over_repeats(of: Array) -> Array:
-    """Average over repeats, shape (Q, R); NaN where there is none."""
-    there = ~np.isnan(of)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(there, of, 0).sum(axis=1) / there.sum(axis=1))
 
 
 def _in_quarter(position: Array, quarter: int) -> Array:
@@ -98,16 +87,16 @@ def _in_quarter(position: Array, quarter: int) -> Array:
 def quartiles(known: Known, chosen: NDArray[np.bool_]) -> list[Estimate]:
     """Return the share of truths in each quarter of the stated prior; 0.25 where calibrated."""
     return [
-        mean(known, chosen, _over_repeats(_in_quarter(known.judged.position, quarter)))
+        mean(known, chosen, mean_of(_in_quarter(known.judged.position, quarter)))
         for quarter in range(4)
     ]
 
 
-def below(known: Known, chosen: NDArray[np.bool_], at: float) -> Estimate:
-    """Return the share of truths below a quantile of the stated prior; `at` where calibrated."""
+def between(known: Known, chosen: NDArray[np.bool_], low: float, high: float) -> Estimate:
+    """Return the share of truths between two quantiles of the stated prior."""
     position = known.judged.position
-    inside = np.where(np.isnan(position), np.nan, (position < at).astype(float))
-    return mean(known, chosen, _over_repeats(inside))
+    inside = ((low <= position) & (position <= high)).astype(float)
+    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, inside)))
 
 
 def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
@@ -148,3 +137,31 @@ def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     r = float(stats.spearmanr(stated, error).statistic)
     spread = (1 - r * r) * math.sqrt((1 + r * r / 2) / (number - 3))
     return Estimate(r, spread, number, number - 1)
+
+
+def crossing(rates: Sequence[float]) -> float:
+    """Return how many real answers a prior is worth.
+
+    Parameters
+    ----------
+    rates : sequence of float, length S
+        How often it wins against each of `SIZES`.
+
+    Returns
+    -------
+    float
+        Where the rate first falls below one half, linear in the logarithm of the size; 0 where it
+        does so before the smallest size, infinity where it does not up to the largest one, NaN
+        where a rate is not known.
+    """
+    if any(map(math.isnan, rates)):
+        return math.nan
+    if rates[0] < 0.5:
+        return 0.0
+    for place in range(1, len(SIZES)):
+        before, after = rates[place - 1 : place + 1]
+        if after < 0.5:
+            share = (before - 0.5) / (before - after)
+            low, high = (math.log(size) for size in SIZES[place - 1 : place + 1])
+            return math.exp(low + share * (high - low))
+    return math.inf

@@ -9,7 +9,7 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.report.naming import Config, model_name, pairs, short_names
+from lm_eval_epidemia.report.protocol import Protocol, printable
 from lm_eval_epidemia.report.replicates import (
     Joint,
     counted,
@@ -35,9 +36,9 @@ __all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf
 #: The score against the population, freed of what the survey's sampling error adds to a distance.
 POPULATION = "score_population"
 
-#: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
-#: not among it: it changes how precise a score is, not what it estimates.
-INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names")
+#: What a prompt variant changes so that scores of any task cannot be compared; see `_matters`. The
+#: number of sampled answers is not among it: it changes how precise a score is, not what it is of.
+INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space")
 
 #: Metrics of other tasks, the first found is shown; then any other that is better when higher.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
@@ -104,68 +105,6 @@ class Score(NamedTuple):
         return self.metrics.get("seen", 1.0)
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """What keeps scores from being compared with others: only those of equal protocols are.
-
-    All fields are empty where everything is as by default. As text (``str``) it is what a reader
-    sees, and what protocols are sorted by.
-
-    Attributes
-    ----------
-    variant : tuple of (str, str)
-        What was asked of the prompts, by its key in ``--metadata``.
-    num_fewshot : str
-        lm-eval's own examples.
-    system_prompt : str
-        Its SHA-256.
-    task_version : str
-        If not the one of this package.
-    truth, vintage : str
-        Fingerprint of a truth that is not the installed one, and its vintage.
-    incomplete : bool
-        Whether something was cut off.
-    limit : str
-        The ``--limit`` that did.
-    drawn : tuple of (str, str)
-        How a model that writes was told to.
-    published : bool
-        Whether these are published scores.
-    """
-
-    variant: tuple[tuple[str, str], ...] = ()
-    num_fewshot: str = ""
-    system_prompt: str = ""
-    task_version: str = ""
-    truth: str = ""
-    vintage: str = ""
-    incomplete: bool = False
-    limit: str = ""
-    drawn: tuple[tuple[str, str], ...] = ()
-    published: bool = False
-
-    def __str__(self) -> str:
-        said = [f"{key}={value}" for key, value in self.variant]
-        if self.num_fewshot:
-            said.append(f"num_fewshot={self.num_fewshot}")
-        if self.system_prompt:
-            said.append(f"system prompt {self.system_prompt[:8]}")
-        if self.task_version:
-            said.append(f"task version {self.task_version}")
-        if self.truth:
-            said.append(" ".join(["truth", *self.vintage.split(), self.truth]))
-        if self.incomplete:
-            said.append(f"limit {self.limit}" if self.limit else "incomplete")
-        said += [f"{key}={value}" for key, value in self.drawn]
-        if self.published:
-            said.append("published")
-        return printable(", ".join(said))
-
-    def __lt__(self, other: Protocol) -> bool:
-        # Two may read alike: of a system prompt only the beginning of its hash is shown.
-        return (str(self), astuple(self)) < (str(other), astuple(other))
-
-
 @dataclass
 class Entry:
     """A model, asked in one way: what can be compared with other models asked so.
@@ -195,7 +134,7 @@ class Entry:
     model: str
     chat: bool = False
     variant: tuple[tuple[str, str], ...] = ()
-    protocol: Protocol = Protocol()
+    protocol: Protocol = field(default_factory=Protocol)
     parameters: float | None = None
     scores: dict[Asked, Score] = field(default_factory=dict)
     others: dict[str, float] = field(default_factory=dict)
@@ -256,12 +195,6 @@ class _Run(NamedTuple):
     metadata: dict[str, dict[str, Any]]
 
 
-def printable(text: str) -> str:
-    """Return a text from a file in one line, with a mark for what no terminal or page can show."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in
-                   " ".join(text.split()))  # fmt: skip
-
-
 def model_size(text: str) -> float:
     """Read a number of parameters: ``7B``, ``350M``, ``1.5e9``."""
     units = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -301,9 +234,13 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _has_random_names(asked: Asked) -> bool:
-    """Whether the variables of a task are called what ``--metadata`` says."""
-    return getattr(leaf(asked).entry.declared, "names", "") == "random"
+def _matters(key: str, asked: Asked) -> bool:
+    """Whether what is said with a key of ``--metadata`` keeps the scores of a task apart."""
+    if key == "names":
+        return getattr(leaf(asked).entry.declared, "names", "") == "random"
+    if key == "system_prompt":
+        return WAYS[asked.way].system_prompts
+    return key in INCOMPARABLE
 
 
 def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
@@ -320,11 +257,7 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) 
     incomplete = run.scores[name].seen < 1
     drawn = pairs(file.config.gen_kwargs).items() if way.generated else ()
     return Protocol(
-        variant=tuple(
-            pair
-            for pair in _variant(metadata)
-            if pair[0] in INCOMPARABLE and (pair[0] != "names" or _has_random_names(asked))
-        ),
+        variant=tuple(pair for pair in _variant(metadata) if _matters(pair[0], asked)),
         num_fewshot=f"{shots:g}" if shots else "",
         system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
         task_version="" if usual in (None, found) else str(found),
