@@ -27,13 +27,14 @@ _COLUMNS = """
 |---|---|
 | `task` | name of the task in lm-eval |
 | `truth` | fingerprint of the ground truth the question was made from |
-| `cell` | number of the combination of condition values; of causal graphs, of the prompt |
-| `given` | the conditions, as `variable: level`; of causal graphs, what is asked of which |
+| `cell` | number of the combination of condition values; of causal graphs, of the prompt; of priors, of the quantity |
+| `given` | the conditions, as `variable: level`; of causal graphs, what is asked of which; of priors, the quantity too |
 | `order` | level number shown at each letter |
 | `design` | which orders the question is asked in |
 | `level` | in the other configs, instead of these two: the level whose probability is asked for |
-| `choices` | the letters; of tasks about causal graphs Yes and No |
-| `prompt` | the text a model continues with one of these, or in writing (`_written`) |
+| `sample`, `family`, `unit` | of priors that are to be written: which of the estimates of a quantity this is, from 1; the family that is asked for, and the unit |
+| `choices` | the letters; of tasks about causal graphs Yes and No; of priors (`_grid`) numbers, each row its own |
+| `prompt` | the text a model continues with one of these, or in writing (`_written`, priors) |
 """
 
 #: Where names of variables come from, for the card.
@@ -78,7 +79,8 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
         "# Questions of lm-eval-epidemia\n\n"
         "Does a language model know how often things happen? Each row asks how one group of people "
         "answers one survey question, with the answers lettered in one order; in the configs "
-        "`epidemia_intervention...`, what an intervention changes in a causal graph. Scores come "
+        "`epidemia_intervention...`, what an intervention changes in a causal graph; in `epidemia_prior...`, what a number is, "
+        "and how sure one is of it. Scores come "
         f"from lm-eval-epidemia {__version__}, which holds what is true; this dataset holds "
         "questions and no answers.\n\n"
         f"{counts}\n{_COLUMNS}\n## Sources\n\n" + "\n".join([*sources, _NAMES]) + "\n"

@@ -18,6 +18,7 @@ from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, Way
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.quantities import store as quantities
 
 __all__ = ["render", "task_path", "write"]
 
@@ -210,20 +211,26 @@ def _fill(folder: Path, files: dict[str, str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def _records(folder: Path) -> list[Path]:
+    """Return the records of sets of quantities in a folder: each holds the hash of its draws."""
+    return sorted(folder.glob("*.json"))
+
+
 def task_path(variant: Variant | None = None) -> Path:
     """Return the folder of task files for everything available here.
 
-    Where the user built ground truth, or the variant asks something of the task files, it is a
+    Where the user built ground truth or quantities, or the variant asks something of the task files, it is a
     folder in ``paths.home()``, named after the state of the ground truth, the package and the
     variant: a change of one makes a new one, and processes that start together, or still read the
     old one, do not disturb each other.
     """
     chosen = (variant or Variant()).in_task_files
-    registry = store.built_groundtruth() / store.REGISTRY
-    if not registry.is_file() and not chosen:
+    built = [store.built_groundtruth() / store.REGISTRY, *_records(quantities.built())]
+    if not any(file.is_file() for file in built) and not chosen:
         return paths.shipped_task_yamls()
     state = hashlib.sha256(__version__.encode())
-    for file in (registry, paths.shipped_groundtruth() / store.REGISTRY):
+    shipped = paths.shipped_groundtruth()
+    for file in (*built, shipped / store.REGISTRY, *_records(shipped / "quantities")):
         state.update(file.read_bytes() if file.is_file() else b"")
     state.update(json.dumps(chosen, sort_keys=True).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]

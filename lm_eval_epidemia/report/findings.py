@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.quantities.quantity import SIZES
 from lm_eval_epidemia.report.results import Entry
 from lm_eval_epidemia.report.section import Section
 from lm_eval_epidemia.score.contrasts import Estimate
+from lm_eval_epidemia.score.priors import worth_in_words
 
 __all__ = ["FORMS", "Finding", "Table", "laid_out", "with_error"]
 
@@ -79,13 +79,6 @@ def _with_interval(one: Estimate) -> str:
     return f"{one.value:+.3f}" + ("" if math.isnan(low) else f" ({low:+.3f} to {high:+.3f})")
 
 
-def _worth(one: Estimate) -> str:
-    """Write how many real answers something is worth, as of `judgements.crossing`."""
-    if one.value < SIZES[0]:
-        return f"< {SIZES[0]}"
-    return f"> {SIZES[-1]}" if one.value > SIZES[-1] else f"{one.value:.1f}"
-
-
 #: How numbers are shown.
 FORMS: dict[str, Callable[[Estimate], str]] = {
     "share": with_error,
@@ -93,7 +86,7 @@ FORMS: dict[str, Callable[[Estimate], str]] = {
     "difference": lambda one: with_error(one, "+"),
     "interval": _with_interval,
     "plain": lambda one: f"{one.value:.3f}",
-    "worth": _worth,
+    "worth": lambda one: worth_in_words(one.value),
     "points": lambda one: with_error(one, digits=1),
 }
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.quantities.quantity import SIZES, Quantities
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.quantities.quantity import Quantities
 from lm_eval_epidemia.score.contrasts import NOTHING, Estimate, pooled
 from lm_eval_epidemia.score.judged import Judged, Stated, judge, judge_grid, mean_of, part_of
+from lm_eval_epidemia.score.priors import asked, calibration_error, said, uncertainty_rank_of
 
-__all__ = ["Known", "between", "crossing", "ece", "error_ratio", "everything", "known_of", "mean",
-           "quartiles", "rank"]  # fmt: skip
-
-#: The quartiles of a stated prior, as the places of the truth in it.
-QUARTERS = (0.25, 0.5, 0.75)
+__all__ = ["Known", "below", "ece", "error_ratio", "everything", "inside", "known_in", "known_of",
+           "mean", "quartiles", "rank"]  # fmt: skip
 
 
 class Known(NamedTuple):
@@ -43,24 +40,26 @@ class Known(NamedTuple):
     dropped: Judged
 
 
-def known_of(truth: Quantities, said: Stated | Array, asked: NDArray[np.bool_]) -> Known:
+def known_of(truth: Quantities, found: Stated | Array, there: NDArray[np.bool_]) -> Known:
     """Judge what was said.
 
     Parameters
     ----------
     truth : Quantities
         The whole task.
-    said : Stated, of shape (Q, R), or ndarray, shape (Q, G)
-    asked : ndarray of bool, shape (Q,)
+    found : Stated, of shape (Q, R), or ndarray, shape (Q, G)
+        What was said.
+    there : ndarray of bool, shape (Q,)
+        Of which quantities.
     """
-    part = truth if asked.all() else part_of(truth, asked)
-    if isinstance(said, Stated):
-        stated = Stated(*(each[asked] for each in said))
+    part = truth if there.all() else part_of(truth, there)
+    if isinstance(found, Stated):
+        stated = Stated(*(each[there] for each in found))
         judged = judge(part, stated)
         dropped = judge(part, stated, published=True) if (judged.answered < 1).any() else judged
         return Known(part, stated, judged, dropped)
-    judged = judge_grid(part, said[asked])
-    return Known(part, said[asked], judged, judged)
+    judged = judge_grid(part, found[there])
+    return Known(part, found[there], judged, judged)
 
 
 def error_ratio(known: Known) -> float:
@@ -78,25 +77,33 @@ def mean(known: Known, chosen: NDArray[np.bool_], of: Array) -> Estimate:
     return pooled(of[kept], np.arange(int(kept.sum())))
 
 
-def _in_quarter(position: Array, quarter: int) -> Array:
-    """Say which truths lie in a quarter (0 to 3) of the prior; NaN where there is no prior."""
-    found = np.digitize(position, QUARTERS, right=True) == quarter
-    return np.where(np.isnan(position), np.nan, found.astype(float))
+def _in_quarters(position: Array) -> Array:
+    """Say in which quarter of the prior each truth lies, shape (..., 4); NaN without a prior."""
+    inside = (np.minimum(np.floor(4 * position), 3)[..., None] == np.arange(4)).astype(float)
+    return np.where(np.isnan(position)[..., None], np.nan, inside)
 
 
 def quartiles(known: Known, chosen: NDArray[np.bool_]) -> list[Estimate]:
     """Return the share of truths in each quarter of the stated prior; 0.25 where calibrated."""
-    return [
-        mean(known, chosen, mean_of(_in_quarter(known.judged.position, quarter)))
-        for quarter in range(4)
-    ]
+    inside = mean_of(_in_quarters(known.judged.position), axis=1)
+    return [mean(known, chosen, inside[:, quarter]) for quarter in range(4)]
 
 
-def between(known: Known, chosen: NDArray[np.bool_], low: float, high: float) -> Estimate:
-    """Return the share of truths between two quantiles of the stated prior."""
+def below(known: Known, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
+    """Return the share of truths below a quantile of the stated prior; one that is it counts half.
+
+    `at` where priors are calibrated.
+    """
     position = known.judged.position
-    inside = ((low <= position) & (position <= high)).astype(float)
-    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, inside)))
+    under = (position < at) + 0.5 * (position == at)
+    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, under)))
+
+
+def inside(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the share of truths between the 5 % and 95 % quantiles of the stated prior."""
+    position = known.judged.position
+    found = ((position >= 0.05) & (position <= 0.95)).astype(float)
+    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, found)))
 
 
 def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
@@ -107,21 +114,17 @@ def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     are above or below a quarter.
     """
     position = known.judged.position[chosen]
-    values, shares = [], np.zeros(len(position))
-    for column in position.T:
-        there = ~np.isnan(column)
-        if not there.any():
-            continue
-        inside = np.stack([_in_quarter(column[there], quarter) for quarter in range(4)])
-        share = inside.mean(axis=1, keepdims=True)
-        values.append(100 * np.abs(share - 0.25).mean())
-        signs = np.sign(share - 0.25)
-        shares[there] += 100 * (signs * (inside - share)).mean(axis=0) / there.sum()
-    if not values:
+    number, repeats = position.shape
+    if not number or np.isnan(value := calibration_error(position)):
         return NOTHING
-    number, repeats = len(position), len(values)
-    error = math.sqrt(float((shares**2).sum()) * number / (number - 1)) if number > 1 else math.nan
-    return Estimate(float(np.mean(values)), error / repeats, number, number - 1)
+    quarters = _in_quarters(position)
+    shares = mean_of(quarters, axis=0)
+    # What is not there moves nothing.
+    moved = np.nan_to_num(np.sign(shares - 0.25) * (quarters - shares))
+    there = np.maximum((~np.isnan(position)).sum(axis=0), 1)
+    each = 100 * (moved.mean(axis=2) / there).sum(axis=1) / repeats
+    error = math.sqrt(float((each**2).sum()) * number / (number - 1)) if number > 1 else math.nan
+    return Estimate(value, error, number, number - 1)
 
 
 def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
@@ -129,39 +132,24 @@ def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
 
     Its error is that of Bonett and Wright (2000), ``(1 - r^2) sqrt((1 + r^2 / 2) / (n - 3))``.
     """
-    stated, error = known.judged.uncertainty[chosen], known.judged.ratio[chosen]
-    kept = ~(np.isnan(stated) | np.isnan(error))
-    stated, error, number = stated[kept], error[kept], int(kept.sum())
-    if number < 4 or len(set(stated)) < 2 or len(set(error)) < 2:
+    part = Judged(*(each[chosen] for each in known.judged))
+    number = int((np.isfinite(part.uncertainty) & np.isfinite(part.ratio)).sum())
+    if number < 4 or math.isnan(r := uncertainty_rank_of(part)):
         return NOTHING
-    r = float(stats.spearmanr(stated, error).statistic)
     spread = (1 - r * r) * math.sqrt((1 + r * r / 2) / (number - 3))
     return Estimate(r, spread, number, number - 1)
 
 
-def crossing(rates: Sequence[float]) -> float:
-    """Return how many real answers a prior is worth.
+def known_in(text: str, truth: Quantities) -> Known:
+    """Judge what results keep of a task; see `score.priors.kept`.
 
-    Parameters
-    ----------
-    rates : sequence of float, length S
-        How often it wins against each of `SIZES`.
-
-    Returns
-    -------
-    float
-        Where the rate first falls below one half, linear in the logarithm of the size; 0 where it
-        does so before the smallest size, infinity where it does not up to the largest one, NaN
-        where a rate is not known.
+    Raises
+    ------
+    ValueError
+        If it is not what `harness` writes of these quantities, with the reason.
     """
-    if any(map(math.isnan, rates)):
-        return math.nan
-    if rates[0] < 0.5:
-        return 0.0
-    for place in range(1, len(SIZES)):
-        before, after = rates[place - 1 : place + 1]
-        if after < 0.5:
-            share = (before - 0.5) / (before - after)
-            low, high = (math.log(size) for size in SIZES[place - 1 : place + 1])
-            return math.exp(low + share * (high - low))
-    return math.inf
+    try:
+        found, there = said(text, truth), asked(text)
+    except EpidemiaError as error:
+        raise ValueError(str(error)) from None
+    return known_of(truth, found, there)

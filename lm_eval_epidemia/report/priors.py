@@ -15,10 +15,10 @@ from lm_eval_epidemia.quantities.quantity import DIFFICULTIES, SIZES
 from lm_eval_epidemia.report.findings import Finding, Table, laid_out
 from lm_eval_epidemia.report.judgements import (
     Known,
-    between,
-    crossing,
+    below,
     ece,
     everything,
+    inside,
     mean,
     quartiles,
     rank,
@@ -27,6 +27,7 @@ from lm_eval_epidemia.report.results import Entry, leaf
 from lm_eval_epidemia.report.section import Section
 from lm_eval_epidemia.score.contrasts import Estimate, average
 from lm_eval_epidemia.score.judged import Stated
+from lm_eval_epidemia.score.priors import worth
 
 __all__ = ["asked_of", "findings", "over", "rates", "tables"]
 
@@ -85,10 +86,6 @@ def rates(part: Part, after: bool = False) -> list[Estimate]:
     return [over(part, against(place)) for place in range(len(SIZES))]
 
 
-def _below_median(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
-    return between(known, chosen, 0.0, 0.5)
-
-
 def _parts(several: Sequence[Known]) -> Iterator[tuple[str, str, Part]]:
     """Cut quantities by difficulty, by what they are, and by survey: how, its label, the part."""
     labels: dict[str, Callable[[Known], list[str]]] = {
@@ -139,11 +136,11 @@ def _wins(entry: Entry) -> Iterator[Finding]:
             low, high = (
                 [one.value + side * REACH * one.error for one in found] for side in (-1, 1)
             )
-            worth = {
+            ends = {
                 "worth N": [one.value for one in found], "at least": low, "at most": high
             }  # fmt: skip
-            for part, values in worth.items():
-                one = Estimate(crossing(values), math.nan, found[0].samples, 0)
+            for part, values in ends.items():
+                one = Estimate(worth(np.array(values)), math.nan, found[0].samples, 0)
                 yield Finding("wins", entry, group, about, part, one, "worth",
                               metric="worth_samples")  # fmt: skip
 
@@ -157,10 +154,9 @@ def _calibration(entry: Entry) -> Iterator[Finding]:
                           metric="share_of_truths")  # fmt: skip
         yield Finding("calibration", entry, group, "", "ECE (points)", over(part, ece), "points",
                       metric="ece")  # fmt: skip
-        yield Finding("calibration", entry, group, "", "below median", over(part, _below_median),
+        yield Finding("calibration", entry, group, "", "below median", over(part, below),
                       metric="below_median")  # fmt: skip
-        inside = over(part, lambda known, chosen: between(known, chosen, 0.05, 0.95))
-        yield Finding("calibration", entry, group, "", "in 5-95 %", inside,
+        yield Finding("calibration", entry, group, "", "in 5-95 %", over(part, inside),
                       metric="share_of_truths")  # fmt: skip
 
 
@@ -181,7 +177,7 @@ _MEASURES: dict[str, tuple[Measure, str, str]] = {
     "failures dropped": (_of("ratio", True), "share", "error_ratio_published"),
     "CRPS ratio": (_of("crps_ratio"), "share", "crps_ratio"),
     "ECE (points)": (ece, "points", "ece"),
-    "below median": (_below_median, "share", "below_median"),
+    "below median": (below, "share", "below_median"),
     "Spearman": (rank, "difference", "uncertainty_rank"),
     "answered": (_of("answered"), "plain", "answered"),
 }

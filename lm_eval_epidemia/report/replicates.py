@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, leaves
+from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, leaves
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.ways.way import Way
+from lm_eval_epidemia.report import judgements
 from lm_eval_epidemia.score.interventions import graded
 from lm_eval_epidemia.score.joint import Draws
 
@@ -165,6 +166,10 @@ def _accuracy(truth: Any, said: Said) -> float:
 KEEPING = {
     INTERVENTION.name: Keeping(
         lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
+    ),
+    PRIOR.name: Keeping(
+        lambda text, truth, way: judgements.known_in(text, truth),
+        lambda truth, known: judgements.error_ratio(known),
     ),
 }
 

@@ -36,9 +36,9 @@ __all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf
 #: The score against the population, freed of what the survey's sampling error adds to a distance.
 POPULATION = "score_population"
 
-#: What a prompt variant changes so that scores of any task cannot be compared; see `_matters`. The
-#: number of sampled answers is not among it: it changes how precise a score is, not what it is of.
-INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space")
+#: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
+#: not among it: it changes how precise a score is, not what it estimates.
+INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names", "system_prompt")
 
 #: Metrics of other tasks, the first found is shown; then any other that is better when higher.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
@@ -234,13 +234,11 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _matters(key: str, asked: Asked) -> bool:
-    """Whether what is said with a key of ``--metadata`` keeps the scores of a task apart."""
+def _heeds(asked: Asked, key: str) -> bool:
+    """Whether a key of ``--metadata`` changes what a task asks, of those that few tasks heed."""
     if key == "names":
         return getattr(leaf(asked).entry.declared, "names", "") == "random"
-    if key == "system_prompt":
-        return WAYS[asked.way].system_prompts
-    return key in INCOMPARABLE
+    return key != "system_prompt" or WAYS[asked.way].system_prompts
 
 
 def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
@@ -257,7 +255,11 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) 
     incomplete = run.scores[name].seen < 1
     drawn = pairs(file.config.gen_kwargs).items() if way.generated else ()
     return Protocol(
-        variant=tuple(pair for pair in _variant(metadata) if _matters(pair[0], asked)),
+        variant=tuple(
+            pair
+            for pair in _variant(metadata)
+            if pair[0] in INCOMPARABLE and _heeds(asked, pair[0])
+        ),
         num_fewshot=f"{shots:g}" if shots else "",
         system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
         task_version="" if usual in (None, found) else str(found),

@@ -7,8 +7,8 @@ none is the beginning of another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,15 +47,13 @@ class Scored(NamedTuple):
 def written(quantity: Quantity) -> list[str]:
     """Return the numbers of a quantity's grid as a model reads them, in rising order.
 
-    Rounded to a place at which that moves none by more than a twentieth of a step.
+    With as few decimals as move none by a twentieth of a step.
     """
     low, high = (0.0, 1.0) if quantity.family == "beta" else (quantity.low, quantity.high)
-    decimals = max(1, 1 - math.floor(math.log10((high - low) / STEPS)))
+    exact, most = np.linspace(low, high, STEPS + 1), (high - low) / STEPS / 20
+    decimals = next(d for d in count(1) if (np.abs(exact.round(d) - exact) < most).all())
     # Adding nothing makes 0 of -0.
-    return [
-        f"{round(float(x), decimals) + 0.0:.{decimals}f}"
-        for x in np.linspace(low, high, STEPS + 1)
-    ]
+    return [f"{x + 0.0:.{decimals}f}" for x in exact.round(decimals)]
 
 
 def points(quantity: Quantity) -> Array:
