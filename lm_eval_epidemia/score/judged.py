@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.ways import grid
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.quantities import families
 from lm_eval_epidemia.quantities.families import BETA, NORMAL
@@ -20,7 +21,8 @@ from lm_eval_epidemia.quantities.quantity import Baseline, Quantities
 from lm_eval_epidemia.score import posterior
 from lm_eval_epidemia.score.crps import crps, crps_of_points
 
-__all__ = ["Judged", "Stated", "flat", "judge", "judge_grid", "mean_of", "part_of", "proportions"]
+__all__ = ["Judged", "Stated", "baseline_errors", "flat", "judge", "judge_grid", "mean_of",
+           "part_of", "proportions", "stated_as"]  # fmt: skip
 
 
 class Stated(NamedTuple):
@@ -37,6 +39,13 @@ class Stated(NamedTuple):
     family: NDArray[np.int64]
     a: Array
     b: Array
+
+
+def stated_as(values: Array) -> Stated:
+    """Return priors given as family and parameters, shape (Q, R, 3), NaN where there are none."""
+    family, a, b = np.moveaxis(values, 2, 0)
+    # What was not read is of no family; which one it is listed under does not matter.
+    return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
 
 
 class Judged(NamedTuple):
@@ -152,10 +161,8 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
     Judged
         With one repeat.
     """
-    from lm_eval_epidemia.elicit.ways.grid import points
-
     drawn = _baseline(truth, draws)
-    at = np.array([points(one) for one in truth.quantities], dtype=float)
+    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
     read: NDArray[np.bool_] = np.isfinite(logprobs).all(axis=1, keepdims=True)
     found = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
     return _judged(truth, _filled(truth, found, read, drawn), read, drawn, False)
@@ -196,6 +203,12 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
             for name, drawn in truth.baselines.items()
         },
     )
+
+
+def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
+    """Return how far the means of the baselines' posteriors are off on average, shape (Q, S)."""
+    told = families.mean(*posterior.of_baseline(proportions(truth), _baseline(truth, draws)))
+    return np.asarray(np.abs(told - _true(truth)[:, None, None]).mean(axis=-1))
 
 
 def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:

@@ -22,9 +22,13 @@ __all__ = ["FLAT_SD", "log_likelihood", "of_baseline", "posterior_mean"]
 #: its variance; the published code, and the published posteriors, have it as the sd.
 FLAT_SD = 1e5
 
-#: Points of a quadrature, how often its range is closed in upon, and how far below its peak, in
-#: natural logarithms, a density is left out.
-_POINTS, _ROUNDS, _DEPTH = 257, 12, 50.0
+#: Points of a quadrature; how far below its peak, in natural logarithms, a density is left out; and
+#: on how many points what is kept must at least lie.
+_POINTS, _DEPTH, _ENOUGH = 321, 32.0, 80
+
+#: The least logarithm or log-odds of a number that is not 0, and the largest log-odds of one that
+#: is not 1.
+_LEAST, _MOST = -700.0, 36.0
 
 #: How many posteriors are integrated at once.
 _AT_ONCE = 2000
@@ -79,9 +83,9 @@ def posterior_mean(
     -------
     ndarray
     """
-    family, a, b, proportion, mean, variance, size = np.broadcast_arrays(
-        np.asarray(family), a, b, proportion, mean, variance, size
-    )
+    given = np.broadcast_arrays(np.asarray(family), a, b, proportion, mean, variance, size)
+    shape = given[0].shape
+    family, a, b, proportion, mean, variance, size = (each.ravel() for each in given)
     found = np.full(family.shape, np.nan)
     known = np.isfinite(a) & np.isfinite(b)
     certain = known & ~proportion & (variance == 0)
@@ -97,13 +101,13 @@ def posterior_mean(
     found[weighed] = (variance[weighed] * a[weighed] + told * mean[weighed]) / (
         variance[weighed] + told
     )
-    rest = np.argwhere(known & ~certain & ~counted & ~weighed)
+    rest = np.flatnonzero(known & ~certain & ~counted & ~weighed)
     for first in range(0, len(rest), _AT_ONCE):
-        those = tuple(rest[first : first + _AT_ONCE].T)
+        those = rest[first : first + _AT_ONCE]
         found[those] = _integrated(
             *(one[those] for one in (family, a, b, proportion, mean, variance, size))
         )
-    return found
+    return found.reshape(shape)
 
 
 def log_likelihood(
@@ -111,7 +115,7 @@ def log_likelihood(
 ) -> Array:
     """Return the logarithm of how likely a sample is where x is true, up to a constant."""
     mean, variance, size = (np.asarray(one, dtype=float) for one in (mean, variance, size))
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         return np.where(
             proportion,
             special.xlogy(size * mean, x) + special.xlog1py(size * (1 - mean), -x),
@@ -131,11 +135,14 @@ def _integrated(
     """
     share = (proportion | (family == BETA))[:, None]
     sample = tuple(one[:, None] for one in (proportion, mean, variance, size))
-    # Above 0 only, at least: log-odds in (0, 1), logarithms elsewhere. The ends are those of what
-    # numbers can hold.
-    low, high = np.full((2, len(a), 1), 700.0) * np.array([-1, 1])[:, None, None]
+    # Beyond both its median and the answers' mean, a lognormal falls off as a normal one.
+    far = np.sqrt(2 * _DEPTH) * b[:, None]
+    bounded = ~share & (mean > 0)[:, None]
+    ends = a[:, None], np.log(np.where(bounded, mean[:, None], 1))
+    low = np.where(bounded, np.minimum(*ends) - far, _LEAST)
+    high = np.where(bounded, np.maximum(*ends) + far, np.where(share, _MOST, -_LEAST))
     steps = np.linspace(0, 1, _POINTS)
-    for _ in range(_ROUNDS):
+    while True:
         t = low + (high - low) * steps
         x = np.where(share, special.expit(t), np.exp(np.where(share, 0, t)))
         jacobian = np.where(share, special.log_expit(t) + special.log_expit(-t), t)
@@ -149,6 +156,8 @@ def _integrated(
         inside = height > -_DEPTH
         first = np.maximum(inside.argmax(axis=1) - 1, 0)
         last = np.minimum(_POINTS - inside[:, ::-1].argmax(axis=1), _POINTS - 1)
+        if (last - first).min() >= _ENOUGH:
+            break
         each = np.arange(len(a))
         low, high = t[each, first][:, None], t[each, last][:, None]
     weight = np.exp(height)
