@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,10 @@ from lm_eval_epidemia.score.contrasts import Estimate, pooled
 
 __all__ = ["Difference", "Run", "differences", "runs_of", "table"]
 
-#: What a run is told apart by, in the order of the table, and what is usual where nothing is said.
-USUAL = {"protocol": "direct", "system prompt": "base", "temperature": "0.5",
-         "reasoning effort": ""}  # fmt: skip
+#: What a run is told apart by, in the order of the table, and what is usual; where nothing is said
+#: the first of these.
+USUAL = {"protocol": ("direct",), "system prompt": ("base",), "temperature": ("0.5",),
+         "reasoning effort": ("", "medium")}  # fmt: skip
 
 #: By how lm-eval's arguments call it.
 _ARGUMENTS = {"temperature": "temperature", "reasoning_effort": "reasoning effort"}
@@ -78,7 +79,7 @@ def runs_of(entries: Iterable[Entry]) -> list[Run]:
         for asked, score in sorted(entry.scores.items()):
             if leaf(asked).benchmark is not PRIOR or score.said is None:
                 continue
-            drawn = {_ARGUMENTS.get(key, key): value for key, value in entry.protocol.drawn}
+            drawn = {_ARGUMENTS.get(key, key): _plain(value) for key, value in entry.protocol.drawn}
             variant = dict(entry.protocol.variant)
             system = variant.pop("system_prompt", entry.protocol.system_prompt[:8] or "base")
             more = {
@@ -87,14 +88,25 @@ def runs_of(entries: Iterable[Entry]) -> list[Run]:
                 "chat template": str(entry.chat),
             }  # fmt: skip
             settings = {
-                **USUAL, **more, **variant, **drawn, "protocol": asked.way, "system prompt": system,
+                **{key: usual[0] for key, usual in USUAL.items()}, **more, **variant, **drawn,
+                "protocol": asked.way, "system prompt": system,
             }  # fmt: skip
             found.append(Run(entry.model, asked.task, settings, score.said))
     return found
 
 
+def _plain(value: str) -> str:
+    """Write a number, which may have been given as 0.50, in one way."""
+    try:
+        return f"{float(value):g}"
+    except ValueError:
+        return value
+
+
 def _usual_first(run: Run) -> tuple[tuple[bool, str], ...]:
-    return tuple((value != USUAL.get(key, ""), value) for key, value in run.settings.items())
+    return tuple(
+        (value not in USUAL.get(key, ("", "False")), value) for key, value in run.settings.items()
+    )
 
 
 def differences(runs: Sequence[Run]) -> list[Difference]:

@@ -16,7 +16,7 @@ from lm_eval_epidemia.score.judged import Judged, Stated, judge, judge_grid, mea
 from lm_eval_epidemia.score.priors import asked, calibration_error, said, uncertainty_rank_of
 
 __all__ = ["Known", "below", "ece", "error_ratio", "everything", "inside", "known_in", "known_of",
-           "mean", "quartiles", "rank"]  # fmt: skip
+           "mean", "quartiles", "rank", "stated_of"]  # fmt: skip
 
 
 class Known(NamedTuple):
@@ -60,6 +60,12 @@ def known_of(truth: Quantities, found: Stated | Array, there: NDArray[np.bool_])
         return Known(part, stated, judged, dropped)
     judged = judge_grid(part, found[there])
     return Known(part, found[there], judged, judged)
+
+
+def stated_of(priors: Array) -> Stated:
+    """Take apart priors of shape (Q, R, 3): family, which may be NaN, and parameters."""
+    family, a, b = np.moveaxis(priors, 2, 0)
+    return Stated(np.nan_to_num(family).astype(int), a, b)
 
 
 def error_ratio(known: Known) -> float:

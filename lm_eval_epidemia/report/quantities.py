@@ -1,4 +1,4 @@
-"""The site's page of quantities: what each model stated of one, the truth, what real answers say."""
+"""The site's page of quantities: what models stated of each, the truth, what real answers say."""
 
 from __future__ import annotations
 
