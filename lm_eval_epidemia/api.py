@@ -17,6 +17,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
 from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.ways.way import Elicited
@@ -488,11 +489,12 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
         Of asking: ``"letters"`` (the usual one), ``"likelihood"``, ``"sampled"``, and of some tasks
         ``"closed"`` and ``"rag"``, see docs/prompting.md; of tasks about causal graphs
         ``"intervention"`` (the usual one), ``"substitution"`` and so on, see
-        docs/interventional.md.
+        docs/interventional.md; of sets of quantities ``"direct"`` (the usual one),
+        ``"direct_choice"``, ``"mean_variance"``, ``"quantile"`` and ``"grid"``.
     **variant
         What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``; what a
-        way does not heed (``n_samples`` with letters) changes nothing. ``gen_prefix``, which
-        lm-eval puts after the prompt, is refused.
+        way does not heed (``n_samples`` with letters) changes nothing. ``gen_prefix`` and
+        ``system_prompt``, which lm-eval puts after and before the prompt, are refused.
 
     Returns
     -------
@@ -500,7 +502,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
         A row per prompt, in the order in which they are asked: ``task``, ``truth`` (fingerprint of
         the truth), ``cell`` (its number there), ``given`` (its conditions), ``choices`` (the
         letters), ``prompt``, and what the way adds: ``order`` (level numbers as displayed),
-        ``design``, ``level``, ``sample``, ``n_samples``.
+        ``design``, ``level``, ``sample``, ``n_samples``, ``family``, ``unit``.
 
     Raises
     ------
@@ -528,8 +530,8 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
                 f"{task}: name the task and the way, questions({found.entry.name!r}, "
                 f"way={found.way!r})"
             )
-        declared_task(task)  # raises, and names the nearest
-        raise AssertionError(task)
+        known = [name for one in BENCHMARKS for name in one.entries()]
+        raise EpidemiaError(f"no task {task!r} ({nearest(task, known)})")
     way = benchmark.ways[0] if way is None else way
     if way not in WAYS:
         raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")
@@ -540,8 +542,10 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     if unknown := [name for name in variant if name not in Variant._fields]:
         hint = nearest(unknown[0], Variant._fields)
         raise EpidemiaError(f"questions has no variant {unknown[0]!r} ({hint})")
-    if variant.get("gen_prefix"):
-        raise EpidemiaError(
-            "gen_prefix is put after the prompt by lm-eval, and is no part of it: leave it out here"
-        )
+    for name, where in (("gen_prefix", "after"), ("system_prompt", "before")):
+        if variant.get(name, "") not in ("", BASE):
+            raise EpidemiaError(
+                f"{name} is put {where} the prompt by lm-eval, and is no part of it: leave it out "
+                "here"
+            )
     return pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())

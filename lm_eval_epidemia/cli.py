@@ -192,7 +192,7 @@ def tasks_list(
     show(table)
     print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
     if survey is None:
-        print("beside these there are tasks about causal graphs (docs/interventional.md)")
+        print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
 
 
 @tasks_app.command("write")

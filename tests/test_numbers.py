@@ -1,5 +1,6 @@
 """The numbers in the last tag of a reply: what each text is read as, and that nothing is raised."""
 
+# ruff: noqa: RUF001 (characters that look like others are what is tested)
 import math
 import time
 

@@ -2,8 +2,8 @@ r"""Reading the numbers that a model wrote in its last tag.
 
 Reasoning is cut off first (`replies.answer_text`), then characters become plain ones (Unicode NFKC:
 full-width digits, no-break spaces, minus signs). A tag is what follows ``<prior>``, up to the next
-``<prior>`` or ``</prior>`` or the end of the reply; the last one counts, whatever is in it. One that
-is neither closed nor holds a digit is none: the reply speaks of the tag, or stopped before it.
+``<prior>`` or ``</prior>`` or the end of the reply; the last one counts, whatever is in it. One
+that is neither closed nor holds a digit is none: the reply speaks of the tag, or stopped before it.
 
 ======================================  ===================================================
 in the tag                              read as
@@ -63,7 +63,12 @@ _RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207a\u207b]{1,9}")
 _POWER = re.compile(r"(?<=\d) ?[x*] ?10 ?(?:\^|\*\*) ?\{?([-+]?\d{1,3})\}?")
 
 _PERCENT = r"%|per ?cent(?![a-z])|percentage points?(?![a-z])"
-_LABEL = re.compile(rf"(?<![\w.])(?:5|25|50|75|95) ?(?:th|{_PERCENT})[^\d,;|\n:=]{{0,30}}[:=]")
+_LABEL = re.compile(
+    rf"(?<![\w.])(?:5|25|50|75|95) ?(?:th|{_PERCENT})[^\d,;|\n:=]{{0,30}}[:=]", re.IGNORECASE
+)
+
+#: The Greek letters as escapes: they look like others.
+_FIRST, _SECOND = r"mean|mu|μ|alpha|\u03b1", r"sd|std|sigma|\u03c3|beta|β"
 
 #: What holds numbers that are no answer as they stand.
 _UNCLEAR = re.compile(
@@ -71,10 +76,9 @@ _UNCLEAR = re.compile(
     r"[\d%] ?(?:[-~*/x^]|to) ?[-+]?[$€£]?\.?\d"
     r"|∞|(?<![a-z])(?:nan|inf|infinity)(?![a-z])"
     r"|(?<![a-z])(?:exp|ln|log|log10|sqrt) ?\(|√"
-    r"|(?<![a-z])var(?:iance)?(?![a-z])|(?:σ|sigma|sd|std) ?\^ ?\{?2"
+    r"|(?<![a-z])var(?:iance)?(?![a-z])|(?:\u03c3|sigma|sd|std) ?\^ ?\{?2"
     # The second before the first
-    r"|(?<![a-z])(?:sd|std|sigma|σ|beta|β) ?[:=][^:=\d]{0,20}\d[^:=]{0,40}[ ,;](?:mean|mu|μ|alpha|α)"
-    r" ?[:=]",
+    rf"|(?<![a-z])(?:{_SECOND}) ?[:=][^:=\d]{{0,20}}\d[^:=]{{0,40}}[ ,;](?:{_FIRST}) ?[:=]",
     re.IGNORECASE,
 )
 

@@ -32,9 +32,10 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     datasets.Dataset
         One row per prompt, in a fixed order, with the columns ``task``; ``truth`` (fingerprint of
         the ground truth); ``cell`` (its number there); ``given`` (its conditions, "age: 30-34");
-        ``choices`` (the letters, or what else may follow); ``prompt``; and those of the way. Where answers are displayed in
-        changing orders, ``order`` (level numbers by displayed position) and ``design`` (which
-        orderings a cell is asked in) or, of sampled answers, ``sample`` (from 1) and ``n_samples``.
+        ``choices`` (the letters, or what else may follow); ``prompt``; and those of the way. Where
+        answers are displayed in changing orders, ``order`` (level numbers by displayed position)
+        and ``design`` (which orderings a cell is asked in) or, of sampled answers, ``sample`` (from
+        1) and ``n_samples``.
         Where a probability is asked for, ``level`` instead; where a prior is to be written,
         ``sample``, and ``family`` and ``unit`` of the quantity.
     """

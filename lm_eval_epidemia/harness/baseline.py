@@ -147,7 +147,7 @@ class Baseline(LM):
         raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        """Write a choice, the likeliest or, of sampled answers, one drawn; or the way's own text."""
+        """Write a choice, the likeliest or, of sampled answers, a drawn one; or the way's text."""
         replies = []
         for request in requests:
             doc, way = self._ours(request), self._way(request)

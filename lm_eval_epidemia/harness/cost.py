@@ -133,7 +133,8 @@ def cost(
         prompts = requests = characters = tokens = shared = written = 0
         for task, name_of_way in track(asked, name, console=Console(stderr=True), transient=True):
             counted, times, way = variant, 1.0, WAYS[name_of_way]
-            if "n_samples" in way.columns:  # the answers of a cell differ in an ordering and a number
+            # The answers of a cell differ in an ordering and a number.
+            if "n_samples" in way.columns:
                 counted = variant._replace(n_samples=FEWEST_SAMPLES)
                 times = variant.n_samples / FEWEST_SAMPLES
             rows = split(task, way.name, counted)

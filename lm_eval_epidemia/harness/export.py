@@ -18,6 +18,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.paths import writing
+from lm_eval_epidemia.quantities import store as quantities
 from lm_eval_epidemia.surveys.record import record
 
 __all__ = ["export"]
@@ -27,13 +28,14 @@ _COLUMNS = """
 |---|---|
 | `task` | name of the task in lm-eval |
 | `truth` | fingerprint of the ground truth the question was made from |
-| `cell` | number of the combination of condition values; of causal graphs, of the prompt; of priors, of the quantity |
-| `given` | the conditions, as `variable: level`; of causal graphs, what is asked of which; of priors, the quantity too |
+| `cell` | number of the combination of condition values, of the prompt, or of the quantity |
+| `given` | the conditions, as `variable: level`; of causal graphs, what is asked of which |
 | `order` | level number shown at each letter |
 | `design` | which orders the question is asked in |
 | `level` | in the other configs, instead of these two: the level whose probability is asked for |
-| `sample`, `family`, `unit` | of priors that are to be written: which of the estimates of a quantity this is, from 1; the family that is asked for, and the unit |
-| `choices` | the letters; of tasks about causal graphs Yes and No; of priors (`_grid`) numbers, each row its own |
+| `sample` | of priors, instead: which of the times that the quantity is asked about, from 1 |
+| `family`, `unit` | of priors: the distribution that is asked for, and the unit of the quantity |
+| `choices` | the letters; of causal graphs Yes and No; of a quantity (`_grid`) its numbers |
 | `prompt` | the text a model continues with one of these, or in writing (`_written`, priors) |
 """
 
@@ -73,14 +75,22 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
             f"- **{survey.title}**, vintage {truth['vintage']}. {truth['source']['citation']} "
             f"{truth['source']['licence']} {truth['source']['note']} <{truth['source']['page']}>"
         )
+    names = {name for each in configs.values() for name in each}
+    sources += [
+        f"- **{one.title}** ({name}). {about['citation']}"
+        for name, one in quantities.available().items()
+        if name in names
+        for about in [quantities.load(name).about]
+        if "citation" in about
+    ]
     counts = "\n".join(f"- `{config}`: {len(names)} tasks" for config, names in configs.items())
     return (
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n\n"
         "# Questions of lm-eval-epidemia\n\n"
         "Does a language model know how often things happen? Each row asks how one group of people "
         "answers one survey question, with the answers lettered in one order; in the configs "
-        "`epidemia_intervention...`, what an intervention changes in a causal graph; in `epidemia_prior...`, what a number is, "
-        "and how sure one is of it. Scores come "
+        "`epidemia_intervention...`, what an intervention changes in a causal graph; in "
+        "`epidemia_prior...`, what a number is, and how sure one is of it. Scores come "
         f"from lm-eval-epidemia {__version__}, which holds what is true; this dataset holds "
         "questions and no answers.\n\n"
         f"{counts}\n{_COLUMNS}\n## Sources\n\n" + "\n".join([*sources, _NAMES]) + "\n"

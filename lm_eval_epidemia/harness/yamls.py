@@ -219,8 +219,8 @@ def _records(folder: Path) -> list[Path]:
 def task_path(variant: Variant | None = None) -> Path:
     """Return the folder of task files for everything available here.
 
-    Where the user built ground truth or quantities, or the variant asks something of the task files, it is a
-    folder in ``paths.home()``, named after the state of the ground truth, the package and the
+    Where the user built ground truth or quantities, or the variant asks something of the task
+    files, it is a folder in ``paths.home()``, named after the state of these, the package and the
     variant: a change of one makes a new one, and processes that start together, or still read the
     old one, do not disturb each other.
     """

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.quantities import draws, nhanes
+from lm_eval_epidemia.quantities.bins import QUARTERS, between
 from lm_eval_epidemia.quantities.nhanes import Asked
 from lm_eval_epidemia.quantities.quantity import (
     DRAWS,
@@ -37,24 +38,10 @@ from lm_eval_epidemia.quantities.store import PREFIX, write
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["QUARTERS", "between", "made_from", "wording_of"]
-
-QUARTERS = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
+__all__ = ["made_from", "wording_of"]
 
 #: Bounds in a published text; the digits of 1.4124999999999999 are those of a float.
 _BOUNDS = re.compile(r"(?P<side>greater than|less than or equal to) (?P<bound>\d+(?:\.\d+)?)")
-
-
-def between(low: float | None, high: float | None, unit: str) -> str:
-    """Say which values lie above `low` and not above `high`: "more than 0.92 and at most 1.48 kg".
-
-    Six decimals are shown at most: the surveys record fewer, so they part the same people.
-    """
-    sides = [("more than", low), ("at most", high)]
-    said = " and ".join(
-        f"{side} {round(bound, 6):.15g}" for side, bound in sides if bound is not None
-    )
-    return f"{said} {unit}".strip()
 
 
 def _condition(name: str, level: float, text: str) -> Condition:
@@ -155,9 +142,9 @@ def made_from(folder: Path) -> Quantities:
                                  "std", "se", "n", "ground_truth_distribution_type"])  # fmt: skip
     people = _read(files[1], ["variable", "n", "trial", "draw", "value", "weight_WTMEC2YR"])
     source = json.loads((folder / "SOURCE.json").read_text(encoding="utf-8"))
-    rows = list(variables.itertuples(index=False))
+    rows: list[Any] = list(variables.itertuples(index=False))
     marginals = {row.variable: row for row in rows if row.variable == row.base_variable}
-    sums: dict[tuple[str, str, int, int], draws.Sums] = {}
+    sums: dict[Any, draws.Sums] = {}
     people = people.sort_values(["variable", "n", "trial", "draw"])
     for (name, size, trial), one in people.groupby(["variable", "n", "trial"], sort=False):
         value = one["value"].to_numpy(np.float64)

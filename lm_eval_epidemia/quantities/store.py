@@ -39,11 +39,23 @@ from lm_eval_epidemia.quantities.quantity import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PREFIX", "Declared", "available", "built", "declared", "load", "read", "write"]
+__all__ = [
+    "FEWEST",
+    "PREFIX",
+    "Declared",
+    "available",
+    "built",
+    "declared",
+    "load",
+    "read",
+    "write",
+]
 
 #: Task name = prefix and the set's name.
 PREFIX = "epidemia_prior_"
 SCHEMA = 1
+#: People in a slice, at least.
+FEWEST = 30
 
 Stamp = tuple[int, int, int]
 Family = Literal["normal", "beta", "lognormal"]
@@ -95,7 +107,7 @@ class _Quantity(BaseModel):
     mean: float
     se: float = Field(ge=0)
     sd: float = Field(ge=0)
-    n: int = Field(ge=1)
+    n: int = Field(ge=FEWEST)
     marginal_mean: float
     marginal_sd: float = Field(gt=0)
     low: float

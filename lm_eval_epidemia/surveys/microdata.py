@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,8 @@ class Microdata:
         Design columns as codes 0, 1, ...; a PSU's code is unique across strata.
     columns : dict of str to ndarray of float64, shape (n,)
         The columns that restrictions and adjustments look at, by their name in the record.
+    measured : dict of str to ndarray of float64, shape (n,)
+        The numbers of each variable that has a `measure`, NaN where it has no level.
     """
 
     record: Record
@@ -89,6 +91,7 @@ class Microdata:
     psu: NDArray[np.int64] | None
     unit: NDArray[np.int64] | None
     columns: dict[str, NDArray[np.float64]]
+    measured: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -480,12 +483,13 @@ def load_microdata(
             replicate = frame.pop(column).to_numpy()
             _check_replicate(replicate, weight, column, name)
             replicates[:, number] = replicate
+    levels = {variable: numbers(variable, way) for variable, way in variables.items()}
     return Microdata(
         record=record,
         vintage=vintage,
         files={path.name: sha256_of(path) for path in raw_files(paths, record.expected_files)},
         variables=variables,
-        levels={variable: numbers(variable, way) for variable, way in variables.items()},
+        levels=levels,
         weight_column=entry.column(weight_column),
         weight=weight,
         replicates=replicates,
@@ -493,4 +497,9 @@ def load_microdata(
         psu=psu,
         unit=unit,
         columns={column: values(column) for column in sorted(_restrictions(record, vintage))},
+        measured={
+            variable: np.where(levels[variable] == MISSING, np.nan, values(way.column))
+            for variable, way in variables.items()
+            if way.measure is not None
+        },
     )

@@ -35,6 +35,7 @@ __all__ = [
     "File",
     "Level",
     "Margin",
+    "Measure",
     "Rake",
     "Record",
     "Rescale",
@@ -210,6 +211,15 @@ def _shared(codes: Sequence[Codes]) -> Iterator[tuple[int, int, str]]:
             reach, owner = high, number
 
 
+class Measure(_Strict):
+    """What the numbers of a variable are, where their mean means something."""
+
+    words: str = Field(description="A noun phrase: 'total assets'.")
+    unit: str = Field("", description="'years', '$'; empty for a count.")
+    note: str = Field("", description="'counting everyone aged 85 or older as 85'.")
+    plural: bool = Field(False, description="Whether the noun is: 'total assets are'.")
+
+
 class Variable(_Strict):
     """One way of recording a variable: an official column and the levels made of its codes."""
 
@@ -218,6 +228,10 @@ class Variable(_Strict):
     missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
     question: str | None = Field(None, description="Asked when the variable is an outcome.")
     vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
+    measure: Measure | None = None
+    relative: str | None = Field(
+        None, description="Begins a clause about it where the subject's word does not: 'which'."
+    )
     revision: int = Field(
         0, description="Raised when its wording changes, so that scores stop being comparable."
     )
