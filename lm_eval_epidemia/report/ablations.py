@@ -69,6 +69,12 @@ class Difference(NamedTuple):
     change: Estimate
     wins: Estimate
 
+    @property
+    def says(self) -> str:
+        """What is different: "temperature: 0.5 -> 1.0"."""
+        ends = (run.settings.get(self.differs, "") or "none" for run in (self.one, self.other))
+        return f"{self.differs}: {' -> '.join(ends)}"
+
 
 def runs_of(entries: Iterable[Entry]) -> list[Run]:
     """Return what was asked of the runs, with its settings."""
@@ -128,17 +134,19 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 
 def _paired(one: Run, other: Run, key: str) -> Difference | None:
     """Subtract over the quantities that both were asked; None where there are fewer than two."""
-    names = [[quantity.name for quantity in run.known.truth.quantities] for run in (one, other)]
-    _, here, there = np.intersect1d(*map(np.array, names), return_indices=True)
+    first, second = (
+        np.array([quantity.name for quantity in run.known.truth.quantities]) for run in (one, other)
+    )
+    _, here, there = np.intersect1d(first, second, return_indices=True)
     if len(here) < 2:
         return None
-    first, second = one.known.judged, other.known.judged
-    ratios = first.ratio[here], second.ratio[there]
+    mine, theirs = one.known.judged, other.known.judged
+    ratios = mine.ratio[here], theirs.ratio[there]
     places = np.arange(len(here))
     return Difference(
         one, other, key, pooled(ratios[0], places), pooled(ratios[1], places),
         pooled(ratios[1] - ratios[0], places),
-        pooled(second.wins[there, 0] - first.wins[here, 0], places),
+        pooled(theirs.wins[there, 0] - mine.wins[here, 0], places),
     )  # fmt: skip
 
 
@@ -148,9 +156,7 @@ def table(runs: Sequence[Run]) -> list[Section]:
         [
             one.one.model + (" (published)" if one.one.published else ""),
             _task(one),
-            one.differs,
-            f"{one.one.settings.get(one.differs, '') or 'none'} -> "
-            f"{one.other.settings.get(one.differs, '') or 'none'}",
+            one.says,
             with_error(one.before), with_error(one.after), with_error(one.change, "+"),
             with_error(one.wins, "+"),
         ]
@@ -158,15 +164,14 @@ def table(runs: Sequence[Run]) -> list[Section]:
     ]  # fmt: skip
     if not rows:
         return []
-    header = ("model", "task", "differs in", "from -> to", "error ratio", "then", "difference",
-              "wins, N = 5")  # fmt: skip
+    header = ("model", "task", "differs in", "error ratio", "then", "difference", "wins, N = 5")
     return [
         Section(
             "Priors: what the asking changes (± standard error)", header, rows,
             "Runs of one model that differ in one thing, each beside the most usual one. The "
             "difference of the error ratios, and that of the share of quantities that are better "
             "than 5 real answers, are paired over quantities. Below 0, the error ratio is better.",
-            4,
+            3,
         )
     ]  # fmt: skip
 

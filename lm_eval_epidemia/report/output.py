@@ -384,9 +384,14 @@ def of_priors(report: Report, long: bool) -> list[Section]:
     """Return the tables of stated priors: what they are worth, and what the asking changes."""
     return [
         *priors.tables(report.entries, long),
-        *ablations.table([*ablations.runs_of(report.runs), *published_priors.runs(report.entries)]),
+        *ablations.table(_runs(report)),
         *published_priors.printed(report.entries),
     ]
+
+
+def _runs(report: Report) -> list[ablations.Run]:
+    """Return what may differ in how a model was asked."""
+    return [*ablations.runs_of(report.runs), *published_priors.runs(report.entries)]
 
 
 def details(report: Report) -> list[Section]:
@@ -410,13 +415,13 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     -------
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, scale, task, other, pair,
-        correlation, and those of `interventions.findings` and `priors.findings`), ``model``,
-        ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the
-        slice, task, scale, second model or other task; what is found about, and its part),
-        ``metric`` (what the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``,
-        ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval of 95 % of a
-        pair's difference, of the scale ``population``, and of findings); NaN or empty where that
-        does not apply. `standardised.rows` has more of them.
+        correlation, ablation, and those of `interventions.findings` and `priors.findings`),
+        ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
+        ``name`` (the slice, task, scale, second model or other task; what is found about, and its
+        part), ``metric`` (what the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``,
+        ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``,
+        ``high`` (interval of 95 % of a pair's difference, of the scale ``population``, and of
+        findings); NaN or empty where that does not apply. `standardised.rows` has more of them.
     """
     rows: list[dict[str, Any]] = []
 
@@ -459,6 +464,11 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         name = " / ".join(filter(None, (seen.about, seen.part)))
         add(seen.kind, seen.entry, seen.group, name, seen.estimate.value,
             stderr=seen.estimate.error, low=low, high=high, metric=seen.metric)  # fmt: skip
+    for apart in ablations.differences(_runs(report)):
+        low, high = apart.change.interval
+        add("ablation", None, "", f"{apart.other.task} / {apart.says}", apart.change.value,
+            stderr=apart.change.error, low=low, high=high, metric=PRIOR.primary,
+            model=apart.one.model, reference=apart.one.published)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR
+from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.quantities import answers, store
-from lm_eval_epidemia.quantities.quantity import SIZES, Quantities
+from lm_eval_epidemia.quantities.quantity import SIZES
 from lm_eval_epidemia.report.ablations import Run
 from lm_eval_epidemia.report.judgements import (
     Known,
@@ -55,7 +56,8 @@ class _Run(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _judged(truth: Quantities) -> tuple[_Run, ...]:
+def _judged(_fingerprint: str) -> tuple[_Run, ...]:
+    truth = store.load(answers.PUBLISHED)
     everywhere = np.ones(len(truth.quantities), dtype=bool)
     return tuple(
         _Run(
@@ -78,7 +80,7 @@ def _settings(one: answers.Run) -> dict[str, str]:
 
 
 def _all() -> tuple[_Run, ...]:
-    return _judged(store.load(answers.PUBLISHED))
+    return _judged(store.load(answers.PUBLISHED).fingerprint)
 
 
 def entries(tasks: Iterable[Asked]) -> list[Entry]:
@@ -96,10 +98,11 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
     """
     wanted, found = set(tasks), dict[str, Entry]()
     for run in _all():
-        asked, system = Asked(answers.PUBLISHED, run.settings["protocol"]), run.settings["system prompt"]
+        asked = Asked(answers.PUBLISHED, run.settings["protocol"])
         # The plain protocol was asked of all models in one experiment, the others in another.
         plain = asked.way == PRIOR.ways[0]
-        if asked in wanted and system == "base" and plain == (run.experiment == _COMPARED):
+        usual = run.settings["system prompt"] == BASE and plain == (run.experiment == _COMPARED)
+        if asked in wanted and usual:
             entry = found.setdefault(
                 run.model, Entry(run.model, protocol=Protocol(published=True), reference=True)
             )

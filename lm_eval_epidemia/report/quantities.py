@@ -76,7 +76,7 @@ def quantities(folder: Path, report: Report) -> dict[str, Any]:
             )  # fmt: skip
     return {
         "rows": rows, "models": list(models), "files": files,
-        "figure": charts.specification("stated"),
+        "figure": charts.specification(charts.STATED),
     }  # fmt: skip
 
 
@@ -104,7 +104,8 @@ def _said(report: Report, task: str) -> list[_Said]:
 def _ranges(known: Known) -> Array:
     """Return `SHOWN` of every prior, shape (Q, R, 3); NaN where nothing could be read."""
     if isinstance(known.stated, Stated):
-        return families.ppf(*(each[..., None] for each in known.stated), np.array(SHOWN))
+        family, a, b = (each[..., None] for each in known.stated)
+        return families.ppf(family, a, b, np.array(SHOWN))
     found = []
     for one, logs in zip(known.truth.quantities, known.stated, strict=True):
         at = grid.points(one)
@@ -136,7 +137,7 @@ def _set(truth: Quantities, said: list[_Said]) -> dict[str, Any]:
     family, a, b = of_baseline(is_share, truth.baseline)
     # Answers that are all the same leave no spread; a quantile needs one.
     spread = np.where(family == families.BETA, b, np.maximum(b, np.finfo(float).tiny))
-    drawn = families.ppf(*(np.asarray(x)[..., None] for x in (family, a, spread)), np.array(SHOWN))
+    drawn = families.ppf(family[..., None], a[..., None], spread[..., None], np.array(SHOWN))
     baseline_error = np.abs(
         families.mean(family, a, b) - np.array([q.mean for q in truth.quantities])[:, None, None]
     ).mean(axis=2)
