@@ -10,22 +10,26 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.elicit.ways import WAYS, Way, in_way, intervention
+from lm_eval_epidemia.elicit.ways import WAYS, Way, grid, in_way, intervention, priors
 from lm_eval_epidemia.elicit.ways.way import Metric
 from lm_eval_epidemia.elicit.ways.written import CLOSED
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.registry import stamp
 from lm_eval_epidemia.graphs import questions
-from lm_eval_epidemia.score import answerers, interventions, respondents
+from lm_eval_epidemia.quantities import store as quantities
+from lm_eval_epidemia.score import answerers, forecasters, interventions, respondents
+from lm_eval_epidemia.score import priors as stated
 from lm_eval_epidemia.score.metrics import metrics_of
 from lm_eval_epidemia.surveys.record import Task, all_tasks, record
 from lm_eval_epidemia.surveys.record import task as task_of
 
-__all__ = ["BENCHMARKS", "INTERVENTION", "OBSERVATION", "TASK_VERSION", "Benchmark", "Entry",
-           "Leaf", "groups", "leaves", "members"]  # fmt: skip
+__all__ = ["BENCHMARKS", "INTERVENTION", "OBSERVATION", "PRIOR", "TASK_VERSION", "Benchmark",
+           "Entry", "Leaf", "groups", "leaves", "members"]  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -235,15 +239,54 @@ INTERVENTION = Benchmark(
     answers=answerers.answers,
 )
 
-BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, INTERVENTION)
+
+# What a model expects of a number, and how sure it is.
 
 
-@lru_cache(maxsize=1)
+def _group_of(one: quantities.Declared) -> str:
+    if one.published:
+        return "epidemia_prior"
+    return "epidemia_prior_generated" if one.state == "shipped" else "epidemia_prior_own"
+
+
+PRIOR = Benchmark(
+    name="prior",
+    base="_epidemia_prior",
+    groups=("epidemia_prior", "epidemia_prior_generated", "epidemia_prior_own"),
+    ways=(*(way.name for way in priors.ALL), grid.WAY.name),
+    metrics=stated.metrics_of,
+    primary="error_ratio",
+    says="Error of stated priors, relative to that of five real answers",
+    digits=3,
+    entries=lambda: {
+        name: Entry(name, _group_of(one), "", one.title, {"survey": one.survey}, name, one)
+        for name, one in quantities.declared().items()
+    },
+    available=quantities.available,
+    metadata=lambda truth: {
+        "survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint,
+    },
+    version=lambda truth: 1,
+    groups_version=1,
+    kinds=forecasters.KINDS,
+    answers=forecasters.answers,
+)  # fmt: skip
+
+BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, INTERVENTION, PRIOR)
+
+
 def leaves() -> dict[str, Leaf]:
     """Return every declared task in every way of its benchmark, by the name lm-eval has for it.
 
     In the order in which they are listed everywhere: by benchmark, way, and task.
     """
+    built = quantities.built()
+    return _leaves(built, stamp(built) if built.is_dir() else None)
+
+
+@lru_cache(maxsize=1)
+def _leaves(_built: Path, _stamp: Hashable) -> dict[str, Leaf]:
+    """Renewed when a user builds a set of quantities: the names of other tasks are fixed."""
     return {
         in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
         for benchmark in BENCHMARKS
