@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.ways import grid
+from lm_eval_epidemia.elicit.ways.way import Way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.quantities.quantity import Quantities
 from lm_eval_epidemia.score.contrasts import NOTHING, Estimate, pooled
@@ -54,7 +56,7 @@ def known_of(truth: Quantities, found: Stated | Array, there: NDArray[np.bool_])
     """
     part = truth if there.all() else part_of(truth, there)
     if isinstance(found, Stated):
-        stated = Stated(*(each[there] for each in found))
+        stated = Stated(found.family[there], found.a[there], found.b[there])
         judged = judge(part, stated)
         dropped = judge(part, stated, published=True) if (judged.answered < 1).any() else judged
         return Known(part, stated, judged, dropped)
@@ -146,16 +148,26 @@ def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     return Estimate(r, spread, number, number - 1)
 
 
-def known_in(text: str, truth: Quantities) -> Known:
+def known_in(text: str, truth: Quantities, way: Way) -> Known:
     """Judge what results keep of a task; see `score.priors.kept`.
 
     Raises
     ------
     ValueError
-        If it is not what `harness` writes of these quantities, with the reason.
+        If it is not what `harness` writes of these quantities asked in this way, with the reason.
     """
     try:
-        found, there = said(text, truth), asked(text)
+        found, there = said(text, truth), asked(text).astype(bool)
     except EpidemiaError as error:
         raise ValueError(str(error)) from None
+    if isinstance(found, Stated) != way.generated:
+        kinds = ("log-probabilities", "priors")
+        raise ValueError(f"{kinds[not way.generated]} were said, expected {kinds[way.generated]}")
+    if isinstance(found, Stated):
+        number, expected, what = found.a.shape[1], way.prompts(truth, None), way.prompts_are
+    else:
+        number, expected = found.shape[1], len(grid.points(truth.quantities[0]))
+        what = "log-probabilities"
+    if number != expected:
+        raise ValueError(f"{number} {what} of each quantity were said, expected {expected}")
     return known_of(truth, found, there)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR
 from lm_eval_epidemia.errors import EpidemiaError
@@ -18,6 +21,9 @@ from lm_eval_epidemia.score.contrasts import Estimate, average
 __all__ = ["quartile_rows", "uncertainty_rows", "win_rows"]
 
 Rows = list[dict[str, Any]]
+
+#: Between which errors and standard deviations marks are drawn; others stand at the ends.
+DRAWN = (0.01, 100.0)
 
 #: Who is compared with N real answers, in words.
 WHOSE = {False: "by the prior", True: "by the prior and as many answers"}
@@ -72,19 +78,19 @@ def quartile_rows(report: Report | None, _task: str | None = None) -> Rows:
 
 
 def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
-    """Rows of the figure `uncertainty`; what is exactly right has no logarithm and is left out."""
+    """Rows of the figure `uncertainty`, within `DRAWN`: what is exactly right has no logarithm."""
     return _some(
         [
             {
                 "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",
                 "quantity": f"{one.name} of {known.truth.task}", "difficulty": one.difficulty,
-                "stated": float(stated), "error": float(error),
+                "stated": float(np.clip(stated, *DRAWN)), "error": float(np.clip(error, *DRAWN)),
             }
             for entry, group, several in _asked(report)
             for known in several
             for one, stated, error in zip(
                 known.truth.quantities, known.judged.uncertainty, known.judged.ratio, strict=True
             )
-            if stated > 0 and error > 0
+            if not math.isnan(stated + error)
         ]
     )  # fmt: skip

@@ -31,6 +31,10 @@ from lm_eval_epidemia.score.priors import worth
 
 __all__ = ["asked_of", "findings", "over", "rates", "tables"]
 
+#: What heads a column otherwise than it is called.
+CRPS_DROPPED = "CRPS ratio, failures dropped"
+SHORT = {CRPS_DROPPED: "failures dropped", "error ratio, failures dropped": "failures dropped"}
+
 #: Standard errors to either side of a win rate, for what a prior is worth.
 REACH = 1.96
 
@@ -111,9 +115,9 @@ def _overall(entry: Entry) -> Iterator[Finding]:
     for group, way, several in asked_of(entry):
         measures: dict[str, tuple[Measure, str, str]] = {
             "error ratio": (_of("ratio"), "share", "error_ratio"),
-            "failures dropped": (_of("ratio", True), "share", "error_ratio_published"),
+            "error ratio, failures dropped": (_of("ratio", True), "share", "error_ratio_published"),
             "CRPS ratio": (_of("crps_ratio"), "share", "crps_ratio"),
-            "its failures dropped": (_of("crps_ratio", True), "share", "crps_ratio_published"),
+            CRPS_DROPPED: (_of("crps_ratio", True), "share", "crps_ratio_published"),
         }
         if WAYS[way].generated:
             measures["answered"] = _of("answered"), "plain", "answered"
@@ -174,7 +178,7 @@ def _certainty(entry: Entry) -> Iterator[Finding]:
 #: What is said of every part, by its column: form and metric.
 _MEASURES: dict[str, tuple[Measure, str, str]] = {
     "error ratio": (_of("ratio"), "share", "error_ratio"),
-    "failures dropped": (_of("ratio", True), "share", "error_ratio_published"),
+    "error ratio, failures dropped": (_of("ratio", True), "share", "error_ratio_published"),
     "CRPS ratio": (_of("crps_ratio"), "share", "crps_ratio"),
     "ECE (points)": (ece, "points", "ece"),
     "below median": (below, "share", "below_median"),
@@ -211,16 +215,19 @@ def _families(entry: Entry) -> Iterator[Finding]:
         for how, label, part in [("", "all", _all(several)), *_parts(several)]:
             if how in ("", "family"):
                 for number, name in enumerate(FAMILIES):
-                    one = over(part, lambda known, chosen, n=number: _share_of(known, chosen, n))
+                    one = over(part, _share_of(number))
                     yield Finding("families", entry, group, label, name, one, "plain",
                                   metric="share_of_priors")  # fmt: skip
 
 
-def _share_of(known: Known, chosen: NDArray[np.bool_], family: int) -> Estimate:
-    assert isinstance(known.stated, Stated)
-    read = chosen[:, None] & ~np.isnan(known.stated.a)
-    found = known.stated.family[read] == family
-    return Estimate(float(found.mean()) if len(found) else math.nan, math.nan, len(found), 0)
+def _share_of(family: int) -> Measure:
+    def measure(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+        assert isinstance(known.stated, Stated)
+        read = chosen[:, None] & ~np.isnan(known.stated.a)
+        found = known.stated.family[read] == family
+        return Estimate(float(found.mean()) if len(found) else math.nan, math.nan, len(found), 0)
+
+    return measure
 
 
 _TABLES = (
@@ -281,5 +288,5 @@ def tables(entries: Sequence[Entry], long: bool) -> list[Section]:
     for table in _TABLES:
         found = [one for entry in entries for one in table.find(entry) if long or not one.long]
         if found:
-            made.append(laid_out(table, found, table.note, PRIOR.base.lstrip("_"), {}))
+            made.append(laid_out(table, found, table.note, PRIOR.groups[0], SHORT))
     return made

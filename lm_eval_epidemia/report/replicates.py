@@ -167,10 +167,7 @@ KEEPING = {
     INTERVENTION.name: Keeping(
         lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
     ),
-    PRIOR.name: Keeping(
-        lambda text, truth, way: judgements.known_in(text, truth),
-        lambda truth, known: judgements.error_ratio(known),
-    ),
+    PRIOR.name: Keeping(judgements.known_in, lambda truth, known: judgements.error_ratio(known)),
 }
 
 

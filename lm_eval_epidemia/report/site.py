@@ -213,7 +213,8 @@ OF_PRIORS = {
     "quartiles": "Above the dashed line in the first quarter and below it in the last, quantities "
     "are overestimated; high at both ends, priors are too narrow.",
     "uncertainty": "A mark per quantity, both relative to the error of 5 real answers. On the "
-    "dashed line, the mean of the prior is as far off as its standard deviation.",
+    "dashed line, the mean of the prior is as far off as its standard deviation. Below 0.01 and "
+    "above 100, marks stand at the edge.",
 }
 
 
