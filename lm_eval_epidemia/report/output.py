@@ -316,10 +316,11 @@ def _pairs(report: Report) -> list[Section]:
                 Section(
                     f"{column}: two models over the tasks of both", PAIRED, rows,
                     "Difference of the first from the second. The interval takes tasks on one "
-                    "outcome as one observation (quantities, where all are of one set). 'here' means in these tasks, but not so evenly "
-                    "over outcomes that it can be said of others: the difference, corrected for "
-                    "what sampling error adds to it, is more than 1.96 joint standard errors. A "
-                    "task is won likewise, by more than twice its own. Not corrected for the "
+                    "outcome as one observation; of one set of quantities, each of these. 'here' "
+                    "means in these tasks, but not so evenly over outcomes that it can be said of "
+                    "others: the difference, corrected for what sampling error adds to it, is more "
+                    "than 1.96 joint standard errors. A task is won likewise, by more than twice "
+                    "its own. Not corrected for the "
                     "number of comparisons.",
                 )
             )  # fmt: skip

@@ -484,9 +484,11 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
     said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())
     notes = [f"{entry.name}: errors N/A of {said}"] if said else []
     if silent := [in_way(*asked) for asked, one in entry.scores.items() if _is_silent(asked, one)]:
+        other = "is of another truth than the installed one"
+        why = other if entry.protocol.truth else "is not in the file"
         notes.append(
-            f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) is not in the "
-            "file, so that the tables made of it leave them out; run them again"
+            f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) {why}, so that "
+            "the tables made of it leave them out; run them again"
         )
     return notes
 
