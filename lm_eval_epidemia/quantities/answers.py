@@ -18,7 +18,7 @@ import argparse
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -141,21 +141,21 @@ def _runs(names: tuple[str, ...]) -> tuple[Run, ...]:
         raise EpidemiaError(
             f"the published answers are about the set {PUBLISHED}; this one lacks {few(unknown)}"
         )
-    found: dict[tuple[str, ...], list[dict[str, object]]] = {}
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault(tuple(row[each] for each in _RUN), []).append(row)
     return tuple(_run(key, of, at) for key, of in found.items())
 
 
-def _run(key: tuple[str, ...], rows: list[dict[str, object]], at: dict[str, int]) -> Run:
-    trials = tuple(sorted({int(str(row["trial"])) for row in rows}))
+def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -> Run:
+    trials = tuple(sorted({row["trial"] for row in rows}))
     priors = np.full((len(at), len(trials), 3), np.nan)
     for row in rows:
-        a, b = (np.nan if row[each] is None else row[each] for each in ("a", "b"))
-        if not np.isnan(a):
-            place = at[str(row["quantity"])], trials.index(int(str(row["trial"])))
-            priors[place] = FAMILIES.index(str(row["family"])), a, b
-    return Run(*key, trials=trials, priors=priors)
+        if row["a"] is not None:
+            place = at[row["quantity"]], trials.index(row["trial"])
+            priors[place] = FAMILIES.index(row["family"]), row["a"], row["b"]
+    experiment, model, system_prompt, protocol, setting = key
+    return Run(experiment, model, system_prompt, protocol, setting, trials, priors)
 
 
 def main() -> None:

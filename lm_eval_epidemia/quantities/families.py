@@ -16,11 +16,19 @@ from scipy import optimize, special
 
 from lm_eval_epidemia.distance import Array
 
-__all__ = ["BETA", "FAMILIES", "LEVELS", "LOGNORMAL", "NORMAL", "by_family", "cdf", "log_density",
-           "mean", "median", "of_moments", "of_quantiles", "ppf", "sd", "valid"]  # fmt: skip
+__all__ = ["BETA", "FAMILIES", "LEVELS", "LOGNORMAL", "NORMAL", "SURE", "by_family", "cdf",
+           "log_density", "mean", "median", "of_moments", "of_quantiles", "ppf", "sd",
+           "valid"]  # fmt: skip
 
 FAMILIES = ("normal", "beta", "lognormal")
 NORMAL, BETA, LOGNORMAL = range(3)
+
+#: From this alpha + beta on, a beta is taken as the normal that it nearly is, since the incomplete
+#: beta function is not known well enough any more.
+SURE = 1e9
+
+#: A logarithm whose exponential is no number any more.
+_OVERFLOWS = 700.0
 
 #: Of the quantiles by which a prior can be stated.
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -55,10 +63,15 @@ def by_family(
 
 
 def valid(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> NDArray[np.bool_]:
-    """Return which parameters describe a distribution: finite, b > 0, and alpha > 0."""
+    """Return which parameters describe a distribution whose mean a number can hold.
+
+    They are finite, with b > 0, and alpha > 0.
+    """
     family, a, b = np.broadcast_arrays(np.asarray(family), a, b)
-    known = np.isin(family, range(len(FAMILIES)))
-    return known & np.isfinite(a) & np.isfinite(b) & (b > 0) & ((family != BETA) | (a > 0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        fine = np.isfinite(a) & np.isfinite(b) & (b > 0) & ((family != BETA) | (a > 0))
+        fine = fine & ((family != LOGNORMAL) | (np.abs(a) + b**2 < _OVERFLOWS))
+    return np.asarray(fine & np.isin(family, range(len(FAMILIES))))
 
 
 def mean(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
@@ -75,30 +88,51 @@ def sd(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
     """Return the standard deviation."""
     sds = (
         lambda m, s: s,
-        lambda alpha, beta: np.sqrt(alpha * beta / (alpha + beta + 1)) / (alpha + beta),
+        _beta_sd,
         lambda mu, sigma: np.exp(mu + sigma**2 / 2) * np.sqrt(np.expm1(sigma**2)),
     )
     return by_family(family, sds, a, b)
 
 
+def _beta_sd(alpha: Array, beta: Array) -> Array:
+    total = alpha + beta
+    return np.asarray(np.sqrt(alpha / total * (beta / total) / (total + 1)))
+
+
 def cdf(family: ArrayLike, a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Return the probability of at most x."""
     cdfs = (
-        lambda m, s, x: special.ndtr((x - m) / s),
-        lambda alpha, beta, x: special.betainc(alpha, beta, np.clip(x, 0, 1)),
-        lambda mu, sigma, x: special.ndtr((np.log(np.maximum(x, 0)) - mu) / sigma),
+        _normal_cdf,
+        lambda alpha, beta, x: np.where(
+            alpha + beta < SURE,
+            special.betainc(alpha, beta, np.clip(x, 0, 1)),
+            _normal_cdf(alpha / (alpha + beta), _beta_sd(alpha, beta), x),
+        ),
+        lambda mu, sigma, x: _normal_cdf(mu, sigma, np.log(np.maximum(x, 0))),
     )
     return by_family(family, cdfs, a, b, x)
+
+
+def _normal_cdf(mean: Array, sd: Array, x: Array) -> Array:
+    return np.asarray(special.ndtr((x - mean) / sd))
 
 
 def ppf(family: ArrayLike, a: ArrayLike, b: ArrayLike, p: ArrayLike) -> Array:
     """Return the quantile of level p."""
     ppfs = (
-        lambda m, s, p: m + s * special.ndtri(p),
-        special.betaincinv,
-        lambda mu, sigma, p: np.exp(mu + sigma * special.ndtri(p)),
+        _normal_ppf,
+        lambda alpha, beta, p: np.where(
+            alpha + beta < SURE,
+            special.betaincinv(alpha, beta, p),
+            _normal_ppf(alpha / (alpha + beta), _beta_sd(alpha, beta), p),
+        ),
+        lambda mu, sigma, p: np.exp(_normal_ppf(mu, sigma, p)),
     )
     return by_family(family, ppfs, a, b, p)
+
+
+def _normal_ppf(mean: Array, sd: Array, p: Array) -> Array:
+    return np.asarray(mean + sd * special.ndtri(p))
 
 
 def median(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:

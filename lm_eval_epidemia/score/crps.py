@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.quantities import families
 from lm_eval_epidemia.quantities.families import by_family
 
 __all__ = ["crps", "crps_of_points"]
@@ -56,11 +57,15 @@ def _beta(alpha: Array, beta: Array, y: Array) -> Array:
         - np.log(alpha)
         - 2 * special.betaln(alpha, beta)
     )
-    return (
+    exact = (
         np.abs(y - inside)
         + inside * (2 * special.betainc(alpha, beta, inside) - 1)
         + alpha / (alpha + beta) * (1 - 2 * special.betainc(alpha + 1, beta, inside) - ratio)
     )
+    nearly = _normal(
+        families.mean(families.BETA, alpha, beta), families.sd(families.BETA, alpha, beta), y
+    )
+    return np.where(alpha + beta < families.SURE, exact, nearly)
 
 
 def _lognormal(mu: Array, sigma: Array, y: Array) -> Array:

@@ -136,7 +136,7 @@ def judge(
         If there is no such baseline.
     """
     drawn = _baseline(truth, draws)
-    read: NDArray[np.bool_] = np.asarray(families.valid(*stated))
+    read = families.valid(*stated)
     a = np.where(read, stated.a, np.nan)
     found = _of_families(truth, Stated(stated.family, a, stated.b), drawn)
     if published:
@@ -163,7 +163,7 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
     """
     drawn = _baseline(truth, draws)
     at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
-    read: NDArray[np.bool_] = np.isfinite(logprobs).all(axis=1, keepdims=True)
+    read = np.asarray(np.isfinite(logprobs).all(axis=1, keepdims=True))
     found = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
     return _judged(truth, _filled(truth, found, read, drawn), read, drawn, False)
 
@@ -207,7 +207,7 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
 
 def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
     """Return how far the means of the baselines' posteriors are off on average, shape (Q, S)."""
-    told = families.mean(*posterior.of_baseline(proportions(truth), _baseline(truth, draws)))
+    told = families.mean(*_told(truth, _baseline(truth, draws)))
     return np.asarray(np.abs(told - _true(truth)[:, None, None]).mean(axis=-1))
 
 
@@ -224,6 +224,17 @@ def _baseline(truth: Quantities, draws: str | None) -> Baseline:
         raise EpidemiaError(f"{truth.task} has no baseline draws {name!r} "
                             f"({nearest(name, truth.baselines)})")  # fmt: skip
     return truth.baselines[name]
+
+
+def _told(truth: Quantities, drawn: Baseline) -> tuple[NDArray[np.int64], Array, Array]:
+    """Return the baselines' posteriors.
+
+    The published prior of a mean, Normal(0, 1e5), is flat for centimetres, not for incomes: other
+    draws than the published ones have a prior that is flat in every unit.
+    """
+    is_published = drawn is truth.baselines.get("published")
+    flat_sd = posterior.FLAT_SD if is_published else np.inf
+    return posterior.of_baseline(proportions(truth), drawn, flat_sd)
 
 
 def _true(truth: Quantities) -> Array:
@@ -286,7 +297,7 @@ def _judged(
 ) -> Judged:
     y = _true(truth)
     se = np.array([one.se for one in truth.quantities], dtype=float)
-    family, a, b = posterior.of_baseline(proportions(truth), drawn)
+    family, a, b = _told(truth, drawn)
     told = families.mean(family, a, b)
 
     def errors(y: Array) -> tuple[Array, Array]:

@@ -35,14 +35,16 @@ _AT_ONCE = 2000
 
 
 def of_baseline(
-    proportion: NDArray[np.bool_], drawn: Baseline
+    proportion: NDArray[np.bool_], drawn: Baseline, flat_sd: float = FLAT_SD
 ) -> tuple[NDArray[np.int64], Array, Array]:
-    """Return the posteriors of the baselines, whose priors are flat: Normal(0, 1e5), Beta(1, 1).
+    """Return the posteriors of the baselines, whose priors are Normal(0, flat_sd) and Beta(1, 1).
 
     Parameters
     ----------
     proportion : ndarray of bool, shape (Q,)
     drawn : Baseline
+    flat_sd : float
+        May be infinite: the posterior's mean is then that of the answers, in whatever unit.
 
     Returns
     -------
@@ -52,13 +54,12 @@ def of_baseline(
     """
     is_beta = proportion[:, None, None]
     yes, no = drawn.size * drawn.mean, drawn.size * (1 - drawn.mean)
-    prior = drawn.size * FLAT_SD**2
-    mean = prior * drawn.mean / (drawn.variance + prior)
-    sd = np.sqrt(drawn.variance * FLAT_SD**2 / (drawn.variance + prior))
+    squared = drawn.variance / drawn.size
+    shrunk = 1 + squared / flat_sd**2
     return (
         np.where(is_beta, BETA, NORMAL),
-        np.where(is_beta, 1 + yes, mean),
-        np.where(is_beta, 1 + no, sd),
+        np.where(is_beta, 1 + yes, drawn.mean / shrunk),
+        np.where(is_beta, 1 + no, np.sqrt(squared / shrunk)),
     )
 
 

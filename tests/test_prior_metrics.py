@@ -1,0 +1,216 @@
+"""The metrics of tasks that ask for priors, from answers as lm-eval hands them over."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from toy_quantities import toy
+
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.ways.grid import Scored
+from lm_eval_epidemia.elicit.ways.priors import REPEATS, UNREAD, Prior
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.quantities import store
+from lm_eval_epidemia.score import forecasters, priors
+from lm_eval_epidemia.score.judged import Stated, judge, judge_grid, stated_as
+
+NHANES = "epidemia_prior_nhanes"
+ORDER = [
+    "error_ratio", "error_ratio_stderr", "error_ratio_published",
+    *(f"win_rate_{n}" for n in (5, 10, 20, 30)),
+    *(f"posterior_win_rate_{n}" for n in (5, 10, 20, 30)),
+    "crps", "crps_ratio", "crps_ratio_published", "ece", "below_median", "uncertainty_rank",
+    "worth_samples", "seen", "answered",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return store.load(NHANES)
+
+
+def written(truth, values, way="direct"):
+    return [
+        Prior(way, truth.task, truth.fingerprint, cell, sample + 1, tuple(values[cell, sample]))
+        for cell in range(len(values))
+        for sample in range(values.shape[1])
+    ]
+
+
+def scored(truth, logs):
+    return [
+        Scored("grid", truth.task, truth.fingerprint, cell, tuple(one))
+        for cell, one in enumerate(logs)
+    ]
+
+
+@pytest.fixture(scope="module")
+def said(truth):
+    """Calibrated priors, of which three could not be read."""
+    values = forecasters.answers(truth, "calibrated")
+    values[3, 1] = values[3, 2] = values[70, 0] = UNREAD
+    return values
+
+
+def test_their_names_and_order():
+    assert list(priors.metrics_of(WAYS["direct"])) == ORDER
+    grid = [one for one in ORDER if not one.endswith("published") and one != "answered"]
+    assert list(priors.metrics_of(WAYS["grid"])) == [*grid, "end_mass"]
+    for name, metric in priors.metrics_of(WAYS["direct"]).items():
+        if name != "answered":
+            assert getattr(priors, name) is metric.of and metric.of.__name__ == name
+
+
+def test_they_are_what_is_judged(truth, said):
+    answers = written(truth, said)
+    np.random.default_rng(0).shuffle(answers)
+    answers = [Prior(*one) for one in answers]
+    found = {n: each.of(answers) for n, each in priors.metrics_of(WAYS["direct"]).items()}
+    judged = judge(truth, stated_as(said))
+    dropped = judge(truth, stated_as(said), published=True)
+    assert found["error_ratio"] == pytest.approx(judged.ratio.mean())
+    assert found["error_ratio_stderr"] == pytest.approx(judged.ratio.std(ddof=1) / 74**0.5)
+    assert found["error_ratio_published"] == pytest.approx(dropped.ratio.mean())
+    for place, n in enumerate((5, 10, 20, 30)):
+        assert found[f"win_rate_{n}"] == pytest.approx(judged.wins[:, place].mean())
+        assert found[f"posterior_win_rate_{n}"] == pytest.approx(
+            judged.posterior_wins[:, place].mean()
+        )
+    sd = np.array([one.marginal_sd for one in truth.quantities])
+    assert found["crps"] == pytest.approx((judged.crps / sd).mean())
+    assert found["crps_ratio"] == pytest.approx(judged.crps_ratio.mean())
+    assert found["crps_ratio_published"] == pytest.approx(dropped.crps_ratio.mean())
+    assert found["ece"] == pytest.approx(priors.calibration_error(judged.position))
+    assert found["below_median"] == pytest.approx(np.heaviside(0.5 - judged.position, 0.5).mean())
+    rank = stats.spearmanr(judged.uncertainty, judged.ratio).statistic
+    assert found["uncertainty_rank"] == pytest.approx(rank)
+    assert found["seen"] == 1 and found["answered"] == pytest.approx(1 - 3 / 370)
+
+
+def test_part_of_a_task(truth, said, caplog):
+    """Quantities of which a repeat is missing are left out."""
+    answers = written(truth, said)[: 20 * REPEATS + 3]
+    assert priors.seen(answers) == pytest.approx(20 / 74)
+    whole = judge(truth, stated_as(said))
+    assert priors.error_ratio(answers) == pytest.approx(whole.ratio[:20].mean())
+    assert priors.error_ratio_stderr(answers) == pytest.approx(
+        whole.ratio[:20].std(ddof=1) / math.sqrt(20)
+    )
+    draws = priors.error_ratio_draws(answers)
+    assert draws.at.shape == (74,) and draws.at.mean() == pytest.approx(whole.ratio[:20].mean())
+    assert "20 of 74 quantities were asked completely" in caplog.text
+
+
+def test_too_little_of_a_task(truth, said, caplog):
+    answers = written(truth, said)[:3]
+    for name, metric in priors.metrics_of(WAYS["direct"]).items():
+        if name not in ("seen", "answered"):
+            assert math.isnan(metric.of(answers)), name
+    assert priors.error_ratio_draws(answers) is None and priors.seen(answers) == 0
+    assert "raise --limit to at least 5" in caplog.text
+    one = written(truth, said)[:REPEATS]
+    assert priors.error_ratio(one) > 0
+    assert math.isnan(priors.error_ratio_stderr(one)) and math.isnan(priors.uncertainty_rank(one))
+
+
+def test_errors_are_joint_over_respondents(truth, said):
+    """The draws of two respondents differ as their quantities do."""
+    other = forecasters.answers(truth, "mean")
+    one, two = (priors.error_ratio_draws(written(truth, each)) for each in (said, other))
+    assert one.sample == two.sample and truth.fingerprint in one.sample
+    ratios = [judge(truth, stated_as(each)).ratio for each in (said, other)]
+    error = (ratios[0] - ratios[1]).std(ddof=1) / 74**0.5
+    assert (one.at - two.at).std(ddof=1) == pytest.approx(error)
+
+
+def test_silence(truth, caplog):
+    answers = written(truth, np.full((74, REPEATS, 3), np.nan))
+    flat = judge(truth, stated_as(forecasters.answers(truth, "flat")))
+    assert priors.error_ratio(answers) == pytest.approx(flat.ratio.mean())
+    assert math.isnan(priors.error_ratio_published(answers))
+    assert priors.win_rate_5(answers) == priors.posterior_win_rate_5(answers) == 0
+    assert "0% of the replies held an answer" in caplog.text
+
+
+def test_questions_of_another_truth(truth, said):
+    stale = [one._replace(truth="000000000000") for one in written(truth, said)]
+    with pytest.raises(EpidemiaError, match="were made from ground truth 000000000000"):
+        priors.error_ratio(stale)
+
+
+def test_grids(truth, caplog):
+    logs = np.random.default_rng(2).normal(size=(74, 41))
+    answers = scored(truth, logs)
+    assert priors.error_ratio(answers) == pytest.approx(judge_grid(truth, logs).ratio.mean())
+    p = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
+    assert priors.end_mass(answers) == pytest.approx((p[:, 0] + p[:, -1]).mean())
+    assert priors.seen(answers[:37]) == 0.5
+    logs[4, 4] = -math.inf
+    assert math.isnan(priors.error_ratio(scored(truth, logs)))
+    assert "NaN or infinite log-probabilities, first in cell 4" in caplog.text
+
+
+def test_what_was_said_comes_back(truth, said):
+    answers = written(truth, said)[7:]
+    line = priors.kept(answers)
+    back = priors.said(line, truth)
+    wanted = stated_as(said)
+    assert isinstance(back, Stated)
+    known = ~np.isnan(wanted.a)
+    known[0] = False
+    known[1, :2] = False
+    for mine, theirs in zip(back, wanted, strict=True):
+        assert (mine[known] == theirs[known]).all()
+    assert np.isnan(back.a[~known]).all()
+    assert priors.asked(line).tolist() == [False, False] + [True] * 72
+    assert line.split(" | ")[0] == "-;-;-;-;-" and "?" in line.split(" | ")[70]
+    short = written(truth, np.full((74, 5, 3), [1.0, 10, 0.5]))
+    assert priors.kept(short).startswith("b:10,0.5;b:10,0.5")
+
+
+def test_what_a_grid_said_comes_back(truth):
+    logs = np.round(np.random.default_rng(2).normal(size=(74, 41)), 4)
+    line = priors.kept(scored(truth, logs)[:-1])
+    back = priors.said(line, truth)
+    assert back[:-1] == pytest.approx(logs[:-1]) and np.isnan(back[-1]).all()
+    assert priors.asked(line).sum() == 73
+
+
+def test_lines_that_cannot_be_read(truth, said):
+    line = priors.kept(written(truth, said))
+    with pytest.raises(EpidemiaError, match="tell of 73 quantities, it has 74"):
+        priors.said(line.partition(" | ")[2], truth)
+    with pytest.raises(EpidemiaError, match="changed by hand"):
+        priors.said(line.replace("n:", "x:"), truth)
+
+
+@pytest.mark.parametrize(
+    "rates, expected, words",
+    [
+        ([0.4, 0.6, 0.6, 0.6], 0, "<5"),
+        ([0.9, 0.8, 0.7, 0.5], 31, ">30"),
+        ([0.6, 0.4, 0.6, 0.2], math.sqrt(50), "7.1"),
+        ([0.9, 0.8, 0.6, 0.3], 20 * 1.5 ** (1 / 3), "22.9"),
+        ([0.5, 0.4, 0.3, 0.2], 5, "5.0"),
+    ],
+)
+def test_worth(rates, expected, words):
+    found = priors.worth(np.array(rates))
+    assert found == pytest.approx(expected) and priors.worth_in_words(found) == words
+
+
+def test_quarters():
+    position = np.array([[0.0], [0.2499], [0.25], [0.5 - 1e-12], [0.75], [1.0]])
+    assert priors.quartile_shares(position)[0] == pytest.approx([2 / 6, 1 / 6, 1 / 6, 2 / 6])
+    assert priors.calibration_error(position) == pytest.approx(100 / 12)
+    assert priors.below_median_of(position) == pytest.approx(3.5 / 6)
+    assert math.isnan(priors.below_median_of(np.full((2, 2), np.nan)))
+
+
+def test_ranks_of_few_or_equal_ones():
+    truth = toy(["normal"] * 3)
+    found = judge(truth, stated_as(forecasters.answers(truth, "calibrated")))
+    found = found._replace(uncertainty=np.array([1.0, 2, 3]), ratio=np.array([1.0, 3, 2]))
+    assert priors.uncertainty_rank_of(found) == pytest.approx(0.5)
+    assert math.isnan(priors.uncertainty_rank_of(found._replace(ratio=np.ones(3))))

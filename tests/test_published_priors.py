@@ -1,0 +1,198 @@
+"""The published models, judged by our code from the published answers: the paper's own numbers."""
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from conftest import RAW
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.quantities import answers, store
+from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.score import posterior, priors
+from lm_eval_epidemia.score.judged import judge, mean_of, proportions, stated_as
+
+FOLDER = RAW / "openestimate"
+
+needs_files = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason="needs the benchmark's files beside the checkout"
+)
+
+#: Error ratio, win rate against N = 5, ECE, CRPS ratio; failures dropped.
+TARGETS = {
+    "gpt-4o": ("1.854", ".405", "13.0", "1.98"),
+    "meta-llama-3-70b": ("2.169", ".324", "13.0", "2.34"),
+    "o3-mini": ("1.192", ".595", "4.4", "1.19"),
+    "o4-mini": ("0.974", ".703", "7.3", "1.04"),
+    "qwen3-235b-a22b-fp8-tput": ("1.249", ".635", "8.8", "1.30"),
+    "meta-llama-3-8b": ("7.236", ".081", "20.2", None),
+}
+
+
+def printed(value, like):
+    return f"{value:.{len(like.split('.')[1])}f}".removeprefix("0" if like[0] == "." else "")
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return store.load(answers.PUBLISHED)
+
+
+def direct(truth, model, experiment="model_family_comparison"):
+    (found,) = [
+        one
+        for one in answers.runs(truth)
+        if (one.experiment, one.model, one.protocol, one.system_prompt)
+        == (experiment, model, "direct", "base")
+    ]
+    return stated_as(found.priors)
+
+
+@pytest.mark.parametrize("model", TARGETS)
+def test_regression_targets(truth, model):
+    found = judge(truth, direct(truth, model), published=True, draws="published")
+    ratio, wins, ece, crps_ratio = TARGETS[model]
+    assert printed(mean_of(found.ratio), ratio) == ratio
+    assert printed(mean_of(found.wins[:, 0]), wins) == wins
+    assert printed(priors.calibration_error(found.position), ece) == ece
+    if crps_ratio:
+        assert printed(mean_of(found.crps_ratio), crps_ratio) == crps_ratio
+
+
+def test_wins_of_o4_mini(truth):
+    found = judge(truth, direct(truth, "o4-mini"), published=True, draws="published")
+    for of, expected in (
+        (found.wins, ["70.3", "56.8", "39.2", "32.4"]),
+        (found.posterior_wins, ["81.1", "70.3", "59.5", "51.4"]),
+    ):
+        assert [f"{100 * one:.1f}" for one in mean_of(of, axis=0)] == expected
+
+
+@pytest.mark.parametrize(
+    "model, failures, ratio, crps_ratio, around_zero",
+    [("o4-mini", 9, "1.028", "1.098", "1.039"), ("meta-llama-3-8b", 1, "7.238", "7.930", "7.276")],
+)
+def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_ratio, around_zero):
+    """The specification prints 1.039 and 7.276, which belong to another prior in their place.
+
+    They are what Normal(0, 1e5) gives, the one whose CRPS ratio of 937 it rejects for the
+    marginal's: the mean of that one, 0, is as far off as its spread.
+    """
+    stated = direct(truth, model)
+    assert np.isnan(stated.a).sum() == failures
+    found = judge(truth, stated, draws="published")
+    assert f"{found.ratio.mean():.3f}" == ratio
+    assert f"{found.crps_ratio.mean():.3f}" == crps_ratio
+    dropped = judge(truth, stated, published=True, draws="published")
+    # Never a win: where some were read, their win counts for their share.
+    assert found.wins == pytest.approx(dropped.wins * found.answered[:, None])
+
+    unread, share = np.isnan(stated.a), proportions(truth)[:, None]
+    widest = stated._replace(
+        family=np.where(share, 1, 0) + 0 * stated.family,
+        a=np.where(unread, np.where(share, 1, 0), stated.a),
+        b=np.where(unread, np.where(share, 1, 1e5), stated.b),
+    )
+    found = judge(truth, widest, draws="published")
+    assert f"{found.ratio.mean():.3f}" == around_zero
+    if model == "o4-mini":
+        assert f"{found.crps_ratio.mean():.0f}" == "937"
+
+
+def test_the_second_runs_differ_from_the_first(truth):
+    """Two models were asked directly in both experiments, with other answers."""
+    for model, ratio in (("gpt-4o", "1.686"), ("o4-mini", "0.954")):
+        (run,) = [
+            one
+            for one in answers.runs(truth)
+            if one[:5] == ("ablations", model, "base", "direct",
+                           {"gpt-4o": "0.5", "o4-mini": "medium"}[model])
+        ]  # fmt: skip
+        found = judge(truth, stated_as(run.priors), published=True, draws="published")
+        assert f"{mean_of(found.ratio):.3f}" == ratio
+
+
+def test_every_run_is_there(truth):
+    runs = answers.runs(truth)
+    assert len(runs) == 20
+    assert {one.priors.shape for one in runs} == {(74, 5, 3), (74, 4, 3)}
+    (short,) = [one for one in runs if len(one.trials) < 5]
+    assert (short.model, short.protocol, short.trials) == ("o4-mini", "quantile", (1, 2, 3, 4))
+    unread = sum(int(np.isnan(one.priors[..., 1]).sum()) for one in runs)
+    path = paths.shipped_groundtruth() / "quantities" / answers.ANSWERS
+    table = pq.read_table(path)
+    assert unread == table["a"].null_count
+    assert len(table) == sum(one.priors[..., 0].size for one in runs) == 7326
+    assert b"MIT License" in table.schema.metadata[b"licence"]
+    assert path.stat().st_size < 500_000
+
+
+def test_answers_about_other_quantities(truth):
+    with pytest.raises(EpidemiaError, match="this one lacks"):
+        answers.runs(truth._replace(quantities=truth.quantities[:3]))
+
+
+@needs_files
+def test_the_shipped_answers_are_those_of_the_files(tmp_path):
+    shipped = paths.shipped_groundtruth() / "quantities" / answers.ANSWERS
+    assert pq.read_table(answers.write(FOLDER, tmp_path)).equals(pq.read_table(shipped))
+
+
+@needs_files
+def test_results_per_variable(truth):
+    """Error and quartile of every answer, and the ratio and ECE of every run, as published."""
+    # What answers say of a quantity; a row each.
+    names = [one.name for one in truth.quantities]
+    found = pd.read_parquet(FOLDER / "results_per_variable.parquet")
+    summary = pd.read_csv(FOLDER / "results_summary.csv")
+    keys = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
+    summary = summary[summary.dataset == "nhanes"].astype({keys[-1]: str}).set_index(keys)
+    for run in answers.runs(truth):
+        judged = judge(truth, stated_as(run.priors), published=True, draws="published")
+        rows = found[(found[keys] == list(run[:5])).all(axis=1)]
+        table = rows.pivot(index="variable", columns="trial").loc[names]
+        assert np.abs(judged.centre - [[one.mean] for one in truth.quantities]) == pytest.approx(
+            table["abs_error"].to_numpy(), nan_ok=True, rel=1e-9, abs=1e-12
+        )
+        quartile = 1 + np.minimum(np.floor(4 * judged.position), 3)
+        assert quartile == pytest.approx(table["quartile_of_gt"].to_numpy(), nan_ok=True)
+        whole = summary.loc[run[:5]]
+        assert mean_of(judged.ratio) == pytest.approx(whole["error_ratio_mean"])
+        assert priors.calibration_error(judged.position) == pytest.approx(
+            whole["ece_quartile_points"]
+        )
+        wins = [whole[f"win_rate_vs_n{size}"] for size in SIZES]
+        assert mean_of(judged.wins, axis=0) == pytest.approx(wins)
+
+
+@needs_files
+def test_posteriors_of_the_baselines_from_the_people_drawn(truth):
+    """All 7,400 of them."""
+    drawn = pd.read_parquet(FOLDER / "baseline_samples.parquet")
+    where = ["variable", "n", "trial"]
+    w, y = drawn["weight_WTMEC2YR"], drawn["value"]
+    sums = drawn.assign(w=w, wy=w * y, wyy=w * y * y, ww=w * w).groupby(where).sum()
+    mean = sums.wy / sums.w
+    of = {"mean": mean, "size": sums.w**2 / sums.ww}
+    centred = drawn.join(mean.rename("mean"), on=where)
+    of["variance"] = (
+        centred.assign(s=w * (y - centred["mean"]) ** 2).groupby(where).s.sum()
+    ) / sums.w
+    names = [one.name for one in truth.quantities]
+
+    def cube(series):
+        return np.array(
+            [[[series[name, size, k] for k in range(DRAWS)] for size in SIZES] for name in names]
+        )
+
+    baseline = Baseline(*(cube(of[field]) for field in Baseline._fields))
+    shipped = truth.baselines["published"]
+    for mine, theirs in zip(baseline, shipped, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-9)
+    known = pd.read_parquet(FOLDER / "baseline_posteriors.parquet").set_index(where)
+    for given in (baseline, shipped):
+        _, a, b = posterior.of_baseline(proportions(truth), given)
+        assert a == pytest.approx(cube(known.mu_or_alpha), rel=1e-9, abs=1e-9)
+        assert b == pytest.approx(cube(known.sigma_or_beta), rel=1e-9, abs=1e-9)
+    assert len(known) == 7400

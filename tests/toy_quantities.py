@@ -1,0 +1,45 @@
+"""Sets of invented quantities whose baselines are what samples of their people tell."""
+
+import numpy as np
+
+from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline, Quantities, Quantity
+
+
+def toy(families, seed=0, task="epidemia_prior_toy"):
+    """Quantities of these families, of means about 50 (or .1 to .9), people's sd 10."""
+    rng, listed = np.random.default_rng(seed), []
+    for number, family in enumerate(families):
+        share = family == "beta"
+        mean = float(rng.uniform(0.1, 0.9) if share else rng.uniform(40, 60))
+        sd = (mean * (1 - mean)) ** 0.5 if share else 10.0
+        listed.append(
+            Quantity(
+                f"toy_{number}",
+                "Toy",
+                (),
+                family,
+                "",
+                "the mean of a toy",
+                mean,
+                sd / 20,
+                sd,
+                400,
+                0.5 if share else 50.0,
+                0.5 if share else 12.0,
+                0.0,
+                1.0 if share else 100.0,
+            )
+        )
+    mean, variance = np.empty((2, len(listed), len(SIZES), DRAWS))
+    for place, one in enumerate(listed):
+        for at, size in enumerate(SIZES):
+            if one.family == "beta":
+                people = rng.random((DRAWS, size)) < one.mean
+            else:
+                people = rng.normal(one.mean, one.sd, (DRAWS, size))
+            mean[place, at], variance[place, at] = people.mean(axis=1), people.var(axis=1)
+    size = np.broadcast_to(np.array(SIZES, dtype=float)[:, None], mean.shape).copy()
+    return Quantities(
+        task, "toy", "2020", "Toys", {}, tuple(listed),
+        {"corrected": Baseline(mean, variance, size)}, "corrected", "0123456789ab",
+    )  # fmt: skip
