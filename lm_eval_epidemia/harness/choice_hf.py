@@ -42,6 +42,10 @@ except ImportError as error:
 
 __all__ = ["ChoiceHF"]
 
+#: Tokens of a choice beyond which a request goes to the stock path: a letter has one or two, a
+#: number in digits seven.
+LONGEST_CHOICE = 8
+
 #: Tokens per forward pass with ``batch_size=auto``, halved when they do not fit into memory.
 AUTO_TOKENS = {"cuda": 65_536, "cpu": 4_096}
 
@@ -64,8 +68,9 @@ class ChoiceHF(HFLM):
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         quiet = disable_tqdm or self.rank != 0
         return answer_requests(
-            self, requests, self.max_length, partial(self._answer, quiet=quiet), quiet
-        )
+            self, requests, self.max_length, LONGEST_CHOICE, partial(self._answer, quiet=quiet),
+            quiet,
+        )  # fmt: skip
 
     def _answer(
         self, questions: list[Question], encoded: Sequence[Encoded], answers: list[Any],

@@ -31,6 +31,9 @@ __all__ = ["ChoiceVLLM"]
 #: The first vLLM that returns the log-probabilities of tokens named by their ids, and how many.
 BY_ID_SINCE, MOST_IDS = "0.32", 128
 
+#: Tokens of a choice beyond which a request goes to the stock path: each but the last is a request.
+LONGEST_CHOICE = 4
+
 #: Prompts submitted at a time: vLLM batches them itself, and between two submissions what was
 #: answered is written to lm-eval's cache.
 SUBMISSION = 8192
@@ -61,8 +64,8 @@ class ChoiceVLLM(VLLM):
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         # vLLM generates a token, which takes a place in the context.
         return answer_requests(
-            self, requests, self.max_length - 1, partial(self._answer, quiet=disable_tqdm),
-            disable_tqdm,
+            self, requests, self.max_length - 1, LONGEST_CHOICE,
+            partial(self._answer, quiet=disable_tqdm), disable_tqdm,
         )  # fmt: skip
 
     def _answer(

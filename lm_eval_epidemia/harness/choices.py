@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 __all__ = [
-    "LONGEST_CHOICE",
     "Batch",
     "Question",
     "answer_requests",
@@ -23,9 +22,6 @@ __all__ = [
     "plan",
     "remember",
 ]
-
-#: Tokens of a choice beyond which a request goes to lm-eval's own path.
-LONGEST_CHOICE = 4
 
 #: A choice's tokens are taken from other contexts that end in the same characters, once this many
 #: of these gave the same.
@@ -142,7 +138,9 @@ def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list
     return encoded
 
 
-def group(encoded: Sequence[Encoded], longest: int) -> tuple[list[Question], list[int]]:
+def group(
+    encoded: Sequence[Encoded], longest: int, longest_choice: int
+) -> tuple[list[Question], list[int]]:
     """Put the requests together that one forward pass can answer.
 
     Parameters
@@ -151,6 +149,8 @@ def group(encoded: Sequence[Encoded], longest: int) -> tuple[list[Question], lis
         As `encode` returns it.
     longest : int
         Tokens that the model takes; longer questions are left to lm-eval.
+    longest_choice : int
+        Tokens of a choice; longer ones are left too.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def group(encoded: Sequence[Encoded], longest: int) -> tuple[list[Question], lis
     questions: dict[tuple[int, tuple[int, ...]], Question] = {}
     others = []
     for number, (_, context, choice) in enumerate(encoded):
-        if not 1 <= len(choice) <= LONGEST_CHOICE or len(context) + len(choice) > longest:
+        if not 1 <= len(choice) <= longest_choice or len(context) + len(choice) > longest:
             others.append(number)
             continue
         # A context's list of tokens is one object for all its requests.
@@ -177,6 +177,7 @@ def answer_requests(
     lm: Any,
     requests: Sequence[Any],
     longest: int,
+    longest_choice: int,
     answer: Callable[[list[Question], list[Encoded], list[Any]], list[int]],
     quiet: bool,
 ) -> list[tuple[float, bool]]:
@@ -188,8 +189,8 @@ def answer_requests(
         A causal model of lm-eval.
     requests : sequence of Instance
         None with an empty context.
-    longest : int
-        Tokens that the model takes.
+    longest, longest_choice : int
+        Tokens that the model takes, and of a choice.
     answer : callable
         Given questions, encoded requests and a list to fill in by number of request; returns the
         numbers it could not answer.
@@ -197,7 +198,7 @@ def answer_requests(
         Show no progress.
     """
     encoded = encode(lm, [request.args for request in requests], quiet)
-    questions, others = group(encoded, longest)
+    questions, others = group(encoded, longest, longest_choice)
     answers: list[Any] = [None] * len(requests)
     others += answer(questions, encoded, answers)
     if others:
