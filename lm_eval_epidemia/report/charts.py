@@ -12,10 +12,11 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-__all__ = ["CHARTS", "STATED", "WRITTEN", "specification", "truth"]
+__all__ = ["BLACK", "CHARTS", "STATED", "WRITTEN", "specification", "truth"]
 
 BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
-PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", "#000000"]
+BLACK = "#000000"
+PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
 
 #: The name under which the site hands its rows to a figure.
 ROWS = "rows"
@@ -236,9 +237,9 @@ def uncertainty(data: Any) -> alt.TopLevelMixin:
     leave, above 0)."""
     scale = alt.Scale(type="log")
     x = alt.X("stated:Q", title="Stated sd (5 answers' error = 1)",
-              scale=scale, axis=alt.Axis(format="~g", tickCount=6))  # fmt: skip
+              scale=scale, axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
     y = alt.Y("error:Q", title="Error ratio", scale=scale,
-              axis=alt.Axis(format="~g", tickCount=6))  # fmt: skip
+              axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
     values = [row[key] for row in data.to_dict()["values"] for key in ("stated", "error")]
     points = alt.Chart().mark_point(filled=True, size=36, opacity=0.75).encode(
         x=x, y=y,

@@ -297,7 +297,9 @@ def svg(chart: alt.TopLevelMixin) -> str:
         "legend": ink, "header": ink, "view": {"stroke": "#88888855"},
     }  # fmt: skip
     specification = {**chart.to_dict(), "config": config}
-    return str(vl_convert.vegalite_to_svg(json.dumps(specification))).replace(_INK, "currentColor")
+    drawn = str(vl_convert.vegalite_to_svg(json.dumps(specification)))
+    # The last colour of the palette would not be seen on a dark page.
+    return drawn.replace(_INK, "currentColor").replace(charts.BLACK, "currentColor")
 
 
 def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
