@@ -64,9 +64,18 @@ def number(bound: float, unit: str, alone: bool = True) -> str:
 
 
 def between(low: float | None, high: float | None, unit: str) -> str:
-    """Say which values lie above `low` and not above `high`: "more than 66.5 and at most 79 kg"."""
+    """Say which values lie above `low` and not above `high`: "more than 66.5 and at most 79 kg".
+
+    Where a bound is a hair below the number that is shown (79.69999999999999, a quantile of values
+    recorded as 79.7), who has exactly that number lies above it: "less than 79.7", "at least 79.7".
+    """
     sides = [
-        (side, end) for side, end in (("more than", low), ("at most", high)) if end is not None
+        ((above if round(end, 6) <= end else just_below), end)
+        for above, just_below, end in (
+            ("more than", "at least", low),
+            ("at most", "less than", high),
+        )
+        if end is not None
     ]
     last = len(sides) - 1
     return " and ".join(

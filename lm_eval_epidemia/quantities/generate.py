@@ -41,6 +41,12 @@ QUARTER = (0.1, 0.4)
 #: others nothing is learnt about its error.
 TOLD = 0.75
 
+#: People on either side of a share, at least: fewer tell hardly more than that it is rare.
+EITHER = 10
+
+#: A mean is not asked where more have one value: five people would often agree, as if certain.
+COMMON = 2 / 3
+
 #: From this skewness on, positive values get a lognormal prior.
 SKEWED = 1.0
 
@@ -69,23 +75,27 @@ class _Slice(NamedTuple):
     value: Array
 
 
-def family_of(value: Array, weight: Array) -> str:
+def family_of(value: Array, everyone: Array, weight: Array) -> str:
     """Return the family of the prior for a mean: lognormal where values are positive and skewed.
 
     Parameters
     ----------
-    value, weight : ndarray, shape (n,)
+    value : ndarray, shape (n,)
         Of the people of the slice.
+    everyone, weight : ndarray, shape (N,)
+        Of all people: whether a variable is skewed, and whether it can be negative, does not depend
+        on the slice.
 
     Returns
     -------
     str
-        "lognormal" where all are above 0 and their weighted skewness, m3 / m2^1.5 of the central
-        moments, is above `SKEWED`; else "normal".
+        "lognormal" where no value is negative, their weighted skewness, m3 / m2^1.5 of the central
+        moments, is above `SKEWED`, and in the slice all are above 0; else "normal".
     """
-    deviation = value - np.average(value, weights=weight)
+    deviation = everyone - np.average(everyone, weights=weight)
     second, third = (np.average(deviation**power, weights=weight) for power in (2, 3))
-    return "lognormal" if (value > 0).all() and third > SKEWED * second**1.5 else "normal"
+    skewed = everyone.min() >= 0 and third > SKEWED * second**1.5
+    return "lognormal" if skewed and (value > 0).all() else "normal"
 
 
 def check_family(family: str, value: Array) -> None:
@@ -241,7 +251,9 @@ class Slices:
             If the slice has fewer than `FEWEST` people, all of them alike, lies too near the
             marginal, or a condition says hardly anything.
         """
-        people, met, said = self.asked, [], []
+        people = self.asked
+        met: list[Mask] = []
+        said: list[Condition] = []
         for one in given:
             mask, condition = self._met(one, people)
             people = people & mask
@@ -251,10 +263,10 @@ class Slices:
         people = people & there
         if (n := self.units(people)) < FEWEST:
             raise Refused(f"{n} people are in the slice, {FEWEST} are needed")
-        for one, condition in zip(met, said, strict=True):
+        for own, condition in zip(met, said, strict=True):
             others = there.copy()
             for mask in met:
-                if mask is not one:
+                if mask is not own:
                     others &= mask
             if people.sum() > (1 - NARROWS) * others.sum():
                 raise Refused(f"{condition.variable} says hardly anything about the others")
@@ -268,14 +280,22 @@ class Slices:
                 "are needed to tell its error"
             )
         share = base.level is not None
+        if share and self.units(people & (value == 1)) < EITHER:
+            raise Refused(f"fewer than {EITHER} people are counted")
+        if share and self.units(people & (value == 0)) < EITHER:
+            raise Refused(f"all but fewer than {EITHER} people are counted")
+        same = np.unique(value[people], return_inverse=True)[1]
+        common = np.bincount(same, self.data.weight[people]).max() / self.data.weight[people].sum()
+        if not share and common > COMMON:
+            raise Refused(f"{common:.0%} have one value, {COMMON:.0%} at most may")
         apart = abs(found.mean - marginal.mean)
         least = max(found.se, APART if share else APART * abs(found.mean))
         if given and not apart > least:
             raise Refused(f"it is {apart:g} from the marginal, more than {least:g} is needed")
         way = self.variables[base.variable]
-        family = "beta" if share else family_of(value[people], self.data.weight[people])
-        check_family(family, value[people])
         values = value[there]
+        family = "beta" if share else family_of(value[people], values, self.data.weight[there])
+        check_family(family, value[people])
         low, high = (
             (0.0, 1.0)
             if share

@@ -70,7 +70,9 @@ def _conditions(row: Any) -> tuple[Condition, ...]:
         raise EpidemiaError(
             f"{row.variable}: {len(listed)} conditions, but {len(texts)} in {row.description!r}"
         )
-    return tuple(_condition(*each, text) for each, text in zip(listed, texts, strict=True))
+    return tuple(
+        _condition(name, level, text) for (name, level), text in zip(listed, texts, strict=True)
+    )
 
 
 def wording_of(base: str, conditions: tuple[Condition, ...]) -> str:

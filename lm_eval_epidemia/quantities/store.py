@@ -336,6 +336,8 @@ def _check(found: Quantities) -> None:
                 )
     for one in found.quantities:
         where = f"{found.task} {one.name} ({one.base}):"
+        if one.n < FEWEST:
+            raise EpidemiaError(f"{where} {one.n} people are in the slice, {FEWEST} are needed")
         if not one.low < one.high:
             raise EpidemiaError(f"{where} the grid goes from {one.low:g} to {one.high:g}")
         if one.family == "beta" and not (0 <= one.mean <= 1 and 0 <= one.marginal_mean <= 1):

@@ -1,0 +1,129 @@
+"""``epidemia quantities``: sets of quantities to ask priors about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lm_eval_epidemia.printing import plain, show, table_of
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.quantities.quantity import Quantities
+
+app = typer.Typer(no_args_is_help=True, help="Quantities to ask priors about: make, build, list.")
+
+_OUT = Annotated[Path | None, typer.Option(help="Folder; default: your own, which lm_eval reads.")]
+
+
+@app.command("new")
+def new(
+    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
+    raw: Annotated[
+        list[Path] | None,
+        typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
+    ] = None,
+    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+    n: Annotated[int, typer.Option(help="How many quantities.")] = 60,
+    seed: Annotated[int, typer.Option(help="Another seed, other quantities.")] = 0,
+    name: Annotated[
+        str | None, typer.Option(help="Task epidemia_prior_NAME; default: SURVEY_SEED.")
+    ] = None,
+    out: _OUT = None,
+) -> None:
+    """Make a set of quantities from random slices of a survey: a task that is new to any model."""
+    from lm_eval_epidemia import paths
+    from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.quantities.generate import generate
+    from lm_eval_epidemia.quantities.store import built
+    from lm_eval_epidemia.surveys.download import raw_folder
+    from lm_eval_epidemia.surveys.microdata import load_microdata
+    from lm_eval_epidemia.surveys.record import record
+
+    entry = record(survey)
+    if vintage is not None:
+        entry.vintage(vintage)
+    if not raw:
+        vintage = vintage or entry.official
+        if not (folder := raw_folder(survey, vintage)).is_dir():
+            raise EpidemiaError(
+                f"no downloaded files of {survey} {vintage}: run 'epidemia survey download "
+                f"{survey}' or give them with --raw"
+            )
+        raw = [folder]
+    if all(one.tables for one in entry.vintages.values()):
+        raise EpidemiaError(
+            f"{survey} is published as tables; quantities are made from people's answers, as "
+            "those of nsduh, scf, gss, meps or nhanes"
+        )
+    paths.check_writable(out or built())
+    _keep(generate(load_microdata(entry, raw, vintage), n, seed, name), out)
+
+
+@app.command("build")
+def build(
+    raw: Annotated[
+        list[Path],
+        typer.Option(help="Official files of NHANES 2017-2018 (DEMO_J, BMX_J, ...), or a folder."),
+    ],
+    seed: Annotated[int, typer.Option(help="Of the corrected draws.")] = 0,
+    out: _OUT = None,
+) -> None:
+    """Recompute the published quantities from the official files, and say what differs."""
+    from lm_eval_epidemia.quantities.rebuilt import rebuilt
+
+    found = rebuilt(raw, seed)
+    _keep(found.quantities, out, published=True)
+    same = len(found.quantities.quantities) - len(found.differing)
+    print(f"{same} of {len(found.quantities.quantities)} truths are as published, to 6 digits")
+    for line in found.differing:
+        print(f"  {line}")
+
+
+@app.command("list")
+def listed(
+    task: Annotated[str | None, typer.Argument(help="One set: every quantity of it.")] = None,
+) -> None:
+    """List the sets of quantities that are here, or the quantities of one."""
+    from lm_eval_epidemia.quantities.store import declared, load
+
+    if task is None:
+        table = table_of("", "task", "quantities", "survey", "vintage", "where", "fingerprint",
+                         right=("quantities",))  # fmt: skip
+        for name, one in declared().items():
+            found = load(name)
+            table.add_row(name, str(len(found.quantities)), one.survey, one.vintage, one.state,
+                          found.fingerprint)  # fmt: skip
+        show(table)
+        return
+    found = load(task)
+    numbers = ("mean", "se", "people")
+    table = table_of(plain(found.title), "quantity", "family", *numbers, "unit", "wording",
+                     right=numbers)  # fmt: skip
+    for each in found.quantities:
+        table.add_row(each.name, each.family, f"{each.mean:.4g}", f"{each.se:.2g}", f"{each.n:,}",
+                      each.unit, plain(each.wording))  # fmt: skip
+    show(table)
+
+
+def _keep(made: Quantities, out: Path | None, published: bool = False) -> None:
+    """Write a set, and say where it is, its task's name and what is in it."""
+    from lm_eval_epidemia.benchmarks import leaves
+    from lm_eval_epidemia.harness.discovery import forget_cached_requests
+    from lm_eval_epidemia.quantities.quantity import DIFFICULTIES
+    from lm_eval_epidemia.quantities.store import built, write
+
+    path = write(out or built(), made, published)
+    families = list(dict.fromkeys(one.family for one in made.quantities))
+    count = Counter((one.difficulty, one.family) for one in made.quantities)
+    table = table_of("", "difficulty", *families, "all", right=(*families, "all"))
+    for difficulty in DIFFICULTIES:
+        row = [count[difficulty, family] for family in families]
+        table.add_row(difficulty, *map(str, row), str(sum(row)))
+    show(table)
+    print(f"{len(made.quantities)} quantities of {made.survey} {made.vintage} are in {path}")
+    if out is None:
+        forget_cached_requests(n for n, one in leaves().items() if one.entry.name == made.task)
+        print(f"task {made.task}: lm_eval run --tasks {made.task} ...")

@@ -1,0 +1,440 @@
+"""Sets of quantities: the published one, the store, draws, estimators."""
+
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import raw_file
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.quantities import bins, draws, nhanes, published, store
+from lm_eval_epidemia.quantities.estimators import Design, estimate
+from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.quantities.span import STEPS, span
+
+NHANES = "epidemia_prior_nhanes"
+SHIPPED = ["nhanes", "gss", "meps", "nsduh", "scf"]
+
+
+@pytest.fixture
+def openestimate():
+    return raw_file("openestimate", "variables.parquet").parent
+
+
+# The published set.
+
+
+def test_the_published_set_is_what_the_published_files_say(openestimate, tmp_path):
+    """Record and draws, to the byte; and every number of the list of variables."""
+    path = store.write(tmp_path, published.made_from(openestimate), published=True)
+    shipped = paths.shipped_groundtruth() / "quantities" / "nhanes.json"
+    assert store._table(store.read(path)).equals(store._table(store.load(NHANES)))
+    old, new = json.loads(shipped.read_text()), json.loads(path.read_text())
+    for record in (old, new):  # Another pyarrow writes its own name into the draws.
+        del record["sha256"], record["draws"]
+    assert old == new
+    listed = pd.read_parquet(openestimate / "variables.parquet").set_index("variable")
+    for one in store.load(NHANES).quantities:
+        row = listed.loc[one.name]
+        assert (one.mean, one.sd, one.se, one.n) == (row["mean"], row["std"], row["se"], row["n"])
+        assert one.difficulty == row["difficulty"]
+        assert one.family == row["ground_truth_distribution_type"]
+
+
+def test_all_posteriors_of_the_baselines_are_the_published_ones(openestimate):
+    """7,400 of them, from the stored sums."""
+    truth = store.load(NHANES)
+    theirs = pd.read_parquet(openestimate / "baseline_posteriors.parquet")
+    theirs = theirs[theirs["dataset"] == "nhanes"]
+    share = np.array([one.family == "beta" for one in truth.quantities])
+    ours = draws.posterior(share, truth.baselines["published"])
+    names = {one.name: k for k, one in enumerate(truth.quantities)}
+    at = (
+        theirs["variable"].map(names).to_numpy(),
+        theirs["n"].map({size: k for k, size in enumerate(SIZES)}).to_numpy(),
+        theirs["trial"].to_numpy(),
+    )
+    assert len(set(zip(*at, strict=True))) == len(theirs) == 74 * 4 * 25
+    np.testing.assert_allclose(ours.a[at], theirs["mu_or_alpha"], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(ours.b[at], theirs["sigma_or_beta"], rtol=0, atol=1e-6)
+
+
+def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike(openestimate):
+    people = pd.read_parquet(openestimate / "baseline_samples.parquet")
+    corrected = store.load(NHANES).baselines["corrected"]
+    for name, size, trial in (("easy_4", 10, 3), ("hard_7", 30, 24), ("WeightKg", 5, 0)):
+        one = people[
+            (people["variable"] == name) & (people["n"] == size) & (people["trial"] == trial)
+        ].sort_values("draw")
+        value = one["value"].to_numpy()[:size]
+        q = [one.name for one in store.load(NHANES).quantities].index(name)
+        at = (q, SIZES.index(size), trial)
+        assert corrected.mean[at] == pytest.approx(value.mean(), rel=1e-12)
+        assert corrected.variance[at] == pytest.approx(value.var(), rel=1e-9)
+        assert corrected.size[at] == size
+
+
+def test_the_74_are_14_marginals_and_20_of_each_difficulty():
+    truth = store.load(NHANES)
+    count = Counter(one.difficulty for one in truth.quantities)
+    assert count == {"base": 14, "easy": 20, "medium": 20, "hard": 20}
+    assert Counter(one.family for one in truth.quantities) == {"normal": 42, "beta": 32}
+    marginals = {one.base: one for one in truth.quantities if not one.conditions}
+    for one in truth.quantities:
+        assert one.marginal_mean == marginals[one.base].mean
+        assert one.marginal_sd == marginals[one.base].sd
+        assert (one.low, one.high) == (marginals[one.base].low, marginals[one.base].high)
+
+
+def test_wordings_of_the_74_say_people_survey_year_unit_and_every_bound():
+    for one in store.load(NHANES).quantities:
+        said = one.wording
+        assert said.startswith("the proportion who" if one.family == "beta" else "the mean")
+        assert "(NHANES) 2017-2018" in said and "United States" in said
+        asked = [
+            nhanes.VARIABLES[one.base],
+            *(nhanes.VARIABLES[c.variable] for c in one.conditions),
+        ]
+        age = 20 if any(getattr(v, "age", 18) == 20 for v in asked) else 18
+        assert f"adults aged {age} and over" in said
+        assert not one.unit or f"(in {one.unit})" in said
+        assert "spouse" not in said
+        for condition in one.conditions:
+            assert condition.phrase in said
+        assert not re.search(r"\d\.\d{5,}", said)  # 1.4124999999999999
+
+
+def test_shown_thresholds_part_the_same_people(openestimate):
+    """No value that was drawn of a variable lies between a published bound and the shown one."""
+    people = pd.read_parquet(openestimate / "baseline_samples.parquet")
+    drawn = {name: one["value"].to_numpy() for name, one in people.groupby("variable")}
+    listed = pd.read_parquet(openestimate / "variables.parquet")
+    bound = re.compile(r"(?:than|to) (\d+(?:\.\d+)?)")
+    rounded = 0
+    for row, one in zip(listed.itertuples(), store.load(NHANES).quantities, strict=True):
+        told = row.description.partition(", given ")[2].split(", and ")
+        for text, condition in zip(told, one.conditions, strict=False):
+            published_bounds = [float(x) for x in bound.findall(text)]
+            shown = re.findall(
+                r"(more than|at least|at most|less than) (\d+(?:\.\d+)?)", condition.phrase
+            )
+            assert len(published_bounds) == len(shown)
+            values = drawn[condition.variable]
+            for a, (side, b) in zip(published_bounds, shown, strict=True):
+                rounded += a != float(b)
+                sharp = side in ("at least", "less than")
+                above = values >= float(b) if sharp else values > float(b)
+                assert ((values > a) == above).all()
+    assert rounded >= 4
+
+
+# All sets that ship.
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_sets_are_whole(name):
+    truth = store.load(store.PREFIX + name)
+    assert truth.task in store.available() and len(truth.fingerprint) == 12
+    assert len({one.name for one in truth.quantities}) == len(truth.quantities)
+    assert len({one.wording for one in truth.quantities}) == len(truth.quantities)
+    assert set(truth.baselines) == {"corrected", "published"}
+    assert truth.scored == ("published" if name == "nhanes" else "corrected")
+    shape = (len(truth.quantities), len(SIZES), DRAWS)
+    for kind, baseline in truth.baselines.items():
+        assert all(each.shape == shape for each in baseline)
+        assert (baseline.variance >= 0).all()
+        sizes = np.array(SIZES)[None, :, None]
+        if kind == "corrected":
+            assert (baseline.size == sizes).all()
+        else:  # Kish's size of a small slice may not reach N.
+            small = np.array([one.n < 100 for one in truth.quantities])[:, None, None]
+            assert ((baseline.size >= sizes) | (small & (baseline.size > sizes / 3))).all()
+    for one in truth.quantities:
+        assert one.n >= 30 and one.se > 0 and one.sd > 0
+        step = (one.high - one.low) / STEPS
+        assert one.low <= one.marginal_mean <= one.high
+        assert float(f"{step:.2g}") == pytest.approx(step, rel=1e-9)
+        if one.family == "beta":
+            assert (one.low, one.high) == (0, 1)
+            # A weighted share: the spread between people follows from it.
+            assert one.sd == pytest.approx((one.mean * (1 - one.mean)) ** 0.5, rel=1e-9)
+
+
+def test_draws_of_shipped_sets_scatter_around_the_truth():
+    """Corrected means are unbiased: over all, their errors in standard errors have mean 0."""
+    for name in SHIPPED[1:]:
+        truth = store.load(store.PREFIX + name)
+        mean, sd = (np.array([getattr(q, f) for q in truth.quantities]) for f in ("mean", "sd"))
+        error = truth.baselines["corrected"].mean - mean[:, None, None]
+        z = error / (sd[:, None, None] / np.sqrt(SIZES)[None, :, None])
+        assert abs(z.mean()) < 4 / np.sqrt(z.size)
+        assert z.std() == pytest.approx(1, abs=0.1)
+
+
+def test_all_sets_together_are_small():
+    folder = paths.shipped_groundtruth() / "quantities"
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1.5e6
+
+
+def test_given_says_what_each_quantity_is_about():
+    given = dict(
+        zip(
+            [one.name for one in store.load(NHANES).quantities],
+            store.load(NHANES).given,
+            strict=True,
+        )
+    )
+    assert given["easy_2"] == ["quantity: BloodCadmiumUgl", "BloodLeadUgdl: 3rd quarter"]
+
+
+# The store.
+
+
+@pytest.fixture
+def own(home):
+    """A set of the user's, written from a shipped one."""
+    made = store.load(store.PREFIX + "gss")._replace(task="epidemia_prior_mine")
+    return store.write(store.built(), made)
+
+
+def test_what_is_written_is_read_again_to_the_last_digit(own):
+    truth, again = store.load(store.PREFIX + "gss"), store.load("epidemia_prior_mine")
+    assert again.quantities == truth.quantities
+    for kind, baseline in truth.baselines.items():
+        for a, b in zip(baseline, again.baselines[kind], strict=True):
+            np.testing.assert_array_equal(a, b)
+    one = store.declared()["epidemia_prior_mine"]
+    assert one.state == "built here" and not one.published
+    assert next(iter(store.declared())) == NHANES
+    assert store.declared()[NHANES].published
+
+
+def test_the_fingerprint_changes_with_either_file(own):
+    before = store.load("epidemia_prior_mine")
+    record = store.write(own.parent, before._replace(title="Another"))
+    assert store.read(record).fingerprint != before.fingerprint
+    moved = {k: b._replace(mean=b.mean + 1e-9) for k, b in before.baselines.items()}
+    record = store.write(own.parent, before._replace(baselines=moved))
+    assert store.read(record).fingerprint != before.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.write_text("{"), "is no record of quantities"),
+        (lambda path: path.write_text('{"schema": 1}'), "Field required"),
+        (
+            lambda path: path.write_text(path.read_text().replace("0.37", "0.38", 1)),
+            "was changed after it was written",
+        ),
+        (
+            lambda path: store._draws_of(path).write_bytes(store._draws_of(path).read_bytes()[:-9]),
+            "is not the file that mine.json was written with",
+        ),
+        (lambda path: store._draws_of(path).unlink(), "has no mine.draws.parquet beside it"),
+    ],
+)
+def test_damaged_files_are_refused_and_left_out(own, damage, said, caplog):
+    damage(own)
+    with pytest.raises(EpidemiaError, match=re.escape(said)) as error:
+        store.load("epidemia_prior_mine")
+    assert "epidemia quantities new" in str(error.value)
+    assert "epidemia_prior_mine" not in store.available()
+    assert NHANES in store.available()
+    assert "epidemia_prior_mine is left out" in caplog.text
+
+
+def test_a_set_that_is_not_there_is_named_with_the_nearest():
+    with pytest.raises(EpidemiaError, match="nearest: epidemia_prior_nhanes"):
+        store.load("epidemia_prior_nhane")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"mean": 1.2}, "a beta prior is about a share"),
+        ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
+        ({"family": "lognormal", "mean": -1.0}, "about a positive number"),
+        ({"n": 29}, "29 people"),
+    ],
+)
+def test_quantities_that_cannot_be_scored_are_not_written(change, said, tmp_path):
+    truth = store.load(store.PREFIX + "gss")
+    wrong = (truth.quantities[0]._replace(**change), *truth.quantities[1:])
+    with pytest.raises(EpidemiaError, match=said):
+        store.write(tmp_path, truth._replace(quantities=wrong))
+    assert not list(tmp_path.iterdir())
+
+
+def test_draws_must_be_whole(tmp_path):
+    truth = store.load(store.PREFIX + "gss")
+    short = {"corrected": Baseline(*(each[:, :3] for each in truth.baseline))}
+    with pytest.raises(EpidemiaError, match="must be"):
+        store.write(tmp_path, truth._replace(baselines=short))
+    with pytest.raises(EpidemiaError, match="relative to 'corrected' draws"):
+        store.write(tmp_path, truth._replace(baselines={}))
+
+
+# Draws, ends of the grid, quarters.
+
+
+def test_sums_of_a_draw_golden():
+    """Values 0, 1, 1 with weights 1, 1, 2: mean 3/4, variance 3/16, Kish 16/6."""
+    value, weight = np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 2.0])
+    assert draws.published(value, weight) == pytest.approx((3 / 4, 3 / 16, 16 / 6))
+    assert draws.corrected(value) == pytest.approx((2 / 3, 2 / 9, 3))
+
+
+def test_published_draws_go_on_until_kish_reaches_n_or_nobody_is_left():
+    rng = np.random.default_rng(0)
+    value, weight = rng.normal(size=40), rng.gamma(1, size=40)
+    found = draws.drawn(value, weight, np.random.default_rng(1))
+    most = draws.kish(weight)
+    for size, of_size in zip(SIZES, found["published"], strict=True):
+        for one in of_size:
+            assert one.size >= size or one.size == pytest.approx(most)
+    assert found == draws.drawn(value, weight, np.random.default_rng(1))
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.sampled_from([None, 0.0]))
+def test_ends_of_the_grid_hold_two_standard_deviations_and_have_few_digits(mean, sd, least):
+    if least is not None and mean + 2 * sd <= 1e-3:
+        mean = abs(mean)
+    low, high = span(mean, sd, least)
+    step = (high - low) / STEPS
+    assert low <= (mean - 2 * sd if least is None else max(0, mean - 2 * sd)) + 1e-9 * abs(mean)
+    assert high >= mean + 2 * sd - 1e-9 * abs(mean)
+    assert least is None or low >= 0
+    # One step of slack at each end, and the next step of two digits, at most.
+    assert step <= 1.6 * 4 * sd / (STEPS - 1) + 1e-12
+    assert float(f"{step:.2g}") == pytest.approx(step, rel=1e-6)
+
+
+@given(
+    st.lists(st.integers(-500, 500), min_size=8, max_size=60, unique=True), st.floats(0.05, 0.95)
+)
+def test_the_roundest_number_parts_the_same_values(values, quantile):
+    value = np.array(values) / 8
+    cut = float(np.quantile(value, quantile))
+    shown = bins.roundest(value, cut)
+    assert ((value <= shown) == (value <= cut)).all()
+    assert len(f"{shown:g}") <= len(f"{value[value <= cut].max():g}")
+
+
+def test_bounds_are_said_with_their_unit():
+    assert bins.between(0.92, 1.48, "ug/dL") == "more than 0.92 and at most 1.48 ug/dL"
+    assert bins.between(None, 79.69999999999999, "kg") == "less than 79.7 kg"
+    assert bins.between(1.4124999999999999, None, "kg") == "at least 1.4125 kg"
+    assert bins.between(79.70000000000002, 90, "kg") == "more than 79.7 and at most 90 kg"
+    assert bins.between(2716800, None, "$") == "more than $2,716,800"
+    assert bins.between(-500.5, 12, "") == "more than -500.5 and at most 12"
+    assert bins.number(-1200, "$") == "-$1,200"
+
+
+# Estimators.
+
+
+def test_estimates_golden():
+    """Two strata of two PSUs; w y by hand.
+
+    Stratum 0: PSU 0 has y = 1, 3 (w = 1, 1), PSU 1 y = 2 (w = 2). Stratum 1: PSU 2 has y = 4
+    (w = 1), PSU 3 nobody of the domain. Sum w = 5, mean = (1 + 3 + 4 + 4) / 5 = 12/5.
+    z: PSU 0: -7/5 + 3/5 = -4/5; PSU 1: 2 * (-2/5) = -4/5; PSU 2 alone: adds nothing.
+    Variance of the mean = 2 * 0 / 25 = 0, and told = 4/5.
+    """
+    value = np.array([1.0, 3, 2, 4, 100])
+    domain = np.array([True, True, True, True, False])
+    design = Design(
+        np.array([1.0, 1, 2, 1, 1]), np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 3])
+    )
+    found = estimate(value, domain, design)
+    variance = ((1 - 2.4) ** 2 + (3 - 2.4) ** 2 + 2 * (2 - 2.4) ** 2 + (4 - 2.4) ** 2) / 5
+    assert found == pytest.approx((2.4, variance**0.5, 0.0, 0.8), abs=1e-12)
+    # Without a design: n / (n - 1) * sum (w (y - mean))^2 / (sum w)^2.
+    z = np.array([-1.4, 0.6, -0.8, 1.6])
+    alone = estimate(value, domain, Design(design.weight))
+    assert alone.se == pytest.approx((4 / 3 * (z**2).sum()) ** 0.5 / 5)
+
+
+def test_implicates_of_a_family_are_one_unit():
+    """Five equal copies, each with a fifth of the weight, tell as much as one record."""
+    rng = np.random.default_rng(0)
+    value, weight = rng.normal(size=50), rng.gamma(2, size=50)
+    everyone = np.ones(50, dtype=bool)
+    single = estimate(value, everyone, Design(weight))
+    copied = estimate(
+        np.repeat(value, 5),
+        np.repeat(everyone, 5),
+        Design(np.repeat(weight / 5, 5), psu=np.repeat(np.arange(50), 5)),
+    )
+    assert copied == pytest.approx(single, rel=1e-12)
+
+
+def test_replicate_weights_give_the_error_where_there_is_no_design():
+    """Means 2 and 4 in two replicates, 3 at the weight: variance = 0.5 * (1 + 1)."""
+    value, everyone = np.array([2.0, 4.0]), np.ones(2, dtype=bool)
+    replicates = np.array([[1, 0], [0, 1]], dtype=np.float32)
+    found = estimate(value, everyone, Design(np.ones(2), replicates=replicates, scale=0.5))
+    assert found == pytest.approx((3, 1, 1, 1))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
+    """August 2021 - August 2023: mean and error are theirs, to 1e-6 and better.
+
+    Samplics scores a domain in the whole sample, so that PSUs without members count, as sums of 0.
+    Ours, the published ones, count PSUs with members only: where a PSU has none, samplics is given
+    the domain alone. It has no standard deviation between people: it is the root of the weighted
+    mean of squares about the mean, both means by samplics.
+    """
+    samplics = pytest.importorskip("samplics")
+    demo = pd.read_parquet(raw_file("nhanes", "DEMO_L.parquet")).set_index("SEQN")
+    body = pd.read_parquet(raw_file("nhanes", "BMX_L.parquet")).set_index("SEQN")
+    told = pd.read_parquet(raw_file("nhanes", "DIQ_L.parquet")).set_index("SEQN")
+    frame = demo.join(body, rsuffix="_b").join(told, rsuffix="_d")
+    frame = frame[(frame["RIDAGEYR"] >= 18) & (frame["WTMEC2YR"] > 0)]
+    weight = frame["WTMEC2YR"].to_numpy(float)
+    strata, within = (frame[c].to_numpy(int) for c in ("SDMVSTRA", "SDMVPSU"))
+    design = Design(weight, strata, strata * 10 + within)
+    diabetes = frame["DIQ010"].map({1: 1.0, 2: 0.0, 3: 1.0}).to_numpy()
+    height = frame["BMXHT"].to_numpy()
+    age = frame["RIDAGEYR"].to_numpy()
+    domains = {
+        "all": np.ones(len(frame), dtype=bool),
+        "women": frame["RIAGENDR"].to_numpy() == 2,
+        "tall": height > np.nanpercentile(height, 75),
+        "old and tall": (age >= 79) & (height > np.nanpercentile(height, 90)),
+    }
+
+    def theirs(y, there):
+        estimator = samplics.TaylorEstimator(samplics.PopParam.mean)
+        sums = pd.Series(there).groupby(design.psu).sum()
+        part = there if (sums == 0).any() else np.ones(len(there), dtype=bool)
+        estimator.estimate(
+            y=np.where(there, y, 1.0)[part],
+            samp_weight=weight[part],
+            stratum=strata[part],
+            psu=design.psu[part],
+            domain=there[part].astype(int),
+            single_psu=samplics.SinglePSUEst.skip,
+        )
+        return estimator.point_est[1], estimator.stderror[1], bool((sums == 0).any())
+
+    alone = 0
+    values = [*(frame[c].to_numpy() for c in ("BMXWT", "BMXBMI", "BMXWAIST", "BMXHT")), diabetes]
+    for y in values:
+        for domain in domains.values():
+            there = domain & ~np.isnan(y)
+            found = estimate(y, there, design)
+            mean, error, empty = theirs(y, there)
+            alone += empty
+            assert found.mean == pytest.approx(mean, rel=1e-9)
+            assert found.se == pytest.approx(error, rel=1e-6)
+            assert found.sd**2 == pytest.approx(theirs((y - mean) ** 2, there)[0], rel=1e-9)
+    assert alone  # Both conventions were met.

@@ -1,0 +1,400 @@
+"""The generator of quantities, the published ones recomputed, and their commands."""
+
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+from conftest import RAW, raw_file
+from typer.testing import CliRunner
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.quantities import bins, rebuilt, store, wording
+from lm_eval_epidemia.quantities.generate import (
+    Choice,
+    Refused,
+    Slices,
+    check_family,
+    family_of,
+    generate,
+)
+from lm_eval_epidemia.quantities.nhanes import VARIABLES, Asked
+from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.record import record
+
+#: How the sets that ship were made: file, vintage.
+SHIPPED = {
+    "gss": ("GSS_2018_2021_2022_2024.parquet", "2022"),
+    "meps": ("HC243_panel27_subset.parquet", "2022-panel27"),
+    "nsduh": ("nsduh_2022.parquet", "2022"),
+    "scf": ("scfp2022.parquet", "2022"),
+}
+
+
+def scf(families=400, seed=0):
+    """Invented families in the official layout, five implicates each."""
+    rng = np.random.default_rng(seed)
+    n = families * 5
+    family = np.repeat(np.arange(families), 5)
+
+    def of_family(values):
+        return np.asarray(values)[family]
+
+    age = of_family(rng.integers(18, 96, families))
+    assets = np.exp(rng.normal(8 + age / 20, 1, n)).round(-1)
+    debt = np.where(of_family(rng.random(families) < 0.3), 0, rng.gamma(1, 3e4, n).round(-1))
+    return pd.DataFrame(
+        {
+            "YY1": family + 1,
+            "Y1": family * 10 + np.tile(np.arange(5), families),
+            "WGT": of_family(rng.gamma(2, 3000, families)) / 5,
+            "AGE": age,
+            "HHSEX": of_family(rng.integers(1, 3, families)),
+            "RACECL5": of_family(rng.integers(1, 6, families)),
+            "EDCL": of_family(rng.integers(1, 5, families)),
+            "HHOUSES": of_family(rng.random(families) < age[::5] / 100).astype(int),
+            "FOODHOME": rng.gamma(4, 1500, n).round(-1) + 100,
+            "FOODAWAY": rng.gamma(2, 1000, n).round(-1),
+            "FOODDELV": 0,
+            "ASSET": assets,
+            "DEBT": debt,
+            "NETWORTH": assets - debt,
+        }
+    )
+
+
+@pytest.fixture
+def raw(tmp_path):
+    path = tmp_path / "rscfp2022.parquet"
+    scf().to_parquet(path)
+    return path
+
+
+@pytest.fixture
+def data(raw):
+    return load_microdata(record("scf"), raw, "2022")
+
+
+# The generator.
+
+
+def test_difficulties_are_balanced_and_the_rules_kept(data):
+    made = generate(data, 22, 3)
+    count = Counter(one.difficulty for one in made.quantities)
+    assert count == {"base": 6, "easy": 6, "medium": 5, "hard": 5}
+    assert made.task == "epidemia_prior_scf_3" and made.scored == "corrected"
+    assert len({one.wording for one in made.quantities}) == 22
+    for one in made.quantities:
+        assert one.n >= 30 and one.se > 0
+        if one.conditions:
+            apart = abs(one.mean - one.marginal_mean)
+            assert apart > one.se
+            assert apart > (0.05 if one.family == "beta" else 0.05 * abs(one.mean))
+            names = [one.base.partition(" (")[0], *(c.variable for c in one.conditions)]
+            assert len(set(names)) == len(names)
+
+
+def test_the_same_seed_gives_the_same_bytes_another_seed_others(data, tmp_path):
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        store.write(tmp_path / folder, generate(data, 8, seed, "mine"))
+    for name in ("mine.json", "mine.draws.parquet"):
+        a, b, c = ((tmp_path / folder / name).read_bytes() for folder in "abc")
+        assert a == b != c
+
+
+def test_a_slice_is_what_its_words_say(data):
+    """Found again in the raw columns, from the bounds in the text."""
+    frame = scf()
+    slices = Slices(data)
+    given = (Choice("assets", 3), Choice("home_ownership", 0), Choice("debt", 2))
+    one = slices.slice("hard_0", Choice("food_expenditure", None), given).quantity
+    dollars = [float(x.replace(",", "")) for x in re.findall(r"\$([\d,]+)", one.wording)]
+    over, low, high = dollars
+    there = frame[
+        (frame["ASSET"] > over)
+        & (frame["HHOUSES"] == 1)
+        & (frame["DEBT"] > low)
+        & (frame["DEBT"] <= high)
+    ]
+    food = there["FOODHOME"] + there["FOODAWAY"] + there["FOODDELV"]
+    assert one.mean == pytest.approx(np.average(food, weights=there["WGT"]))
+    assert one.n == there["YY1"].nunique()
+    # Quarters are of those whom the earlier conditions leave, not weighted.
+    rich = frame[frame["ASSET"] > frame["ASSET"].quantile(0.75)]
+    assert set(rich.index) == set(frame.index[frame["ASSET"] > over])
+    owners = rich.loc[rich["HHOUSES"] == 1, "DEBT"]
+    assert (there["DEBT"] > owners.quantile(0.5)).all()
+    assert (there["DEBT"] <= owners.quantile(0.75)).all()
+    assert one.wording.startswith(
+        "the average expenditure on food in a year (in dollars, at home, delivered and eaten out) "
+        "of a household in the United States in 2022 whose total assets are more than $"
+    )
+    assert " which owns its home and whose total debt is more than $" in one.wording
+    assert one.wording.endswith(", according to the Survey of Consumer Finances (SCF), 2022")
+
+
+def test_shares_are_of_one_level_with_its_phrase(data):
+    one = Slices(data).slice("base_0", Choice("race", 1), ()).quantity
+    assert one.base == "race (Black or African American)" and one.family == "beta"
+    assert one.wording == (
+        "the probability that the reference person is Black, for a randomly chosen household in "
+        "the United States in 2022, according to the Survey of Consumer Finances (SCF), 2022"
+    )
+    assert one.mean == pytest.approx(np.average(scf()["RACECL5"] == 2, weights=scf()["WGT"]))
+    assert one.mean == one.marginal_mean and (one.low, one.high) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("base", "given", "said"),
+    [
+        (("home_ownership", 0), [("age", 0), ("race", 0), ("education", 0)], "30 are needed"),
+        (("sex", 0), [("race", 2)], "from the marginal"),
+        (("net_worth", None), [("assets", 3), ("net_worth", 3)], "hardly anything"),
+        (("home_ownership", 0), [("home_ownership", 0)], "all are alike"),
+    ],
+)
+def test_slices_that_tell_nothing_are_refused(data, base, given, said):
+    with pytest.raises(Refused, match=said):
+        Slices(data).slice("x", Choice(*base), tuple(Choice(*one) for one in given))
+
+
+def test_rare_answers_and_common_values_are_refused(tmp_path):
+    frame = scf()
+    frame["HHOUSES"] = (frame["YY1"] <= 9).astype(int)
+    frame.loc[frame["YY1"] > 100, "DEBT"] = 0
+    frame.to_parquet(tmp_path / "scf.parquet")
+    slices = Slices(load_microdata(record("scf"), tmp_path / "scf.parquet", "2022"))
+    with pytest.raises(Refused, match="fewer than 10 people are counted"):
+        slices.slice("x", Choice("home_ownership", 0), ())
+    with pytest.raises(Refused, match="have one value"):
+        slices.slice("x", Choice("debt", None), ())
+    with pytest.raises(Refused, match="no quarters"):
+        slices.slice("x", Choice("assets", None), (Choice("debt", 1),))
+
+
+def test_families_follow_from_the_values():
+    value = np.exp(np.random.default_rng(0).normal(size=999))
+    ones = np.ones(999)
+    assert family_of(value, value, ones) == "lognormal"
+    assert family_of(np.append(value, 0), value, ones) == "normal"
+    assert family_of(value, value - 1, ones) == "normal"  # the variable can be negative
+    assert family_of(value, np.log(value) + 9, ones) == "normal"  # and this one is not skewed
+    with pytest.raises(Refused, match="beta prior is about shares, but 1 values are like 2"):
+        check_family("beta", np.array([0.0, 2.0]))
+    with pytest.raises(Refused, match="lognormal prior is about positive values, but 2 are like 0"):
+        check_family("lognormal", np.array([0.0, -1.0, 2.0]))
+
+
+def test_more_than_a_survey_holds_is_an_error(data):
+    with pytest.raises(EpidemiaError, match=r"has \d+ quantities of difficulty 'base'.*--n \d+"):
+        generate(data, 400)
+    with pytest.raises(EpidemiaError, match="at least 4"):
+        generate(data, 3)
+    with pytest.raises(EpidemiaError, match="is negative"):
+        generate(data, 8, -1)
+
+
+def test_weights_that_must_be_raked_are_refused():
+    nhis = record("nhis")
+    vintage = next(v for v, entry in nhis.vintages.items() if entry.adjustments)
+    raw = next(RAW.glob(f"nhis/*{'unweighted' if 'unweighted' in vintage else ''}*.parquet"), None)
+    if raw is None:
+        pytest.skip("needs a real survey file beside the checkout")
+    with pytest.raises(EpidemiaError, match="must be raked"):
+        generate(load_microdata(nhis, raw, vintage), 8)
+
+
+def test_numbers_are_read_where_a_record_says_what_they_measure(data):
+    assert set(data.measured) == {"age", "food_expenditure", "assets", "debt", "net_worth"}
+    for name, values in data.measured.items():
+        np.testing.assert_array_equal(np.isnan(values), data.levels[name] == MISSING)
+
+
+def test_every_subject_of_people_can_be_worded():
+    for survey in ("acs", "gss", "meps", "nhanes", "nhis", "nsduh", "scf"):
+        entry = record(survey)
+        for vintage in entry.vintages:
+            found = wording.subject_of(entry, vintage)
+            assert found.noun in ("person", "household") and found.relative.startswith("who")
+    with pytest.raises(EpidemiaError, match="cannot be worded"):
+        wording.subject_of(record("bls"), "2023")
+
+
+# What ships.
+
+
+@pytest.mark.parametrize("survey", SHIPPED)
+def test_shipped_sets_are_what_the_command_makes(survey, tmp_path):
+    """The same bytes from the raw file, where the same pyarrow writes them."""
+    file, vintage = SHIPPED[survey]
+    raw = raw_file(survey, file)
+    if survey == "nsduh":
+        pytest.skip("takes half a minute; gss, meps and scf are the same code")
+    given = ["--vintage", vintage, "--n", "40", "--seed", "16", "--name", survey]
+    run = ["quantities", "new", survey, "--raw", str(raw), *given, "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, run)
+    assert result.exit_code == 0, result.output
+    shipped = paths.shipped_groundtruth() / "quantities"
+    old = (shipped / f"{survey}.draws.parquet").read_bytes()
+    if f"parquet-cpp-arrow version {pyarrow.__version__}".encode() in old:
+        assert (tmp_path / f"{survey}.draws.parquet").read_bytes() == old
+        assert (tmp_path / f"{survey}.json").read_bytes() == (
+            shipped / f"{survey}.json"
+        ).read_bytes()
+    else:
+        a, b = store.read(tmp_path / f"{survey}.json"), store.read(shipped / f"{survey}.json")
+        assert a.quantities == b.quantities and store._table(a).equals(store._table(b))
+
+
+def test_shipped_sets_are_balanced_and_name_seed_and_files():
+    for survey, (file, vintage) in SHIPPED.items():
+        truth = store.load(store.PREFIX + survey)
+        assert truth.vintage == vintage and truth.about["seed"] == "16"
+        assert file in truth.about["files"]
+        count = Counter(one.difficulty for one in truth.quantities)
+        assert set(count.values()) == {10}
+        raw = json.loads((paths.shipped_groundtruth() / "registry.json").read_text())["truths"]
+        assert raw[f"{survey}_{vintage}"]["raw"][0]["sha256"] in truth.about["files"]
+
+
+# The published quantities recomputed. The official files of 2017-2018 are not at hand: these are
+# invented people in their layout.
+
+
+@pytest.fixture
+def official(tmp_path):
+    """Official files of invented people, with what the published code does to odd answers."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    seqn = np.arange(93703, 93703 + n)
+    age = rng.integers(10, 81, n)
+    folder = tmp_path / "nhanes2017"
+    folder.mkdir()
+    tables = {name: {"SEQN": seqn} for name in rebuilt.FILES}
+    tables["DEMO_J"] |= {
+        "RIDAGEYR": age,
+        "WTMEC2YR": np.where(rng.random(n) < 0.05, 0, rng.gamma(2, 2e4, n)),
+        "SDMVSTRA": rng.integers(134, 149, n),
+        "SDMVPSU": rng.integers(1, 3, n),
+    }
+    for variable in VARIABLES.values():
+        if isinstance(variable, Asked):
+            value = rng.choice([1.0, 2.0, 7.0, 9.0], n, p=[0.48, 0.5, 0.01, 0.01])
+            value[age < variable.age] = np.nan
+        else:
+            value = rng.gamma(9, 9, n).round(1)
+            value[rng.random(n) < 0.1] = np.nan
+        tables[variable.file][variable.column] = value
+    tables["DIQ_J"]["DIQ010"][:500] = 3.0
+    for name, table in tables.items():
+        pd.DataFrame(table).to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+def test_published_quantities_are_recomputed_from_official_files(official, home):
+    result = CliRunner().invoke(app, ["quantities", "build", "--raw", str(official)])
+    assert result.exit_code == 0, result.output
+    assert "0 of 74 truths are as published" in result.output
+    truth, shipped = store.load("epidemia_prior_nhanes"), store.read(
+        paths.shipped_groundtruth() / "quantities" / "nhanes.json"
+    )  # fmt: skip
+    assert store.declared()["epidemia_prior_nhanes"].state == "built here"
+    assert [q.name for q in truth.quantities] == [q.name for q in shipped.quantities]
+    np.testing.assert_array_equal(
+        truth.baselines["published"].mean, shipped.baselines["published"].mean
+    )
+    assert (truth.baselines["corrected"].mean != shipped.baselines["corrected"].mean).any()
+    # By hand: diabetes counts borderline as yes and "don't know" as no; all examined adults.
+    frame = pd.read_parquet(official / "DEMO_J.parquet").set_index("SEQN")
+    told = pd.read_parquet(official / "DIQ_J.parquet").set_index("SEQN")
+    tables = (pd.read_parquet(official / f"{f}.parquet").set_index("SEQN")
+              for f in ("BMX_J", "PBCD_J", "DLQ_J"))  # fmt: skip
+    frame = frame.join(told).join(list(tables))
+    frame = frame[(frame["RIDAGEYR"] >= 18) & (frame["WTMEC2YR"] > 0)]
+    by_name = {one.name: one for one in truth.quantities}
+    diabetes = by_name["DoctorToldYouHaveDiabetes"]
+    assert diabetes.n == len(frame)
+    assert diabetes.mean == pytest.approx(
+        np.average(frame["DIQ010"].isin([1, 3]), weights=frame["WTMEC2YR"])
+    )
+    # hard_13: weight | cadmium in the 4th quarter, depression medication, waist in the 1st.
+    high = frame[frame["LBXBCD"] > np.nanpercentile(frame["LBXBCD"], 75)]
+    medicated = high[high["DLQ150"] == 1]
+    cut = np.nanpercentile(medicated["BMXWAIST"], 25)
+    slim = medicated[(medicated["BMXWAIST"] <= cut) & medicated["BMXWT"].notna()]
+    one = by_name["hard_13"]
+    assert one.n == len(slim)
+    assert one.mean == pytest.approx(np.average(slim["BMXWT"], weights=slim["WTMEC2YR"]))
+    assert bins.between(None, float(cut), "cm") in one.wording
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda f: (f / "MCQ_J.parquet").unlink(), "MCQ_J missing"),
+        (
+            lambda f: (
+                pd.read_parquet(f / "BMX_J.parquet")
+                .rename(columns={"BMXWT": "BMXWGT"})
+                .to_parquet(f / "BMX_J.parquet")
+            ),
+            r"BMX_J.parquet lacks BMXWT \(nearest: BMXWGT",
+        ),
+        (
+            lambda f: (
+                pd.read_parquet(f / "DEMO_J.parquet").head(900).to_parquet(f / "DEMO_J.parquet")
+            ),
+            "people are in the slice, 30 are needed; are the files whole",
+        ),
+        (
+            lambda f: (
+                pd.read_parquet(f / "DIQ_J.parquet").assign(SEQN=1).to_parquet(f / "DIQ_J.parquet")
+            ),
+            "SEQN has duplicates",
+        ),
+    ],
+)
+def test_what_official_files_lack_is_named(official, damage, said):
+    damage(official)
+    with pytest.raises(EpidemiaError, match=said):
+        rebuilt.rebuilt([official])
+
+
+# Commands.
+
+
+def test_the_command_makes_a_task_of_ones_own(raw, home):
+    given = ["--raw", str(raw), "--n", "8", "--seed", "5", "--vintage", "2022"]
+    result = CliRunner().invoke(app, ["quantities", "new", "scf", *given])
+    assert result.exit_code == 0, result.output
+    assert "task epidemia_prior_scf_5" in result.output
+    assert str(home / "groundtruth" / "quantities" / "scf_5.json") in result.output
+    assert re.search(r"hard .*2", result.output)
+    assert len(store.load("epidemia_prior_scf_5").quantities) == 8
+    listed = CliRunner().invoke(app, ["quantities", "list"]).output
+    assert "epidemia_prior_scf_5" in listed and "built here" in listed
+    assert "epidemia_prior_nhanes" in listed
+    one = CliRunner().invoke(app, ["quantities", "list", "epidemia_prior_scf_5"]).output
+    assert "hard_1" in one and "Survey of Consumer Finances" in one
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["new", "bls", "--raw", "x"], "published as tables"),
+        (["new", "scff", "--raw", "x"], "nearest: scf"),
+        (["new", "scf"], "epidemia survey download scf"),
+        (["new", "scf", "--vintage", "1999", "--raw", "x"], "1999"),
+        (["list", "epidemia_prior_nhane"], "nearest: epidemia_prior_nhanes"),
+        (["build", "--raw", "nowhere"], "nowhere"),
+    ],
+)
+def test_commands_say_what_is_wrong(given, said):
+    result = CliRunner().invoke(app, ["quantities", *given])
+    assert isinstance(result.exception, EpidemiaError)
+    assert said in str(result.exception)
