@@ -1,0 +1,459 @@
+"""Ways of asking for priors: prompts, reading, respondents through lm-eval, system prompts."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY, evaluate
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm_eval_epidemia import api, paths
+from lm_eval_epidemia.benchmarks import PRIOR, leaves, members
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS, grid, in_way, priors
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness.cost import cost
+from lm_eval_epidemia.harness.yamls import task_path
+from lm_eval_epidemia.quantities import families, store
+from lm_eval_epidemia.quantities.quantity import Quantity
+
+TASK = "epidemia_prior_nhanes"
+WRITTEN = [way.name for way in priors.ALL]
+NORMAL, BETA, LOGNORMAL = families.NORMAL, families.BETA, families.LOGNORMAL
+
+
+def quantity(family="normal", unit="cm", low=0.0, high=10.0):
+    return Quantity("one", "x", (), family, unit, "the mean of x", 0.5, 0.1, 1.0, 100, 0.4, 0.2,
+                    low, high)  # fmt: skip
+
+
+def read(way, said, family="normal", unit="cm"):
+    row = WAYS[way].of_row(
+        {"task": TASK, "truth": "t", "cell": 0, "sample": 2, "family": family, "unit": unit}
+    )
+    return WAYS[way].read(row, [said])
+
+
+# Prompts
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_prompts_are_clean_and_all_different(way):
+    for entry in PRIOR.asked(way):
+        truth, rows = store.load(entry.name), split(entry.name, way)
+        assert len(rows) == priors.REPEATS * len(truth.quantities)
+        assert len(set(rows["prompt"])) == len(rows)
+        assert set(rows["truth"]) == {truth.fingerprint}
+        for row in rows:
+            one, text = truth.quantities[row["cell"]], row["prompt"]
+            assert "  " not in text and "{" not in text and "nan" not in text.split()
+            assert one.wording in text
+            assert f"(Estimate {row['sample']})" in text
+            assert text.count("<prior>") == text.count("</prior>") == 1
+            assert text.endswith("</prior>")
+            # The form itself is no answer.
+            assert not WAYS[way].read(WAYS[way].of_row(row), [text]).is_read
+            assert "how unsure you are" in text and "not how much people differ" in text
+            if one.family != "beta" and one.unit:
+                assert f"in {one.unit}" in text
+            if way in ("mean_variance", "quantile") and one.family == "beta":
+                assert "between 0 and 1" in text
+
+
+def test_numbers_of_a_grid_are_written_alike():
+    for entry in PRIOR.asked("grid"):
+        truth, rows = store.load(entry.name), split(entry.name, "grid")
+        assert len(rows) == len(truth.quantities)
+        for one, row in zip(truth.quantities, rows, strict=True):
+            numbers = row["choices"]
+            assert len(set(numbers)) == 41
+            assert {len(text.partition(".")[2]) for text in numbers} != {0}
+            assert len({len(text.partition(".")[2]) for text in numbers}) == 1
+            assert not any(a != b and b.startswith(a) for a in numbers for b in numbers)
+            points = grid.points(one)
+            assert points.tolist() == [float(text) for text in numbers]
+            steps = np.diff(points)
+            assert (np.abs(steps / steps.mean() - 1) < 0.1).all()
+            ends = (0, 1) if one.family == "beta" else (one.low, one.high)
+            assert np.abs(points[[0, -1]] - ends).max() < steps.mean() / 20
+            assert row["prompt"].endswith("\nAnswer:")
+            assert "  " not in row["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("one", "first", "second", "last"),
+    [
+        (quantity("beta", ""), "0.000", "0.025", "1.000"),
+        (quantity("normal", "cm", 64, 144), "64.0", "66.0", "144.0"),
+        (quantity("normal", "ug/L", 2.4, 18.4), "2.4", "2.8", "18.4"),
+        (quantity("normal", "C", -4, 4), "-4.0", "-3.8", "4.0"),
+        (quantity("lognormal", "$", 0, 400_000), "0.0", "10000.0", "400000.0"),
+        # A range that nobody rounded: off by less than a twentieth of a step.
+        (quantity("normal", "x", 0, 1 / 3), "0.000", "0.008", "0.333"),
+    ],
+)
+def test_points_of_a_grid(one, first, second, last):
+    found = grid.written(one)
+    assert (found[0], found[1], found[-1]) == (first, second, last)
+    assert "-0.0" not in found
+
+
+def test_solved_examples_are_refused():
+    for way in PRIOR.ways:
+        with pytest.raises(EpidemiaError, match="is asked without examples"):
+            split(TASK, way, Variant(fewshot=2))
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("way", "family", "said", "expected"),
+    [
+        ("direct", "normal", "55, 3", (NORMAL, 55, 3)),
+        # Of a quantity measured in per cent.
+        ("direct", "normal", "55%, 3%", (NORMAL, 55, 3)),
+        ("direct", "normal", "-5, 3", (NORMAL, -5, 3)),
+        ("direct", "normal", "55, -3", None),
+        ("direct", "normal", "55, 0", None),
+        ("direct", "beta", "3, 5", (BETA, 3, 5)),
+        ("direct", "beta", "alpha=3, beta=5", (BETA, 3, 5)),
+        ("direct", "beta", "0, 5", None),
+        ("direct", "beta", "3, -5", None),
+        ("direct", "beta", "3%, 5%", None),
+        ("direct", "lognormal", "10.8, 0.5", (LOGNORMAL, 10.8, 0.5)),
+        ("direct", "lognormal", "-1.5, 0.5", (LOGNORMAL, -1.5, 0.5)),
+        ("direct", "lognormal", "10.8, -0.5", None),
+        ("direct", "lognormal", "10.8, 50%", None),
+        ("direct", "lognormal", "ln(50000), 0.5", None),
+        ("direct", "normal", "nan, 3", None),
+        ("direct_choice", "normal", "normal: 55, 3", (NORMAL, 55, 3)),
+        ("direct_choice", "normal", "Gaussian(55, 3)", (NORMAL, 55, 3)),
+        ("direct_choice", "normal", "lognormal: 4, 0.1", (LOGNORMAL, 4, 0.1)),
+        ("direct_choice", "normal", "log-normal(mu=4, sigma=0.1)", (LOGNORMAL, 4, 0.1)),
+        ("direct_choice", "normal", "Log Normal, 4, .1", (LOGNORMAL, 4, 0.1)),
+        ("direct_choice", "beta", "beta: alpha=3, beta=5", (BETA, 3, 5)),
+        ("direct_choice", "beta", "normal: 55%, 3%", (NORMAL, 0.55, 0.03)),
+        ("direct_choice", "beta", "beta: 55%, 45%", None),
+        ("direct_choice", "normal", "55, 3", None),
+        ("direct_choice", "normal", "normal or lognormal: 55, 3", None),
+        ("direct_choice", "normal", "gamma: 55, 3", None),
+        ("direct_choice", "normal", "log-beta: 3, 5", None),
+        ("direct_choice", "normal", "normal: 55, 0", None),
+        ("mean_variance", "normal", "55, 3", (NORMAL, 55, 3)),
+        ("mean_variance", "beta", "0.5, 0.1", (BETA, 12, 12)),
+        ("mean_variance", "beta", "50%, 10%", (BETA, 12, 12)),
+        # m (1 - m) <= sd^2: no beta has these.
+        ("mean_variance", "beta", "0.5, 0.5", None),
+        ("mean_variance", "beta", "0.1, 0.4", None),
+        ("mean_variance", "beta", "55, 3", None),
+        ("mean_variance", "beta", "0, 0.1", None),
+        ("mean_variance", "lognormal", "-1, 3", None),
+        ("mean_variance", "normal", "55, variance 9", None),
+        ("quantile", "normal", "50.0655, 52.9765, 55, 57.0235, 59.9345", (NORMAL, 55, 3)),
+        ("quantile", "normal", "5, 4, 3, 2, 1", None),
+        ("quantile", "normal", "1, 2, 3, 5, 4", None),
+        ("quantile", "normal", "1, 1, 1, 1, 1", None),
+        ("quantile", "normal", "1, 2, 3, 4", None),
+        ("quantile", "beta", "10%, 20%, 30%, 40%, 150%", None),
+        ("quantile", "lognormal", "-1, 2, 3, 4, 5", None),
+    ],
+)
+def test_what_is_read(way, family, said, expected):
+    found = read(way, f"I think so.\n<prior>{said}</prior>", family)
+    assert (found.way, found.cell, found.sample, found.place) == (way, 0, 2, 1)
+    assert found.is_read == (expected is not None)
+    if expected is None:
+        assert all(map(math.isnan, found.value))
+    else:
+        assert found.value == pytest.approx(expected, rel=1e-4)
+
+
+_SOME = {
+    NORMAL: (st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)),
+    BETA: (st.floats(0.6, 1e4), st.floats(0.6, 1e4)),
+    LOGNORMAL: (st.floats(-10, 15), st.floats(0.01, 2)),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+@pytest.mark.parametrize("family", _SOME)
+def test_what_a_respondent_writes_is_read_back(way, family):
+    @given(*_SOME[family])
+    def back(a, b):
+        name = families.FAMILIES[family]
+        row = WAYS[way].of_row(
+            {"task": TASK, "truth": "t", "cell": 0, "sample": 3, "family": name, "unit": ""}
+        )
+        believed = np.full((priors.REPEATS, 3), np.nan)
+        believed[2] = family, a, b
+        found = WAYS[way].read(row, [WAYS[way].writes(believed, row)]).value
+        assert found[0] == family
+        mean, sd = families.mean(family, a, b), families.sd(family, a, b)
+        # Exact where parameters are written. A normal's quantiles lose what sd is to the mean.
+        off = 0 if way.startswith("direct") else 1e-6
+        assert families.mean(*found) == pytest.approx(mean, rel=off, abs=off * sd)
+        assert families.sd(*found) == pytest.approx(sd, rel=off, abs=1e-9 * abs(mean) * (off > 0))
+
+    back()
+
+
+def test_a_prior_of_another_family_is_written_by_its_moments():
+    row = WAYS["direct"].of_row(
+        {"task": TASK, "truth": "t", "cell": 0, "sample": 1, "family": "lognormal", "unit": "$"}
+    )
+    believed = np.array([[NORMAL, 100.0, 20.0]] * priors.REPEATS)
+    found = WAYS["direct"].read(row, [WAYS["direct"].writes(believed, row)]).value
+    assert found[0] == LOGNORMAL
+    assert families.mean(*found) == pytest.approx(100)
+    assert families.sd(*found) == pytest.approx(20)
+    chosen = WAYS["direct_choice"].writes(believed, row)
+    assert chosen == "<prior>normal: 100.0, 20.0</prior>"
+
+
+def test_repeats_that_are_not_asked():
+    answer = read("direct", "<prior>55, 3</prior>")
+    WAYS["direct"].check(answer, answer, None)
+    with pytest.raises(ValueError, match="estimate 6 of 5"):
+        WAYS["direct"].check(answer._replace(sample=6), answer, None)
+
+
+# Respondents through lm-eval
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_the_truth_has_no_error_through_text(way):
+    name = in_way(TASK, way)
+    row = evaluate([name], model_args="kind=truth")["results"][name]
+    assert row["error_ratio,none"] == pytest.approx(0, abs=1e-9)
+    assert row["answered,none"] == 1
+
+
+@pytest.mark.parametrize("kind", PRIOR.kinds)
+def test_a_respondent_scores_alike_in_all_written_ways(kind):
+    names = [in_way(TASK, way) for way in ("direct", "direct_choice", "mean_variance")]
+    results = evaluate(names, model_args=f"kind={kind}")["results"]
+    first = results[TASK]["error_ratio,none"]
+    for name in names[1:]:
+        assert results[name]["error_ratio,none"] == pytest.approx(first, rel=1e-6, abs=1e-9)
+        assert results[name]["answered,none"] == 1
+
+
+def test_a_grid_recovers_a_known_normal_within_one_step():
+    one = quantity("normal", "cm", 64, 144)
+    points = grid.points(one)
+    row = WAYS["grid"].of_row({"task": TASK, "truth": "t", "cell": 0, "choices": grid.written(one)})
+    for m, s in ((100.3, 5.0), (80.0, 2.0), (120.9, 8.0)):
+        believed = np.full((priors.REPEATS, 3), np.nan)
+        believed[0] = NORMAL, m, s
+        p = WAYS["grid"].believed(believed, row)
+        assert p.sum() == pytest.approx(1)
+        mean = p @ points
+        assert abs(mean - m) < 0.1
+        # Rounding to points adds a twelfth of a squared step (Sheppard).
+        assert math.sqrt(p @ (points - mean) ** 2) == pytest.approx(
+            math.sqrt(s**2 + 2**2 / 12), rel=0.02
+        )
+
+
+def test_a_grid_recovers_the_marginal_through_lm_eval():
+    name = in_way(TASK, "grid")
+    found = evaluate([name], model_args="kind=mean", log_samples=True)
+    truth = store.load(TASK)
+    for sample in found["samples"][name]:
+        one = truth.quantities[sample["doc"]["cell"]]
+        logs = np.array([float(response[0]) for response in sample["filtered_resps"]])
+        points = grid.points(one)
+        mean = np.exp(logs) @ points / np.exp(logs).sum()
+        assert abs(mean - one.marginal_mean) <= points[1] - points[0]
+
+
+def test_a_row_is_scored_at_its_own_numbers():
+    found = evaluate([in_way(TASK, "grid")], model_args="kind=truth", log_samples=True, limit=3)
+    samples = found["samples"][in_way(TASK, "grid")]
+    choices = [sample["doc"]["choices"] for sample in samples]
+    assert choices[0] != choices[1]
+    assert all(len(sample["filtered_resps"]) == 41 for sample in samples)
+
+
+def test_choice_hf_scores_numbers_as_stock_does(tmp_path):
+    """Numbers are of several tokens, some of as many as it leaves to lm-eval."""
+    pytest.importorskip("torch")
+    from rounding import assert_same
+    from test_choice_hf import both
+
+    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+
+    rows = list(split(TASK, "grid"))[:6]
+    make_tiny_llama(tmp_path, [row["prompt"] for row in rows])
+    ours, stock = both(
+        tmp_path, [(row["prompt"], f" {number}") for row in rows for number in row["choices"]]
+    )
+    assert_same(ours, stock)
+    assert len(set(map(str, ours))) > len(ours) / 2
+
+
+def test_kinds_of_others_are_refused():
+    with pytest.raises(EpidemiaError, match="kind=yes has no answers to epidemia_prior_nhanes"):
+        evaluate([TASK], model_args="kind=yes")
+
+
+# System prompts
+
+
+def prompts_seen(chat, metadata, task=TASK, **arguments):
+    """What a model is sent, and how the results describe the task."""
+    from lm_eval.api.model import LM
+
+    class Listener(LM):
+        tokenizer_name = "listener"
+
+        def __init__(self):
+            super().__init__()
+            self.heard = []
+
+        def apply_chat_template(self, chat_history, add_generation_prompt=True):
+            return json.dumps(chat_history)
+
+        def generate_until(self, requests):
+            self.heard += [request.args[0] for request in requests]
+            return ["<prior>55, 3</prior>"] * len(requests)
+
+        def loglikelihood(self, requests):
+            self.heard += [request.args[0] for request in requests]
+            return [(-float(number % 41), False) for number, _ in enumerate(requests)]
+
+        loglikelihood_rolling = loglikelihood
+
+    model = Listener()
+    results = evaluate([task], model=model, model_args=None, metadata=metadata, limit=5,
+                       apply_chat_template=chat, **arguments)  # fmt: skip
+    return model.heard, results["configs"][task]
+
+
+@pytest.mark.parametrize("name", ["conservative", "superforecaster"])
+def test_a_system_prompt_is_a_system_message(name):
+    asked = split(TASK, "direct")["prompt"][0]
+    heard, config = prompts_seen(True, {"system_prompt": name})
+    system, user = json.loads(heard[0])
+    assert (system["role"], system["content"].strip()) == ("system", SYSTEM_PROMPTS[name])
+    assert user == {"role": "user", "content": asked}
+    assert config["metadata"]["system_prompt"] == name
+    # Without a template it stands before the prompt.
+    heard, _ = prompts_seen(False, {"system_prompt": name})
+    assert heard[0] == f"{SYSTEM_PROMPTS[name]}\n\n{asked}"
+
+
+def test_a_system_instruction_stands_before_it():
+    heard, _ = prompts_seen(True, {"system_prompt": "conservative"}, system_instruction="Be brief.")
+    system, _ = json.loads(heard[0])
+    assert system["content"].strip() == f"Be brief.\n\n{SYSTEM_PROMPTS['conservative']}"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "task"),
+    [
+        (None, TASK),
+        ({"system_prompt": "base"}, TASK),
+        # Only a model that writes its prior is told.
+        ({"system_prompt": "conservative"}, f"{TASK}_grid"),
+    ],
+)
+def test_prompts_without_a_system_prompt(metadata, task):
+    heard, _ = prompts_seen(True, metadata, task)
+    assert len(json.loads(heard[0])) == 1
+
+
+def test_a_system_prompt_that_is_none():
+    for wrong in ("superforcaster", ["base"], 3):
+        with pytest.raises(EpidemiaError, match="is not known"):
+            Variant.of({"system_prompt": wrong})
+    with pytest.raises(EpidemiaError, match="nearest: superforecaster"):
+        Variant.of({"system_prompt": "superforcaster"})
+    with pytest.raises(EpidemiaError, match="system_prompt is put before the prompt by lm-eval"):
+        api.questions(TASK, system_prompt="conservative")
+
+
+def test_runs_with_other_system_prompts_are_told_apart(tmp_path):
+    from conftest import recorded
+
+    from lm_eval_epidemia.report.results import read_results
+
+    for name in ("base", "conservative"):
+        recorded(tmp_path / name, [TASK, in_way(TASK, "grid")], model_args="kind=flat", limit=10,
+                 metadata={"system_prompt": name})  # fmt: skip
+    entries = read_results([tmp_path]).entries
+    found = {(asked.way, entry.protocol.variant) for entry in entries for asked in entry.scores}
+    assert found == {
+        ("direct", ()),
+        ("direct", (("system_prompt", "conservative"),)),
+        # A grid is asked alike.
+        ("grid", ()),
+    }
+
+
+# Names, cost, sets that a user built
+
+
+def test_groups_and_members():
+    assert members("epidemia_prior") == [(TASK, "direct")]
+    assert members("epidemia_prior_grid") == [(TASK, "grid")]
+    for way in PRIOR.ways:
+        leaf = leaves()[in_way(TASK, way)]
+        assert leaf.group == in_way("epidemia_prior", way)
+        assert next(iter(leaf.metrics)) == "error_ratio"
+    assert PRIOR.heading.endswith("; lower is better")
+    assert PRIOR.has_error
+
+
+def test_cost_counts_five_estimates_and_one_request_per_number():
+    direct, points = cost(["epidemia_prior", "epidemia_prior_grid"])
+    assert (direct.prompts, direct.requests) == (74 * 5, 74 * 5)
+    assert (points.prompts, points.requests) == (74, 74 * 41)
+    # Whatever is asked of sampled answers.
+    assert cost(["epidemia_prior"], metadata={"n_samples": 200})[0] == direct
+
+
+def test_questions_of_the_interface():
+    found = api.questions(TASK)
+    assert list(found.columns[-4:]) == ["sample", "family", "unit", "prompt"]
+    assert len(api.questions(TASK, "grid").choices[0]) == 41
+    with pytest.raises(EpidemiaError, match=r"nearest: .*epidemia_prior_nhanes"):
+        api.questions("epidemia_prior_nhane")
+
+
+def test_a_set_that_a_user_built_is_found_at_once(home):
+    """Leaves, groups and task files follow what lies in the user's folder."""
+    own = "epidemia_prior_own1"
+    assert own not in leaves()
+    assert task_path() == paths.shipped_task_yamls()
+    truth = store.load(TASK)
+    few = truth._replace(
+        task=own,
+        quantities=truth.quantities[:3],
+        baselines={
+            name: type(one)(*(part[:3] for part in one)) for name, one in truth.baselines.items()
+        },
+    )
+    store.write(store.built(), few)
+    assert leaves()[own].group == "epidemia_prior_own"
+    assert members("epidemia_prior_own_quantile") == [(own, "quantile")]
+    first = task_path()
+    assert first.is_relative_to(home)
+    results = evaluate(["epidemia_prior_own"], model_args="kind=truth")["results"]
+    assert results[own]["error_ratio,none"] == pytest.approx(0, abs=1e-9)
+    # Written anew when it changes, and gone with it.
+    store.write(store.built(), few._replace(title="Another"))
+    assert task_path() not in (first, paths.shipped_task_yamls())
+    shutil.rmtree(store.built())
+    assert own not in leaves()
+    assert task_path() == paths.shipped_task_yamls()
+
+
+def test_the_files_that_ship_name_no_machine():
+    assert str(REPOSITORY) not in (REPOSITORY / "task_yamls" / f"{TASK}.yaml").read_text()
