@@ -366,7 +366,7 @@ def test_without_what_was_said_the_rest_of_the_report_stands(runs, tmp_path):
     del results["epidemia"]["said"]
     path.write_text(json.dumps(results))
     read = read_results([tmp_path])
-    assert "is not in the file, so that the tables of interventions leave them out" in read.notes[0]
+    assert "is not in the file, so that the tables made of it leave them out" in read.notes[0]
     report = make_report(read)
     assert interventions.tables(report.runs, long=True) == []
     assert report.standings[PLAIN]["epidemia-baseline kind=truth"].mean.value == 1

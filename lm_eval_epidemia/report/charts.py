@@ -12,10 +12,11 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-__all__ = ["CHARTS", "WRITTEN", "specification", "truth"]
+__all__ = ["BLACK", "CHARTS", "STATED", "WRITTEN", "specification", "truth"]
 
 BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
-PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", "#000000"]
+BLACK = "#000000"
+PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
 
 #: The name under which the site hands its rows to a figure.
 ROWS = "rows"
@@ -183,8 +184,25 @@ def paths(data: Any) -> alt.TopLevelMixin:
     return _against(data, "length", says, "becomes", "the answer before is yes, and after")
 
 
-def _against(data: Any, field: str, says: str, facet: str, title: str | None) -> alt.TopLevelMixin:
-    """Draw a line per model against a whole number, a row of charts per group."""
+def wins(data: Any) -> alt.TopLevelMixin:
+    """Rows: as of `nodes`, but size (how many real answers) and what (beats them)."""
+    says = "Number of real answers"
+    return _against(data, "size", says, "what", "beaten by what; dashed: no better, no worse", 0.5)
+
+
+def quartiles(data: Any) -> alt.TopLevelMixin:
+    """Rows: as of `nodes`, but quartile (of the stated prior)."""
+    says = "Quartile of the stated prior"
+    return _against(data, "quartile", says, "group", "dashed: calibrated", 0.25)
+
+
+def _against(
+    data: Any, field: str, says: str, facet: str, title: str | None, even: float | None = None
+) -> alt.TopLevelMixin:
+    """Draw a line per model against a whole number, a row of charts per group.
+
+    A dashed line stands at `even`, where that is given.
+    """
 
     def draw(rows: Any, metric: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
         x = alt.X(f"{field}:O", title=says, axis=alt.Axis(labelAngle=0))
@@ -195,7 +213,11 @@ def _against(data: Any, field: str, says: str, facet: str, title: str | None) ->
         colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
         tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
         base = alt.Chart(rows)
+        line = [] if even is None else [
+            base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(even))
+        ]  # fmt: skip
         layers: Any = alt.layer(
+            *line,
             base.mark_rule(opacity=0.6).encode(x=x, xOffset=beside, y="low:Q", y2="high:Q",
                                                color=colour),
             base.mark_line(point=True).encode(x=x, xOffset=beside, y=y, color=colour,
@@ -208,6 +230,60 @@ def _against(data: Any, field: str, says: str, facet: str, title: str | None) ->
         return found
 
     return _by_metric(data, draw)
+
+
+def uncertainty(data: Any) -> alt.TopLevelMixin:
+    """Rows: model, quantity, difficulty, stated, error (both over the error that 5 real answers
+    leave, above 0)."""
+    scale = alt.Scale(type="log")
+    x = alt.X("stated:Q", title="Stated sd (5 answers' error = 1)",
+              scale=scale, axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
+    y = alt.Y("error:Q", title="Error ratio", scale=scale,
+              axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
+    values = [row[key] for row in data.to_dict()["values"] for key in ("stated", "error")]
+    points = alt.Chart().mark_point(filled=True, size=36, opacity=0.75).encode(
+        x=x, y=y,
+        color=alt.Color("difficulty:N", title=None, sort=None, legend=_BELOW,
+                        scale=alt.Scale(range=PALETTE)),
+        tooltip=["model:N", "quantity:N", alt.Tooltip("stated:Q", format=".3~g"),
+                 alt.Tooltip("error:Q", format=".3~g")],
+    )  # fmt: skip
+    found: alt.TopLevelMixin = (
+        alt.layer(_diagonal(min(values), max(values)), points, data=data)
+        .properties(width=230, height=230)
+        .facet(facet=alt.Facet("model:N", title="dashed: as wrong as stated", sort=None,
+                               header=alt.Header(labelLimit=230)), columns=3)
+    )  # fmt: skip
+    return found
+
+
+#: Which rows of `stated` are which.
+_SAID = alt.Scale(domain=["model", "published", "real answers"], range=[ORANGE, PURPLE, GREY])
+
+
+def stated(data: Any) -> alt.TopLevelMixin:
+    """Rows: who, kind ("model", "published", "real answers", "truth"), place (from 0 to 1, within
+    who), low, middle, high."""
+    base = alt.Chart(data)
+    x = alt.X("middle:Q", title="5 %, median and 95 % of what was stated; line and band: the truth "
+              "and its interval of 95 %", scale=alt.Scale(zero=False))  # fmt: skip
+    y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
+    offset = alt.YOffset("place:Q", scale=alt.Scale(domain=[-0.15, 1.15]))
+    colour = alt.Color("kind:N", title=None, scale=_SAID, legend=alt.Legend(orient="bottom"))
+    truth = base.transform_filter("datum.kind == 'truth'")
+    said = base.transform_filter("datum.kind != 'truth'")
+    tooltip = ["who:N", *(alt.Tooltip(f"{part}:Q", format=".5~g")
+                          for part in ("low", "middle", "high"))]  # fmt: skip
+    return alt.layer(
+        truth.mark_rect(color=BLUE, opacity=0.2).encode(x="low:Q", x2="high:Q"),
+        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, tooltip=tooltip),
+        said.mark_rule(opacity=0.7).encode(
+            x="low:Q", x2="high:Q", y=y, yOffset=offset, color=colour, tooltip=tooltip
+        ),
+        said.mark_point(filled=True, size=18, opacity=1).encode(
+            x=x, y=y, yOffset=offset, color=colour, tooltip=tooltip
+        ),
+    ).properties(width=520, height=alt.Step(46))
 
 
 def versions(data: Any) -> alt.TopLevelMixin:
@@ -469,9 +545,13 @@ def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
 #: The figures that `figures.FIGURES` lists, by name.
 CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
     chart.__name__: chart
-    for chart in (leaderboard, size, beside, surveys, conditions, nodes, paths, versions, closed,
-                  calibration, order_bias, distribution, curve, cells, bootstrap)
+    for chart in (leaderboard, size, beside, surveys, conditions, nodes, paths, wins, quartiles,
+                  uncertainty, versions, closed, calibration, order_bias, distribution, curve,
+                  cells, bootstrap)
 }  # fmt: skip
+
+#: The one that only the site draws.
+STATED = "stated"
 
 #: From a specification to a file, by its ending.
 WRITTEN: dict[str, Callable[[str], bytes]] = {
@@ -484,7 +564,8 @@ WRITTEN: dict[str, Callable[[str], bytes]] = {
 
 def specification(name: str) -> dict[str, Any]:
     """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
-    found: dict[str, Any] = CHARTS[name](alt.NamedData(name=ROWS)).to_dict()
+    draw = stated if name == STATED else CHARTS[name]
+    found: dict[str, Any] = draw(alt.NamedData(name=ROWS)).to_dict()
     # Colours of text and axes are the page's.
     found.pop("config", None)
     return found

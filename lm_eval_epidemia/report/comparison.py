@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks import PRIOR, groups
 from lm_eval_epidemia.report.means import shared_tasks
 from lm_eval_epidemia.report.results import Asked, Entry, leaf
 from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
@@ -36,7 +36,8 @@ class Comparison(NamedTuple):
     difference : float
         Mean of the first's value less the second's.
     error : float
-        Its standard error, from how the difference varies between outcomes; NaN with one outcome.
+        Its standard error, from how the difference varies between outcomes. NaN with one outcome,
+        unless the task's own questions are a sample: then as it varies between these.
     low, high : float
         Confidence interval at `CONFIDENCE`.
     corrected : float
@@ -105,6 +106,9 @@ def compare_entries(
     takes Student's t with G - 1 degrees of freedom. What holds in these very tasks is judged by
     the joint replicates of their surveys instead (`score.joint`), as are wins and losses.
 
+    Quantities are a sample of what could be asked, and draws have one number for each: where they
+    are of one set, the interval is over these instead, with one degree of freedom less.
+
     Parameters
     ----------
     one, other : Entry
@@ -122,17 +126,21 @@ def compare_entries(
     d = [first.value - second.value for first, second in pairs]
     outcomes = [leaf(asked).entry.outcome for asked in common]
     clusters = list(dict.fromkeys(outcomes))
-    mean, error = math.fsum(d) / len(d), math.nan
-    low = high = math.nan
+    mean, error, freedom = math.fsum(d) / len(d), math.nan, 0
+    draws = [difference(first.draws, second.draws) for first, second in pairs]
     if (number := len(clusters)) > 1:
         sums = [
             sum(x - mean for x, place in zip(d, outcomes, strict=True) if place == cluster)
             for cluster in clusters
         ]
         error = math.sqrt(number / (number - 1) * math.fsum(x * x for x in sums)) / len(d)
-        reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1))
-        low, high = mean - reach, mean + reach
-    draws = [difference(first.draws, second.draws) for first, second in pairs]
+        freedom = number - 1
+    elif groups()[column] is PRIOR and draws[0] is not None and len(draws) == 1:
+        seen = min(one.seen for one in pairs[0])
+        error, freedom = joint_error(draws), round(seen * len(draws[0].at)) - 1
+    # Of one alone there is no interval.
+    reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) if freedom else math.nan
+    low, high = mean - reach, mean + reach
     unbiased = [one and one.unbiased for one in draws]
     shown = [
         _shown(x, x - joint_bias([x], [drawn]), WON_BY * joint_error([error]))

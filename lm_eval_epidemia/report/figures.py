@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.extras import needs
 from lm_eval_epidemia.paths import atomic_write
-from lm_eval_epidemia.report import data
+from lm_eval_epidemia.report import data, prior_rows
 
 __all__ = ["FIGURES", "Figure", "save"]
 
@@ -46,6 +46,13 @@ FIGURES = {
     "conditions": Figure("score against number of conditions", data.condition_rows),
     "nodes": Figure("accuracy on larger graphs against number of variables", data.node_rows),
     "paths": Figure("accuracy on larger graphs against path length", data.path_rows),
+    "wins": Figure("how often stated priors beat N real answers", prior_rows.win_rows),
+    "quartiles": Figure(
+        "where truths lie in the quarters of stated priors", prior_rows.quartile_rows
+    ),
+    "uncertainty": Figure(
+        "stated against realised uncertainty of priors", prior_rows.uncertainty_rows
+    ),
     "versions": Figure("base models against their instruct versions, by task", data.version_rows),
     "closed": Figure("written answers beside likelihoods on the closed subset", data.closed_rows),
     "calibration": Figure(

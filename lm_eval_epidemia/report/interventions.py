@@ -14,6 +14,7 @@ from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.graphs import generate
 from lm_eval_epidemia.graphs.questions import TASKS, Pair, Questions, questions
+from lm_eval_epidemia.report.findings import Finding, Table, laid_out
 from lm_eval_epidemia.report.results import Asked, Entry
 from lm_eval_epidemia.report.section import Section
 from lm_eval_epidemia.score.contrasts import (
@@ -30,8 +31,8 @@ from lm_eval_epidemia.score.contrasts import (
 )
 from lm_eval_epidemia.score.interventions import Graded, graded
 
-__all__ = ["EFFECTS", "LARGE", "LONGEST", "SMALL", "Finding", "Known", "by_length", "findings",
-           "known", "labels", "tables"]  # fmt: skip
+__all__ = ["EFFECTS", "LARGE", "LONGEST", "SMALL", "Known", "by_length", "findings", "known",
+           "labels", "tables"]  # fmt: skip
 
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {one.names: name for name, one in TASKS.items() if one.nodes is None}
@@ -62,40 +63,6 @@ SHORT = {
     "tuebingen - random": "t - r",
     "anticommonsense - random": "a - r",
 }
-
-
-class Finding(NamedTuple):
-    """One number of a table.
-
-    Attributes
-    ----------
-    kind : str
-        The table's.
-    entry : Entry
-    group : str
-        As lm-eval knows it, in the way that was asked.
-    about : str
-        The row: "mediation, do(B)"; empty where a model has one.
-    part : str
-        The column.
-    estimate : Estimate
-    form : str
-        How it is shown, a key of `FORMS`.
-    long : bool
-        Whether it is shown only where there is room.
-    metric : str
-        What it is of.
-    """
-
-    kind: str
-    entry: Entry
-    group: str
-    about: str
-    part: str
-    estimate: Estimate
-    form: str = "share"
-    long: bool = False
-    metric: str = "accuracy"
 
 
 class Known(NamedTuple):
@@ -355,59 +322,28 @@ def _plain_mean(values: Sequence[float]) -> Estimate:
     return Estimate(math.fsum(values) / len(values), math.nan, len(values), 0)
 
 
-def _with_error(one: Estimate, sign: str = "") -> str:
-    error = "" if math.isnan(one.error) else f" ± {one.error:.3f}"
-    return f"{one.value:{sign}.3f}{error}"
-
-
-def _with_interval(one: Estimate) -> str:
-    low, high = one.interval
-    return f"{one.value:+.3f}" + ("" if math.isnan(low) else f" ({low:+.3f} to {high:+.3f})")
-
-
-FORMS: dict[str, Callable[[Estimate], str]] = {
-    "share": _with_error,
-    "counted": lambda one: f"{_with_error(one)} ({one.samples})",
-    "difference": lambda one: _with_error(one, "+"),
-    "interval": _with_interval,
-}
-
-
-class _Table(NamedTuple):
-    """A table: what it is called, what fills it, what it says of itself.
-
-    ``about`` heads the column of `Finding.about`, where there is one.
-    """
-
-    kind: str
-    title: str
-    find: Callable[[Entry], Iterator[Finding]]
-    note: str
-    about: str = ""
-
-
 _TABLES = (
-    _Table(
+    Table(
         "interventions", "Interventions: accuracy (± standard error over samples)", _overall,
         "An effect is right when the answers before and after the intervention are. kappa = 0: it "
         "changes nothing; kappa = 1: it makes a no of a yes. before, after: each answer by itself. "
         "Whoever ignores the intervention has everything but kappa = 1. ± 0.000 says that every "
         "sample was answered alike: 15 samples cannot tell that from nearly so.",
     ),
-    _Table(
+    Table(
         "retrieval", "Relation retrieval: accuracy on stated graphs (± standard error)", _retrieval,
         "Does U cause V in the graph as it is stated, for every ordered pair? Over names but for "
         "the first column, which the shortcut test asks for; by what the right answer is, and by "
         "graph.",
     ),
-    _Table(
+    Table(
         "shortcut", "Shortcut test, random names: accuracy (± standard error)", _shortcuts,
         f"Only who retrieves at least {FOUND:.2f} of the relations on random names; do(A) changes "
         "nothing and is left out. Difference: kappa = 1 less kappa = 0, paired over the same "
         "samples. Well below 0: what looks like reasoning is retrieval of what was stated.",
         about="effects",
     ),
-    _Table(
+    Table(
         "memorisation", "Memorisation: accuracy where names meet nature (samples)",
         lambda entry: _memorisation(entry, False),
         "Names of pairs as in nature (tuebingen) less names that contradict them (anticommonsense) "
@@ -416,7 +352,7 @@ _TABLES = (
         "samples; everywhere else the samples are others, and errors are added in quadrature.",
         about="effect",
     ),
-    _Table(
+    Table(
         "memorisation, known pairs", "Memorisation over the pairs that the model knows (samples)",
         lambda entry: _memorisation(entry, True),
         "The same over the samples of which every question of the knowledge task was answered "
@@ -424,31 +360,31 @@ _TABLES = (
         "all their samples count.",
         about="effect",
     ),
-    _Table(
+    Table(
         "robustness", "Robustness: substitution minus plain, accuracy (± standard error)",
         _robustness,
         "The intervention under a made-up name, less the plain question; paired over the same "
         "effects and samples.",
     ),
-    _Table(
+    Table(
         "notices", "Does it notice? Change of the log-odds of yes, after minus before", _noticed,
         "In nats, where the intervention changes nothing (kappa = 0, ± standard error) and where "
         "it makes a no of a yes (kappa = 1). Difference: the second less the first, with its "
         "interval of 95 % (Student's t, clustered by sample). Below 0: the intervention is "
         "noticed, even if the answer does not turn. A bias to yes or no takes no part in it.",
     ),
-    _Table(
+    Table(
         "kind of query", "Larger graphs by kind of query: accuracy (± standard error)", _kinds,
         "Where X of do(X) is: V itself, or inside every path from U to V, so that yes becomes no; "
         "elsewhere, or on a path that another one bypasses, so that it stays yes; or there was no "
         "path before. Over all sizes.",
     ),
-    _Table(
+    Table(
         "answers", "How questions on graphs are answered", _answering,
         "yes-bias: the share of prompts answered yes less the share whose right answer that is. "
         "not read: written replies in which neither yes nor no was found; they count as wrong.",
     ),
-    _Table(
+    Table(
         "effect", "Interventions by graph and variable: accuracy (± standard error)", _by_effect,
         "For each sample the mean over queries, then the mean and its standard error over samples.",
         about="effects",
@@ -468,24 +404,8 @@ def tables(runs: Sequence[Entry], long: bool) -> list[Section]:
         found = [one for entry in runs for one in table.find(entry) if long or not one.long]
         note = table.note + (_without_shortcuts(runs) if table.kind == "shortcut" else "")
         if found or (table.kind == "shortcut" and note != table.note):
-            made.append(_section(table, found, note))
+            made.append(laid_out(table, found, note, INTERVENTION.groups[0], SHORT))
     return made
-
-
-def _section(table: _Table, found: Sequence[Finding], note: str) -> Section:
-    """Lay out numbers: a row per model, group and what is asked about, a column per part."""
-    parts = list(dict.fromkeys(one.part for one in found))
-    cells: dict[tuple[str, ...], dict[str, str]] = {}
-    for one in found:
-        shown = "" if math.isnan(one.estimate.value) else FORMS[one.form](one.estimate)
-        about = (one.about,) if table.about else ()
-        asked = one.group.removeprefix("epidemia_intervention").strip("_").replace("_", " ")
-        key = (one.entry.name, asked or "plain", *about)
-        cells.setdefault(key, {})[one.part] = shown
-    shorter = {part: SHORT.get(part, part) for part in parts}
-    header = ("model", "asked", *([table.about] if table.about else []), *shorter.values())
-    rows = [[*key, *(row.get(part, "") for part in parts)] for key, row in cells.items()]
-    return Section(table.title, header, rows, note, 3 if table.about else 2)
 
 
 def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, groups
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.errors import few
-from lm_eval_epidemia.report import interventions
+from lm_eval_epidemia.report import ablations, interventions, priors, published_priors
 from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison, compare_entries
 from lm_eval_epidemia.report.leaderboard import (
     Report,
@@ -127,8 +127,9 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     )
     if partial:
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
-    if any(entry.reference for entry in report.entries):
-        note += f" (published): {MARK}; over the tasks asked here."
+    if any(entry.reference for entry in asked):
+        mark = published_priors.MARK if benchmark is PRIOR else MARK
+        note += f" (published): {mark}; over the tasks asked here."
     if barely := [task for task in report.barely if _asked_in(report, task, columns)]:
         note += (
             f" Barely informative tasks: {len(barely)} ({few(barely)}); --informative leaves them "
@@ -315,10 +316,11 @@ def _pairs(report: Report) -> list[Section]:
                 Section(
                     f"{column}: two models over the tasks of both", PAIRED, rows,
                     "Difference of the first from the second. The interval takes tasks on one "
-                    "outcome as one observation. 'here' means in these tasks, but not so evenly "
-                    "over outcomes that it can be said of others: the difference, corrected for "
-                    "what sampling error adds to it, is more than 1.96 joint standard errors. A "
-                    "task is won likewise, by more than twice its own. Not corrected for the "
+                    "outcome as one observation; of one set of quantities, each of these. 'here' "
+                    "means in these tasks, but not so evenly over outcomes that it can be said of "
+                    "others: the difference, corrected for what sampling error adds to it, is more "
+                    "than 1.96 joint standard errors. A task is won likewise, by more than twice "
+                    "its own. Not corrected for the "
                     "number of comparisons.",
                 )
             )  # fmt: skip
@@ -374,12 +376,27 @@ def sections(report: Report, effects: bool = False) -> list[Section]:
     return [
         *leaderboards(report).values(),
         *interventions.tables(report.runs, effects),
+        *of_priors(report, effects),
         *details(report),
     ]
 
 
+def of_priors(report: Report, long: bool) -> list[Section]:
+    """Return the tables of stated priors: what they are worth, and what the asking changes."""
+    return [
+        *priors.tables(report.entries, long),
+        *ablations.table(_runs(report)),
+        *published_priors.printed(report.entries),
+    ]
+
+
+def _runs(report: Report) -> list[ablations.Run]:
+    """Return what may differ in how a model was asked."""
+    return [*ablations.runs_of(report.runs), *published_priors.runs(report.entries)]
+
+
 def details(report: Report) -> list[Section]:
-    """Return the tables that follow the leaderboards, but for those of `interventions`."""
+    """Return the tables that follow the leaderboards, but for those of one benchmark alone."""
     return [
         *_population(report),
         *_beside(report),
@@ -399,13 +416,13 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     -------
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, scale, task, other, pair,
-        correlation, and those of `interventions.findings`), ``model``, ``protocol``,
-        ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
-        scale, second model or other task; what is found about, and its part), ``metric`` (what the
-        value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``,
-        ``rank_tasks`` (how many tasks the rank is over), ``low``, ``high`` (interval of 95 % of a
-        pair's difference, of the scale ``population``, and of findings about interventions); NaN
-        or empty where that does not apply. `standardised.rows` has more of them.
+        correlation, ablation, and those of `interventions.findings` and `priors.findings`),
+        ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
+        ``name`` (the slice, task, scale, second model or other task; what is found about, and its
+        part), ``metric`` (what the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``,
+        ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``,
+        ``high`` (interval of 95 % of a pair's difference, of the scale ``population``, and of
+        findings); NaN or empty where that does not apply. `standardised.rows` has more of them.
     """
     rows: list[dict[str, Any]] = []
 
@@ -443,11 +460,16 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     for entry, way, mean in closed_subset(report):
         add("closed", entry, in_way("epidemia_high", way), way, mean.value, stderr=mean.error,
             tasks=mean.tasks)  # fmt: skip
-    for seen in interventions.findings(report.runs):
+    for seen in [*interventions.findings(report.runs), *priors.findings(report.entries)]:
         low, high = seen.estimate.interval
         name = " / ".join(filter(None, (seen.about, seen.part)))
         add(seen.kind, seen.entry, seen.group, name, seen.estimate.value,
             stderr=seen.estimate.error, low=low, high=high, metric=seen.metric)  # fmt: skip
+    for apart in ablations.differences(_runs(report)):
+        low, high = apart.change.interval
+        add("ablation", None, "", f"{apart.other.task} / {apart.says}", apart.change.value,
+            stderr=apart.change.error, low=low, high=high, metric=PRIOR.primary,
+            model=apart.one.model, reference=apart.one.published)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:

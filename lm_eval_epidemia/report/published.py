@@ -10,6 +10,7 @@ import csv
 from collections.abc import Iterable
 from importlib.resources import files
 
+from lm_eval_epidemia.report import published_priors
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score
 from lm_eval_epidemia.surveys.record import all_tasks
 
@@ -29,7 +30,7 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
     Returns
     -------
     list of Entry
-        Marked as references; no standard errors were published.
+        Marked as references. No standard errors were published, but of priors the answers.
     """
     wanted = set(tasks)
     numbers = {
@@ -47,4 +48,6 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
                     model, Entry(model, protocol=Protocol(published=True), reference=True)
                 )
                 entry.scores[asked] = Score(float(value))
-    return sorted(entries.values(), key=lambda entry: entry.model)
+    return sorted(
+        [*entries.values(), *published_priors.entries(wanted)], key=lambda entry: entry.model
+    )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, leaves
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.ways.way import Way
+from lm_eval_epidemia.report import judgements
 from lm_eval_epidemia.score.interventions import graded
 from lm_eval_epidemia.score.joint import Draws
 
@@ -139,45 +141,78 @@ def said_of(text: str, prompts: int, written: bool) -> Said:
     return Said(odds, asked)
 
 
-def said_in(name: str, text: str, value: float, fingerprint: Any) -> Said | None:
-    """Read what was said in a task, and see that it is what the accuracy is of.
+class Keeping(NamedTuple):
+    """How what was said is read of a benchmark that keeps it, and its primary metric made of it.
+
+    Attributes
+    ----------
+    read : callable
+        From a line, the truth and the way to what was said; ValueError, with the reason, where
+        `harness` does not write it so.
+    again : callable
+        From the truth and what was said to the primary metric.
+    """
+
+    read: Callable[[str, Any, Way], Any]
+    again: Callable[[Any, Any], float]
+
+
+def _accuracy(truth: Any, said: Said) -> float:
+    right = graded(truth, *said).right
+    return float(right.mean()) if len(right) else math.nan
+
+
+#: By benchmark.
+KEEPING = {
+    INTERVENTION.name: Keeping(
+        lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
+    ),
+    PRIOR.name: Keeping(judgements.known_in, lambda truth, known: judgements.error_ratio(known)),
+}
+
+
+def said_in(name: str, text: str, value: float, fingerprint: Any) -> Any:
+    """Read what was said in a task, and see that it is what the primary metric is of.
 
     Parameters
     ----------
     name : str
         As lm-eval names it.
     text : str
-        See `said_of`.
+        What `harness` keeps of it in one line.
     value : float
-        The accuracy that the file says; NaN where answers were not finite.
+        The primary metric that the file says; NaN where answers were not finite.
     fingerprint : optional
         Of the truth that the questions were made from.
 
     Returns
     -------
-    Said or None
-        None where it belongs to no prompts that are known here.
+    object or None
+        As `Keeping.read` has it; None where it belongs to no prompts that are known here.
 
     Raises
     ------
     ValueError
-        As `said_of`, and where the accuracy is another.
+        As `Keeping.read`, and where the metric is another.
     """
     known, way = leaves()[name], WAYS[leaves()[name].way]
-    if known.metrics[known.benchmark.primary].kept is None or math.isnan(value):
+    primary = known.benchmark.primary
+    if known.metrics[primary].kept is None or math.isnan(value):
         return None
     truth = way.load(known.entry.name)
     if (fingerprint or truth.fingerprint) != truth.fingerprint:
         return None
+    keeping = KEEPING[known.benchmark.name]
     try:
-        said = said_of(text, len(truth.prompts), way.generated)
+        said = keeping.read(text, truth, way)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    right = graded(truth, *said).right
-    accuracy = float(right.mean()) if len(right) else math.nan
-    if not abs(accuracy - value) <= ROUNDING:
+    again = keeping.again(truth, said)
+    # Large numbers were rounded more.
+    if not abs(again - value) <= ROUNDING * max(1.0, abs(value)):
         raise ValueError(
-            f"{name}: the accuracy is {value:.4f}, but that of what was said is {accuracy:.4f}"
+            f"{name}: the {primary.replace('_', ' ')} is {value:.4f}, but that of what was said is "
+            f"{again:.4f}"
         )
     return said
 

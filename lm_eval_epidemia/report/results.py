@@ -9,20 +9,20 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, Leaf, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, Leaf, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.report.naming import Config, model_name, pairs, short_names
+from lm_eval_epidemia.report.protocol import Protocol, printable
 from lm_eval_epidemia.report.replicates import (
     Joint,
-    Said,
     counted,
     draws_of,
     in_conflict,
@@ -77,9 +77,9 @@ class Score(NamedTuple):
         Draws of the metric `POPULATION`.
     source : Path
         The result file.
-    said : Said or None
-        What was said to each prompt, of a benchmark that keeps it; None where the questions were
-        made from another truth than the installed one.
+    said : object or None
+        What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
+        where the questions were made from another truth than the installed one.
     """
 
     value: float
@@ -87,7 +87,7 @@ class Score(NamedTuple):
     metrics: Mapping[str, float] = {}
     population: Draws | None = None
     source: Path = Path()
-    said: Said | None = None
+    said: Any = None
 
     @property
     def error(self) -> float:
@@ -103,68 +103,6 @@ class Score(NamedTuple):
     def seen(self) -> float:
         """Share of the task that was asked."""
         return self.metrics.get("seen", 1.0)
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """What keeps scores from being compared with others: only those of equal protocols are.
-
-    All fields are empty where everything is as by default. As text (``str``) it is what a reader
-    sees, and what protocols are sorted by.
-
-    Attributes
-    ----------
-    variant : tuple of (str, str)
-        What was asked of the prompts, by its key in ``--metadata``.
-    num_fewshot : str
-        lm-eval's own examples.
-    system_prompt : str
-        Its SHA-256.
-    task_version : str
-        If not the one of this package.
-    truth, vintage : str
-        Fingerprint of a truth that is not the installed one, and its vintage.
-    incomplete : bool
-        Whether something was cut off.
-    limit : str
-        The ``--limit`` that did.
-    drawn : tuple of (str, str)
-        How a model that writes was told to.
-    published : bool
-        Whether these are published scores.
-    """
-
-    variant: tuple[tuple[str, str], ...] = ()
-    num_fewshot: str = ""
-    system_prompt: str = ""
-    task_version: str = ""
-    truth: str = ""
-    vintage: str = ""
-    incomplete: bool = False
-    limit: str = ""
-    drawn: tuple[tuple[str, str], ...] = ()
-    published: bool = False
-
-    def __str__(self) -> str:
-        said = [f"{key}={value}" for key, value in self.variant]
-        if self.num_fewshot:
-            said.append(f"num_fewshot={self.num_fewshot}")
-        if self.system_prompt:
-            said.append(f"system prompt {self.system_prompt[:8]}")
-        if self.task_version:
-            said.append(f"task version {self.task_version}")
-        if self.truth:
-            said.append(" ".join(["truth", *self.vintage.split(), self.truth]))
-        if self.incomplete:
-            said.append(f"limit {self.limit}" if self.limit else "incomplete")
-        said += [f"{key}={value}" for key, value in self.drawn]
-        if self.published:
-            said.append("published")
-        return printable(", ".join(said))
-
-    def __lt__(self, other: Protocol) -> bool:
-        # Two may read alike: of a system prompt only the beginning of its hash is shown.
-        return (str(self), astuple(self)) < (str(other), astuple(other))
 
 
 @dataclass
@@ -196,7 +134,7 @@ class Entry:
     model: str
     chat: bool = False
     variant: tuple[tuple[str, str], ...] = ()
-    protocol: Protocol = Protocol()
+    protocol: Protocol = field(default_factory=Protocol)
     parameters: float | None = None
     scores: dict[Asked, Score] = field(default_factory=dict)
     others: dict[str, float] = field(default_factory=dict)
@@ -255,12 +193,6 @@ class _Run(NamedTuple):
     file: _File
     scores: dict[str, Score]
     metadata: dict[str, dict[str, Any]]
-
-
-def printable(text: str) -> str:
-    """Return a text from a file in one line, with a mark for what no terminal or page can show."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in
-                   " ".join(text.split()))  # fmt: skip
 
 
 def model_size(text: str) -> float:
@@ -372,7 +304,8 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
 
 
 def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any] | None) -> Score:
-    known, primary = leaves()[name].metrics, leaves()[name].benchmark.primary
+    mine = leaves()[name]
+    known, primary = mine.metrics, mine.benchmark.primary
     without = math.isnan(_number(row[f"{primary},none"]))
     numbers = {}
     for key, value in row.items():
@@ -393,7 +326,9 @@ def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any
     if joint is not None and not without:
         try:
             bounds = {primary: known[primary][2:4]} if known[primary].cut else {}
-            draws = draws_of(joint, leaves()[name].entry.facets.get("survey", ""), bounds)
+            # Only there a sample is one of a survey: elsewhere it is one of questions.
+            survey = mine.entry.facets["survey"] if mine.benchmark is OBSERVATION else ""
+            draws = draws_of(joint, survey, bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     more = {printable(metric): x for metric, x in numbers.items() if "stderr" not in metric}
@@ -538,7 +473,7 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
         elif one.source in older:
             why = "written by an older version, or without our hook; run it again"
         elif one.seen < 1 and one.said:
-            why = "a --limit left one sample of a graph; raise it"
+            why = "a --limit left too few of them; raise it"
         else:
             why = (
                 "the file has no draws of them: the truth had no replicates (rebuild it with "
@@ -549,9 +484,11 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
     said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())
     notes = [f"{entry.name}: errors N/A of {said}"] if said else []
     if silent := [in_way(*asked) for asked, one in entry.scores.items() if _is_silent(asked, one)]:
+        other = "is of another truth than the installed one"
+        why = other if entry.protocol.truth else "is not in the file"
         notes.append(
-            f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) is not in the "
-            "file, so that the tables of interventions leave them out; run them again"
+            f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) {why}, so that "
+            "the tables made of it leave them out; run them again"
         )
     return notes
 

@@ -6,7 +6,7 @@ import importlib.resources
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,8 @@ from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.method import method
-from lm_eval_epidemia.report.output import Section, details, leaderboards, number
+from lm_eval_epidemia.report.output import Section, details, leaderboards, number, of_priors
+from lm_eval_epidemia.report.quantities import quantities
 from lm_eval_epidemia.report.results import leaf
 from lm_eval_epidemia.surveys.record import Kind, records
 
@@ -37,7 +38,8 @@ MARKER = ".epidemia-site"
 
 PAGES = (
     ("index.html", "Leaderboard"), ("method.html", "Method"), ("explorer.html", "Explorer"),
-    ("interventions.html", "Interventions"), ("figures.html", "Figures"),
+    ("interventions.html", "Interventions"), ("priors.html", "Priors"),
+    ("quantities.html", "Quantities"), ("figures.html", "Figures"),
     ("calibration.html", "Calibration"), ("implied.html", "Implied effects"),
     ("surveys.html", "Surveys"),
 )  # fmt: skip
@@ -97,7 +99,9 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
     page("method.html", **method(report, samples))
     page("explorer.html", **explorer(folder / "data", report, samples))
     page("interventions.html", **effects.page(report))
-    page("figures.html", **_figures(report))
+    page("priors.html", **_priors(report))
+    page("quantities.html", **quantities(folder / "data", report))
+    page("figures.html", **_figures(report, SHOWN))
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))
     found = standardised.implied(report, samples)
@@ -118,7 +122,7 @@ def _assets(folder: Path) -> None:
     """Write what all pages share: our own sheets and scripts, and two libraries."""
     folder.mkdir()
     web = importlib.resources.files(__package__) / "web"
-    for name in ("site.css", "site.js", "explorer.js", "calibration.js"):
+    for name in ("site.css", "site.js", "explorer.js", "calibration.js", "quantities.js"):
         (folder / name).write_bytes((web / name).read_bytes())
     (folder / "vega.js").write_text(
         vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8"
@@ -170,6 +174,10 @@ INTRO = {
     "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
     "causal graph: 1 is always. "
     '<a href="interventions.html">Every effect, with what it asks and what was answered</a>.',
+    "prior": "Each error ratio says how far what a model expects of a number is from the truth, "
+    "beside how far 5 real answers are: below 1 is better than these. "
+    '<a href="priors.html">How sure models are, and how often they are right to be</a>; '
+    '<a href="quantities.html">every quantity</a>.',
 }
 
 #: What goes into the errors of its figure, and what else that shows.
@@ -178,6 +186,7 @@ CAPTIONS = {
     "the respondent that knows how common each answer is, and not how it differs between people. "
     "Diamonds: published scores of a reference implementation.",
     "intervention": ", over the samples of names or graphs.",
+    "prior": ", over quantities. Diamonds: published answers, judged here.",
 }
 
 
@@ -197,9 +206,21 @@ SHOWN = {
 }
 
 
-def _figures(report: Report) -> dict[str, Any]:
+#: What the page of priors shows.
+OF_PRIORS = {
+    "wins": "The posterior is what the prior and N answers come to, against the same N answers "
+    "alone. Bars are 1.96 standard errors over quantities.",
+    "quartiles": "Above the dashed line in the first quarter and below it in the last, quantities "
+    "are overestimated; high at both ends, priors are too narrow.",
+    "uncertainty": "A mark per quantity, both relative to the error of 5 real answers. On the "
+    "dashed line, the mean of the prior is as far off as its standard deviation. Below 0.01 and "
+    "above 100, marks stand at the edge.",
+}
+
+
+def _figures(report: Report, shown: Mapping[str, str]) -> dict[str, Any]:
     found, missing = [], []
-    for name, says in SHOWN.items():
+    for name, says in shown.items():
         figure = figures.FIGURES[name]
         try:
             chart = charts.CHARTS[name](alt.Data(values=figure.rows(report, None)))
@@ -210,6 +231,17 @@ def _figures(report: Report) -> dict[str, Any]:
                 {"name": name, "title": figure.says, "says": says, "svg": Markup(svg(chart))}
             )
     return {"found": found, "missing": missing}
+
+
+def _priors(report: Report) -> dict[str, Any]:
+    references = {entry.name for entry in report.entries if entry.reference}
+    return {
+        **_figures(report, OF_PRIORS),
+        "sections": [
+            {**one._asdict(), "rows": [_kind(row, references) for row in one.rows]}
+            for one in of_priors(report, long=True)
+        ],
+    }
 
 
 def _surveys() -> list[dict[str, Any]]:
@@ -265,7 +297,9 @@ def svg(chart: alt.TopLevelMixin) -> str:
         "legend": ink, "header": ink, "view": {"stroke": "#88888855"},
     }  # fmt: skip
     specification = {**chart.to_dict(), "config": config}
-    return str(vl_convert.vegalite_to_svg(json.dumps(specification))).replace(_INK, "currentColor")
+    drawn = str(vl_convert.vegalite_to_svg(json.dumps(specification)))
+    # The last colour of the palette would not be seen on a dark page.
+    return drawn.replace(_INK, "currentColor").replace(charts.BLACK, "currentColor")
 
 
 def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""How a model was asked, as far as that keeps its scores from being compared with others."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+__all__ = ["Protocol", "printable"]
+
+
+def printable(text: str) -> str:
+    """Return a text from a file in one line, with a mark for what no terminal or page can show."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in
+                   " ".join(text.split()))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What keeps scores from being compared with others: only those of equal protocols are.
+
+    All fields are empty where everything is as by default. As text (``str``) it is what a reader
+    sees, and what protocols are sorted by.
+
+    Attributes
+    ----------
+    variant : tuple of (str, str)
+        What was asked of the prompts, by its key in ``--metadata``.
+    num_fewshot : str
+        lm-eval's own examples.
+    system_prompt : str
+        Its SHA-256.
+    task_version : str
+        If not the one of this package.
+    truth, vintage : str
+        Fingerprint of a truth that is not the installed one, and its vintage.
+    incomplete : bool
+        Whether something was cut off.
+    limit : str
+        The ``--limit`` that did.
+    drawn : tuple of (str, str)
+        How a model that writes was told to.
+    published : bool
+        Whether these are published scores.
+    """
+
+    variant: tuple[tuple[str, str], ...] = ()
+    num_fewshot: str = ""
+    system_prompt: str = ""
+    task_version: str = ""
+    truth: str = ""
+    vintage: str = ""
+    incomplete: bool = False
+    limit: str = ""
+    drawn: tuple[tuple[str, str], ...] = ()
+    published: bool = False
+
+    def __str__(self) -> str:
+        said = [f"{key}={value}" for key, value in self.variant]
+        if self.num_fewshot:
+            said.append(f"num_fewshot={self.num_fewshot}")
+        if self.system_prompt:
+            said.append(f"system prompt {self.system_prompt[:8]}")
+        if self.task_version:
+            said.append(f"task version {self.task_version}")
+        if self.truth:
+            said.append(" ".join(["truth", *self.vintage.split(), self.truth]))
+        if self.incomplete:
+            said.append(f"limit {self.limit}" if self.limit else "incomplete")
+        said += [f"{key}={value}" for key, value in self.drawn]
+        if self.published:
+            said.append("published")
+        return printable(", ".join(said))
+
+    def __lt__(self, other: Protocol) -> bool:
+        # Two may read alike: of a system prompt only the beginning of its hash is shown.
+        return (str(self), astuple(self)) < (str(other), astuple(other))

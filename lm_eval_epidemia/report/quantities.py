@@ -1,0 +1,219 @@
+"""The site's page of quantities: what models stated of each, the truth, what real answers say."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks import PRIOR
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.ways import WAYS, grid
+from lm_eval_epidemia.quantities import families
+from lm_eval_epidemia.quantities.families import FAMILIES
+from lm_eval_epidemia.quantities.quantity import SIZES, Quantities, Quantity
+from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.report.judgements import Known
+from lm_eval_epidemia.report.leaderboard import Report
+from lm_eval_epidemia.report.results import leaf
+from lm_eval_epidemia.report.section import number
+from lm_eval_epidemia.score.judged import Stated, proportions
+from lm_eval_epidemia.score.posterior import of_baseline
+
+__all__ = ["quantities"]
+
+#: Ends and middle of what is drawn of a distribution.
+SHOWN = (0.05, 0.5, 0.95)
+
+#: Standard errors to either side of a truth.
+REACH = 1.96
+
+
+class _Said(NamedTuple):
+    """What one model said of a set in one way."""
+
+    name: str
+    reference: bool
+    known: Known
+    places: dict[str, int]
+    ranges: Array
+
+
+def quantities(folder: Path, report: Report) -> dict[str, Any]:
+    """Write a file per set, and return what the page shows.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files of the explorer are.
+    report : Report
+    """
+    rows, files, models = [], {}, dict[str, None]()
+    for task in PRIOR.available():
+        truth: Quantities = WAYS[PRIOR.ways[0]].load(task)
+        said = _said(report, task)
+        files[task] = f"quantities-{task}"
+        (folder / f"{files[task]}.js").write_text(
+            f"epidemia.receive({json.dumps(task)},{_json(_set(truth, said))});\n", encoding="utf-8"
+        )
+        models |= dict.fromkeys(one.name for one in said)
+        for place, one in enumerate(truth.quantities):
+            ratios = {
+                each.name: number(float(each.known.judged.ratio[each.places[one.name]]), 2)
+                for each in said
+                if one.name in each.places
+            }
+            rows.append(
+                {
+                    "task": task, "name": one.name, "survey": truth.survey,
+                    "difficulty": one.difficulty, "about": _in_short(truth, place),
+                    "truth": _with_error(one), "unit": one.unit, "people": f"{one.n:,}",
+                    "ratios": ratios,
+                }
+            )  # fmt: skip
+    return {
+        "rows": rows, "models": list(models), "files": files,
+        "figure": charts.specification(charts.STATED),
+    }  # fmt: skip
+
+
+def _json(found: Any) -> str:
+    return json.dumps(found, allow_nan=False, separators=(",", ":"))
+
+
+def _said(report: Report, task: str) -> list[_Said]:
+    found = []
+    for entry in report.entries:
+        for asked, score in sorted(entry.scores.items()):
+            if asked.task == task and leaf(asked).benchmark is PRIOR and score.said is not None:
+                known: Known = score.said
+                suffix = WAYS[asked.way].suffix.strip("_").replace("_", " ")
+                places = {one.name: place for place, one in enumerate(known.truth.quantities)}
+                found.append(
+                    _Said(
+                        entry.name + (f", {suffix}" if suffix else ""), entry.reference, known,
+                        places, _ranges(known),
+                    )
+                )  # fmt: skip
+    return found
+
+
+def _ranges(known: Known) -> Array:
+    """Return `SHOWN` of every prior, shape (Q, R, 3); NaN where nothing could be read."""
+    if isinstance(known.stated, Stated):
+        family, a, b = (each[..., None] for each in known.stated)
+        return families.ppf(family, a, b, np.array(SHOWN))
+    found = []
+    for one, logs in zip(known.truth.quantities, known.stated, strict=True):
+        at = grid.points(one)
+        if not np.isfinite(logs).all():
+            found.append([[math.nan] * len(SHOWN)])
+            continue
+        below = np.cumsum(np.exp(logs - logs.max()))
+        found.append([at[np.searchsorted(below / below[-1], SHOWN)].tolist()])
+    return np.array(found)
+
+
+def _in_short(truth: Quantities, place: int) -> str:
+    """Name a quantity by its variables and their levels."""
+    return ", ".join(truth.given[place]).removeprefix("quantity: ")
+
+
+def _digits(one: Quantity) -> int:
+    """After the point, so that a standard error has two that count."""
+    return max(0, 1 - math.floor(math.log10(one.se))) if one.se > 0 else 3
+
+
+def _with_error(one: Quantity) -> str:
+    digits = _digits(one)
+    return f"{one.mean:.{digits}f} ± {one.se:.{digits}f}"
+
+
+def _set(truth: Quantities, said: list[_Said]) -> dict[str, Any]:
+    is_share = proportions(truth)
+    family, a, b = of_baseline(is_share, truth.baseline)
+    # Answers that are all the same leave no spread; a quantile needs one.
+    spread = np.where(family == families.BETA, b, np.maximum(b, np.finfo(float).tiny))
+    drawn = families.ppf(family[..., None], a[..., None], spread[..., None], np.array(SHOWN))
+    baseline_error = np.abs(
+        families.mean(family, a, b) - np.array([q.mean for q in truth.quantities])[:, None, None]
+    ).mean(axis=2)
+    return {
+        "name": truth.task, "title": truth.title, "survey": truth.survey,
+        "vintage": truth.vintage, "scored": truth.scored,
+        "source": truth.about.get("citation", truth.about.get("source", "")),
+        "quantities": [
+            _one(truth, place, said, drawn[place], baseline_error[place])
+            for place in range(len(truth.quantities))
+        ],
+    }  # fmt: skip
+
+
+def _one(
+    truth: Quantities, place: int, said: list[_Said], drawn: Array, baseline_error: Array
+) -> dict[str, Any]:
+    """Return what is shown of a quantity: texts, and the rows of the figure `stated`."""
+    one = truth.quantities[place]
+    rows = [
+        {"who": "truth", "kind": "truth", "place": 0.5, "middle": one.mean,
+         "low": one.mean - REACH * one.se, "high": one.mean + REACH * one.se}
+    ]  # fmt: skip
+    table = []
+    for each in said:
+        if (at := each.places.get(one.name)) is None:
+            continue
+        kind = "published" if each.reference else "model"
+        rows += _rows(each.name, kind, each.ranges[at])
+        table.append([each.name, *_cells(each.known, at, _digits(one))])
+    for size, draws in zip(SIZES, drawn, strict=True):
+        rows += _rows(f"{size} real answers", "real answers", draws)
+    digits = _digits(one)
+    facts = {
+        "Truth": f"{_with_error(one)} {one.unit}".strip(),
+        "People in the survey": f"{one.n:,}",
+        "Spread between people": f"{one.sd:.{digits}f}",
+        "Everybody's mean": f"{one.marginal_mean:.{digits}f}",
+        **{
+            f"Error of {size} real answers": f"{error:.{digits}f}"
+            for size, error in zip(SIZES, baseline_error, strict=True)
+        },
+    }
+    return {
+        "name": one.name, "wording": one.wording, "family": one.family, "unit": one.unit,
+        "difficulty": one.difficulty, "about": _in_short(truth, place), "facts": facts,
+        "rows": rows, "table": table,
+    }  # fmt: skip
+
+
+def _rows(who: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
+    return [
+        {"who": who, "kind": kind, "place": round((place + 0.5) / len(ranges), 3),
+         **{key: float(f"{x:.5g}") for key, x in zip(("low", "middle", "high"), ends, strict=True)}}
+        for place, ends in enumerate(ranges.tolist())
+        if all(map(math.isfinite, ends))
+    ]  # fmt: skip
+
+
+def _cells(known: Known, at: int, digits: int) -> list[str]:
+    """Say what was stated of a quantity, and what it is worth."""
+    judged, stated = known.judged, known.stated
+    if isinstance(stated, Stated):
+        priors = [
+            f"{FAMILIES[int(family)]} {a:.4g}, {b:.4g}" if math.isfinite(a) else "not read"
+            for family, a, b in zip(*(each[at] for each in stated), strict=True)
+        ]
+    else:
+        priors = [f"{len(stated[at])} numbers scored"]
+    centre = judged.centre[at][np.isfinite(judged.centre[at])]
+    spread = judged.spread[at][np.isfinite(judged.spread[at])]
+    beaten = [str(n) for n, won in zip(SIZES, judged.wins[at], strict=True) if won > 0]
+    return [
+        "; ".join(priors),
+        number(float(centre.mean()), digits) if len(centre) else "",
+        number(float(spread.mean()), digits) if len(spread) else "",
+        number(float(judged.ratio[at]), 2),
+        ", ".join(beaten) or "none",
+    ]

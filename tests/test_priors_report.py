@@ -1,0 +1,527 @@
+"""What the report says of stated priors, from real runs of lm-eval and the published answers."""
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import recorded
+from scipy import stats
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.quantities import families, store
+from lm_eval_epidemia.quantities.quantity import SIZES
+from lm_eval_epidemia.report import (
+    ablations,
+    figures,
+    judgements,
+    output,
+    prior_rows,
+    priors,
+    published_priors,
+)
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.results import Asked, read_results
+from lm_eval_epidemia.score.judged import Stated, judge, part_of
+from lm_eval_epidemia.score.posterior import of_baseline
+
+NHANES = "epidemia_prior_nhanes"
+GROUP = "epidemia_prior"
+KINDS = ("truth", "calibrated,noise=1", "overconfident,noise=2")
+CALIBRATED = KINDS[1]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for kind in KINDS:
+        # What was asked of one alone need not be asked of all.
+        more = ("_mean_variance", "_direct_choice", "_grid") if kind == CALIBRATED else ()
+        tasks = [NHANES, *(NHANES + suffix for suffix in more)]
+        recorded(folder / kind, tasks, model_args=f"kind={kind}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(runs):
+    return make_report(read_results([runs]), with_published=True)
+
+
+@pytest.fixture(scope="module")
+def seen(report):
+    """Every number of the tables."""
+    return priors.findings(report.entries)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return store.load(NHANES)
+
+
+def found(seen, kind, model, part, about="", group=GROUP):
+    """One number of the tables."""
+    (one,) = (
+        one for one in seen
+        if (one.kind, one.group, one.about, one.part) == (kind, group, about, part)
+        and one.entry.model in (model, f"epidemia-baseline kind={model}")
+    )  # fmt: skip
+    return one.estimate
+
+
+def said_by(report, model, way="direct"):
+    (entry,) = (e for e in report.entries if e.model in (model, f"epidemia-baseline kind={model}"))
+    return entry.scores[Asked(NHANES, way)]
+
+
+def loops(truth, known):
+    """The error ratio, and the wins against each size, of every quantity: plain loops."""
+    is_share = np.array([one.family == "beta" for one in truth.quantities])
+    told = families.mean(*of_baseline(is_share, truth.baseline))
+    ratios, wins = [], []
+    for place, one in enumerate(truth.quantities):
+        centre = [
+            float(families.mean(*(each[place, repeat] for each in known.stated)))
+            for repeat in range(known.stated.a.shape[1])
+        ]
+        error = np.mean([abs(x - one.mean) for x in centre])
+        others = [np.mean(np.abs(told[place, size] - one.mean)) for size in range(len(SIZES))]
+        ratios.append(error / others[0])
+        wins.append([error < other for other in others])
+    return np.array(ratios), np.array(wins, dtype=float)
+
+
+def error_of(values):
+    return np.std(values, ddof=1) / math.sqrt(len(values))
+
+
+# The numbers.
+
+
+def test_ratios_and_wins_are_means_over_quantities_with_their_errors(report, seen, truth):
+    known = said_by(report, CALIBRATED).said
+    ratios, wins = loops(truth, known)
+    one = found(seen, "priors", CALIBRATED, "error ratio")
+    assert one.samples == 74 and one.freedom == 73
+    assert one.value == pytest.approx(ratios.mean())
+    assert one.error == pytest.approx(error_of(ratios))
+    for place, size in enumerate(SIZES):
+        one = found(seen, "wins", CALIBRATED, f"N = {size}", "prior")
+        assert one.value == pytest.approx(wins[:, place].mean())
+        assert one.error == pytest.approx(error_of(wins[:, place]))
+
+
+def test_the_leaderboard_has_lm_evals_number_and_error(report, runs):
+    (path,) = (runs / CALIBRATED).rglob("results_*.json")
+    row = json.loads(path.read_text())["results"][NHANES]
+    mean = report.standings[GROUP][f"epidemia-baseline kind={CALIBRATED}"].mean
+    assert mean.value == pytest.approx(row["error_ratio,none"])
+    assert mean.error == pytest.approx(row["error_ratio_stderr,none"], rel=1e-3)
+    (board,) = output.leaderboards(report).values()
+    assert "lower is better" in board.title and "± standard error" in board.title
+    assert "judged here" in board.note
+    rows = {row[0].split("kind=")[-1]: row for row in board.rows}
+    assert rows["truth"][2] == "0.000 ± 0.000"
+    # Who is known to be better stands first; published models have no rank.
+    assert [rows[kind][3] for kind in KINDS] == ["1", "2", "3"]
+    assert rows["o4-mini (published)"][3] == ""
+
+
+def test_two_models_are_paired_over_quantities(report, truth):
+    """Of one set the interval is Student's t over the differences of its 74 quantities."""
+    first, second = (loops(truth, said_by(report, kind).said)[0] for kind in KINDS[1:])
+    d = first - second
+    (one,) = (
+        c for c in output.comparisons(report)
+        if c.column == GROUP and c.one.endswith(KINDS[1]) and c.other.endswith(KINDS[2])
+    )  # fmt: skip
+    low, high = stats.t.interval(0.95, 73, d.mean(), error_of(d))
+    assert one.difference == pytest.approx(d.mean())
+    # Draws stand in the file with few digits.
+    assert one.error == pytest.approx(error_of(d), rel=1e-3)
+    assert (one.low, one.high) == pytest.approx((low, high), rel=1e-3)
+    assert one.verdict == "better" and one.error < 2 * error_of(first)
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ((0.7, 0.6, 0.4, 0.3), "14.1"), ((0.4, 0.6, 0.4, 0.3), "<5"),
+        ((0.9, 0.8, 0.7, 0.5), ">30"), ((0.6, 0.4, 0.6, 0.4), "7.1"),
+    ],
+)  # fmt: skip
+def test_what_a_prior_is_worth(rates, expected, truth):
+    """(.7, .6, .4, .3): half way between log 10 and log 20, the root of 200: 14.1."""
+    part = part_of(truth, np.arange(74) < 10)
+    wins = np.stack([np.arange(10) < 10 * rate for rate in rates], axis=1).astype(float)
+    stated = Stated(np.zeros((10, 1), int), *np.ones((2, 10, 1)))
+    judged = judge(part, stated)._replace(wins=wins)
+    known = judgements.Known(part, stated, judged, judged)
+    entry = SimpleNamespace(name="m", scores={Asked(NHANES, "direct"): SimpleNamespace(said=known)})
+    (table,) = (t for t in priors.tables([entry], long=False) if "N real answers" in t.title)
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["worth N"] == expected
+    # 10 quantities leave most open. 0.9, 0.8 and 0.7 less 1.96 sqrt(p (1 - p) / 9): 0.704, 0.539,
+    # 0.401, which fall to one half 28 % of the way from log 10 to log 20.
+    least = "12.1" if expected == ">30" else "<5"
+    assert (row["at least"], row["at most"]) == (least, ">30")
+
+
+def test_calibration_is_that_of_the_repeats(report, seen):
+    """Quarter by quarter, repeat by repeat; ECE is the mean over repeats, not of the means."""
+    known = said_by(report, "gpt-4o").said
+    position = families.cdf(*known.stated, np.array([[q.mean] for q in known.truth.quantities]))
+    quarters = np.minimum(np.floor(4 * position), 3)
+    eces = []
+    for repeat in range(5):
+        shares = [np.mean(quarters[:, repeat] == k) for k in range(4)]
+        eces.append(100 * np.mean(np.abs(np.array(shares) - 0.25)))
+    one = found(seen, "calibration", "gpt-4o", "ECE (points)")
+    assert one.value == pytest.approx(np.mean(eces))
+    for k in range(4):
+        share = (quarters == k).mean(axis=1)
+        part = found(seen, "calibration", "gpt-4o", f"quarter {k + 1}")
+        assert (part.value, part.error) == (
+            pytest.approx(share.mean()), pytest.approx(error_of(share))
+        )  # fmt: skip
+    below = found(seen, "calibration", "gpt-4o", "below median")
+    assert below.value == pytest.approx(np.mean(position < 0.5))
+
+    def ece(chosen):
+        return judgements.ece(known, chosen).value
+
+    # The jackknife over quantities, to which the linearised error is the first order.
+    left = np.array([ece(np.arange(74) != place) for place in range(74)])
+    jackknife = math.sqrt(73 / 74 * ((left - left.mean()) ** 2).sum())
+    assert one.error == pytest.approx(jackknife, rel=0.1)
+
+
+def test_stated_uncertainty_goes_with_error_by_spearman(report, seen):
+    known = said_by(report, "gpt-4o").said
+    one = found(seen, "uncertainty", "gpt-4o", "Spearman")
+    r = stats.spearmanr(known.judged.uncertainty, known.judged.ratio).statistic
+    assert one.value == pytest.approx(r)
+    # (1 - r^2) sqrt((1 + r^2 / 2) / (n - 3))
+    assert one.error == pytest.approx((1 - r * r) * math.sqrt((1 + r * r / 2) / 71))
+
+
+def test_parts_add_up(report, seen):
+    """14 marginals and 20 of each other difficulty; proportions and means."""
+    whole = found(seen, "priors", "gpt-4o", "error ratio")
+    counts = {"base": 14, "easy": 20, "medium": 20, "hard": 20}
+    parts = {label: found(seen, "priors by part", "gpt-4o", label) for label in counts}
+    assert {label: one.samples for label, one in parts.items()} == counts
+    total = sum(counts[label] * one.value for label, one in parts.items())
+    assert total / 74 == pytest.approx(whole.value)
+    kinds = [found(seen, "priors by part", "gpt-4o", label) for label in ("means", "proportions")]
+    assert sum(one.samples * one.value for one in kinds) / 74 == pytest.approx(whole.value)
+    long = {one.about for one in seen if one.kind == "part" and one.entry.model == "gpt-4o"}
+    assert {"difficulty: base (14)", "family: means (42)", "family: proportions (32)"} <= long
+
+
+def test_failures_count_as_the_flat_prior_beside_the_published_way(report, seen):
+    """9 of 370 replies of o4-mini had no prior."""
+    known = said_by(report, "o4-mini").said
+    assert np.isnan(known.stated.a).sum() == 9
+    assert found(seen, "priors", "o4-mini", "answered").value == pytest.approx(1 - 9 / 370)
+    scored = found(seen, "priors", "o4-mini", "error ratio").value
+    dropped = found(seen, "priors", "o4-mini", "error ratio, failures dropped").value
+    assert dropped == pytest.approx(0.974, abs=5e-4) and scored > dropped
+    assert scored == judge(known.truth, known.stated).ratio.mean()
+
+
+def test_grids_have_the_same_tables_but_for_what_is_written(seen):
+    grid = f"{GROUP}_grid"
+    parts = {one.part for one in seen if one.kind == "priors" and one.group == grid}
+    assert parts == {"error ratio", "CRPS ratio"}
+    written = found(seen, "priors", CALIBRATED, "error ratio").value
+    assert 0.5 < found(seen, "priors", CALIBRATED, "error ratio", group=grid).value / written < 2
+    shares = [found(seen, "calibration", CALIBRATED, f"quarter {k}", group=grid).value
+              for k in range(1, 5)]  # fmt: skip
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_chosen_families_are_counted(seen):
+    group = f"{GROUP}_direct_choice"
+    for label, expected in (("proportions", (0, 1, 0)), ("means", (1, 0, 0)),
+                            ("all", (42 / 74, 32 / 74, 0))):  # fmt: skip
+        shares = [found(seen, "families", CALIBRATED, name, label, group).value
+                  for name in families.FAMILIES]  # fmt: skip
+        assert shares == pytest.approx(expected), label
+
+
+# The published models.
+
+
+def test_published_answers_come_to_the_published_numbers(seen):
+    targets = {
+        "gpt-4o": (1.854, 0.405, 13.0), "meta-llama-3-70b": (2.169, 0.324, 13.0),
+        "o3-mini": (1.192, 0.595, 4.4), "qwen3-235b-a22b-fp8-tput": (1.249, None, None),
+        "meta-llama-3-8b": (7.236, None, None), "o4-mini": (0.974, None, None),
+    }  # fmt: skip
+    for model, (ratio, wins, ece) in targets.items():
+        part = "error ratio, failures dropped"
+        assert found(seen, "priors", model, part).value == pytest.approx(ratio, abs=6e-4), model
+        if wins is not None:
+            one = found(seen, "wins", model, "N = 5", "prior")
+            assert one.value == pytest.approx(wins, abs=6e-4)
+            one = found(seen, "calibration", model, "ECE (points)")
+            assert one.value == pytest.approx(ece, abs=0.06)
+
+
+def test_what_the_paper_prints_stands_beside_and_is_labelled(report):
+    (table,) = published_priors.printed(report.entries)
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["gpt-4o (published)"][:2] == ["1.98", "1.86"]
+    assert rows["o4-mini (published)"] == [
+        "1.04", "1.17", "0.703", "0.743", "0.324", "0.378", "0.811", "0.704", "0.514", "0.504"
+    ]  # fmt: skip
+    assert "paper prints" in table.title and "printed" in table.columns
+    without = make_report(SimpleNamespace(entries=report.runs, notes=[]))
+    assert published_priors.printed(without.entries) == []
+    assert published_priors.runs(without.entries) == []
+
+
+def test_published_answers_stand_beside_what_was_asked_only(report):
+    (entry,) = (e for e in report.entries if e.model == "gpt-4o")
+    assert {asked.way for asked in entry.scores} == {"direct", "mean_variance"}
+    assert entry.reference and entry.name == "gpt-4o (published)"
+    assert published_priors.entries([Asked("epidemia_low_gss_x", "letters")]) == []
+
+
+def test_ablations_are_paired_over_quantities(report):
+    listed = ablations.differences(published_priors.runs(report.entries))
+    said = {(one.one.model, one.says): one for one in listed}
+    assert len(listed) == len(said) == 12
+    assert {one.differs for one in listed} == {
+        "protocol", "system prompt", "temperature", "reasoning effort"
+    }  # fmt: skip
+    one = said["o4-mini", "reasoning effort: medium -> high"]
+    d = one.other.known.judged.ratio - one.one.known.judged.ratio
+    assert one.change.value == pytest.approx(d.mean())
+    assert one.change.error == pytest.approx(error_of(d))
+    # Asked for quantiles four times: a repeat that was not asked is no failure.
+    quantiles = said["o4-mini", "protocol: direct -> quantile"].other.known
+    assert quantiles.stated.a.shape == (74, 4) and quantiles.judged.answered.min() == 1
+
+
+def rewritten(runs, kind, folder, change):
+    """Copy a run, its result file changed."""
+    shutil.copytree(runs / kind, folder)
+    (path,) = folder.rglob("results_*.json")
+    results = json.loads(path.read_text())
+    change(results)
+    path.write_text(json.dumps(results))
+    return path
+
+
+def test_a_users_own_runs_that_differ_in_one_thing_are_an_ablation(runs, tmp_path):
+    arguments = json.loads(next((runs / CALIBRATED).rglob("results_*.json")).read_text())["config"]
+
+    def warmer(results):
+        results["config"] |= {"model_args": arguments["model_args"]}
+        results["config"]["gen_kwargs"] = {"temperature": 1.0}
+
+    def careful(results):
+        results["config"] |= {"model_args": arguments["model_args"]}
+        results["configs"][NHANES]["metadata"]["system_prompt"] = "conservative"
+
+    shutil.copytree(runs / CALIBRATED, tmp_path / "usual")
+    rewritten(runs, KINDS[2], tmp_path / "warmer", warmer)
+    rewritten(runs, KINDS[2], tmp_path / "careful", careful)
+    entries = read_results([tmp_path]).entries
+    # They are no longer compared as if they had been asked alike.
+    assert len(entries) == 3
+    (table,) = ablations.table(ablations.runs_of(entries))
+    rows = {row[2]: row for row in table.rows}
+    assert rows.keys() == {
+        "temperature: 0.5 -> 1", "system prompt: base -> conservative",
+        "protocol: direct -> mean_variance", "protocol: direct -> direct_choice",
+        "protocol: direct -> grid",
+    }  # fmt: skip
+    first, second = (loops(store.load(NHANES), entry.scores[Asked(NHANES, "direct")].said)[0]
+                     for entry in entries[:2])  # fmt: skip
+    d = second - first
+    assert rows["temperature: 0.5 -> 1"][5] == f"{d.mean():+.3f} ± {error_of(d):.3f}"
+    # What was asked alike is alike.
+    assert rows["protocol: direct -> mean_variance"][5] == "+0.000 ± 0.000"
+
+
+# What is read.
+
+
+def of_direct(results):
+    return results["epidemia"]["said"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda line: line.replace(" | ", " ; ", 1), "tell of 73 quantities, it has 74"),
+        (lambda line: line.replace("n:", "x:", 1), "cannot be read"),
+        (lambda line: line.replace("n:", "n:one", 1), "cannot be read"),
+        (lambda line: "?", "tell of 1 quantities"),
+        (lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity .* expected 5"),
+        (lambda line: " | ".join(["-1.0,-2.0"] * 74), "log-probabilities were said, expected pr"),
+        (lambda line: line.replace("n:", "n:9", 1), "but that of what was said is"),
+        (lambda line: line.replace("n:", "n:nan;", 1), "cannot be read"),
+        (lambda line: " | ".join([";".join("?" * 5)] * 74), "but that of what was said is"),
+    ],
+)
+def test_a_damaged_line_of_what_was_said_is_refused(runs, tmp_path, change, message):
+    shutil.copytree(runs / "truth", tmp_path / "truth")
+
+    def damage(results):
+        of_direct(results)[NHANES] = change(of_direct(results)[NHANES])
+
+    path = rewritten(runs, CALIBRATED, tmp_path / "damaged", damage)
+    read = read_results([tmp_path])
+    assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
+    assert str(path) in read.notes[0] and NHANES in read.notes[0]
+    assert re.search(message, read.notes[0]), read.notes[0]
+
+
+def test_a_ratio_that_is_not_that_of_the_priors_is_refused(runs, tmp_path):
+    shutil.copytree(runs / "truth", tmp_path / "truth")
+
+    def better(results):
+        results["results"][NHANES]["error_ratio,none"] = 0.5
+
+    rewritten(runs, CALIBRATED, tmp_path / "better", better)
+    read = read_results([tmp_path])
+    assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
+    assert "the error ratio is 0.5000, but that of what was said is" in read.notes[0]
+
+
+def test_what_was_said_of_another_truth_is_left_out_with_a_note(runs, tmp_path):
+    def other(results):
+        results["configs"][NHANES]["metadata"]["truth"] = "0123456789ab"
+
+    rewritten(runs, "truth", tmp_path / "other", other)
+    read = read_results([tmp_path])
+    (entry,) = read.entries
+    assert entry.protocol.truth == "0123456789ab"
+    assert entry.scores[Asked(NHANES, "direct")].said is None
+    assert "of another truth than the installed one" in read.notes[0]
+    report = make_report(read, with_published=False)
+    assert priors.tables(report.entries, long=True) == []
+    assert report.standings[GROUP][entry.name].mean.value == pytest.approx(0, abs=1e-6)
+
+
+def test_without_what_was_said_the_leaderboard_stands(runs, tmp_path):
+    rewritten(runs, CALIBRATED, tmp_path / "silent", lambda r: r["epidemia"].pop("said"))
+    read = read_results([tmp_path])
+    assert "is not in the file" in read.notes[0] and "4 tasks" in read.notes[0]
+    assert output.of_priors(make_report(read), long=True) == []
+
+
+def test_a_part_of_a_task_is_said_of_the_quantities_that_were_asked(tmp_path):
+    """5 estimates each: 52 prompts are 10 quantities, and 2 of the next, which is left out."""
+    recorded(tmp_path, [NHANES], model_args="kind=calibrated", limit=52)
+    (entry,) = read_results([tmp_path]).entries
+    known = entry.scores[Asked(NHANES, "direct")].said
+    assert [one.name for one in known.truth.quantities] == [
+        one.name for one in store.load(NHANES).quantities[:10]
+    ]
+    assert known.stated.a.shape == (10, 5)
+    assert entry.protocol.incomplete and entry.protocol.limit == "52"
+    (one,) = (f for f in priors.findings([entry]) if (f.kind, f.part) == ("priors", "error ratio"))
+    assert one.estimate.samples == 10
+    score = entry.scores[Asked(NHANES, "direct")]
+    assert one.estimate.value == pytest.approx(score.value)
+    assert one.estimate.error == pytest.approx(score.error, rel=1e-3)
+
+
+# What is shown.
+
+
+def command(*arguments):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs, report):
+    short, long = output.sections(report), command("report", runs, "--published", "--effects")
+    titles = [one.title for one in short]
+    for title in ("Error of stated priors", "Priors: error beside", "Priors: how often better",
+                  "Priors: where the truth lies", "Priors: is who is less sure",
+                  "Priors: error ratio by part", "Priors: families", "Priors: what the asking",
+                  "Priors: published answers judged here"):  # fmt: skip
+        assert any(one.startswith(title) for one in titles), title
+        assert title in long, title
+    assert not any(one.startswith("Priors by difficulty") for one in titles)
+    assert "Priors by difficulty, family and survey" in long and "difficulty: hard (20)" in long
+
+
+def test_tables_fit_a_terminal(report):
+    from lm_eval_epidemia.printing import _blocks
+
+    for section in output.of_priors(report, long=True):
+        names = list(range(section.named))
+        for block in _blocks(section, 110):
+            assert block[: section.named] == names
+
+
+def test_programs_get_every_number(report):
+    rows = list(csv.DictReader(io.StringIO(output.as_csv(report))))
+    (row,) = (
+        row for row in rows
+        if row["kind"] == "wins" and row["name"] == "prior / N = 30"
+        and row["model"] == "gpt-4o (published)" and row["group"] == GROUP
+    )  # fmt: skip
+    assert float(row["value"]) == pytest.approx(10 / 74) and row["metric"] == "win_rate_30"
+    assert 0 < float(row["low"]) < 10 / 74 < float(row["high"])
+    assert row["reference"] == "True"
+    ablation = [row for row in rows if row["kind"] == "ablation"]
+    assert len(ablation) == 3 + 12 and {row["metric"] for row in ablation} == {"error_ratio"}
+    worth = [row for row in rows if row["metric"] == "worth_samples" and row["kind"] == "wins"]
+    assert all(0 <= float(row["value"]) <= 31 for row in worth) and worth
+    parsed = json.loads(output.as_json(report))
+    assert len(parsed["rows"]) == len(rows)
+    assert r"\caption{Priors: where the truth lies" in output.as_latex(output.sections(report))
+
+
+@pytest.mark.parametrize("name", ["wins", "quartiles", "uncertainty", "leaderboard"])
+def test_figures_are_drawn(report, tmp_path, name):
+    pytest.importorskip("altair")
+    text = figures.save(name, lambda: report, tmp_path / f"{name}.svg").read_text()
+    assert "kind=calibrated" in text and "gpt-4o (published)" in text
+
+
+def test_rows_of_figures_are_those_of_the_tables(report, seen):
+    rows = prior_rows.win_rows(report)
+    (one,) = (
+        row for row in rows
+        if row["model"] == "gpt-4o (published)" and row["size"] == 20 and row["group"] == GROUP
+        and row["what"] == "by the prior"
+    )  # fmt: skip
+    assert one["score"] == found(seen, "wins", "gpt-4o", "N = 20", "prior").value
+    assert 0 <= one["low"] < one["score"] < one["high"] <= 1
+    marks = prior_rows.uncertainty_rows(report)
+    assert sum(row["model"] == "gpt-4o (published)" for row in marks) == 74
+    assert min(row["error"] for row in marks) == 0.01
+    quarters = [r for r in prior_rows.quartile_rows(report) if r["group"] == GROUP]
+    for model in {row["model"] for row in quarters}:
+        assert sum(r["score"] for r in quarters if r["model"] == model) == pytest.approx(1)
+
+
+def test_figures_of_priors_say_what_they_need(tmp_path):
+    recorded(tmp_path, ["epidemia_intervention_random"], model_args="kind=truth")
+    report = make_report(read_results([tmp_path]))
+    for made in (prior_rows.win_rows, prior_rows.quartile_rows, prior_rows.uncertainty_rows):
+        with pytest.raises(EpidemiaError, match="run epidemia_prior"):
+            made(report)
+    assert output.of_priors(report, long=True) == []
+
+
+def test_system_prompts_matter_where_they_are_given():
+    assert WAYS["direct"].system_prompts and not WAYS["grid"].system_prompts

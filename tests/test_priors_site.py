@@ -1,0 +1,128 @@
+"""The pages of priors and of quantities in a real browser, from the file system."""
+
+import pytest
+from conftest import recorded
+from test_site import browser, visit  # noqa: F401
+
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.quantities import store
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.report.site import build_site
+
+NHANES = "epidemia_prior_nhanes"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    recorded(folder / "truth", [NHANES], model_args="kind=truth")
+    recorded(folder / "calibrated", [NHANES, f"{NHANES}_grid"], model_args="kind=calibrated")
+    out = tmp_path_factory.mktemp("out") / "site"
+    build_site(make_report(read_results([folder]), with_published=True), out)
+    return out
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_priors_has_figures_and_tables(site, visit, scheme):  # noqa: F811
+    tab = visit(site, "priors.html", color_scheme=scheme)
+    assert tab.evaluate("document.documentElement.dataset.theme") == scheme
+    for name in ("wins", "quartiles", "uncertainty"):
+        drawn = tab.locator(f"#figure-{name} svg")
+        assert drawn.is_visible() and drawn.bounding_box()["width"] > 300, name
+        assert "kind=calibrated" in drawn.text_content()
+        ink = drawn.locator("text").first.evaluate("e => getComputedStyle(e).fill")
+        page = tab.evaluate("getComputedStyle(document.body).color")
+        assert ink == page
+    titles = tab.locator("summary").all_inner_texts()
+    assert "Priors: what the asking changes (± standard error)" in titles
+    assert "Priors: published answers judged here, beside what the paper prints" in titles
+    assert "Priors by difficulty, family and survey (± standard error)" in titles
+    rows = tab.locator("#priors-1 tbody tr").all_inner_texts()
+    (row,) = (row.split("\t") for row in rows if row.startswith("o4-mini"))
+    assert row[1] == "plain" and row[3] == "0.974 ± 0.151" and row[-1] == "0.976"
+    # Published rows are told apart.
+    assert tab.locator("#priors-1 tr.reference").count() == 6
+    assert tab.locator("#about-1 table").is_visible()
+
+
+def test_every_quantity_opens_by_its_address(site, visit):  # noqa: F811
+    truth = store.load(NHANES)
+    tab = visit(site, "quantities.html")
+    links = tab.locator("#quantities tbody a")
+    assert links.count() >= len(truth.quantities) == 74
+    for one in (truth.quantities[0], truth.quantities[30], truth.quantities[-1]):
+        tab = visit(site, f"quantities.html#set={NHANES}&quantity={one.name}")
+        tab.wait_for_selector("#stated svg")
+        said = tab.locator("#wording").inner_text()
+        assert said.lower() == f"{one.wording}.".lower()
+        facts = tab.locator("#facts").inner_text()
+        assert f"{one.n:,}" in facts and "Error of 30 real answers" in facts
+        # What the models were asked is what is shown.
+        prompts = {row["prompt"] for row in split(NHANES, "direct")}
+        assert any(one.wording in prompt for prompt in prompts)
+
+
+def test_a_quantity_shows_priors_truth_and_real_answers(site, visit):  # noqa: F811
+    truth = store.load(NHANES)
+    (one,) = (q for q in truth.quantities if q.name == "easy_16")
+    tab = visit(site, f"quantities.html#set={NHANES}&quantity=easy_16")
+    tab.wait_for_selector("#stated svg")
+    assert "0.926 ± 0.025" in tab.locator("#facts").inner_text()
+    rows = {
+        cells[0]: cells
+        for cells in (r.split("\t") for r in tab.locator("#priors tbody tr").all_inner_texts())
+    }
+    assert {"epidemia-baseline kind=truth", "epidemia-baseline kind=calibrated, grid",
+            "gpt-4o (published)"} <= rows.keys()  # fmt: skip
+    exact = rows["epidemia-baseline kind=truth"]
+    assert exact[1].count("beta ") == 5 and exact[2] == f"{one.mean:.3f}"
+    assert exact[4] == "0.00" and exact[5] == "5, 10, 20, 30"
+    assert rows["epidemia-baseline kind=calibrated, grid"][1] == "41 numbers scored"
+    # 5 priors of each of 8 that wrote, 1 of the grid, 25 samples of each of 4 sizes; o4-mini and
+    # qwen3 did not always write one.
+    marks = tab.locator("#stated svg path[aria-roledescription=point]").count()
+    unread = sum(cells[1].count("not read") for cells in rows.values())
+    assert marks == 5 * (len(rows) - 1) - unread + 1 + 4 * 25
+    labels = tab.locator("#stated svg.marks").text_content()
+    assert "30 real answers" in labels and "kind=truth" in labels
+
+
+def test_quantities_are_walked_through_and_closed(site, visit):  # noqa: F811
+    names = [one.name for one in store.load(NHANES).quantities]
+    tab = visit(site, f"quantities.html#set={NHANES}&quantity={names[0]}")
+    tab.wait_for_selector("#stated svg")
+    tab.locator("#next").click()
+    tab.wait_for_function(f"location.hash.endsWith('={names[1]}')")
+    tab.wait_for_function(f"document.getElementById('quantity')?.value === '{names[1]}'")
+    tab.locator("#quantity").select_option("hard_3")
+    tab.wait_for_function("document.querySelector('#panel .quiet').textContent.includes('hard_3')")
+    tab.go_back()
+    tab.wait_for_function(f"document.getElementById('quantity')?.value === '{names[1]}'")
+    tab.locator("#close").click()
+    tab.wait_for_selector("#panel", state="hidden")
+
+
+@pytest.mark.parametrize("address", ["set=nowhere", f"set={NHANES}&quantity=%3Cimg%3E"])
+def test_an_address_that_is_none_says_so(site, visit, address):  # noqa: F811
+    tab = visit(site, f"quantities.html#{address}")
+    tab.wait_for_selector("#panel p")
+    assert "There is no" in tab.locator("#panel").inner_text()
+
+
+def test_the_first_page_says_what_an_error_ratio_is(site, visit):  # noqa: F811
+    tab = visit(site, "index.html")
+    said = tab.locator("main").inner_text()
+    assert "below 1 is better than these" in said and "lower is better" in said
+    assert "judged here" in said and "0 to 100" not in said
+    assert tab.locator("main a[href='quantities.html']").count() == 1
+
+
+@pytest.mark.parametrize("page", ["priors.html", "quantities.html",
+                                  f"quantities.html#set={NHANES}&quantity=hard_3"])  # fmt: skip
+def test_a_phone_scrolls_down_only(site, visit, page):  # noqa: F811
+    tab = visit(site, page, width=390)
+    tab.wait_for_load_state("networkidle")
+    if "#" in page:
+        tab.wait_for_selector("#stated svg")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
