@@ -60,7 +60,8 @@ def test_the_wheel_is_small_and_holds_no_microdata(wheels):
     # Aggregates of eleven surveys with 100 replicates (which hardly pack) and 591 task files.
     assert wheels[0].stat().st_size < 15_000_000
     parquet = [name for name in names_in(wheels[0]) if name.endswith(".parquet")]
-    kinds = (".cells.parquet", ".bootstrap.parquet", ".replicates.parquet", ".draws.parquet")
+    kinds = (".cells.parquet", ".bootstrap.parquet", ".replicates.parquet", ".draws.parquet",
+             "/published_answers.parquet")  # fmt: skip
     assert all(name.endswith(kinds) for name in parquet)
 
 
