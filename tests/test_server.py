@@ -194,3 +194,19 @@ def test_a_chat_endpoint_without_a_chat_template(served):
             [f"{TASK}_sampled"], model="local-chat-completions", limit=2,
             model_args=f"base_url={served}/chat/completions,model=tiny",
         )  # fmt: skip
+
+
+def test_priors_of_a_chat_endpoint(served):
+    """The tiny model writes letters: nothing can be read, and the flat prior stands for it."""
+    from lm_eval_epidemia.quantities import store as quantities
+    from lm_eval_epidemia.score.judged import flat, judge
+
+    name = "epidemia_prior_nhanes_mean_variance"
+    results = chat(served, [name], log_samples=True, gen_kwargs={"max_gen_toks": 4})
+    row, samples = results["results"][name], results["samples"][name]
+    assert len({sample["doc"]["prompt"] for sample in samples}) == len(samples) == 74 * 5
+    assert row["answered,none"] == 0 and np.isnan(row["error_ratio_published,none"])
+    truth = quantities.load("epidemia_prior_nhanes")
+    expected = judge(truth, flat(truth)).ratio.mean()
+    assert row["error_ratio,none"] == pytest.approx(expected, rel=1e-12)
+    assert all(row[f"win_rate_{size},none"] == 0 for size in (5, 10, 20, 30))
