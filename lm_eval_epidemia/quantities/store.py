@@ -14,13 +14,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lm_eval_epidemia import notices, paths
@@ -288,24 +290,16 @@ def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> 
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(content))
-    kinds = list(dict.fromkeys(table["draws"].to_pylist()))
-    names = [one.name for one in quantities]
-    expected = [
-        (kind, name, size, draw)
-        for kind in kinds
-        for name in names
-        for size in SIZES
-        for draw in range(DRAWS)
-    ]
-    listed = zip(
-        *(table[c].to_pylist() for c in ("draws", "quantity", "size", "draw")), strict=True
-    )
-    if list(listed) != expected:
+    kinds = table["draws"].unique().to_pylist()
+    shape = (len(kinds), len(quantities), len(SIZES), DRAWS)
+    expected = _order(kinds, [one.name for one in quantities])
+    if table.num_rows != math.prod(shape) or any(
+        (table[name].to_numpy() != values).any() for name, values in expected.items()
+    ):
         raise EpidemiaError(
             f"{_draws_of(path)} does not hold {DRAWS} draws of {', '.join(map(str, SIZES))} for "
             f"each quantity of {path.name}, in their order: {_mend(path)}"
         )
-    shape = (len(kinds), len(names), len(SIZES), DRAWS)
     values = [table[c].to_numpy().reshape(shape) for c in ("mean", "variance", "count")]
     return {kind: Baseline(*(each[k] for each in values)) for k, kind in enumerate(kinds)}
 
@@ -353,23 +347,30 @@ def _check(found: Quantities) -> None:
 def _table(found: Quantities) -> pa.Table:
     import pyarrow as pa
 
-    kinds, names = list(found.baselines), [one.name for one in found.quantities]
-    index = np.indices((len(kinds), len(names), len(SIZES), DRAWS)).reshape(4, -1)
-
     def column(field: str) -> Any:
         return np.stack([getattr(one, field) for one in found.baselines.values()]).ravel()
 
+    order = _order(list(found.baselines), [one.name for one in found.quantities])
     return pa.table(
         {
-            "quantity": pa.array(np.array(names)[index[1]]).dictionary_encode(),
-            "draws": pa.array(np.array(kinds)[index[0]]).dictionary_encode(),
-            "size": pa.array(np.array(SIZES)[index[2]], pa.int8()),
-            "draw": pa.array(index[3], pa.int8()),
+            "quantity": pa.array(order["quantity"]).dictionary_encode(),
+            "draws": pa.array(order["draws"]).dictionary_encode(),
+            "size": pa.array(order["size"], pa.int8()),
+            "draw": pa.array(order["draw"], pa.int8()),
             "mean": column("mean"),
             "variance": column("variance"),
             "count": column("size"),
         }
     )
+
+
+def _order(kinds: Sequence[str], names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return what the rows of a table of draws are of, column by column."""
+    values = {"draws": kinds, "quantity": names, "size": SIZES, "draw": range(DRAWS)}
+    index = np.indices([len(each) for each in values.values()]).reshape(len(values), -1)
+    return {
+        name: np.array(each)[at] for (name, each), at in zip(values.items(), index, strict=True)
+    }
 
 
 def write(folder: Path, found: Quantities, published: bool = False) -> Path:
