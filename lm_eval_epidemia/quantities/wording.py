@@ -124,5 +124,6 @@ def wording(
         notes = ", ".join(one for one in (way.measure.unit and unit, way.measure.note) if one)
         what = f"the average {way.measure.words}" + (f" ({notes})" if notes else "")
         what += f" of the {part}, for a" if part else " of a"
-    who = f"{subject.who}{joined(clauses)}"
+    among = [f"{subject.relative} {way.among}"] if way.among else []
+    who = f"{subject.who}{joined([*among, *clauses])}"
     return f"{subject.dated(what)} {who}, according to {named(record, vintage)}"

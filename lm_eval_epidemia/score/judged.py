@@ -25,6 +25,11 @@ __all__ = ["Judged", "Stated", "baseline_errors", "flat", "judge", "judge_grid",
            "part_of", "proportions", "stated_as"]  # fmt: skip
 
 
+#: An error wins if it is smaller by more than this share: the baseline's own prior, stated by
+#: somebody, is equal to it but for rounding.
+TIE = 1e-9
+
+
 class Stated(NamedTuple):
     """The priors that somebody stated.
 
@@ -328,7 +333,7 @@ def _judged(
         np.abs(found.after - y[:, None, None, None]) * read_only[:, :, None, None], axis=(1, 3)
     )
     won, won_after = (
-        np.where(each < baseline_error, 1.0, 0.0) * weight[:, None]
+        np.where(each < baseline_error * (1 - TIE), 1.0, 0.0) * weight[:, None]
         for each in (mean_of(off * read_only)[:, None], posterior_error)
     )
     return Judged(
