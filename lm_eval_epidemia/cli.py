@@ -44,7 +44,7 @@ _PAIRS = Annotated[
     typer.Option(help="BASE=INSTRUCT, where the names do not tell; may be given repeatedly."),
 ]
 _PUBLISHED = Annotated[
-    bool, typer.Option("--published", help="Add published scores of seven models, marked as such.")
+    bool, typer.Option("--published", help="Add the published models, marked as such.")
 ]
 _INFORMATIVE = Annotated[
     bool, typer.Option("--informative", help="Leave the barely informative tasks out.")
@@ -480,7 +480,7 @@ def report(
     ] = "table",
     html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
     effects: Annotated[
-        bool, typer.Option("--effects", help="Long tables too: interventions one by one.")
+        bool, typer.Option("--effects", help="Long tables too: interventions, parts of priors.")
     ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,

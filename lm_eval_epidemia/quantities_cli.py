@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lm_eval_epidemia.printing import plain, show, table_of
+from lm_eval_epidemia.printing import show, table_of
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.quantities.quantity import Quantities
@@ -26,7 +29,7 @@ def new(
         typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
     ] = None,
     vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
-    n: Annotated[int, typer.Option(help="How many quantities.")] = 60,
+    n: Annotated[int, typer.Option(help="How many quantities, 4 at least.")] = 60,
     seed: Annotated[int, typer.Option(help="Another seed, other quantities.")] = 0,
     name: Annotated[
         str | None, typer.Option(help="Task epidemia_prior_NAME; default: SURVEY_SEED.")
@@ -87,6 +90,7 @@ def listed(
     task: Annotated[str | None, typer.Argument(help="One set: every quantity of it.")] = None,
 ) -> None:
     """List the sets of quantities that are here, or the quantities of one."""
+    from lm_eval_epidemia.quantities.span import STEPS
     from lm_eval_epidemia.quantities.store import declared, load
 
     if task is None:
@@ -99,13 +103,16 @@ def listed(
         show(table)
         return
     found = load(task)
-    numbers = ("mean", "se", "people")
-    table = table_of(plain(found.title), "quantity", "family", *numbers, "unit", "wording",
-                     right=numbers)  # fmt: skip
+    print(
+        f"{found.title} ({task}): truth and its standard error, people, ends and step of the grid"
+    )
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
     for each in found.quantities:
-        table.add_row(each.name, each.family, f"{each.mean:.4g}", f"{each.se:.2g}", f"{each.n:,}",
-                      each.unit, plain(each.wording))  # fmt: skip
-    show(table)
+        unit = f" {each.unit}" if each.unit else ""
+        step = (each.high - each.low) / STEPS
+        print(f"\n{each.name}: {each.family}, {each.mean:.4g} ± {each.se:.2g}{unit}, {each.n:,} "
+              f"people, {each.low:g} to {each.high:g} by {step:g}")  # fmt: skip
+        print(textwrap.fill(each.wording, width, initial_indent="  ", subsequent_indent="  "))
 
 
 def _keep(made: Quantities, out: Path | None, published: bool = False) -> None:

@@ -13,7 +13,7 @@ from lm_eval_epidemia.elicit.ways.priors import REPEATS, UNREAD, Prior
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.quantities import store
 from lm_eval_epidemia.score import forecasters, priors
-from lm_eval_epidemia.score.judged import Stated, judge, judge_grid, stated_as
+from lm_eval_epidemia.score.judged import Stated, flat, judge, judge_grid, stated_as
 
 NHANES = "epidemia_prior_nhanes"
 ORDER = [
@@ -83,7 +83,8 @@ def test_they_are_what_is_judged(truth, said):
     assert found["crps_ratio_published"] == pytest.approx(dropped.crps_ratio.mean())
     assert found["ece"] == pytest.approx(priors.calibration_error(judged.position))
     assert found["below_median"] == pytest.approx(np.heaviside(0.5 - judged.position, 0.5).mean())
-    rank = stats.spearmanr(judged.uncertainty, judged.ratio).statistic
+    # Ties but for rounding are ties.
+    rank = stats.spearmanr(judged.uncertainty.round(9), judged.ratio.round(9)).statistic
     assert found["uncertainty_rank"] == pytest.approx(rank)
     assert found["seen"] == 1 and found["answered"] == pytest.approx(1 - 3 / 370)
 
@@ -214,3 +215,13 @@ def test_ranks_of_few_or_equal_ones():
     found = found._replace(uncertainty=np.array([1.0, 2, 3]), ratio=np.array([1.0, 3, 2]))
     assert priors.uncertainty_rank_of(found) == pytest.approx(0.5)
     assert math.isnan(priors.uncertainty_rank_of(found._replace(ratio=np.ones(3))))
+
+
+def test_ranks_and_wins_do_not_come_from_the_last_digit(truth):
+    """The flat prior of a share is the baselines' own: its posterior is theirs, and never wins."""
+    stated = flat(truth)
+    share = np.array([one.family == "beta" for one in truth.quantities])
+    assert (judge(truth, stated).posterior_wins[share] == 0).all()
+    # The truth's errors are all 0, whatever they are in floating point.
+    known = stated_as(forecasters.answers(truth, "truth"))
+    assert math.isnan(priors.uncertainty_rank_of(judge(truth, known)))

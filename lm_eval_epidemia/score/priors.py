@@ -99,7 +99,7 @@ def uncertainty_rank_of(found: Judged) -> float:
     both = np.column_stack([found.uncertainty, found.ratio])
     both = both[np.isfinite(both).all(axis=1)]
     # Equal but for rounding is equal: ranks must not come from the last digit.
-    both = np.array([[float(f"{value:.9g}") for value in row] for row in both])
+    both = np.round(both, 9)
     if len(both) < 3 or (both == both[0]).all(axis=0).any():
         return math.nan
     return float(stats.spearmanr(*both.T).statistic)

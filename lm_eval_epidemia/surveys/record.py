@@ -233,7 +233,8 @@ class Variable(_Strict):
         None, description="Begins a clause about it where the subject's word does not: 'which'."
     )
     among: str | None = Field(
-        None, description="Of whom a share is, where an answer has no level: 'names no third party'."
+        None,
+        description="Of whom a share is, where an answer has no level: 'names no third party'.",
     )
     revision: int = Field(
         0, description="Raised when its wording changes, so that scores stop being comparable."
