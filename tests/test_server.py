@@ -202,7 +202,8 @@ def test_priors_of_a_chat_endpoint(served):
     from lm_eval_epidemia.score.judged import flat, judge
 
     name = "epidemia_prior_nhanes_mean_variance"
-    results = chat(served, [name], log_samples=True, gen_kwargs={"max_gen_toks": 4})
+    # vLLM 0.32 on CPU stops at the second token of a request that has a seed.
+    results = chat(served, [name], log_samples=True, gen_kwargs={"max_gen_toks": 1})
     row, samples = results["results"][name], results["samples"][name]
     assert len({sample["doc"]["prompt"] for sample in samples}) == len(samples) == 74 * 5
     assert row["answered,none"] == 0 and np.isnan(row["error_ratio_published,none"])
