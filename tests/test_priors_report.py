@@ -583,23 +583,33 @@ def test_tables_fit_a_terminal(report):
             assert block[: section.named] == names
 
 
-def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(report, monkeypatch, capsys):
+def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys):
     from lm_eval_epidemia import printing
+    from lm_eval_epidemia.report.section import Section
 
     monkeypatch.setattr(printing, "_width", lambda: 100)
-    shown = {one.title: one for one in output.of_priors(report, long=False)}
-    for title, section in shown.items():
-        assert len(set(section.columns)) == len(section.columns) or "paper prints" in title
-    for title, section in shown.items():
-        printing.show_sections([section])
-        lines = capsys.readouterr().out.splitlines()
-        if "N real answers" in title:
-            third = lines[next(n for n, line in enumerate(lines) if "worth N" in line) :]
-            table = third[: third.index("")]
-            assert any(" prior " in line for line in table)
-            assert not any(" posterior " in line for line in table)
-        if "what the asking" in title:
-            assert sum(NHANES in line for line in lines) == len(section.rows)
+    wide = ["0.123 ± 0.045" + " " * 20] * 2
+    columns = ("model", "asked", "who", "N = 5", "N = 10", "worth N", "at least")
+    rows = [["gpt-4o (published)", "plain", "prior", *wide, "12.1" + " " * 26, ">30"],
+            ["gpt-4o (published)", "plain", "posterior", *wide, "", ""]]  # fmt: skip
+    printing.show_sections([Section("wins", columns, rows, "", 3)])
+    shown = capsys.readouterr().out
+    first, second = shown.partition("worth N")[::2]
+    assert "posterior" in first and " prior " in second and "posterior" not in second
+
+    columns = ("model", "task", "differs in", "error ratio", "then", "difference")
+    row = ["qwen3-235b-a22b-fp8-tput (published)", NHANES,
+           "system prompt: base -> superforecaster", *["1.249 ± 0.123"] * 3]  # fmt: skip
+    printing.show_sections([Section("variants", columns, [row], "", 3)])
+    shown = capsys.readouterr().out
+    assert shown.count(NHANES) == shown.count("qwen3-235b-a22b-fp8-tput (published)") == 3
+    assert shown.count("1.249 ± 0.123") == 3
+
+
+def test_columns_of_a_table_have_names_of_their_own(report):
+    for section in output.of_priors(report, long=True):
+        if "paper prints" not in section.title:
+            assert len(set(section.columns)) == len(section.columns), section.title
 
 
 def test_programs_get_every_number(report):
