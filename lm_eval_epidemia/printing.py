@@ -9,19 +9,19 @@ from typing import Any
 __all__ = ["plain", "show", "show_sections", "table_of"]
 
 
-def table_of(title: str, *columns: str, right: tuple[str, ...] = ()) -> Any:
-    """Return an empty table; the columns named in `right` hold numbers."""
+def table_of(title: str, *columns: str, right: tuple[str, ...] = (), whole: int = 1) -> Any:
+    """Return an empty table; columns in `right` hold numbers, the first `whole` never fold."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
     for number, column in enumerate(columns):
-        # The first column holds names, to be copied whole; a narrow terminal folds the others.
+        # The first columns hold names, to be copied whole; a narrow terminal folds the others.
         table.add_column(
             plain(column),
             justify="right" if column in right else "left",
             overflow="fold",
-            no_wrap=number == 0,
+            no_wrap=number < whole,
         )
     return table
 
@@ -56,16 +56,27 @@ def show_sections(sections: Iterable[Any]) -> None:
     for section in sections:
         if not section.rows:
             print(f"{section.title}\n")
-        for number, block in enumerate(_blocks(section, width) if section.rows else []):
+        blocks = _blocks(section, width) if section.rows else []
+        for number, block in enumerate(blocks):
             columns = [section.columns[place] for place in block]
-            table = table_of("" if number else section.title, *columns, right=tuple(columns[1:]))
+            title = "" if number else section.title
+            table = table_of(title, *columns, right=tuple(columns[1:]), whole=_whole(section))
             for row in section.rows:
-                table.add_row(*(plain(row[place]) for place in block))
+                # A part of a table has no rows that are filled in another part.
+                if len(blocks) == 1 or any(row[place] for place in block[section.named :]):
+                    table.add_row(*(plain(row[place]) for place in block))
             show(table)
         if section.note:
             for line in textwrap.wrap(section.note, width - 2):
                 print(f"  {line}")
             print()
+
+
+def _whole(section: Any) -> int:
+    """Count the first columns that are names: without spaces where they could be folded."""
+    more = range(1, section.named)
+    spaced = (place for place in more if any(" " in row[place] for row in section.rows))
+    return next(spaced, section.named)
 
 
 def _blocks(section: Any, width: int) -> list[list[int]]:

@@ -367,7 +367,10 @@ def of_direct(results):
         (lambda line: line.replace(" | ", " ; ", 1), "tell of 73 quantities, it has 74"),
         (lambda line: line.replace("n:", "x:", 1), "cannot be read"),
         (lambda line: line.replace("n:", "n:one", 1), "cannot be read"),
-        (lambda line: "?", "tell of 1 quantities"),
+        (lambda line: "?", f"[(]{NHANES}: the results tell of 1 quantities"),
+        (lambda line: "", "what was said is empty"),
+        (lambda line: re.sub("n:([^,]*),", r"n:\1,-", line, count=1), "-.* is no distribution"),
+        (lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is no distribution"),
         (lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity .* expected 5"),
         (lambda line: " | ".join(["-1.0,-2.0"] * 74), "log-probabilities were said, expected pr"),
         (lambda line: line.replace("n:", "n:9", 1), "but that of what was said is"),
@@ -397,7 +400,116 @@ def test_a_ratio_that_is_not_that_of_the_priors_is_refused(runs, tmp_path):
     rewritten(runs, CALIBRATED, tmp_path / "better", better)
     read = read_results([tmp_path])
     assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
-    assert "the error ratio is 0.5000, but that of what was said is" in read.notes[0]
+    assert "the error_ratio is 0.5000, but that of what was said is" in read.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "metric"),
+    [("", "win_rate_5"), ("", "ece"), ("", "worth_samples"), ("", "crps_ratio"), ("", "answered"),
+     ("", "error_ratio_stderr"), ("", "seen"), ("_grid", "win_rate_30"), ("_grid", "end_mass")],
+)  # fmt: skip
+def test_no_metric_is_other_than_that_of_the_priors(runs, tmp_path, suffix, metric):
+    shutil.copytree(runs / "truth", tmp_path / "truth")
+
+    def edited(results):
+        row = results["results"][NHANES + suffix]
+        row[f"{metric},none"] = abs(row[f"{metric},none"] - 0.013)
+
+    rewritten(runs, CALIBRATED, tmp_path / "edited", edited)
+    read = read_results([tmp_path])
+    assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
+    said = rf"{NHANES + suffix}: the {metric} is [.\d]+, but that of what was said is [.\d]+"
+    assert re.search(said, read.notes[0]), read.notes[0]
+
+
+def test_grids_are_kept_so_that_the_tables_have_the_very_metrics(tmp_path):
+    recorded(tmp_path, [NHANES + "_grid"], model_args="kind=truth")
+    (path,) = tmp_path.rglob("results_*.json")
+    row = json.loads(path.read_text())["results"][NHANES + "_grid"]
+    for one in priors.findings(read_results([tmp_path]).entries):
+        if one.kind == "wins" and one.metric != "worth_samples":
+            assert one.estimate.value == pytest.approx(row[f"{one.metric},none"], abs=1e-9)
+
+
+@pytest.mark.parametrize("metrics", [["error_ratio_stderr"], ["error_ratio"], ["crps_ratio"]])
+def test_infinite_metrics_count_as_not_known(runs, tmp_path, metrics):
+    def absurd(results):
+        for metric in metrics:
+            results["results"][NHANES][f"{metric},none"] = math.inf
+
+    rewritten(runs, CALIBRATED, tmp_path / "absurd", absurd)
+    read = read_results([tmp_path])
+    (entry,) = read.entries
+    assert f"{NHANES}: {metrics[0]} is infinite" in read.notes[0]
+    score = entry.scores[Asked(NHANES, "direct")]
+    assert math.isnan(score.value) == (metrics == ["error_ratio"])
+    assert math.isnan(score.error) == (metrics != ["crps_ratio"])
+    assert output.sections(make_report(read))
+
+
+def test_one_absurd_reply_does_not_end_the_report(runs, tmp_path):
+    """As lm-eval writes it: its squares are no numbers any more."""
+
+    def absurd(results):
+        line = re.sub("n:[^,]*,", "n:1e200,", of_direct(results)[NHANES], count=1)
+        of_direct(results)[NHANES] = line
+        truth = store.load(NHANES)
+        known = judgements.known_in(line, truth, WAYS["direct"])
+        for metric, value in judgements.numbers_again(line, truth, known).items():
+            results["results"][NHANES][f"{metric},none"] = value
+        at = known.judged.ratio
+        results["epidemia"]["replicates"][NHANES]["error_ratio"] = " ".join(f"{x:.4f}" for x in at)
+
+    rewritten(runs, CALIBRATED, tmp_path / "absurd", absurd)
+    read = read_results([tmp_path])
+    assert "error_ratio, error_ratio_stderr" in read.notes[0] and "infinite" in read.notes[0]
+    report = make_report(read)
+    assert output.sections(report) and output.as_csv(report) and output.as_json(report)
+
+
+def test_results_about_quantities_that_are_not_here_are_named(runs, tmp_path):
+    def renamed(results):
+        for part in ("results", "configs", "versions", "n-shot", "group_subtasks"):
+            known = results[part]
+            known["epidemia_prior_scf_7"] = known.get(NHANES, [])
+            known["epidemia_low_nowhere_x"] = known.get(NHANES, [])
+
+    path = rewritten(runs, "truth", tmp_path / "renamed", renamed)
+    notes = "\n".join(read_results([tmp_path]).notes)
+    assert notes.count(str(path)) == 2
+    assert "epidemia_prior_scf_7, of quantities that are not here: make the set with" in notes
+    assert "epidemia_low_nowhere_x, which this version" in notes
+    assert read_results([runs]).notes == []
+
+
+def test_a_damaged_truth_is_what_is_blamed(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("EPIDEMIA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("lm_eval_epidemia.paths.home", lambda: tmp_path / "home")
+    folder = store.built()
+    shutil.copytree(store.paths.shipped_groundtruth() / "quantities", folder)
+    draws = folder / "nhanes.draws.parquet"
+    draws.write_bytes(draws.read_bytes()[:1000])
+    shutil.copytree(runs / "truth", tmp_path / "run")
+    read = read_results([tmp_path / "run"])
+    (entry,) = read.entries
+    assert entry.scores[Asked(NHANES, "direct")].said is None
+    notes = "\n".join(read.notes)
+    assert f"{NHANES}: its truth on this machine cannot be used" in notes
+    assert str(draws) in notes and "not a result file" not in notes
+    assert "another truth than" not in notes
+    assert output.sections(make_report(read))
+
+
+def test_sets_of_one_name_that_differ_are_said_to_differ(runs, tmp_path):
+    shutil.copytree(runs / "truth", tmp_path / "truth")
+
+    def other(results):
+        results["configs"][NHANES]["metadata"]["truth"] = "0123456789ab"
+        results["epidemia"]["replicates"][NHANES]["sample"] = f"{NHANES} 0123456789ab"
+
+    rewritten(runs, KINDS[2], tmp_path / "other", other)
+    (note,) = (n for n in read_results([tmp_path]).notes if "different" in n)
+    assert "different sets of quantities of one name" in note and "0123456789ab" in note
 
 
 def test_what_was_said_of_another_truth_is_left_out_with_a_note(runs, tmp_path):
@@ -469,6 +581,35 @@ def test_tables_fit_a_terminal(report):
         names = list(range(section.named))
         for block in _blocks(section, 110):
             assert block[: section.named] == names
+
+
+def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys):
+    from lm_eval_epidemia import printing
+    from lm_eval_epidemia.report.section import Section
+
+    monkeypatch.setattr(printing, "_width", lambda: 100)
+    wide = ["0.123 ± 0.045" + " " * 20] * 2
+    columns = ("model", "asked", "who", "N = 5", "N = 10", "worth N", "at least")
+    rows = [["gpt-4o (published)", "plain", "prior", *wide, "12.1" + " " * 26, ">30"],
+            ["gpt-4o (published)", "plain", "posterior", *wide, "", ""]]  # fmt: skip
+    printing.show_sections([Section("wins", columns, rows, "", 3)])
+    shown = capsys.readouterr().out
+    first, second = shown.partition("worth N")[::2]
+    assert "posterior" in first and " prior " in second and "posterior" not in second
+
+    columns = ("model", "task", "differs in", "error ratio", "then", "difference")
+    row = ["qwen3-235b-a22b-fp8-tput (published)", NHANES,
+           "system prompt: base -> superforecaster", *["1.249 ± 0.123"] * 3]  # fmt: skip
+    printing.show_sections([Section("variants", columns, [row], "", 3)])
+    shown = capsys.readouterr().out
+    assert shown.count(NHANES) == shown.count("qwen3-235b-a22b-fp8-tput (published)") == 3
+    assert shown.count("1.249 ± 0.123") == 3
+
+
+def test_columns_of_a_table_have_names_of_their_own(report):
+    for section in output.of_priors(report, long=True):
+        if "paper prints" not in section.title:
+            assert len(set(section.columns)) == len(section.columns), section.title
 
 
 def test_programs_get_every_number(report):

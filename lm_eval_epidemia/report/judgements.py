@@ -13,12 +13,13 @@ from lm_eval_epidemia.elicit.ways import grid
 from lm_eval_epidemia.elicit.ways.way import Way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.quantities.quantity import Quantities
+from lm_eval_epidemia.score import priors as metrics
 from lm_eval_epidemia.score.contrasts import NOTHING, Estimate, pooled
 from lm_eval_epidemia.score.judged import Judged, Stated, judge, judge_grid, mean_of, part_of
 from lm_eval_epidemia.score.priors import asked, calibration_error, said, uncertainty_rank_of
 
 __all__ = ["Known", "below", "ece", "error_ratio", "everything", "inside", "known_in", "known_of",
-           "mean", "quartiles", "rank", "stated_of"]  # fmt: skip
+           "mean", "numbers_again", "quartiles", "rank", "stated_of"]  # fmt: skip
 
 
 class Known(NamedTuple):
@@ -171,3 +172,18 @@ def known_in(text: str, truth: Quantities, way: Way) -> Known:
     if number != expected:
         raise ValueError(f"{number} {what} of each quantity were said, expected {expected}")
     return known_of(truth, found, there)
+
+
+def numbers_again(text: str, truth: Quantities, known: Known) -> dict[str, float]:
+    """Return the metrics of a task, as lm-eval has them, of what `known_in` made of a line."""
+    there = np.flatnonzero(asked(text))
+    found = {"answered": math.nan, "end_mass": math.nan}
+    if isinstance(known.stated, Stated):
+        replies = [one for one in text.replace(" | ", ";").split(";") if one != "-"]
+        found["answered"] = sum(one != "?" for one in replies) / len(replies)
+    else:
+        found["end_mass"] = metrics.end_mass_of(known.stated)
+    of = metrics.Known(
+        known.truth, there, len(truth.quantities), known.judged, known.dropped, found["end_mass"]
+    )
+    return {**found, **metrics.numbers_of(of)}

@@ -86,7 +86,9 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         header += [column, "rank"]
     rows, partial = [], False
     most = {
-        column: max(standing.mean.tasks for standing in report.standings[column].values())
+        column: max(
+            (standing.mean.tasks for standing in report.standings[column].values()), default=0
+        )
         for column in columns
     }
     # How many tasks ranks are over, in every group and protocol.

@@ -33,7 +33,7 @@ __all__ = ["asked_of", "findings", "over", "rates", "tables"]
 
 #: What heads a column otherwise than it is called.
 CRPS_DROPPED = "CRPS ratio, failures dropped"
-SHORT = {CRPS_DROPPED: "failures dropped", "error ratio, failures dropped": "failures dropped"}
+SHORT = {CRPS_DROPPED: "CRPS, dropped", "error ratio, failures dropped": "error, dropped"}
 
 #: Standard errors to either side of a win rate, for what a prior is worth.
 REACH = 1.96
@@ -236,8 +236,8 @@ _TABLES = (
         "Error ratio: how far the mean of the stated prior is from the truth, over how far that of "
         "5 real answers is; mean over quantities, below 1 is better than these answers. CRPS "
         "ratio: the same of the whole distribution. A reply without a prior counts as the flat one "
-        "(the base variable among everybody); 'failures dropped' leaves it out, as published "
-        "numbers do. Standard errors are over quantities.",
+        "(the base variable among everybody); 'dropped' leaves it out, as published numbers "
+        "do. Standard errors are over quantities.",
     ),
     Table(
         "wins", "Priors: how often better than N real answers (± standard error)", _wins,

@@ -15,20 +15,32 @@ from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, leaves
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.ways.way import Way
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.report import judgements
 from lm_eval_epidemia.score.interventions import graded
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["Joint", "Said", "counted", "draws_of", "in_conflict", "said_in", "said_of"]
+__all__ = ["ENDLESS", "Joint", "Said", "Unusable", "counted", "draws_of", "in_conflict", "said_in",
+           "said_of"]  # fmt: skip
 
 
 Bounds = tuple[float, float]
 
-#: No draw or error of a metric is larger; its square is still a number.
+#: No draw or error of a metric is larger.
 MOST = 1e9
+
+#: Where a metric has no upper bound. Their squares are still numbers, and the sum of these.
+ENDLESS = 1e150
 
 #: What rounding may add to a bound.
 ROUNDING = 1e-3
+
+#: What may be between a metric and that of what was said, which was written exactly.
+SAME = 1e-4
+
+
+class Unusable(Exception):
+    """The truth of a task is here, but cannot be used; why."""
 
 
 class Joint(msgspec.Struct):
@@ -78,12 +90,13 @@ def draws_of(
     found = {}
     for metric, text in said.items():
         if metric not in ("sample", "asking", "less_bias"):
-            at, unbiased = _numbers(metric, text, sample), None
+            low, high = bounds.get(metric, (-MOST, MOST))
+            most = max(MOST, high)
+            at, unbiased = _numbers(metric, text, sample, most), None
             if metric in less_bias and len(at):
-                unbiased = _numbers(metric, less_bias[metric], sample)
+                unbiased = _numbers(metric, less_bias[metric], sample, most)
                 if len(unbiased) != len(at):
                     raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
-            low, high = bounds.get(metric, (-MOST, MOST))
             if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
                 raise ValueError(f"draws of {metric} are {at.min():g} to {at.max():g}, expected "
                                  f"{low:g} to {high:g}")  # fmt: skip
@@ -142,7 +155,7 @@ def said_of(text: str, prompts: int, written: bool) -> Said:
 
 
 class Keeping(NamedTuple):
-    """How what was said is read of a benchmark that keeps it, and its primary metric made of it.
+    """How what was said is read of a benchmark that keeps it, and its metrics made of it.
 
     Attributes
     ----------
@@ -150,16 +163,16 @@ class Keeping(NamedTuple):
         From a line, the truth and the way to what was said; ValueError, with the reason, where
         `harness` does not write it so.
     again : callable
-        From the truth and what was said to the primary metric.
+        From the line, the truth and what was said to metrics by name, the primary one among them.
     """
 
     read: Callable[[str, Any, Way], Any]
-    again: Callable[[Any, Any], float]
+    again: Callable[[str, Any, Any], Mapping[str, float]]
 
 
-def _accuracy(truth: Any, said: Said) -> float:
+def _accuracy(_text: str, truth: Any, said: Said) -> dict[str, float]:
     right = graded(truth, *said).right
-    return float(right.mean()) if len(right) else math.nan
+    return {INTERVENTION.primary: float(right.mean()) if len(right) else math.nan}
 
 
 #: By benchmark.
@@ -167,12 +180,12 @@ KEEPING = {
     INTERVENTION.name: Keeping(
         lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
     ),
-    PRIOR.name: Keeping(judgements.known_in, lambda truth, known: judgements.error_ratio(known)),
+    PRIOR.name: Keeping(judgements.known_in, judgements.numbers_again),
 }
 
 
-def said_in(name: str, text: str, value: float, fingerprint: Any) -> Any:
-    """Read what was said in a task, and see that it is what the primary metric is of.
+def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any) -> Any:
+    """Read what was said in a task, and see that it is what the metrics are of.
 
     Parameters
     ----------
@@ -180,8 +193,8 @@ def said_in(name: str, text: str, value: float, fingerprint: Any) -> Any:
         As lm-eval names it.
     text : str
         What `harness` keeps of it in one line.
-    value : float
-        The primary metric that the file says; NaN where answers were not finite.
+    numbers : mapping of str to float
+        The metrics that the file says; the primary one is NaN where answers were not finite.
     fingerprint : optional
         Of the truth that the questions were made from.
 
@@ -193,13 +206,18 @@ def said_in(name: str, text: str, value: float, fingerprint: Any) -> Any:
     Raises
     ------
     ValueError
-        As `Keeping.read`, and where the metric is another.
+        As `Keeping.read`, and where a metric is another.
+    Unusable
+        If the truth of the task is damaged here.
     """
     known, way = leaves()[name], WAYS[leaves()[name].way]
     primary = known.benchmark.primary
-    if known.metrics[primary].kept is None or math.isnan(value):
+    if known.metrics[primary].kept is None or math.isnan(numbers[primary]):
         return None
-    truth = way.load(known.entry.name)
+    try:
+        truth = way.load(known.entry.name)
+    except EpidemiaError as error:
+        raise Unusable(str(error)) from None
     if (fingerprint or truth.fingerprint) != truth.fingerprint:
         return None
     keeping = KEEPING[known.benchmark.name]
@@ -207,23 +225,30 @@ def said_in(name: str, text: str, value: float, fingerprint: Any) -> Any:
         said = keeping.read(text, truth, way)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    again = keeping.again(truth, said)
-    # Large numbers were rounded more.
-    if not abs(again - value) <= ROUNDING * max(1.0, abs(value)):
-        raise ValueError(
-            f"{name}: the {primary.replace('_', ' ')} is {value:.4f}, but that of what was said is "
-            f"{again:.4f}"
-        )
+    for metric, again in keeping.again(text, truth, said).items():
+        value = numbers.get(metric, math.nan)
+        # What is not known says nothing wrong.
+        if math.isnan(value) or (metric != primary and math.isnan(again)):
+            continue
+        if value != again and not abs(again - value) <= SAME * max(1.0, abs(value)):
+            raise ValueError(
+                f"{name}: the {metric} is {_short(value)}, but that of what was said is "
+                f"{_short(again)}"
+            )
     return said
 
 
-def _numbers(metric: str, text: Any, sample: str) -> np.ndarray:
+def _short(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < MOST else f"{value:.4g}"
+
+
+def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
     """Read draws; at least two of a sample, none of an exact table, whose sample has no name."""
     try:
         found = np.array(text.split(), dtype=float)
     except (AttributeError, ValueError):
         found = np.array([math.nan])
-    if not (np.abs(found) <= MOST).all():
+    if not (np.abs(found) <= most).all():
         raise ValueError(f"draws of {metric} are {reprlib.repr(text)}, expected numbers")
     if len(found) < 2 if sample else len(found):
         expected = "at least 2" if sample else "none, as there is no sample"

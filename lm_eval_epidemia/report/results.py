@@ -19,10 +19,13 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, Leaf, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.quantities.store import PREFIX, built
 from lm_eval_epidemia.report.naming import Config, model_name, pairs, short_names
 from lm_eval_epidemia.report.protocol import Protocol, printable
 from lm_eval_epidemia.report.replicates import (
+    ENDLESS,
     Joint,
+    Unusable,
     counted,
     draws_of,
     in_conflict,
@@ -193,6 +196,7 @@ class _Run(NamedTuple):
     file: _File
     scores: dict[str, Score]
     metadata: dict[str, dict[str, Any]]
+    notes: list[str]
 
 
 def model_size(text: str) -> float:
@@ -294,13 +298,64 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
         name: msgspec.convert(file.configs.get(name) or {}, _Task).metadata or {} for name in ours
     }
     joint = file.epidemia or Joint()
-    scores = {
-        name: _score(name, row, path, joint.replicates.get(name)) for name, row in ours.items()
-    }
-    for name in joint.said.keys() & scores:
-        said = said_in(name, joint.said[name], scores[name].value, metadata[name].get("truth"))
-        scores[name] = scores[name]._replace(said=said)
-    return _Run(path, file, scores, metadata)
+    scores, notes = {}, _unknown(path, file, names)
+    for name, row in ours.items():
+        endless = [metric for metric in leaves()[name].metrics if _is_endless(name, metric, row)]
+        if endless:
+            notes.append(
+                f"{path}: {name}: {few(endless)} is infinite, or too large to reckon with, and "
+                "counts as not known: one reply may be absurd; look at the other metrics in the "
+                "file, as tables leave out a task without its score"
+            )
+        known = {key: math.nan if key.partition(",")[0] in endless else value
+                 for key, value in row.items()}  # fmt: skip
+        primary = leaves()[name].benchmark.primary
+        lost = {primary, f"{primary}_stderr"} & set(endless)
+        scores[name] = _score(name, known, path, None if lost else joint.replicates.get(name))
+        if name in joint.said:
+            numbers = {metric: _number(known.get(f"{metric},none")) for metric in
+                       leaves()[name].metrics}  # fmt: skip
+            try:
+                said = said_in(name, joint.said[name], numbers, metadata[name].get("truth"))
+            except Unusable as error:
+                said = None
+                notes.append(
+                    f"{path}: {name}: its truth on this machine cannot be used, so that the tables "
+                    f"made of what was said leave it out: {error}"
+                )
+            scores[name] = scores[name]._replace(said=said)
+    return _Run(path, file, scores, metadata, notes)
+
+
+def _is_endless(name: str, metric: str, row: Mapping[str, Any]) -> bool:
+    """Whether a metric without an upper bound is larger than can be reckoned with."""
+    return (
+        leaves()[name].metrics[metric].high == math.inf
+        and _number(row.get(f"{metric},none")) > ENDLESS
+    )
+
+
+def _unknown(path: Path, file: _File, names: Mapping[str, Asked]) -> list[str]:
+    """Say which tasks of ours are not known here."""
+    ours = {in_way(group, one.way) for one in leaves().values() for group in one.entry.groups}
+    unknown = [
+        name for name in file.results
+        if name.startswith("epidemia_") and name not in names and name not in ours
+        and not file.group_subtasks.get(name)
+    ]  # fmt: skip
+    notes = []
+    if sets := [name for name in unknown if name.startswith(PREFIX)]:
+        notes.append(
+            f"{path}: left out are {few(sets)}, of quantities that are not here: make the set with "
+            "'epidemia quantities new SURVEY --raw FILE --n N --seed SEED' as it was made, or copy "
+            f"its files (.json and .draws.parquet) into {built()}"
+        )
+    if others := [name for name in unknown if not name.startswith(PREFIX)]:
+        notes.append(
+            f"{path}: left out are {few(others)}, which this version of lm-eval-epidemia does not "
+            "know: install the one that they were run with"
+        )
+    return notes
 
 
 def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any] | None) -> Score:
@@ -325,7 +380,7 @@ def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any
     # What has no score has no draws, whatever is written of it.
     if joint is not None and not without:
         try:
-            bounds = {primary: known[primary][2:4]} if known[primary].cut else {}
+            bounds = {primary: known[primary][2:4] if known[primary].cut else (-ENDLESS, ENDLESS)}
             # Only there a sample is one of a survey: elsewhere it is one of questions.
             survey = mine.entry.facets["survey"] if mine.benchmark is OBSERVATION else ""
             draws = draws_of(joint, survey, bounds)
@@ -409,6 +464,7 @@ def read_results(
             drawn = [x for one in run.scores.values() for x in (one.draws, one.population) if x]
             known_numbers = counted(drawn, known_numbers)
             runs.append(run)
+            notes += run.notes
         except ValueError as error:
             notes.append(
                 f"{path} is not a result file of lm-eval and was left out ({error}): copy it again "
@@ -440,9 +496,16 @@ def read_results(
         unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.value)]
         if unscored:
             notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
-        notes += _without_errors(entry, {run.path for run in runs if run.file.epidemia is None})
+        older = {run.path for run in runs if run.file.epidemia is None}
+        notes += _without_errors(entry, older, installed)
     samples = (one.draws.sample for e in found for one in e.scores.values() if one.draws)
-    if apart := in_conflict(samples):
+    apart = in_conflict(samples)
+    if sets := sorted(sample for sample in apart if sample.startswith(PREFIX)):
+        notes.append(
+            f"models were asked about different sets of quantities of one name ({few(sets)}): they "
+            "are not compared; run one again with the other's set"
+        )
+    if apart := apart.difference(sets):
         notes.append(
             f"models were scored with different replicates of one survey ({few(sorted(apart))}): "
             "what differs between them has no error there, and counts as a tie; run one again"
@@ -453,7 +516,7 @@ def read_results(
     return Results(sorted(found, key=lambda entry: (entry.protocol, entry.name)), notes)
 
 
-def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
+def _without_errors(entry: Entry, older: Collection[Path], installed: Collection[str]) -> list[str]:
     """Say of which tasks an entry's errors are not known, and take away those that do not fit.
 
     Parameters
@@ -461,6 +524,8 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
     entry : Entry
     older : collection of Path
         Result files without draws.
+    installed : collection of str
+        Tasks whose truth is here.
     """
     unfit = in_conflict(one.draws.sample for one in entry.scores.values() if one.draws)
     parts: dict[str, list[str]] = {}
@@ -483,7 +548,11 @@ def _without_errors(entry: Entry, older: Collection[Path]) -> list[str]:
         parts.setdefault(why, []).append(in_way(*asked))
     said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())
     notes = [f"{entry.name}: errors N/A of {said}"] if said else []
-    if silent := [in_way(*asked) for asked, one in entry.scores.items() if _is_silent(asked, one)]:
+    silent = [
+        in_way(*asked) for asked, one in entry.scores.items()
+        if _is_silent(asked, one) and asked.task in installed
+    ]  # fmt: skip
+    if silent:
         other = "is of another truth than the installed one"
         why = other if entry.protocol.truth else "is not in the file"
         notes.append(

@@ -316,7 +316,7 @@ def _judged(
         mine, theirs = errors(y)
         return mean_of(mine) / theirs[:, 0]
 
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = relative(y)
         moved = (relative(y + se) - ratio) ** 2 + (relative(y - se) - ratio) ** 2
         number = (~np.isnan(off)).sum(axis=1)

@@ -21,6 +21,7 @@ from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS, Way, asked_as
 from lm_eval_epidemia.elicit.ways.way import Answer, Metric
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.quantities import families
 from lm_eval_epidemia.quantities.families import FAMILIES
 from lm_eval_epidemia.quantities.quantity import SIZES, Quantities
 from lm_eval_epidemia.score import collect
@@ -37,9 +38,10 @@ from lm_eval_epidemia.score.judged import (
 
 __all__ = ["FEWER", "MORE", "Known", "asked", "below_median", "below_median_of",
            "calibration_error", "crps", "crps_ratio", "crps_ratio_published", "ece", "end_mass",
-           "error_ratio", "error_ratio_published", "error_ratio_stderr", "kept", "known",
-           "metrics_of", "quartile_shares", "said", "seen", "uncertainty_rank",
-           "uncertainty_rank_of", "worth", "worth_in_words", "worth_samples"]  # fmt: skip
+           "end_mass_of", "error_ratio", "error_ratio_published", "error_ratio_stderr", "kept",
+           "known", "metrics_of", "numbers_of", "quartile_shares", "said", "seen",
+           "uncertainty_rank", "uncertainty_rank_of", "worth", "worth_in_words",
+           "worth_samples"]  # fmt: skip
 
 #: What `worth` says of priors worth fewer answers than the smallest sample has, and of those worth
 #: more than the largest: numbers, so that lm-eval can write them.
@@ -210,22 +212,77 @@ def known(answers: Sequence[Any]) -> Known | None:
     part, values, at = part_of(truth, complete), values[complete], np.flatnonzero(complete)
     if not way.generated:
         found, logs = judge_grid(part, values[:, 0]), values[:, 0]
-        p = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
-        return Known(part, at, whole, found, found, float((p[:, 0] + p[:, -1]).mean()))
+        return Known(part, at, whole, found, found, end_mass_of(logs))
     stated = stated_as(values)
     found = judge(part, stated)
     published = judge(part, stated, published=True) if found.answered.min() < 1 else found
     return Known(part, at, whole, found, published, math.nan)
 
 
-def _of(answers: Sequence[Any], what: Callable[[Known], Any]) -> float:
+def end_mass_of(logs: Array) -> float:
+    """Return the mean probability of the two ends of a grid, of log-probabilities (Q, G)."""
+    p = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
+    return float((p[:, 0] + p[:, -1]).mean())
+
+
+def _mean_crps(found: Known) -> Array:
+    sds = np.array([one.marginal_sd for one in found.truth.quantities])
+    return mean_of(found.judged.crps / sds)
+
+
+def _draws_of(found: Known) -> Draws | None:
+    ratio, n = found.judged.ratio, len(found.at)
+    if n < 2 or not np.isfinite(ratio).all():
+        return None
+    at = np.full(found.whole, ratio.mean())
+    at[found.at] += (ratio - ratio.mean()) * math.sqrt((found.whole - 1) / (n * (n - 1)))
+    return Draws(f"{found.truth.task} {found.truth.fingerprint}", at)
+
+
+def _stderr(found: Known) -> float:
+    draws = _draws_of(found)
+    with np.errstate(over="ignore"):
+        return math.nan if draws is None else float(draws.at.std(ddof=1))
+
+
+def _rate(of: str, place: int) -> Callable[[Known], Any]:
+    return lambda found: mean_of(getattr(found.judged, of)[:, place])
+
+
+_NUMBERS: dict[str, Callable[[Known], Any]] = {
+    "error_ratio": lambda found: mean_of(found.judged.ratio),
+    "error_ratio_stderr": _stderr,
+    "error_ratio_published": lambda found: mean_of(found.published.ratio),
+    **{
+        f"{of.removesuffix('s')}_rate_{size}": _rate(of, place)
+        for of in ("wins", "posterior_wins")
+        for place, size in enumerate(SIZES)
+    },
+    "crps": _mean_crps,
+    "crps_ratio": lambda found: mean_of(found.judged.crps_ratio),
+    "crps_ratio_published": lambda found: mean_of(found.published.crps_ratio),
+    "ece": lambda found: calibration_error(found.judged.position),
+    "below_median": lambda found: below_median_of(found.judged.position),
+    "uncertainty_rank": lambda found: uncertainty_rank_of(found.judged),
+    "worth_samples": lambda found: worth(mean_of(found.judged.wins, axis=0)),
+    "end_mass": lambda found: found.end_mass,
+    "seen": lambda found: len(found.at) / found.whole,
+}
+
+
+def numbers_of(found: Known) -> dict[str, float]:
+    """Return every metric, by name; NaN where it is of another way of asking."""
+    return {name: float(number(found)) for name, number in _NUMBERS.items()}
+
+
+def _of(answers: Sequence[Any], name: str) -> float:
     found = known(answers)
-    return math.nan if found is None else float(what(found))
+    return math.nan if found is None else float(_NUMBERS[name](found))
 
 
 def error_ratio(answers: Sequence[Answer]) -> float:
     """Error of the priors' means over that of five real answers, averaged over quantities."""
-    return _of(answers, lambda found: mean_of(found.judged.ratio))
+    return _of(answers, "error_ratio")
 
 
 def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
@@ -236,14 +293,7 @@ def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
     None with less than two quantities.
     """
     found = known(answers)
-    if found is None or len(found.at) < 2:
-        return None
-    ratio, n = found.judged.ratio, len(found.at)
-    if not np.isfinite(ratio).all():
-        return None
-    at = np.full(found.whole, ratio.mean())
-    at[found.at] += (ratio - ratio.mean()) * math.sqrt((found.whole - 1) / (n * (n - 1)))
-    return Draws(f"{found.truth.task} {found.truth.fingerprint}", at)
+    return None if found is None else _draws_of(found)
 
 
 def error_ratio_stderr(answers: Sequence[Answer]) -> float:
@@ -251,24 +301,23 @@ def error_ratio_stderr(answers: Sequence[Answer]) -> float:
 
     These differ by the sampling error of their truths too, which is thereby part of it.
     """
-    draws = error_ratio_draws(answers)
-    return math.nan if draws is None else float(draws.at.std(ddof=1))
+    return _of(answers, "error_ratio_stderr")
 
 
 def error_ratio_published(answers: Sequence[Answer]) -> float:
     """The error ratio with the replies dropped that could not be read, as others published it."""
-    return _of(answers, lambda found: mean_of(found.published.ratio))
+    return _of(answers, "error_ratio_published")
 
 
 def _win_rate(of: str, size: int) -> Callable[[Sequence[Answer]], float]:
     """Make the metric of ``Judged.wins`` or ``Judged.posterior_wins`` against a size of sample."""
-    place = SIZES.index(size)
+    name = f"{of.removesuffix('s')}_rate_{size}"
 
     def win_rate(answers: Sequence[Answer]) -> float:
-        return _of(answers, lambda found: mean_of(getattr(found.judged, of)[:, place]))
+        return _of(answers, name)
 
     # lm-eval finds a metric by its name.
-    win_rate.__name__ = win_rate.__qualname__ = f"{of.removesuffix('s')}_rate_{size}"
+    win_rate.__name__ = win_rate.__qualname__ = name
     win_rate.__doc__ = (
         f"Share of quantities whose {'prior' if of == 'wins' else 'posterior'} has a smaller error "
         f"than {size} real answers."
@@ -284,47 +333,42 @@ _RATES = (
 
 def crps(answers: Sequence[Answer]) -> float:
     """Mean CRPS, each in units of the standard deviation between people: without a unit."""
-    return _of(
-        answers,
-        lambda found: mean_of(
-            found.judged.crps / np.array([one.marginal_sd for one in found.truth.quantities])
-        ),
-    )
+    return _of(answers, "crps")
 
 
 def crps_ratio(answers: Sequence[Answer]) -> float:
     """CRPS of the priors over that of the posteriors of five real answers, averaged."""
-    return _of(answers, lambda found: mean_of(found.judged.crps_ratio))
+    return _of(answers, "crps_ratio")
 
 
 def crps_ratio_published(answers: Sequence[Answer]) -> float:
     """The CRPS ratio with the replies dropped that could not be read."""
-    return _of(answers, lambda found: mean_of(found.published.crps_ratio))
+    return _of(answers, "crps_ratio_published")
 
 
 def ece(answers: Sequence[Answer]) -> float:
     """How far the quarters of the priors are from holding a quarter of the truths, in points."""
-    return _of(answers, lambda found: calibration_error(found.judged.position))
+    return _of(answers, "ece")
 
 
 def below_median(answers: Sequence[Answer]) -> float:
     """Share of truths below the stated median: above one half where priors are too high."""
-    return _of(answers, lambda found: below_median_of(found.judged.position))
+    return _of(answers, "below_median")
 
 
 def uncertainty_rank(answers: Sequence[Answer]) -> float:
     """Rank correlation of stated uncertainty and error, both relative to five real answers."""
-    return _of(answers, lambda found: uncertainty_rank_of(found.judged))
+    return _of(answers, "uncertainty_rank")
 
 
 def worth_samples(answers: Sequence[Answer]) -> float:
     """How many real answers a prior is worth; 0 means fewer than 5, 31 more than 30."""
-    return _of(answers, lambda found: worth(mean_of(found.judged.wins, axis=0)))
+    return _of(answers, "worth_samples")
 
 
 def end_mass(answers: Sequence[Answer]) -> float:
     """Mean probability of the two ends of the grid: what may lie beyond them."""
-    return _of(answers, lambda found: found.end_mass)
+    return _of(answers, "end_mass")
 
 
 def seen(answers: Sequence[Answer]) -> float:
@@ -369,7 +413,7 @@ def kept(answers: Sequence[Any]) -> str:
 
 def _text(value: Sequence[float], way: Way) -> str:
     if not way.generated:
-        return ",".join(f"{each:.4f}" for each in value)
+        return ",".join(map(_number, value))
     family, a, b = value
     if not math.isfinite(a):
         return _UNREAD
@@ -395,11 +439,13 @@ def said(line: str, truth: Quantities) -> Stated | Array:
     EpidemiaError
         If the line is of another set of quantities, or is damaged.
     """
+    if not line.strip():
+        raise EpidemiaError("what was said is empty: the results are damaged")
     parts = [quantity.split(";") for quantity in line.split(" | ")]
     if len(parts) != len(truth.quantities):
         raise EpidemiaError(
-            f"{truth.task}: the results tell of {len(parts)} quantities, it has "
-            f"{len(truth.quantities)}: they are of another version"
+            f"the results tell of {len(parts)} quantities, it has {len(truth.quantities)}: they "
+            "are damaged, or of another version"
         )
     texts = [text for quantity in parts for text in quantity]
     stated = any(":" in text for text in texts) or all(
@@ -409,13 +455,15 @@ def said(line: str, truth: Quantities) -> Stated | Array:
         if stated:
             return stated_as(np.array([[_prior(text) for text in one] for one in parts]))
         empty = [math.nan] * len(next(text for text in texts if "," in text).split(","))
-        return np.array(
+        found = np.array(
             [empty if one == _UNASKED else [*map(float, one.split(","))] for (one,) in parts]
         )
+        if not np.isfinite(found[[one != [_UNASKED] for one in parts]]).all():
+            raise ValueError("log-probabilities that are not finite")
+        return found
     except (ValueError, KeyError, StopIteration) as error:
         raise EpidemiaError(
-            f"{truth.task}: what the results say was said cannot be read ({error}): were they "
-            "changed by hand?"
+            f"what the results say was said cannot be read ({error}): were they changed by hand?"
         ) from None
 
 
@@ -423,8 +471,11 @@ def _prior(text: str) -> tuple[float, float, float]:
     if text in (_UNREAD, _UNASKED):
         return (math.nan, math.nan, math.nan)
     initial, _, parameters = text.partition(":")
-    a, b = parameters.split(",")
-    return float(_INITIALS[initial]), float(a), float(b)
+    family = _INITIALS[initial]
+    a, b = map(float, parameters.split(","))
+    if not families.valid(family, a, b):
+        raise ValueError(f"{text} is no distribution")
+    return float(family), a, b
 
 
 def asked(line: str) -> Array:
