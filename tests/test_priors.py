@@ -226,8 +226,10 @@ def test_what_is_read(way, family, said, expected):
 def test_extremes_that_are_read_can_be_judged(family):
     """No parameters overflow, or are integrated for ever, about any quantity."""
     truth = store.load(TASK)
-    truth = judged.part_of(truth, np.arange(len(truth.quantities)) % 16 == 0)
-    assert {one.family for one in truth.quantities} >= {"normal", "beta"}
+    is_share = judged.proportions(truth)
+    truth = judged.part_of(truth, np.isin(np.arange(len(is_share)), [
+        *np.flatnonzero(is_share)[:3], *np.flatnonzero(~is_share)[:3]
+    ]))  # fmt: skip
     tiny, huge = 1e-15, 1e15
     extremes = {
         "normal": [(a, b) for a in (-huge, 0, tiny, 0.3, 7, huge) for b in (tiny, huge)],
