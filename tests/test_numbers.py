@@ -44,6 +44,10 @@ READ = {
     "_55_, _3_": (55, 3),
     "- 55\n- 3": (55, 3),
     "<55>, <3>": (55, 3),
+    "<mean>55</mean><sd>3</sd>": (55, 3),
+    "mean => 55, sd -> 3": (55, 3),
+    "standard normal scale aside, mean: 55; standard deviation: 3": (55, 3),
+    "Beta(alpha=55, beta=3)": (55, 3),
     "\\(55\\), \\(3\\)": (55, 3),
     "q5 = 40, q25 = 50": (40, 50),
     "5%: 40, 25%: 50": (40, 50),
@@ -74,11 +78,15 @@ READ = {
     "$1.2M, 50k": (1.2e6, 5e4),
     "1.2 Billion, 3 thousand": (1.2e9, 3e3),
     "1.7 m, 3 kg": (1.7, 3),
+    "1.5 hundred, 2 thousands": (150, 2000),
+    "5 thousand, 1 hundred": (5000, 100),
     # Scientific notation
     "1.2e5, 3E-2": (1.2e5, 0.03),
     "1e+05, 1e3": (1e5, 1e3),
     "1.2 x 10^5, 3*10**3": (1.2e5, 3e3),
     "1.2 × 10⁵, 3 × 10⁻²": (1.2e5, 0.03),
+    "$1.2 \\times 10^2$, 5": (120, 5),
+    "1.2 \\cdot 10^{2}, 5": (120, 5),
     # Characters
     "５５，３": (55, 3),
     "５５．５，３": (55.5, 3),
@@ -99,6 +107,15 @@ UNREAD = (
     # Which is which cannot be told
     "1,200,500", "1.200.000, 50", "50-60, 3", "50–60, 3", "50 - 60", "50 to 60", "50% to 60%",
     "50~60", "50 -60", "std=3, mean=55", "sigma = 0.3, mu = 10", "beta=5, alpha=3",
+    "standard deviation: 3; mean: 55", "std. dev. 3, mean 55", '{"sd": 3, "mean": 55}',
+    "<sd>3</sd><mean>55</mean>", "3 (sd), 55 (mean)", "Beta(beta=5, alpha=3)", "se=3, mean=55",
+    "sd and mean: 3, 55",
+    # Families that nobody asks for
+    "cauchy, 1, 1", "Gamma(2, 5)", "t(55, 3)", "log-beta: 3, 5",
+    # Bounds, halves of numbers, magnitudes
+    "<5, 2", ">5, 2", "≥ 5, 2", "5, <= 2", "5e, 2", "5, 2e",
+    "5 dozen, 2", "3 score, 2", "5 lakh, 2", "5 crores, 2", "1.2 mn, 3 mn",
+    "5 hundred thousand, 2", "in thousands: 5, 2", "2 \\times 3",
     # Not computed
     "1/2, 3", "½, 3", "5½, 3", "2 * 3", "2x3", "ln(50000), 0.5", "exp(10.5), 0.3", "sqrt(9), 1",
     "√9, 1", "10^5, 3",
@@ -158,6 +175,23 @@ def test_five_numbers_of_three_digits():
     assert numbers("900,1,000,1,100,1,200,1,300", 5) == (900, 1000, 1100, 1200, 1300)
 
 
+@pytest.mark.parametrize(
+    ("inside", "allowed", "expected"),
+    [
+        ("55, 3", (), (55, 3)),
+        ("mean=55, sd=3", {"mean", "sd"}, (55, 3)),
+        ("mean=55, sd=3", {"alpha", "beta"}, None),
+        ("mean=55, sd=3", {"mean"}, None),
+        ("beta(55, 3)", {"alpha", "beta"}, (55, 3)),
+        ("beta(55, 3)", {"normal", "mean", "sd"}, None),
+        # The unit of a concentration is no mu.
+        ("55 μg/dL, 3 µg/dL", (), (55, 3)),
+    ],
+)
+def test_which_labels_may_stand_in_a_tag(inside, allowed, expected):
+    assert numbers(tagged(f"<prior>{inside}</prior>"), 2, allowed=allowed) == expected
+
+
 def test_a_number_in_the_unit_is_none_of_the_answer():
     assert numbers("55 per 1,000 people, 3 per 1,000 people", 2) is None
     assert numbers("55 per 1,000 people, 3 per 1,000 people", 2, unit="per 1,000 people") == (55, 3)
@@ -184,6 +218,12 @@ def test_a_number_in_the_unit_is_none_of_the_answer():
         ("<prior>1, 2</prior></think><prior>55, 3</prior>", (55, 3)),
         ("<|channel|>analysis<|message|><prior>1, 2</prior><|channel|>final<|message|>"
          "<prior>55, 3</prior>", (55, 3)),
+        ("◁think▷<prior>1, 2</prior>◁/think▷<prior>55, 3</prior>", (55, 3)),
+        ("◁think▷<prior>1, 2</prior>◁/think▷ none", None),
+        ("◁think▷<prior>1, 2</prior>", None),
+        ("<|channel|>analysis<prior>1, 1</prior><|channel|>final none", None),
+        ("<|channel|>analysis<prior>1, 1</prior><|channel|>final<prior>55, 3</prior>", (55, 3)),
+        ("<|channel|>analysis<|message|><prior>1, 1</prior>", None),
         # Not closed: generation stopped there, or before.
         ("So <prior>55, 3", (55, 3)),
         ("So <prior>55, 3</pri", (55, 3)),
@@ -250,7 +290,7 @@ def test_nothing_is_raised(pieces, count, percent, unit):
 @pytest.mark.parametrize(
     "piece",
     ["<prior>", "<prior", "1,234", "1 234", "9", "<prior>1", "1-", "5% ", "x 10^5 ", "sd=3 ",
-     "²", "1.", "<", "e", "k ", " "],
+     "²", "1.", "<", "e", "k ", " ", "<a", "<5>", "standard ", "log ", "hundred ", "\\times"],
 )  # fmt: skip
 def test_long_replies_are_read_in_linear_time(piece):
     """A hundred times the length takes about as many times as long, not ten thousand times."""

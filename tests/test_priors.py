@@ -21,6 +21,7 @@ from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
 from lm_eval_epidemia.quantities import families, store
 from lm_eval_epidemia.quantities.quantity import Quantity
+from lm_eval_epidemia.score import judged
 
 TASK = "epidemia_prior_nhanes"
 WRITTEN = [way.name for way in priors.ALL]
@@ -162,6 +163,52 @@ def test_solved_examples_are_refused():
         ("quantile", "normal", "1, 2, 3, 4", None),
         ("quantile", "beta", "10%, 20%, 30%, 40%, 150%", None),
         ("quantile", "lognormal", "-1, 2, 3, 4, 5", None),
+        # Labels of what was asked for, and of something else
+        ("direct", "normal", "N(55, 3)", (NORMAL, 55, 3)),
+        ("direct", "normal", "mu=55, sigma=3", (NORMAL, 55, 3)),
+        ("direct", "normal", "mean=55, std=3", (NORMAL, 55, 3)),
+        ("direct", "normal", "standard deviation: 3; mean: 55", None),
+        ("direct", "normal", "beta(2, 5)", None),
+        ("direct", "normal", "alpha=2, beta=5", None),
+        ("direct", "normal", "lognormal, 1, .5", None),
+        ("direct", "normal", "log-normal; mu=1; sigma=0.5", None),
+        ("direct", "normal", "cauchy, 1, 1", None),
+        ("direct", "beta", "Beta(3, 5)", (BETA, 3, 5)),
+        ("direct", "beta", "Beta: \u03b1=3, β=5", (BETA, 3, 5)),
+        ("direct", "beta", "beta=5, alpha=3", None),
+        ("direct", "beta", "normal, 5, 2", None),
+        ("direct", "beta", "N(5, 2)", None),
+        ("direct", "beta", "mean=0.15, sd=0.03", None),
+        ("direct", "beta", "Normal(0.15, 0.03)", None),
+        ("direct", "beta", "<mean>5</mean><sd>2</sd>", None),
+        ("direct", "beta", '{"mean": 5, "sd": 2}', None),
+        ("direct", "lognormal", "mu=10.8, sigma=0.5", (LOGNORMAL, 10.8, 0.5)),
+        ("direct", "lognormal", "Lognormal(μ=10.8, \u03c3=0.5)", (LOGNORMAL, 10.8, 0.5)),
+        ("direct", "lognormal", "normal: 10.8, 0.5", None),
+        ("direct", "lognormal", "mean=10.8, sd=0.5", None),
+        ("direct_choice", "normal", "N(55, 3)", (NORMAL, 55, 3)),
+        ("direct_choice", "normal", "beta: mean=3, sd=5", None),
+        ("mean_variance", "beta", "mean=0.5, sd=0.1", (BETA, 12, 12)),
+        ("mean_variance", "beta", "Normal(0.5, 0.1)", (BETA, 12, 12)),
+        ("mean_variance", "beta", "alpha=0.5, beta=0.1", None),
+        ("mean_variance", "beta", "Beta(0.5, 0.1)", None),
+        ("mean_variance", "lognormal", "mean=1, sd=1", (LOGNORMAL, -0.34657, 0.83255)),
+        ("mean_variance", "lognormal", "mu=1, sigma=1", None),
+        ("quantile", "normal", "mean=1, sd=2, 3, 4, 5", None),
+        # Numbers with which nothing can be computed
+        ("direct", "normal", "1e308, 1e308", None),
+        ("direct", "normal", "-1e16, 3", None),
+        ("direct", "normal", "55, 1e-16", None),
+        ("direct", "normal", "1e15, 1e-15", (NORMAL, 1e15, 1e-15)),
+        ("direct", "beta", "1e308, 1e308", None),
+        ("direct", "beta", "1e-300, 5", None),
+        ("direct", "lognormal", "300, 1", None),
+        ("mean_variance", "normal", "1e308, 1e308", None),
+        ("mean_variance", "beta", "0.5, 1e-200", None),
+        ("mean_variance", "lognormal", "1e308, 1e300", None),
+        ("quantile", "normal", "-1e308, 0, 0, 0, 1e308", None),
+        ("quantile", "beta", "0, 0, 0, 0, 1e-320", None),
+        ("quantile", "lognormal", "1e-308, 1, 1, 1, 1e308", None),
     ],
 )
 def test_what_is_read(way, family, said, expected):
@@ -172,6 +219,46 @@ def test_what_is_read(way, family, said, expected):
         assert all(map(math.isnan, found.value))
     else:
         assert found.value == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("family", ["normal", "beta", "lognormal"])
+def test_extremes_that_are_read_can_be_judged(family):
+    """No parameters overflow, or are integrated for ever, about any quantity."""
+    truth = store.load(TASK)
+    is_share = judged.proportions(truth)
+    truth = judged.part_of(truth, np.isin(np.arange(len(is_share)), [
+        *np.flatnonzero(is_share)[:3], *np.flatnonzero(~is_share)[:3]
+    ]))  # fmt: skip
+    tiny, huge = 1e-15, 1e15
+    extremes = {
+        "normal": [(a, b) for a in (-huge, 0, tiny, 0.3, 7, huge) for b in (tiny, huge)],
+        "beta": [(a, b) for a in (tiny, 5e8, huge) for b in (tiny, 5e8, huge)],
+        "lognormal": [(a, tiny) for a in (-229, -30, 7, 229)] + [(229, 0.9), (0, 15), (4, 15)],
+    }[family]
+    for a, b in extremes:
+        assert read("direct", f"<prior>{a!r}, {b!r}</prior>", family).value[1:] == (a, b)
+    shape = len(truth.quantities), len(extremes)
+    a, b = (np.broadcast_to(each, shape) for each in np.transpose(extremes))
+    said = judged.Stated(np.full(shape, families.FAMILIES.index(family)), a, b)
+    found = judged.judge(truth, said)
+    for each in (found.centre, found.spread, found.crps, found.posterior_error, found.ratio):
+        assert np.isfinite(each).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        ("beta", "0.5, 0.5, 0.5, 0.5, 0.500000000000002"),
+        ("beta", "0, 0, 0, 0, 2e-15"),
+        ("beta", "0, 0, 0, 0, 1"),
+        ("normal", "-1e15, 0, 0, 0, 1e15"),
+        ("lognormal", "1e-10, 1, 1, 1, 1e10"),
+    ],
+)
+def test_extreme_quantiles(family, said):
+    assert read("quantile", f"<prior>{said}</prior>", family).is_read
 
 
 _SOME = {

@@ -18,9 +18,11 @@ in the tag                              read as
 ``1200,50``                             1200 and 50
 ``1,200,500``                           nothing, where two are asked for: 1200 and 500, or 1 and
                                         200500
-``$1.2 million``  ``1.2M``  ``3k``      1 200 000, 1 200 000, 3000: the words thousand, million,
-                                        billion and trillion, and k, K, M, bn, B (not m)
-``1.2e5``  ``1.2 x 10^5``               120 000
+``$1.2 million``  ``1.2M``  ``3k``      1 200 000, 1 200 000, 3000: the words hundred, thousand,
+                                        million, billion and trillion, and k, K, M, bn, B (not m)
+``5 dozen``  ``2 hundred thousand``     nothing, and ``5 lakh`` and other magnitudes
+``1.2e5``  ``1.2 x 10^5``               120 000, and ``1.2 \times 10^5``
+``5e, 2``  ``<5, 2``                    nothing; ``<5>, <2>`` is 5 and 2
 ``55%``  ``55 percent``                 as the caller says: .55 of a proportion, 55 of a quantity
                                         measured in per cent, nothing of a parameter
 ``5%: 40, 25%: 50``  ``q5=40, q25=50``  40 and 50: labels of percentiles are no values
@@ -28,6 +30,8 @@ in the tag                              read as
 ``ln(50000)``  ``2 * 3``
 ``mean 55, variance 9``                 nothing: a variance is no standard deviation
 ``std=3, mean=55``                      nothing: not in the order that was asked for
+``beta(2, 5)``  ``alpha=2, beta=5``     nothing, where a mean and an sd are asked for: labels and
+                                        names of families that the caller does not expect
 ``1.200.000``                           nothing; ``1.200, 50`` is 1.2 and 50
 ``nan, 1, 2``  ``inf``  ``1e999``       nothing
 more or fewer numbers than asked for    nothing
@@ -41,10 +45,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Collection
 
 from lm_eval_epidemia.elicit.replies import answer_text
 
-__all__ = ["LONGEST", "TAG", "numbers", "tagged"]
+__all__ = ["LABELS", "LONGEST", "TAG", "labels", "numbers", "tagged"]
 
 #: The tag that a model is asked to end with, and how many characters it may hold.
 TAG, LONGEST = "prior", 500
@@ -60,6 +65,7 @@ _SIGNS = {
 }
 #: NFKC would make 105 of ten to the fifth.
 _RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207a\u207b]{1,9}")
+_TIMES_SIGN = re.compile(r"\\(?:times|cdot)(?![A-Za-z])")
 _POWER = re.compile(r"(?<=\d) ?[x*] ?10 ?(?:\^|\*\*) ?\{?([-+]?\d{1,3})\}?")
 
 _PERCENT = r"%|per ?cent(?![a-z])|percentage points?(?![a-z])"
@@ -67,8 +73,34 @@ _LABEL = re.compile(
     rf"(?<![\w.])(?:5|25|50|75|95) ?(?:th|{_PERCENT})[^\d,;|\n:=]{{0,30}}[:=]", re.IGNORECASE
 )
 
-#: The Greek letters as escapes: they look like others.
-_FIRST, _SECOND = r"mean|mu|μ|alpha|\u03b1", r"sd|std|sigma|\u03c3|beta|β"
+#: What numbers may be called. The Greek letters as escapes: they look like others.
+_NAMES = {
+    "lognormal": r"log[- ]?(?:normal|gaussian)",
+    "normal": r"normal|gaussian|n(?=\}? ?\()",
+    "mean": r"mean|average|expect(?:ed value|ation)",
+    "sd": r"(?:standard |std\.? ?|st\. ?)?(?:deviation|error|dev)|stdev|s\.?d|std|s\.?e|spread"
+    "|uncertainty",
+    "mu": "mu|\u03bc",
+    "sigma": "sigma|\u03c3",
+    "alpha": "alpha|\u03b1",
+    "beta": "beta|\u03b2",
+    "other": r"log[- ]?beta|cauchy|gamma|uniform|student|t(?= ?\()|laplace|exponential|weibull"
+    "|poisson|(?:beta[- ]?)?binomial|logistic|triangular|pareto|mode|kappa|precision|tau",
+}
+_NAMED = re.compile(
+    "(?<![a-z])(?:"
+    + "|".join(f"(?P<{label}>{_NAMES[label]})" for label in sorted(_NAMES, key="other".__ne__))
+    + ")(?![a-z])"
+)
+
+#: Every label but ``other``, and those of the first and of the second of two numbers.
+LABELS = frozenset(_NAMES) - {"other"}
+_FIRST, _SECOND = ("mean", "mu", "alpha"), ("sd", "sigma", "beta")
+
+#: Angle brackets around a number or a word: what is in them counts.
+_BRACKETS = re.compile(r"<([-+$\d.,]{1,30}|/?[A-Za-z ]{1,30})>")
+
+_MAGNITUDE = "(?:hundred|thousand|million|billion|trillion)s?"
 
 #: What holds numbers that are no answer as they stand.
 _UNCLEAR = re.compile(
@@ -77,16 +109,18 @@ _UNCLEAR = re.compile(
     r"|∞|(?<![a-z])(?:nan|inf|infinity)(?![a-z])"
     r"|(?<![a-z])(?:exp|ln|log|log10|sqrt) ?\(|√"
     r"|(?<![a-z])var(?:iance)?(?![a-z])|(?:\u03c3|sigma|sd|std) ?\^ ?\{?2"
-    # The second before the first
-    rf"|(?<![a-z])(?:{_SECOND}) ?[:=][^:=\d]{{0,20}}\d[^:=]{{0,40}}[ ,;](?:{_FIRST}) ?[:=]",
+    # Bounds, exponents that are missing, magnitudes that are not read
+    r"|(?:(?<![-=])>|[<≤≥])=? ?[-+]?[$€£]?\.?\d|\de(?![a-z\d]|[-+]\d)"
+    r"|\d ?(?:dozen|score|lakh|lac|crore|mn|mln|mio|mrd|tn)s?(?![a-z])"
+    rf"|{_MAGNITUDE} {_MAGNITUDE}|(?<![a-z])in {_MAGNITUDE}",
     re.IGNORECASE,
 )
 
-_TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9,
-          "billion": 1e9, "trillion": 1e12}  # fmt: skip
+_TIMES = {"hundred": 1e2, "k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9,
+          "bn": 1e9, "billion": 1e9, "trillion": 1e12}  # fmt: skip
 _AFTER = (
     r"(?!\d|\.\d)"
-    r"(?: ?(?P<times>[kKMB]|bn|(?i:thousand|million|billion|trillion))(?![A-Za-z]))?"
+    rf"(?: ?(?P<times>[kKMB]|bn|(?i:{_MAGNITUDE}))(?![A-Za-z]))?"
     rf"(?: ?(?P<percent>(?i:{_PERCENT})))?"
 )
 _PLAIN = r"(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,4})?"
@@ -103,7 +137,13 @@ def _plain(text: str) -> str:
     """Write digits, signs and powers in one way."""
     text = _RAISED.sub(lambda found: "^" + found[0], text)
     text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
-    return _POWER.sub(r"e\1", text.replace("+/-", "±"))
+    text = _TIMES_SIGN.sub("x", text.replace("+/-", "±"))
+    return _POWER.sub(r"e\1", text)
+
+
+def labels(text: str | None) -> list[str]:
+    """Return what the numbers in a tag are called, of `LABELS` and ``other``, in their order."""
+    return [str(found.lastgroup) for found in _NAMED.finditer((text or "").lower())]
 
 
 def tagged(reply: str) -> str | None:
@@ -129,7 +169,11 @@ def tagged(reply: str) -> str | None:
 
 
 def numbers(
-    text: str | None, count: int, percent: float = 1.0, unit: str = ""
+    text: str | None,
+    count: int,
+    percent: float = 1.0,
+    unit: str = "",
+    allowed: Collection[str] = LABELS,
 ) -> tuple[float, ...] | None:
     """Read the numbers in a tag.
 
@@ -144,6 +188,9 @@ def numbers(
         measured in per cent; NaN where a per cent sign has no meaning.
     unit : str
         Of the quantity: a number in it ("per 1,000 people") is none of the answer.
+    allowed : collection of str
+        Which `labels` may stand in the tag: with another one, its numbers are others than those
+        that were asked for.
 
     Returns
     -------
@@ -154,7 +201,10 @@ def numbers(
         return None
     if any(map(str.isdecimal, unit)):
         text = text.replace(_plain(unit), " ")
-    text = _LABEL.sub(" ", text)
+    said = labels(text)
+    if not set(said) <= set(allowed) or not _in_order(said):
+        return None
+    text = _BRACKETS.sub(r" \1 ", _LABEL.sub(" ", text))
     if _UNCLEAR.search(text):
         return None
     for pattern in _NUMBER:
@@ -164,7 +214,16 @@ def numbers(
     return None
 
 
+def _in_order(said: list[str]) -> bool:
+    """Whether the label of the second number, if there are both, comes after that of the first."""
+    first, second = (
+        [place for place, label in enumerate(said) if label in one] for one in (_FIRST, _SECOND)
+    )
+    # "beta" is a family too: "beta: alpha=3, beta=5".
+    return not first or not second or first[0] < second[-1]
+
+
 def _value(found: re.Match[str], percent: float) -> float:
     digits = re.sub("[, ']", "", found["digits"])
-    value = float(digits) * _TIMES.get((found["times"] or "").lower(), 1.0)
+    value = float(digits) * _TIMES.get((found["times"] or "").lower().rstrip("s"), 1.0)
     return (-value if found["sign"] == "-" else value) * (percent if found["percent"] else 1.0)

@@ -39,7 +39,9 @@ _REASONING = {
     "<reasoning>": "</reasoning>",
     "<analysis>": "</analysis>",
     "[think]": "[/think]",
-    "<|channel|>analysis<|message|>": "<|channel|>final<|message|>",
+    "◁think▷": "◁/think▷",
+    # With or without <|message|> after them
+    "<|channel|>analysis": "<|channel|>final",
 }
 
 # ---- 1. Plain text

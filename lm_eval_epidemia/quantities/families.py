@@ -27,8 +27,12 @@ NORMAL, BETA, LOGNORMAL = range(3)
 #: beta function is not known well enough any more.
 SURE = 1e9
 
-#: A logarithm whose exponential is no number any more.
-_OVERFLOWS = 700.0
+#: How large a parameter may be, and how small one that is above 0: nothing that was measured is
+#: beyond, and squares and quotients of such numbers are numbers still.
+_LARGEST, _LEAST_POSITIVE = 1e15, 1e-15
+
+#: How large the logarithm of a lognormal's mean and standard deviation may be, for the same reason.
+_LARGEST_LOG = 230.0
 
 #: Of the quantiles by which a prior can be stated.
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -63,14 +67,16 @@ def by_family(
 
 
 def valid(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> NDArray[np.bool_]:
-    """Return which parameters describe a distribution whose mean a number can hold.
+    """Return which parameters describe a distribution with which numbers can be computed.
 
-    They are finite, with b > 0, and alpha > 0.
+    They are at most 1e15 in size, with b, and alpha, at least 1e-15; of a lognormal, |mu| + sigma^2
+    is below 230.
     """
     family, a, b = np.broadcast_arrays(np.asarray(family), a, b)
     with np.errstate(over="ignore", invalid="ignore"):
-        fine = np.isfinite(a) & np.isfinite(b) & (b > 0) & ((family != BETA) | (a > 0))
-        fine = fine & ((family != LOGNORMAL) | (np.abs(a) + b**2 < _OVERFLOWS))
+        fine = (np.abs(a) <= _LARGEST) & (b >= _LEAST_POSITIVE) & (b <= _LARGEST)
+        fine = fine & ((family != BETA) | (a >= _LEAST_POSITIVE))
+        fine = fine & ((family != LOGNORMAL) | (np.abs(a) + b**2 < _LARGEST_LOG))
     return np.asarray(fine & np.isin(family, range(len(FAMILIES))))
 
 
@@ -202,15 +208,16 @@ def of_quantiles(family: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
     Returns
     -------
     a, b : ndarray, shape (...)
-        NaN where the values fall, do not differ, are outside of [0, 1] for a beta, or not above 0
-        for a lognormal.
+        NaN where the values fall, do not differ by 1e-15, are above 1e15, are outside of [0, 1] for
+        a beta, or not above 0 for a lognormal.
     """
     values = np.asarray(values, dtype=float)
     family = np.broadcast_to(np.asarray(family), values.shape[:-1])
     a, b = np.full(family.shape, np.nan), np.full(family.shape, np.nan)
-    with np.errstate(invalid="ignore"):
-        rising = (np.diff(values, axis=-1) >= 0).all(axis=-1) & (values[..., -1] > values[..., 0])
-    rising &= np.isfinite(values).all(axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rising = (np.diff(values, axis=-1) >= 0).all(axis=-1)
+        rising &= values[..., -1] - values[..., 0] >= _LEAST_POSITIVE
+        rising &= (np.abs(values) <= _LARGEST).all(axis=-1)
     normal, lognormal = (rising & (family == one) for one in (NORMAL, LOGNORMAL))
     lognormal &= values[..., 0] > 0
     a[normal], b[normal] = _normal_of_quantiles(values[normal])
@@ -235,7 +242,7 @@ def _beta_of_quantiles(values: Array) -> tuple[float, float]:
     """Search for alpha and beta from those of the normal fit's moments, by their logarithms."""
     centre, spread = (float(one) for one in _normal_of_quantiles(values))
     centre = min(max(centre, 1e-4), 1 - 1e-4)
-    spread = min(spread, 0.9 * np.sqrt(centre * (1 - centre)))
+    spread = min(max(spread, 1e-7), 0.9 * np.sqrt(centre * (1 - centre)))
     start = np.clip(of_moments(BETA, centre, spread), 2 * _LEAST, _MOST / 2)
     scale = values[-1] - values[0]
     found = optimize.least_squares(

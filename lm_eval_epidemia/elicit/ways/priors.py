@@ -8,14 +8,13 @@ Four protocols, all with the same tag at the end: the parameters of the quantity
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.numbers import TAG, numbers, tagged
+from lm_eval_epidemia.elicit.numbers import TAG, labels, numbers, tagged
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways.sampled import ANSWERED
 from lm_eval_epidemia.elicit.ways.way import Way
@@ -123,11 +122,18 @@ _PARAMETERS = {
     "lognormal": "mu, sigma",
 }
 
+#: What they may be called in a tag.
+_LABELS = {
+    "normal": {"normal", "mean", "sd", "mu", "sigma"},
+    "beta": {"beta", "alpha"},
+    "lognormal": {"lognormal", "mu", "sigma"},
+}
+
 
 def _parameters(family: int, text: str | None, row: Any) -> Stated | None:
     """Read the two parameters of a family; those of a beta or a logarithm are no percentages."""
     percent = _percent(row) if family == families.NORMAL else math.nan
-    return _checked(family, numbers(text, 2, percent, row.unit))
+    return _checked(family, numbers(text, 2, percent, row.unit, _LABELS[FAMILIES[family]]))
 
 
 def _ask_directly(quantity: Quantity) -> tuple[str, str]:
@@ -152,8 +158,6 @@ def _write_directly(said: Stated, row: Any) -> str:
 
 # A family that the model chooses.
 
-_FAMILY = re.compile(r"(?<![a-z])(?:(log)[- ]?)?(normal|gaussian|beta)(?![a-z])")
-
 
 def _ask_for_choice(quantity: Quantity) -> tuple[str, str]:
     unit = f" {in_unit(quantity)}" if in_unit(quantity) else ""
@@ -168,13 +172,8 @@ def _ask_for_choice(quantity: Quantity) -> tuple[str, str]:
 
 def _read_choice(text: str | None, row: Any) -> Stated | None:
     """Read a family, the only one that is named, and its parameters."""
-    named = {
-        log + name.replace("gaussian", "normal")
-        for log, name in _FAMILY.findall((text or "").lower())
-    }
-    if len(named) != 1 or (name := named.pop()) not in FAMILIES:
-        return None
-    return _parameters(FAMILIES.index(name), text, row)
+    named = set(labels(text)) & set(FAMILIES)
+    return _parameters(FAMILIES.index(named.pop()), text, row) if len(named) == 1 else None
 
 
 def _write_choice(said: Stated, _row: Any) -> str:
@@ -194,7 +193,9 @@ def _ask_for_moments(quantity: Quantity) -> tuple[str, str]:
 
 
 def _read_moments(text: str | None, row: Any) -> Stated | None:
-    family, found = FAMILIES.index(row.family), numbers(text, 2, _percent(row), row.unit)
+    # Mu and sigma are the moments of any family but one.
+    allowed = {"mean", "sd"} if row.family == "lognormal" else _LABELS["normal"]
+    family, found = FAMILIES.index(row.family), numbers(text, 2, _percent(row), row.unit, allowed)
     return None if found is None else _checked(family, families.of_moments(family, *found))
 
 
@@ -212,7 +213,8 @@ def _ask_for_quantiles(quantity: Quantity) -> tuple[str, str]:
 
 
 def _read_quantiles(text: str | None, row: Any) -> Stated | None:
-    family, found = FAMILIES.index(row.family), numbers(text, len(LEVELS), _percent(row), row.unit)
+    family = FAMILIES.index(row.family)
+    found = numbers(text, len(LEVELS), _percent(row), row.unit, ())
     return None if found is None else _checked(family, families.of_quantiles(family, found))
 
 
