@@ -85,25 +85,24 @@ class Baseline(LM):
         self.seed = int(_number("seed", seed, at_least=0))
         self.position_bias = _number("position_bias", position_bias, at_least=-LARGEST)
         self._believes: dict[str, Any] = {}
+        self._leaves = leaves()
 
-    @staticmethod
-    def _ours(request: Any) -> dict[str, Any]:
+    def _ours(self, request: Any) -> dict[str, Any]:
         """Return the row of our split that a request was made from."""
         doc: dict[str, Any] = request.doc
-        if request.task_name not in leaves() or not isinstance(doc, dict):
+        if request.task_name not in self._leaves or not isinstance(doc, dict):
             raise EpidemiaError(
                 f"epidemia-baseline answers the tasks of this package only, not "
                 f"{request.task_name!r}: its answers come from the ground truth"
             )
         return doc
 
-    @staticmethod
-    def _way(request: Any) -> Way:
-        return WAYS[leaves()[request.task_name].way]
+    def _way(self, request: Any) -> Way:
+        return WAYS[self._leaves[request.task_name].way]
 
     def _believed(self, request: Any) -> Array:
         """Return what this respondent believes in the cell of one prompt."""
-        doc, asked = self._ours(request), leaves()[request.task_name]
+        doc, asked = self._ours(request), self._leaves[request.task_name]
         way, benchmark = WAYS[asked.way], asked.benchmark
         if not (way.believed or way.writes) or benchmark.answers is None:
             raise EpidemiaError(f"epidemia-baseline does not answer {request.task_name}")

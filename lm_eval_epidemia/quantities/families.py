@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import special
 
 from lm_eval_epidemia.distance import Array
 
@@ -240,6 +240,8 @@ _LEAST, _MOST = 1e-3, 1e7
 
 def _beta_of_quantiles(values: Array) -> tuple[float, float]:
     """Search for alpha and beta from those of the normal fit's moments, by their logarithms."""
+    from scipy import optimize  # a third of what importing the package would take
+
     centre, spread = (float(one) for one in _normal_of_quantiles(values))
     centre = min(max(centre, 1e-4), 1 - 1e-4)
     spread = min(max(spread, 1e-7), 0.9 * np.sqrt(centre * (1 - centre)))

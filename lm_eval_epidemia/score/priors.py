@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from lm_eval_epidemia import notices
 from lm_eval_epidemia.distance import Array
@@ -104,6 +103,8 @@ def uncertainty_rank_of(found: Judged) -> float:
     both = np.round(both, 9)
     if len(both) < 3 or (both == both[0]).all(axis=0).any():
         return math.nan
+    from scipy import stats  # half of what importing the package would take
+
     return float(stats.spearmanr(*both.T).statistic)
 
 
