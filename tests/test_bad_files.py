@@ -97,7 +97,6 @@ def made(make):
         (with_metric("seen", 1.5), "seen is 1.5, expected 0 to 1"),
         (with_metric("seen", -0.1), "seen is -0.1, expected 0 to 1"),
         (with_metric("score_stderr", -1), "score_stderr is -1"),
-        (with_metric("score_stderr", float("inf")), "score_stderr is inf"),
         (with_metric("choice_mass", 2.0), "choice_mass is 2.0"),
         (with_metric("order_bias", "much"), "order_bias is 'much', expected 0 to 1"),
         (with_part("configs", []), "$.configs"),
@@ -130,6 +129,16 @@ def test_a_result_file_that_is_damaged_is_named_and_left_out(runs, damage, said)
     with pytest.raises(EpidemiaError, match="no task of ours") as raised:
         read_results([runs / "noisy"])
     assert said in str(raised.value)
+
+
+def test_an_infinite_error_is_not_known(runs):
+    path = result_file(runs / "noisy")
+    with_metric("score_stderr", float("inf"))(path)
+    results = read_results([runs])
+    assert len(results.entries) == 2
+    note, without_draws = results.notes
+    assert str(path) in note and "score_stderr is infinite" in note
+    assert "errors N/A of 1 tasks" in without_draws
 
 
 def test_what_is_odd_but_whole_is_read(runs):
