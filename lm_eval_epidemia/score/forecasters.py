@@ -31,6 +31,9 @@ _SURE = 0.01
 #: and a mean at least so far from 0 and 1.
 _MOST, _EDGE = 0.9, 1e-6
 
+#: And at least this share of that: alpha and beta are then numbers that count as stated.
+_LEAST = 1e-7
+
 
 def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
     """Return the priors that a respondent states.
@@ -93,6 +96,7 @@ def _of_moments(family: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
     inside = np.clip(mean, _EDGE, 1 - _EDGE)
     most = _MOST * np.sqrt(inside * (1 - inside))
     is_beta = family == BETA
+    sd = np.where(is_beta, np.maximum(sd, _LEAST * most), sd)
     mean, sd = np.where(is_beta, inside, mean), np.where(is_beta, np.minimum(sd, most), sd)
     # What is known exactly has an sd of 0, which no prior has.
     return families.of_moments(family, mean, np.maximum(sd, 1e-9 * np.abs(mean) + 1e-12))
