@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia import benchmarks
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.prepare import Prepared, prepare
@@ -59,10 +59,10 @@ def toy(tmp_path, monkeypatch):
     known = {**records.records(), "toy": records.load_record(path)}
     monkeypatch.setattr(records, "records", lambda: known)
     records.all_tasks.cache_clear()
-    leaves.cache_clear()
+    benchmarks._leaves.cache_clear()
     yield known["toy"]
     records.all_tasks.cache_clear()
-    leaves.cache_clear()
+    benchmarks._leaves.cache_clear()
 
 
 @pytest.fixture

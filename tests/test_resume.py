@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from conftest import nsduh_2023
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia import benchmarks
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, sampling
 from lm_eval_epidemia.estimate import build as building
@@ -89,11 +89,11 @@ def declare(tmp_path, monkeypatch):
         known = {**shipped, "toy": records.load_record(path)}
         monkeypatch.setattr(records, "records", lambda: known)
         records.all_tasks.cache_clear()
-        leaves.cache_clear()
+        benchmarks._leaves.cache_clear()
 
     yield declare
     records.all_tasks.cache_clear()
-    leaves.cache_clear()
+    benchmarks._leaves.cache_clear()
 
 
 def build(raw, out, **options):
