@@ -49,6 +49,11 @@ def test_the_card_says_what_it_is(repository):
                                    ("_knowledge", 2))
             for form in ("", "_written")
         },
+        **{
+            f"epidemia_prior{part}{way}": tasks
+            for part, tasks in (("", 1), ("_generated", 4))
+            for way in ("", "_direct_choice", "_mean_variance", "_quantile", "_grid")
+        },
     }  # fmt: skip
     assert all(
         (repository / f["path"]).is_file() for c in header["configs"] for f in c["data_files"]
