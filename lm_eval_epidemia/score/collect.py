@@ -23,6 +23,7 @@ __all__ = [
     "complete_part",
     "installed_truth",
     "laid_out",
+    "not_finite",
     "once",
     "readable",
 ]
@@ -115,26 +116,15 @@ def readable(
         return True
     with np.errstate(over="ignore"):
         masses = np.exp(said).sum(axis=2)
-    unknown = ~np.isfinite(said).all(axis=2) & answered
+    unknown = not_finite(name, given, said, answered)
     impossible = (masses > most_mass(said.shape[2])) & answered & ~unknown
-
-    def first(bad: NDArray[np.bool_]) -> str:
-        cell = int(np.flatnonzero(bad.any(axis=1))[0])
-        return f"first in cell {cell} ({', '.join(given[cell])})"
-
-    if unknown.any():
-        notices.warn(
-            "log-probabilities that are not finite",
-            f"{name}: {int(unknown.sum())} of {int(answered.sum())} prompts got NaN or infinite "
-            f"log-probabilities, {first(unknown)}; its score is NaN",
-        )
     if impossible.any():
         notices.warn(
             "probabilities that sum to more than 1",
             f"{name}: the letters of {int(impossible.sum())} of {int(answered.sum())} prompts have "
             f"probabilities that sum to more than 1, up to {masses[impossible].max():.3g}, "
-            f"{first(impossible)}: these are not a model's; its score is NaN. A server that does "
-            "not return the log-probabilities of the prompt (echo) gives such",
+            f"{_first(impossible, given)}: these are not a model's; its score is NaN. A server "
+            "that does not return the log-probabilities of the prompt (echo) gives such",
         )
     if unknown.any() or impossible.any():
         return False
@@ -147,6 +137,37 @@ def readable(
             "(then the score is not affected)",
         )
     return True
+
+
+def not_finite(
+    name: str, given: Sequence[Sequence[str]], said: Array, answered: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return which prompts got log-probabilities that are no numbers, with a warning for any.
+
+    Parameters
+    ----------
+    name : str
+        What the task was asked as.
+    given, said, answered
+        As of `readable`.
+
+    Returns
+    -------
+    ndarray of bool, shape (C, A)
+    """
+    unknown = ~np.isfinite(said).all(axis=2) & answered
+    if unknown.any():
+        notices.warn(
+            "log-probabilities that are not finite",
+            f"{name}: {int(unknown.sum())} of {int(answered.sum())} prompts got NaN or infinite "
+            f"log-probabilities, {_first(unknown, given)}; its score is NaN",
+        )
+    return unknown
+
+
+def _first(bad: NDArray[np.bool_], given: Sequence[Sequence[str]]) -> str:
+    cell = int(np.flatnonzero(bad.any(axis=1))[0])
+    return f"first in cell {cell} ({', '.join(given[cell])})"
 
 
 def _warn_of_silence(name: str, share: float, unread: str) -> None:

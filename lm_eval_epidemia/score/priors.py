@@ -187,14 +187,7 @@ def known(answers: Sequence[Any]) -> Known | None:
     complete = np.asarray(answered.all(axis=1))
     if way.generated:
         collect.readable(answers, truth.given, values, answered)
-    elif (bad := ~np.isfinite(values).all(axis=2) & answered).any():
-        cell = int(np.flatnonzero(bad.any(axis=1))[0])
-        notices.warn(
-            "log-probabilities that are not finite",
-            f"{name}: {int(bad.sum())} of {int(answered.sum())} prompts got NaN or infinite "
-            f"log-probabilities, first in cell {cell} ({', '.join(truth.given[cell])}); its score "
-            "is NaN",
-        )
+    elif collect.not_finite(name, truth.given, values, answered).any():
         return None
     if not complete.any():
         notices.warn(
