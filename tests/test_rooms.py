@@ -18,8 +18,8 @@ from lm_eval_epidemia.harness import yamls
 
 PACKAGE = Path(lm_eval_epidemia.__file__).parent
 #: Data flow downwards; a room imports from the rooms above it. `benchmarks` is one file.
-ROOMS = ["surveys", "graphs", "estimate", "quantities", "elicit", "score", "benchmarks", "harness",
-         "report"]  # fmt: skip
+ROOMS = ["surveys", "graphs", "estimate", "quantities", "elicit", "finetune", "score",
+         "benchmarks", "harness", "report"]  # fmt: skip
 
 
 def files_of(room):
@@ -52,7 +52,7 @@ def test_the_report_needs_results_and_no_harness():
 
 
 def test_only_the_harness_knows_lm_eval():
-    for room in ("surveys", "graphs", "estimate", "elicit", "score", "benchmarks", "report"):
+    for room in ("surveys", "graphs", "estimate", "elicit", "finetune", "score", "benchmarks", "report"):
         for path in files_of(room):
             assert not any(one.split(".")[0] == "lm_eval" for one in imported_by(path)), path
 
