@@ -1,0 +1,457 @@
+"""Training on a dataset of the study: TRL's trainer, every epoch, the best checkpoint at the end.
+
+The loop, the optimiser, checkpoints and several GPUs are TRL's (``accelerate launch -m
+lm_eval_epidemia.cli finetune train ...``); what is here is how rows become tokens, the loss on soft
+labels, and what is left in the folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.extras import needs
+from lm_eval_epidemia.finetune.card import (
+    KINDS,
+    LOSSES,
+    TUNED_CARD,
+    DatasetCard,
+    Tuned,
+    read_dataset,
+    write_card,
+)
+from lm_eval_epidemia.paths import atomic_write, check_writable, sha256_of
+
+__all__ = ["Settings", "encoded", "train"]
+
+#: In the folder of a training that has not ended.
+CHECKPOINTS, RUN = "checkpoints", "run.json"
+
+#: How often losses are computed on the validation split, and on average written of the training.
+EVALUATIONS, LOGGED = 12, 60
+
+#: Evaluations without a lower loss after which ``stop_early`` stops.
+PATIENCE = 3
+
+#: What the loss does not look at.
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is trained; the defaults are the published study's where it states them.
+
+    Attributes
+    ----------
+    epochs : float
+    lr : float
+        Of AdamW (0.9, 0.999), falling to 0 linearly.
+    batch_size : int
+        Rows per step and device.
+    seed : int
+        Of the order of rows and of a LoRA adapter's weights.
+    r : int or None
+        Rank of a LoRA adapter on all linear layers but the head; None trains all weights.
+    alpha : int or None
+        Its scale; twice the rank if not given.
+    stop_early : bool
+        Stop after three evaluations without a lower loss.
+    """
+
+    epochs: float = 6
+    lr: float = 5e-5
+    batch_size: int = 16
+    seed: int = 0
+    r: int | None = None
+    alpha: int | None = None
+    stop_early: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch_size", 1), ("r", 1), ("alpha", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise EpidemiaError(f"{name} {value}: expected a whole number from {least} on")
+        for name, value in (("epochs", self.epochs), ("lr", self.lr)):
+            if not (math.isfinite(value) and value > 0):
+                raise EpidemiaError(f"{name} {value}: expected a number above 0")
+        if self.alpha is not None and self.r is None:
+            raise EpidemiaError("alpha is of a LoRA adapter: give its rank r too")
+
+
+def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
+    """Train a model on a dataset; keep what had the lowest loss on the validation split.
+
+    Parameters
+    ----------
+    model : str
+        Name or folder of a causal language model.
+    data : Path
+        As `epidemia finetune notes` writes it.
+    out : Path
+        Gets the adapter, or weights and tokenizer, with a card and the losses. A training that was
+        interrupted there goes on from its last checkpoint.
+    settings : Settings
+
+    Returns
+    -------
+    Tuned
+        The card that was written.
+
+    Raises
+    ------
+    EpidemiaError
+        If the model, the dataset or the folder cannot be used; nothing is left half-written.
+    """
+    with needs("finetune", "finetune train"):
+        import peft  # noqa: F401
+        import trl  # noqa: F401
+    card, rows = _rows(data)
+    before = _begun(model, data, out, card, settings)
+    tokenizer, weights = _loaded(model, settings)
+    tokens = {name: encoded(card.kind, rows[name], tokenizer, _longest(weights)) for name in rows}
+    check_writable(out)
+    with atomic_write(out / RUN) as temporary:
+        temporary.write_text(json.dumps(before, indent=2) + "\n", encoding="utf-8")
+    trainer = _trainer(card.kind, weights, tokenizer, tokens, out / CHECKPOINTS, settings)
+    try:
+        trainer.train(resume_from_checkpoint=_last_checkpoint(out))
+    except KeyboardInterrupt:
+        raise EpidemiaError(
+            f"interrupted; checkpoints are in {out / CHECKPOINTS}: the same command goes on from "
+            "the last one"
+        ) from None
+    return _keep(trainer, tokenizer, model, card, out, settings)
+
+
+def _rows(data: Path) -> tuple[DatasetCard, Any]:
+    """Read a dataset and see that it is what its card says."""
+    from datasets import load_from_disk
+
+    from lm_eval_epidemia.estimate import store
+
+    card = read_dataset(data)
+    try:
+        rows = load_from_disk(str(data))
+        found = {name: len(rows[name]) for name in rows}
+        columns = {column for name in rows for column in rows[name].column_names}
+    except Exception as error:
+        raise EpidemiaError(
+            f"{data} cannot be read as a dataset ({error}): run 'epidemia finetune notes' again"
+        ) from None
+    if found != card.rows or columns != set(KINDS[card.kind]) or not all(found.values()):
+        raise EpidemiaError(
+            f"{data} holds {found} rows with columns {sorted(columns)}; its card says {card.rows} "
+            f"rows of kind {card.kind} ({', '.join(KINDS[card.kind])}): make it again"
+        )
+    installed = {
+        name: store.load(name).fingerprint for name in card.tasks if name in store.available()
+    }
+    if missing := sorted(set(card.tasks) - set(installed)):
+        raise EpidemiaError(
+            f"{data} is about tasks that are not installed ({few(missing)}): run 'epidemia "
+            f"groundtruth build {card.survey}' with the files of {card.vintage}, or make the "
+            "dataset here"
+        )
+    if other := sorted({one for one in installed.values() if one != card.fingerprint}):
+        raise EpidemiaError(
+            f"{data} was made from truths of {card.survey} {card.vintage} with fingerprint "
+            f"{card.fingerprint}; installed is {other[0]}, against which the model would be "
+            "scored: make the dataset here, or install those truths"
+        )
+    return card, rows
+
+
+def _begun(
+    model: str, data: Path, out: Path, card: DatasetCard, settings: Settings
+) -> dict[str, Any]:
+    """Describe this training; refuse a folder that another one began, or that is finished."""
+    described = {
+        "base": model,
+        "dataset": asdict(card),
+        "rows": {
+            str(path.relative_to(data)): sha256_of(path) for path in sorted(data.rglob("*.arrow"))
+        },
+        "settings": asdict(settings),
+    }
+    if (out / TUNED_CARD).exists():
+        raise EpidemiaError(f"{out} holds a tuned model already: give another --out")
+    if not (out / RUN).exists():
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise EpidemiaError(
+                f"{out} is not empty and no training that was interrupted: give another --out"
+            )
+        return described
+    try:
+        begun = json.loads((out / RUN).read_text(encoding="utf-8"))
+    except ValueError:
+        begun = {}
+    if differing := [key for key, value in described.items() if begun.get(key) != value]:
+        raise EpidemiaError(
+            f"{out} holds the checkpoints of another training (other {', '.join(differing)}): "
+            "give the same command to go on with it, or another --out"
+        )
+    return described
+
+
+def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
+    """Load tokenizer and weights, in 32 bits; with an adapter where one is trained."""
+    import torch
+    import transformers
+
+    given = Path(model)
+    if given.is_dir() and not (given / "config.json").is_file():
+        raise EpidemiaError(
+            f"{model} has no config.json, so it is no model as transformers saves it"
+        )
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        if not len(tokenizer):
+            raise ValueError("it is empty")
+    except Exception as error:
+        raise EpidemiaError(
+            f"{model} has no tokenizer that transformers can load ({_first_line(error)}): save one "
+            "there with tokenizer.save_pretrained(...)"
+        ) from None
+    try:
+        weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    except Exception as error:
+        raise EpidemiaError(
+            f"{model} cannot be loaded as a causal language model ({_first_line(error)}): give a "
+            "folder with config.json and weights, or a name on the Hub"
+        ) from None
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if settings.r is not None:
+        import peft
+
+        transformers.set_seed(settings.seed)  # the adapter's first weights
+        alpha = settings.alpha or 2 * settings.r
+        how = peft.LoraConfig(
+            r=settings.r, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        return tokenizer, peft.get_peft_model(weights, how)
+    return tokenizer, weights
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _longest(weights: Any) -> int:
+    return int(getattr(weights.config, "max_position_embeddings", 0) or 10**9)
+
+
+def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
+    """Turn rows into tokens.
+
+    Parameters
+    ----------
+    kind : str
+        A key of `card.KINDS`.
+    rows : datasets.Dataset
+    tokenizer : PreTrainedTokenizerBase
+    longest : int
+        Tokens that the model takes; a longer row is an error, never cut.
+
+    Returns
+    -------
+    datasets.Dataset
+        ``input_ids`` and ``labels`` (`IGNORED` where there is no loss). A text ends with the token
+        of its end, and all of it counts; of an answer, the tokens of its completion do, which are
+        those that follow the prompt's in the tokens of both, as lm-eval has it. Of a distribution,
+        ``labels`` are the last tokens of the choices and ``p`` their probabilities.
+
+    Raises
+    ------
+    EpidemiaError
+        If a row is too long, or choices do not differ in their last token alone.
+    """
+    import datasets
+
+    made: dict[str, list[Any]] = {"input_ids": [], "labels": []}
+    if kind == "distributions":
+        made["p"] = []
+    for row in rows:
+        if "text" in row:
+            ids = [*tokenizer(row["text"])["input_ids"], tokenizer.eos_token_id]
+            labels = ids
+        else:
+            prompt = tokenizer(row["prompt"])["input_ids"]
+            after = [
+                tokenizer(row["prompt"] + choice)["input_ids"][len(prompt) :]
+                for choice in row.get("choices", [row.get("completion")])
+            ]
+            if kind == "answers":
+                ids = [*prompt, *after[0]]
+                labels = [*[IGNORED] * len(prompt), *after[0]]
+            else:
+                if len({tuple(one[:-1]) for one in after}) > 1 or not all(after):
+                    raise EpidemiaError(
+                        f"with this tokenizer the choices {row['choices']} differ in more than "
+                        "their last token: soft labels need one token each; use kind 'answers'"
+                    )
+                ids, labels = [*prompt, *after[0][:-1]], [one[-1] for one in after]
+                made["p"].append(row["p"])
+        if len(ids) > longest:
+            raise EpidemiaError(
+                f"a row has {len(ids)} tokens and the model takes {longest}: {ids_said(row)}"
+            )
+        made["input_ids"].append(ids)
+        made["labels"].append(labels)
+    return datasets.Dataset.from_dict(made)
+
+
+def ids_said(row: Mapping[str, Any]) -> str:
+    """Show the beginning of a row."""
+    return repr(next(iter(row.values()))[:60])
+
+
+def _trainer(
+    kind: str, weights: Any, tokenizer: Any, tokens: Mapping[str, Any], checkpoints: Path,
+    settings: Settings,
+) -> Any:  # fmt: skip
+    import torch
+    from transformers import EarlyStoppingCallback
+    from trl import SFTConfig, SFTTrainer
+
+    class SoftTrainer(SFTTrainer):
+        """Forward KL from P(Y | X) to the model's next-token distribution.
+
+        Probability on other tokens than the letters is lost, so the letters are learned too.
+        """
+
+        def compute_loss(
+            self, model: Any, inputs: dict[str, Any], return_outputs: bool = False,
+            num_items_in_batch: Any = None,
+        ) -> Any:  # fmt: skip
+            last = inputs["attention_mask"].sum(dim=1) - 1
+            outputs = model(
+                input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"],
+                use_cache=False,
+            )  # fmt: skip
+            logits = outputs.logits[torch.arange(len(last)), last].float()
+            shown = torch.log_softmax(logits, dim=-1).gather(1, inputs["labels"].clamp(min=0))
+            p = inputs["p"]
+            # An answer that nobody gives adds nothing: 0 log 0 = 0.
+            loss = (torch.xlogy(p, p) - p * shown).sum(dim=1).mean()
+            return (loss, outputs) if return_outputs else loss
+
+    gpu = torch.cuda.is_available()
+    steps = math.ceil(len(tokens["train"]) / settings.batch_size)
+    total = max(1, math.ceil(steps * settings.epochs))
+    every = max(1, total // EVALUATIONS)
+    how = SFTConfig(
+        output_dir=str(checkpoints), num_train_epochs=settings.epochs,
+        learning_rate=settings.lr, lr_scheduler_type="linear", warmup_steps=0,
+        adam_beta1=0.9, adam_beta2=0.999, weight_decay=0.0,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=settings.batch_size,
+        eval_strategy="steps", eval_steps=every, eval_on_start=True,
+        save_strategy="steps", save_steps=every, save_total_limit=2,
+        load_best_model_at_end=True, metric_for_best_model="eval_loss", greater_is_better=False,
+        logging_steps=max(1, total // LOGGED), logging_first_step=True,
+        seed=settings.seed, data_seed=settings.seed, report_to="none",
+        # On a CPU nothing of what TRL expects of an accelerator; packing wants FlashAttention.
+        use_cpu=not gpu, bf16=gpu, gradient_checkpointing=gpu, packing=False, max_length=None,
+        loss_type="nll", dataset_kwargs={"skip_prepare_dataset": True},
+        remove_unused_columns=False, dataloader_pin_memory=gpu,
+    )  # fmt: skip
+    return (SoftTrainer if kind == "distributions" else SFTTrainer)(
+        model=weights, args=how, processing_class=tokenizer,
+        train_dataset=tokens["train"], eval_dataset=tokens["validation"],
+        data_collator=_padded(tokenizer.pad_token_id),
+        callbacks=[EarlyStoppingCallback(PATIENCE)] if settings.stop_early else [],
+    )  # fmt: skip
+
+
+def _padded(pad: int) -> Any:
+    """Return a function that puts rows into a batch, padded on the right."""
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        import torch
+
+        def filled(name: str, value: float, kind: Any) -> Any:
+            widest = max(len(row[name]) for row in rows)
+            return torch.tensor(
+                [[*row[name], *[value] * (widest - len(row[name]))] for row in rows], dtype=kind
+            )
+
+        batch = {
+            "input_ids": filled("input_ids", pad, torch.long),
+            "labels": filled("labels", IGNORED, torch.long),
+            "attention_mask": torch.tensor(
+                [
+                    [1] * len(row["input_ids"])
+                    + [0] * (max(len(one["input_ids"]) for one in rows) - len(row["input_ids"]))
+                    for row in rows
+                ]
+            ),
+        }
+        if "p" in rows[0]:
+            batch["p"] = filled("p", 0.0, torch.float32)
+        return batch
+
+    return collate
+
+
+def _last_checkpoint(out: Path) -> str | None:
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = out / CHECKPOINTS
+    return get_last_checkpoint(str(folder)) if folder.is_dir() else None
+
+
+def _keep(
+    trainer: Any, tokenizer: Any, model: str, card: DatasetCard, out: Path, settings: Settings
+) -> Tuned:
+    """Write the best checkpoint's weights, the losses and, last, the card; drop the checkpoints."""
+    history = trainer.state.log_history
+    # The loss before the first step belongs to the base, of which there is no checkpoint.
+    found = [(one["step"], one["eval_loss"]) for one in history if "eval_loss" in one]
+    tried = [(step, loss) for step, loss in found if step > 0]
+    if not tried or not all(math.isfinite(loss) for _, loss in tried):
+        raise EpidemiaError(
+            f"the loss is no number (at step {next((s for s, x in tried if x != x), 0)}): the "
+            f"learning rate {settings.lr:g} may be too high; checkpoints are in {out / CHECKPOINTS}"
+        )
+    best_step, best_loss = min(tried, key=lambda one: one[1])
+    tuned = Tuned(
+        base=model, how="full" if settings.r is None else "lora", dataset=card,
+        settings={key: value for key, value in asdict(settings).items() if value is not None},
+        steps=trainer.state.global_step, best_step=best_step, best_loss=best_loss,
+        last_loss=tried[-1][1],
+        versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
+    )  # fmt: skip
+    if not trainer.is_world_process_zero():
+        return tuned
+    part = out / "part"
+    shutil.rmtree(part, ignore_errors=True)
+    trainer.accelerator.unwrap_model(trainer.model).save_pretrained(part)
+    if tuned.how == "full":
+        tokenizer.save_pretrained(part)
+    _write_losses(out / LOSSES, history)
+    for path in part.iterdir():
+        path.replace(out / path.name)
+    part.rmdir()
+    write_card(out, tuned)
+    shutil.rmtree(out / CHECKPOINTS)
+    (out / RUN).unlink()
+    return tuned
+
+
+def _write_losses(path: Path, history: Iterable[Mapping[str, Any]]) -> None:
+    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["step", "epoch", "split", "loss"])
+        for one in history:
+            for key, split in (("loss", "train"), ("eval_loss", "validation")):
+                if key in one:
+                    writer.writerow([one["step"], round(one["epoch"], 4), split, one[key]])
