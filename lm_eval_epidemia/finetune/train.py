@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.extras import needs
@@ -264,10 +264,10 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
     Returns
     -------
     datasets.Dataset
-        ``input_ids`` and ``labels`` (`IGNORED` where there is no loss). A text ends with the token
-        of its end, and all of it counts; of an answer, the tokens of its completion do, which are
-        those that follow the prompt's in the tokens of both, as lm-eval has it. Of a distribution,
-        ``labels`` are the last tokens of the choices and ``p`` their probabilities.
+        ``input_ids`` and ``labels``. A text ends with the token of its end, and all of it counts.
+        Of a prompt, ``labels`` are the last tokens of the choices that may follow it, ``p`` what
+        they are to have; an answer that was drawn has one. Where a choice begins with tokens that
+        all share (a space of its own), these stand at the end of ``input_ids``.
 
     Raises
     ------
@@ -276,42 +276,34 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
     """
     import datasets
 
-    made: dict[str, list[Any]] = {"input_ids": [], "labels": []}
-    if kind == "distributions":
-        made["p"] = []
+    asked = "prompt" in KINDS[kind]
+    made: dict[str, list[Any]] = {"input_ids": [], "labels": [], **({"p": []} if asked else {})}
     for row in rows:
-        if "text" in row:
-            ids = [*tokenizer(row["text"])["input_ids"], tokenizer.eos_token_id]
-            labels = ids
+        if asked:
+            choices = row["choices"] if kind == "distributions" else [row["completion"]]
+            ids, labels = _choices(row["prompt"], choices, tokenizer)
+            made["p"].append(row["p"] if kind == "distributions" else [1.0])
         else:
-            prompt = tokenizer(row["prompt"])["input_ids"]
-            after = [
-                tokenizer(row["prompt"] + choice)["input_ids"][len(prompt) :]
-                for choice in row.get("choices", [row.get("completion")])
-            ]
-            if kind == "answers":
-                ids = [*prompt, *after[0]]
-                labels = [*[IGNORED] * len(prompt), *after[0]]
-            else:
-                if len({tuple(one[:-1]) for one in after}) > 1 or not all(after):
-                    raise EpidemiaError(
-                        f"with this tokenizer the choices {row['choices']} differ in more than "
-                        "their last token: soft labels need one token each; use kind 'answers'"
-                    )
-                ids, labels = [*prompt, *after[0][:-1]], [one[-1] for one in after]
-                made["p"].append(row["p"])
+            ids = labels = [*tokenizer(row["text"])["input_ids"], tokenizer.eos_token_id]
         if len(ids) > longest:
             raise EpidemiaError(
-                f"a row has {len(ids)} tokens and the model takes {longest}: {ids_said(row)}"
+                f"a row has {len(ids)} tokens and the model takes {longest}: {str(row)[:80]}"
             )
         made["input_ids"].append(ids)
         made["labels"].append(labels)
     return datasets.Dataset.from_dict(made)
 
 
-def ids_said(row: Mapping[str, Any]) -> str:
-    """Show the beginning of a row."""
-    return repr(next(iter(row.values()))[:60])
+def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the tokens before the last of each choice, and these, as lm-eval would split them."""
+    before = tokenizer(prompt)["input_ids"]
+    after = [tokenizer(prompt + choice)["input_ids"][len(before) :] for choice in choices]
+    if not all(after) or len({tuple(one[:-1]) for one in after}) > 1:
+        raise EpidemiaError(
+            f"with this tokenizer the choices {choices} differ in more than their last token: soft "
+            "labels need one token each; use kind 'answers'"
+        )
+    return [*before, *after[0][:-1]], [one[-1] for one in after]
 
 
 def _trainer(
@@ -322,24 +314,30 @@ def _trainer(
     from transformers import EarlyStoppingCallback
     from trl import SFTConfig, SFTTrainer
 
-    class SoftTrainer(SFTTrainer):
-        """Forward KL from P(Y | X) to the model's next-token distribution.
+    class ChoiceTrainer(SFTTrainer):
+        """Forward KL from P(Y | X) to the model's distribution of the token after the prompt.
 
-        Probability on other tokens than the letters is lost, so the letters are learned too.
+        Of an answer that was drawn, its negative log-likelihood. Probability on other tokens than
+        the choices is lost, so that it is learned to answer with these. The head computes the last
+        position only.
         """
 
         def compute_loss(
             self, model: Any, inputs: dict[str, Any], return_outputs: bool = False,
             num_items_in_batch: Any = None,
         ) -> Any:  # fmt: skip
-            last = inputs["attention_mask"].sum(dim=1) - 1
-            outputs = model(
-                input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"],
-                use_cache=False,
-            )  # fmt: skip
-            logits = outputs.logits[torch.arange(len(last)), last].float()
-            shown = torch.log_softmax(logits, dim=-1).gather(1, inputs["labels"].clamp(min=0))
-            p = inputs["p"]
+            p, labels = inputs["p"], inputs["labels"].clamp(min=0)
+            rows, last = torch.arange(len(p)), inputs["attention_mask"].sum(dim=1) - 1
+            head = self.accelerator.unwrap_model(model).get_output_embeddings()
+            handle = head.register_forward_pre_hook(
+                lambda _, given: (given[0][rows, last][:, None], *given[1:])
+            )
+            try:
+                asked = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+                outputs = model(**asked, use_cache=False)
+            finally:
+                handle.remove()
+            shown = torch.log_softmax(outputs.logits[:, 0].float(), dim=-1).gather(1, labels)
             # An answer that nobody gives adds nothing: 0 log 0 = 0.
             loss = (torch.xlogy(p, p) - p * shown).sum(dim=1).mean()
             return (loss, outputs) if return_outputs else loss
@@ -364,7 +362,7 @@ def _trainer(
         loss_type="nll", dataset_kwargs={"skip_prepare_dataset": True},
         remove_unused_columns=False, dataloader_pin_memory=gpu,
     )  # fmt: skip
-    return (SoftTrainer if kind == "distributions" else SFTTrainer)(
+    return (ChoiceTrainer if "prompt" in KINDS[kind] else SFTTrainer)(
         model=weights, args=how, processing_class=tokenizer,
         train_dataset=tokens["train"], eval_dataset=tokens["validation"],
         data_collator=_padded(tokenizer.pad_token_id),
@@ -413,10 +411,9 @@ def _keep(
     trainer: Any, tokenizer: Any, model: str, card: DatasetCard, out: Path, settings: Settings
 ) -> Tuned:
     """Write the best checkpoint's weights, the losses and, last, the card; drop the checkpoints."""
-    history = trainer.state.log_history
+    losses = _losses(trainer.state.log_history)
     # The loss before the first step belongs to the base, of which there is no checkpoint.
-    found = [(one["step"], one["eval_loss"]) for one in history if "eval_loss" in one]
-    tried = [(step, loss) for step, loss in found if step > 0]
+    tried = [(one.step, one.loss) for one in losses if one.split == "validation" and one.step]
     if not tried or not all(math.isfinite(loss) for _, loss in tried):
         raise EpidemiaError(
             f"the loss is no number (at step {next((s for s, x in tried if x != x), 0)}): the "
@@ -437,7 +434,8 @@ def _keep(
     trainer.accelerator.unwrap_model(trainer.model).save_pretrained(part)
     if tuned.how == "full":
         tokenizer.save_pretrained(part)
-    _write_losses(out / LOSSES, history)
+    with atomic_write(out / LOSSES) as temporary, temporary.open("w", newline="") as file:
+        csv.writer(file).writerows([Loss._fields, *losses])
     for path in part.iterdir():
         path.replace(out / path.name)
     part.rmdir()
@@ -447,11 +445,21 @@ def _keep(
     return tuned
 
 
-def _write_losses(path: Path, history: Iterable[Mapping[str, Any]]) -> None:
-    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["step", "epoch", "split", "loss"])
-        for one in history:
-            for key, split in (("loss", "train"), ("eval_loss", "validation")):
-                if key in one:
-                    writer.writerow([one["step"], round(one["epoch"], 4), split, one[key]])
+class Loss(NamedTuple):
+    """A row of the file of losses."""
+
+    step: int
+    epoch: float
+    split: str
+    loss: float
+
+
+def _losses(history: Iterable[Mapping[str, Any]]) -> list[Loss]:
+    """Read what the trainer wrote; where it went on from a checkpoint, it measured that again."""
+    found: dict[tuple[int, str], Loss] = {}
+    for one in history:
+        for key, split in (("loss", "train"), ("eval_loss", "validation")):
+            if key in one:
+                loss = Loss(one["step"], round(one["epoch"], 4), split, one[key])
+                found.setdefault((loss.step, split), loss)
+    return list(found.values())

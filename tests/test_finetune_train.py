@@ -1,0 +1,215 @@
+"""`finetune train` on a tiny random Llama: real training, checkpoints, evaluation by lm-eval."""
+
+import csv
+import dataclasses
+import json
+import math
+import shutil
+
+import datasets
+import numpy as np
+import pytest
+from conftest import evaluate
+
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.finetune import card, train
+from lm_eval_epidemia.finetune.train import Settings
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trl")
+
+TASK = "epidemia_low_nsduh_cocaine_ever_by_race"
+
+
+def rows_of(kind):
+    truth = store.load(TASK)
+    for row in split(TASK):
+        p = [float(truth.p[row["cell"]][level]) for level in row["order"]]
+        letters = [f" {letter}" for letter in row["choices"]]
+        yield {
+            "distributions": {"prompt": row["prompt"], "choices": letters, "p": p},
+            "answers": {"prompt": row["prompt"], "completion": letters[int(np.argmax(p))]},
+            "notes": {"text": row["prompt"] + letters[0]},
+        }[kind]
+
+
+def dataset(folder, kind="distributions", **changed):
+    rows = datasets.Dataset.from_list(list(rows_of(kind)))
+    datasets.DatasetDict(train=rows, validation=rows).save_to_disk(str(folder))
+    made = card.DatasetCard(
+        kind, "nsduh", "2022", store.load(TASK).fingerprint, 0,
+        {"train": len(rows), "validation": len(rows)}, [TASK],
+    )  # fmt: skip
+    card.write_card(folder, dataclasses.replace(made, **changed))
+    return folder
+
+
+def scored(**arguments):
+    found = evaluate(
+        [TASK], model="choice-hf", model_args={"dtype": "float32", **arguments}, device="cpu",
+        batch_size=16,
+    )  # fmt: skip
+    return found["results"][TASK]
+
+
+@pytest.mark.parametrize("r", [8, None], ids=["lora", "full"])
+def test_a_model_learns_the_distribution_it_is_shown(tiny_llama, tmp_path, r):
+    """From 0 to more than 80, asked by lm-eval; the card says what the weights came from."""
+    data, out = dataset(tmp_path / "data"), tmp_path / "tuned"
+    tuned = train.train(str(tiny_llama), data, out, Settings(epochs=60, lr=1e-2, r=r, seed=1))
+    assert card.read_tuned(out) == tuned
+    assert (tuned.base, tuned.how) == (str(tiny_llama), "full" if r is None else "lora")
+    assert tuned.steps == 60 and tuned.dataset.tasks == [TASK]
+    before = scored(pretrained=str(tiny_llama))
+    after = scored(**({"pretrained": str(out)} if r is None
+                      else {"pretrained": str(tiny_llama), "peft": str(out)}))  # fmt: skip
+    assert before["score,none"] == 0 and before["choice_mass,none"] < 0.5
+    assert after["score,none"] > 80 and after["choice_mass,none"] > 0.95
+    # What the loss was, worked out from the model's answers: mean KL over rows.
+    lines = list(csv.DictReader((out / card.LOSSES).open()))
+    kept = [float(line["loss"]) for line in lines
+            if line["split"] == "validation" and int(line["step"]) == tuned.best_step]  # fmt: skip
+    assert kept == [tuned.best_loss] and tuned.best_loss == min(
+        float(line["loss"]) for line in lines if line["split"] == "validation"
+    )
+    assert not (out / train.CHECKPOINTS).exists() and not (out / train.RUN).exists()
+
+
+def loss_by_hand(folder, rows):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    found = []
+    for row in rows:
+        with torch.no_grad():
+            logits = model(torch.tensor([tokenizer(row["prompt"]).input_ids])).logits[0, -1]
+        shown = torch.log_softmax(logits, -1)
+        choices, shares = row.get("choices", [row.get("completion")]), row.get("p", [1.0])
+        ids = [tokenizer(row["prompt"] + choice).input_ids[-1] for choice in choices]
+        terms = zip(shares, ids, strict=True)
+        found.append(sum(p * (math.log(p) - float(shown[one])) for p, one in terms if p))
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("kind", ["distributions", "answers"])
+def test_the_loss_is_the_divergence_from_the_truth(tiny_llama, tmp_path, kind):
+    """Before the first step, against the same in double precision, prompt by prompt."""
+    out = tmp_path / "tuned"
+    train.train(str(tiny_llama), dataset(tmp_path / "data", kind), out, Settings(epochs=1, r=2))
+    first = next(csv.DictReader((out / card.LOSSES).open()))
+    assert (first["step"], first["split"]) == ("0", "validation")
+    expected = loss_by_hand(tiny_llama, list(rows_of(kind)))
+    # 32 bits: some hundred additions of numbers of this size.
+    assert float(first["loss"]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_notes_are_learned_as_text(tiny_llama, tmp_path):
+    out = tmp_path / "tuned"
+    settings = Settings(epochs=4, lr=1e-2, r=8)
+    tuned = train.train(str(tiny_llama), dataset(tmp_path / "data", "notes"), out, settings)
+    lines = list(csv.DictReader((out / card.LOSSES).open()))
+    first = next(float(one["loss"]) for one in lines if one["split"] == "validation")
+    assert tuned.best_loss < 0.8 * first
+
+
+def test_an_interrupted_training_goes_on_and_comes_to_the_same(tiny_llama, tmp_path, monkeypatch):
+    from transformers import TrainerCallback
+
+    data, settings = dataset(tmp_path / "data"), Settings(epochs=12, lr=1e-3, r=4)
+    whole = train.train(str(tiny_llama), data, tmp_path / "whole", settings)
+
+    class Interrupt(TrainerCallback):
+        def on_step_begin(self, args, state, control, **more):
+            if state.global_step == 7:
+                raise KeyboardInterrupt
+
+    honest = train._trainer
+
+    def interrupted(*arguments):
+        trainer = honest(*arguments)
+        trainer.add_callback(Interrupt())
+        return trainer
+
+    out = tmp_path / "parts"
+    monkeypatch.setattr(train, "_trainer", interrupted)
+    with pytest.raises(EpidemiaError, match="the same command goes on"):
+        train.train(str(tiny_llama), data, out, settings)
+    assert not (out / card.TUNED_CARD).exists() and list((out / train.CHECKPOINTS).iterdir())
+    monkeypatch.setattr(train, "_trainer", honest)
+    with pytest.raises(EpidemiaError, match=r"another training \(other settings\)"):
+        train.train(str(tiny_llama), data, out, Settings(epochs=12, lr=1e-3, r=8))
+    again = train.train(str(tiny_llama), data, out, settings)
+    assert again.steps == whole.steps == 12
+    one, other = (list(csv.DictReader((folder / card.LOSSES).open())) for folder in
+                  (tmp_path / "whole", out))  # fmt: skip
+    assert [row["step"] for row in one] == [row["step"] for row in other]
+    assert [float(row["loss"]) for row in one] == pytest.approx(
+        [float(row["loss"]) for row in other], rel=1e-5
+    )
+    with pytest.raises(EpidemiaError, match="holds a tuned model already"):
+        train.train(str(tiny_llama), data, out, settings)
+
+
+# Bad input.
+
+
+def refused(match, model, data, out, **settings):
+    with pytest.raises(EpidemiaError, match=match):
+        train.train(str(model), data, out, Settings(**settings))
+    assert not out.exists() or not any(out.iterdir())
+
+
+def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
+    data, out = dataset(tmp_path / "data"), tmp_path / "out"
+    refused("no config.json", tmp_path, data, out)
+    bare = tmp_path / "bare"
+    shutil.copytree(tiny_llama, bare)
+    for path in bare.glob("token*"):
+        path.unlink()
+    refused("no tokenizer", bare, data, out)
+    cut = tmp_path / "cut"
+    shutil.copytree(tiny_llama, cut)
+    weights = next(cut.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:100])
+    refused("cannot be loaded as a causal language model", cut, data, out)
+
+
+def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
+    out = tmp_path / "out"
+    refused("epidemia_dataset.json cannot be read", tiny_llama, tmp_path, out)
+    made = {
+        "fingerprint": dataset(tmp_path / "other", fingerprint="0" * 12),
+        "tasks": dataset(tmp_path / "unknown", tasks=["epidemia_low_brfss_asthma_by_planet"]),
+        "rows": dataset(tmp_path / "fewer", rows={"train": 1, "validation": 1}),
+        "columns": dataset(tmp_path / "columns", "answers"),
+    }
+    refused("fingerprint 000000000000; installed is", tiny_llama, made["fingerprint"], out)
+    refused("tasks that are not installed", tiny_llama, made["tasks"], out)
+    refused("its card says", tiny_llama, made["rows"], out)
+    path = made["columns"] / card.DATASET_CARD
+    path.write_text(path.read_text().replace('"answers"', '"distributions"'))
+    refused("its card says", tiny_llama, made["columns"], out)
+    path = made["rows"] / card.DATASET_CARD
+    path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "songs"}))
+    refused("kind 'songs', expected one of notes", tiny_llama, made["rows"], out)
+    path.write_text("{")
+    refused("is not JSON", tiny_llama, made["rows"], out)
+
+
+def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
+    data = dataset(tmp_path / "data")
+    for wrong in ({"epochs": 0}, {"lr": math.nan}, {"r": 0}, {"batch_size": 0}, {"alpha": 4}):
+        with pytest.raises(EpidemiaError, match=next(iter(wrong))):
+            Settings(**wrong)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("")
+    with pytest.raises(EpidemiaError, match="is not empty"):
+        train.train(str(tiny_llama), data, tmp_path / "full", Settings())
+    rows = list(rows_of("notes"))
+    with pytest.raises(EpidemiaError, match="tokens and the model takes 10"):
+        from transformers import AutoTokenizer
+
+        train.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)
