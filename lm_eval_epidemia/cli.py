@@ -12,6 +12,7 @@ import typer
 from lm_eval_epidemia import __version__
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.extras import needs
+from lm_eval_epidemia.finetune_cli import app as finetune_app
 from lm_eval_epidemia.printing import show, show_sections, table_of
 from lm_eval_epidemia.quantities_cli import app as quantities_app
 
@@ -32,6 +33,7 @@ app.add_typer(truth_app, name="groundtruth")
 app.add_typer(survey_app, name="survey")
 app.add_typer(site_app, name="site")
 app.add_typer(quantities_app, name="quantities")
+app.add_typer(finetune_app, name="finetune")
 
 
 _RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]

@@ -1,0 +1,122 @@
+"""A dataset on disk: rows in two splits, written as a whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.finetune.card import DATASET_CARD, DatasetCard, read_dataset, write_card
+from lm_eval_epidemia.paths import writing
+
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["FEWEST", "VALIDATION", "check_out", "divided", "save"]
+
+#: The share of rows in the validation split (not stated in the study).
+VALIDATION = 0.1
+
+#: Rows below which the validation split would be empty or nearly all.
+FEWEST = 10
+
+#: What `save` writes.
+_OURS = {"dataset_dict.json", "train", "validation", DATASET_CARD}
+
+
+def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> datasets.DatasetDict:
+    """Divide rows at random into ``train`` and ``validation`` (10 %).
+
+    Validation is of other rows of the same making: other people's notes, other draws of an answer,
+    other orderings of a question. It tells when a model begins to know its rows by heart, and
+    nothing about what is held out: of that no row is in either split.
+
+    Parameters
+    ----------
+    rows : mapping of str to sequence
+        Columns, of equal length.
+    rng : Generator
+    """
+    import datasets
+
+    size = len(next(iter(rows.values())))
+    order = rng.permutation(size)
+    first = round(VALIDATION * size)
+    parts = {"train": order[first:], "validation": order[:first]}
+    kinds = {"text": datasets.Value("string"), "prompt": datasets.Value("string"),
+             "completion": datasets.Value("string"),
+             "choices": datasets.Sequence(datasets.Value("string")),
+             "p": datasets.Sequence(datasets.Value("float64"))}  # fmt: skip
+    return datasets.DatasetDict(
+        {
+            name: datasets.Dataset.from_dict(
+                {column: [values[k] for k in sorted(part)] for column, values in rows.items()},
+                features=datasets.Features({column: kinds[column] for column in rows}),
+            )
+            for name, part in parts.items()
+        }
+    )
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder that is not new, empty or a dataset of ours, before any work is done.
+
+    Raises
+    ------
+    EpidemiaError
+        Naming what is there.
+    """
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise EpidemiaError(f"{out} is a file: give a folder")
+    here = {path.name for path in out.iterdir()}
+    if here and DATASET_CARD not in here:
+        raise EpidemiaError(
+            f"{out} exists and is no dataset that 'epidemia finetune notes' wrote: give another "
+            "folder"
+        )
+    if here:
+        read_dataset(out)
+    if others := sorted(here - _OURS):
+        raise EpidemiaError(
+            f"{out} holds {few(others)} beside the dataset, and is replaced as a whole: move them "
+            "elsewhere, or give a new folder"
+        )
+
+
+def save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> Path:
+    """Write a dataset and its card; return its folder, absolute.
+
+    It is put together beside the folder and moved: a folder with half a dataset is never there.
+
+    Raises
+    ------
+    EpidemiaError
+        As `check_out`, or if the disk does not take it.
+    """
+    out = out.resolve()
+    check_out(out)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        try:
+            new, old = staging / "new", staging / "old"
+            splits.save_to_disk(new)
+            write_card(new, card)
+            if out.exists():
+                out.rename(old)
+            try:
+                new.rename(out)
+            except BaseException:
+                if old.exists():
+                    old.rename(out)
+                raise
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    return out

@@ -1,0 +1,159 @@
+"""What is left out of training, so that what was seen is told from what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.surveys.record import task as declared_task
+
+__all__ = ["NOTHING", "HoldOut", "hold_out_of", "in_training"]
+
+#: Among the seeds of a dataset, so that the cells do not depend on what else is drawn.
+_STREAM = 3
+
+_EXPECTED = "expected cells=SHARE, conditions=NAME,... or tasks=NAME,..."
+
+
+class HoldOut(NamedTuple):
+    """What is left out, as it was asked for.
+
+    Attributes
+    ----------
+    cells : float
+        Share of the cells of each task, in [0, 1); 0 for none.
+    conditions : tuple of str
+        Variables: tasks that have one among their conditions are left out as a whole.
+    tasks : tuple of str
+        Names of tasks.
+    """
+
+    cells: float = 0.0
+    conditions: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, given: Sequence[str]) -> HoldOut:
+        """Read ``cells=0.25``, ``conditions=race`` and ``tasks=A,B``.
+
+        Several are united; of one key given twice, the names are.
+
+        Raises
+        ------
+        EpidemiaError
+            If one has another form.
+        """
+        cells, names = 0.0, {"conditions": list[str](), "tasks": list[str]()}
+        for text in given:
+            key, sign, value = text.partition("=")
+            if not sign or not value or key not in ("cells", *names):
+                raise EpidemiaError(f"--hold-out {text!r}: {_EXPECTED}")
+            if key == "cells":
+                cells = _share(text, value)
+            else:
+                names[key] += [one.strip() for one in value.split(",") if one.strip()]
+        return cls(cells, *(tuple(dict.fromkeys(one)) for one in names.values()))
+
+
+#: All is trained on.
+NOTHING = HoldOut()
+
+
+def _share(text: str, value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = float("nan")
+    if not 0 < share < 1:
+        raise EpidemiaError(f"--hold-out {text!r}: expected a share between 0 and 1, as cells=0.25")
+    return share
+
+
+def hold_out_of(
+    asked: HoldOut, truths: Mapping[str, GroundTruth], seed: int
+) -> dict[str, list[int]]:
+    """Return the numbers of the cells that are left out, by task.
+
+    A share of cells is drawn once for all tasks of the same conditions, so that a group of people
+    that is held out is new to the model with every outcome. Tasks of other conditions draw their
+    own: who is held out by age and sex may have been seen by age.
+
+    Parameters
+    ----------
+    asked : HoldOut
+    truths : mapping of str to GroundTruth
+        Of the tasks that the dataset would be about, by name.
+    seed : int
+
+    Returns
+    -------
+    dict of str to list of int
+        Sorted; tasks without a cell that is left out are not there.
+
+    Raises
+    ------
+    EpidemiaError
+        If a name is none of these tasks or their conditions, or no cell of a task that is not
+        named, or nothing at all, is left to train on.
+    """
+    given = {name: declared_task(name).given for name in truths}
+    conditions = {one for names in given.values() for one in names}
+    for one in asked.conditions:
+        if one not in conditions:
+            raise EpidemiaError(
+                f"--hold-out conditions={one}: no task of the dataset is asked by it "
+                f"({nearest(one, conditions)})"
+            )
+    for one in asked.tasks:
+        if one not in truths:
+            raise EpidemiaError(
+                f"--hold-out tasks={one}: the dataset has no such task ({nearest(one, truths)}); "
+                "--tasks says which it has"
+            )
+    drawn = _drawn(asked.cells, truths, given, seed) if asked.cells else {}
+    found: dict[str, list[int]] = {}
+    for name, truth in truths.items():
+        if name in asked.tasks or set(given[name]) & set(asked.conditions):
+            found[name] = list(range(len(truth.given)))
+        elif asked.cells:
+            out = [cell for cell, one in enumerate(truth.given) if one in drawn[given[name]]]
+            if len(out) == len(truth.given):
+                raise EpidemiaError(
+                    f"--hold-out cells={asked.cells:g} leaves none of the {len(out)} cells of "
+                    f"{name}: give a smaller share"
+                )
+            if out:
+                found[name] = out
+    if all(len(found.get(name, ())) == len(truth.given) for name, truth in truths.items()):
+        raise EpidemiaError(
+            f"--hold-out leaves nothing to train on: all of {few(list(truths))} are held out"
+        )
+    return found
+
+
+def _drawn(
+    share: float, truths: Mapping[str, GroundTruth], given: Mapping[str, tuple[str, ...]], seed: int
+) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+    """Draw cells for each set of conditions, at least one."""
+    cells: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
+    for name, truth in truths.items():
+        cells.setdefault(given[name], {}).update(dict.fromkeys(truth.given))
+    found = {}
+    for names, labels in sorted(cells.items()):
+        listed = sorted(labels)
+        # By the names, so that what one set of conditions draws does not depend on the others.
+        rng = np.random.default_rng([seed, _STREAM, *"\0".join(names).encode()])
+        chosen = rng.permutation(len(listed))[: max(1, round(share * len(listed)))]
+        found[names] = {listed[k] for k in chosen}
+    return found
+
+
+def in_training(truths: Mapping[str, GroundTruth], held_out: Mapping[str, list[int]]) -> list[str]:
+    """Name the tasks that have a cell to train on."""
+    return [
+        name for name, truth in truths.items() if len(held_out.get(name, ())) < len(truth.given)
+    ]

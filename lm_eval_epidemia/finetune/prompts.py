@@ -1,0 +1,122 @@
+"""The benchmark's own prompts, with answers drawn from P(Y | X) or with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate.store import GroundTruth
+
+__all__ = ["Prompts", "answers", "distributions", "prompts_of"]
+
+
+class Prompts(NamedTuple):
+    """The prompts of a task that may be trained on: each cell left in, in each ordering.
+
+    Attributes
+    ----------
+    prompt : list of str, length R
+    choices : list of list of str, length R
+        The letters, as they follow the prompt: " A", " B".
+    p : ndarray, shape (R, K)
+        P(Y | X) by displayed position; rows sum to 1.
+    weight : ndarray, shape (R,)
+        P(X) of the cell among those left in, over the orderings; sums to 1.
+    """
+
+    prompt: list[str]
+    choices: list[list[str]]
+    p: Array
+    weight: Array
+
+
+def prompts_of(truth: GroundTruth, held_out: list[int]) -> Prompts:
+    """Return the prompts of a task, as they are evaluated, without the cells that are held out."""
+    # In the task files lm-eval puts the space; here the letter follows the prompt as it is.
+    found = split(truth.task, variant=Variant(leading_space=True))
+    kept = [k for k, cell in enumerate(found["cell"]) if cell not in held_out]
+    rows = found.select(kept)
+    cells, orders = np.array(rows["cell"]), np.array(rows["order"])
+    p = truth.p[cells[:, None], orders]
+    weight = truth.weights[cells]
+    return Prompts(list(rows["prompt"]), [list(one) for one in rows["choices"]],
+                   p / p.sum(axis=1, keepdims=True), weight / weight.sum())  # fmt: skip
+
+
+def answers(by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Answer prompts as people of the cells would.
+
+    A task is drawn, each as often as any other; a cell by its weight; an ordering; a letter from
+    P(Y | X).
+
+    Parameters
+    ----------
+    by_task : mapping of str to Prompts
+    n : int
+    rng : Generator
+
+    Returns
+    -------
+    dict of str to list
+        The columns ``prompt`` and ``completion`` (" A").
+    """
+    prompts = list(by_task.values())
+    cells = [np.cumsum(one.weight) for one in prompts]
+    letters = [np.cumsum(one.p, axis=1) for one in prompts]
+    rows: dict[str, Any] = {"prompt": [], "completion": []}
+    for task in rng.integers(len(prompts), size=n):
+        own = prompts[task]
+        row = _place(cells[task], rng.random())
+        letter = _place(letters[task][row], rng.random())
+        rows["prompt"].append(own.prompt[row])
+        rows["completion"].append(own.choices[row][letter])
+    return rows
+
+
+def _place(sums: Array, u: float) -> int:
+    """Return the first place whose cumulated probability exceeds u of the whole."""
+    return int(np.searchsorted(sums, u * sums[-1], side="right").clip(max=len(sums) - 1))
+
+
+def distributions(
+    by_task: Mapping[str, Prompts], n: int | None, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Give prompts with P(Y | X) over their letters.
+
+    Parameters
+    ----------
+    by_task : mapping of str to Prompts
+    n : int, optional
+        How many, drawn without replacement; every prompt once if not given.
+    rng : Generator
+
+    Returns
+    -------
+    dict of str to list
+        The columns ``prompt``, ``choices`` (" A", " B") and ``p``, by displayed position.
+
+    Raises
+    ------
+    EpidemiaError
+        If there are not so many.
+    """
+    every = [
+        (prompt, choices, p.tolist())
+        for own in by_task.values()
+        for prompt, choices, p in zip(own.prompt, own.choices, own.p, strict=True)
+    ]
+    if n is not None:
+        if n > len(every):
+            raise EpidemiaError(
+                f"--n {n}: there are {len(every)} prompts, each of which is of use once; without "
+                "--n all are taken"
+            )
+        every = [every[k] for k in sorted(rng.permutation(len(every))[:n])]
+    prompt, choices, p = zip(*every, strict=True)
+    return {"prompt": list(prompt), "choices": list(choices), "p": list(p)}

@@ -1,0 +1,87 @@
+"""``epidemia finetune``: does a model learn a distribution from text about it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lm_eval_epidemia.printing import show, table_of
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.finetune.card import DatasetCard
+
+app = typer.Typer(no_args_is_help=True, help="Train on text from the truth: datasets, training.")
+
+
+@app.command("notes")
+def notes(
+    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
+    out: Annotated[Path, typer.Option(help="A new folder, or one with such a dataset.")],
+    kind: Annotated[
+        str, typer.Option(help="notes, answers, distributions, statements or shuffled.")
+    ] = "notes",
+    n: Annotated[
+        int | None,
+        typer.Option(help="Rows, validation among them. Default: 2500; of distributions, all."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, other rows.")] = 0,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            help="Tasks, groups or patterns, with commas between. Default: those of one condition."
+        ),
+    ] = None,
+    hold_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="cells=SHARE, conditions=NAME,... or tasks=NAME,...; may be given several times."
+        ),
+    ] = None,
+) -> None:
+    """Make a dataset of notes on people of a survey, or one of its controls."""
+    from lm_eval_epidemia.finetune.hold_out import HoldOut
+    from lm_eval_epidemia.finetune.make import make
+
+    card = make(survey, kind, out, n=n, seed=seed, tasks=_tasks(tasks),
+                hold_out=HoldOut.parse(hold_out or []))  # fmt: skip
+    _say(card, out)
+
+
+def _tasks(given: str | None) -> list[str] | None:
+    """Spell out names as lm-eval has them, with letters: the way that is trained on."""
+    from lm_eval_epidemia.benchmarks import members
+    from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.surveys.record import all_tasks
+
+    if given is None:
+        return None
+    names = [one.strip() for one in given.split(",") if one.strip()]
+    if not names:
+        raise EpidemiaError(f"--tasks {given!r} names no task")
+    found = []
+    for name in names:
+        for task, way in members(name):
+            if way == "letters" and task in all_tasks():
+                found.append(task)
+            elif not any(sign in name for sign in "*?["):
+                raise EpidemiaError(
+                    f"--tasks {name}: expected tasks of surveys asked with letters, as "
+                    "epidemia_low_nsduh; other ways of asking are evaluated, not trained on"
+                )
+    return found
+
+
+def _say(card: DatasetCard, out: Path) -> None:
+    """Print what is in a dataset, and where it is."""
+    table = table_of("", "task", "held out", right=("held out",))
+    held = {name: len(cells) for name, cells in card.held_out.items()}
+    for name in dict.fromkeys([*card.tasks, *held]):
+        said = "all" if name not in card.tasks else f"{held[name]} cells" if name in held else ""
+        table.add_row(name, said)
+    show(table)
+    for reason, number in card.counts.items():
+        print(f"{reason}: {number:,}")
+    rows = " and ".join(f"{number:,} {name}" for name, number in card.rows.items())
+    print(f"{rows} rows of {card.kind} of {card.survey} {card.vintage} are in {out.resolve()}")
