@@ -49,6 +49,60 @@ def notes(
     _say(card, out)
 
 
+@app.command("train")
+def train(
+    model: Annotated[str, typer.Option(help="Name or folder of a causal language model.")],
+    data: Annotated[Path, typer.Option(help="What 'finetune notes' wrote.")],
+    out: Annotated[Path, typer.Option(help="A new folder, or one of an interrupted training.")],
+    lora: Annotated[
+        str | None, typer.Option(help="An adapter on all linear layers: r=16 or r=16,alpha=32.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Train all weights.")] = False,
+    epochs: Annotated[float, typer.Option(help="All are run, the best checkpoint is kept.")] = 6,
+    lr: Annotated[float, typer.Option(help="Of AdamW; falls to 0 linearly.")] = 5e-5,
+    batch_size: Annotated[int, typer.Option(help="Rows per step and device.")] = 16,
+    seed: Annotated[int, typer.Option(help="Of the order of rows and the adapter.")] = 0,
+    stop_early: Annotated[
+        bool, typer.Option("--stop-early", help="Stop after 3 evaluations without a lower loss.")
+    ] = False,
+) -> None:
+    """Train a model on a dataset; keep the checkpoint with the lowest validation loss."""
+    from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.finetune import train as training
+
+    if full == (lora is not None):
+        raise EpidemiaError("expected --lora r=16 (an adapter) or --full (all weights), one of two")
+    settings = training.Settings(
+        epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, stop_early=stop_early,
+        **_lora(lora),
+    )  # fmt: skip
+    tuned = training.train(model, data, out, settings)
+    print(
+        f"{tuned.steps} steps; lowest validation loss {tuned.best_loss:.4f} at step "
+        f"{tuned.best_step}, {tuned.last_loss:.4f} at the end"
+    )
+    what = "weights" if full else "adapter"
+    arguments = f"pretrained={out}" if full else f"pretrained={model},peft={out}"
+    print(f"{what} and losses are in {out.resolve()}; to evaluate:")
+    print(f"  lm_eval run --model choice-hf --model_args {arguments} --tasks "
+          f"epidemia_low_{tuned.dataset.survey} --output_path results/")  # fmt: skip
+
+
+def _lora(given: str | None) -> dict[str, int]:
+    """Read ``r=16,alpha=32``."""
+    from lm_eval_epidemia.errors import EpidemiaError
+
+    found = {}
+    for part in given.split(",") if given is not None else []:
+        name, _, value = part.strip().partition("=")
+        if name not in ("r", "alpha") or not value.isdigit() or name in found:
+            raise EpidemiaError(f"--lora {given!r}: expected r=16 or r=16,alpha=32")
+        found[name] = int(value)
+    if given is not None and "r" not in found:
+        raise EpidemiaError(f"--lora {given!r} gives no rank: expected r=16 or r=16,alpha=32")
+    return found
+
+
 def _tasks(given: str | None) -> list[str] | None:
     """Spell out names as lm-eval has them, with letters: the way that is trained on."""
     from lm_eval_epidemia.benchmarks import members
