@@ -25,6 +25,7 @@ from lm_eval_epidemia.report.means import (
     worth,
 )
 from lm_eval_epidemia.report.normalise import normalise
+from lm_eval_epidemia.report.pairs import TunedRun, tuned_runs
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results, leaf
 from lm_eval_epidemia.score.score import Anchors
@@ -246,6 +247,8 @@ class Report(NamedTuple):
         Tasks of the closed subset that a run was asked in one of `CLOSED_WAYS`, each in both.
     closed_published : list of Entry
         Published scores of these.
+    tuned : tuple of TunedRun
+        Runs of tuned models, each with that of its base where there is one.
     """
 
     entries: list[Entry]
@@ -257,6 +260,7 @@ class Report(NamedTuple):
     notes: list[str]
     closed: list[Asked]
     closed_published: list[Entry]
+    tuned: tuple[TunedRun, ...] = ()
 
     @property
     def runs(self) -> list[Entry]:
@@ -299,7 +303,7 @@ def informative(results: Results) -> Results:
     )
     if not entries:
         raise EpidemiaError(f"no task is left: {said}; leave --informative away to see them")
-    return Results(entries, [*results.notes, said])
+    return results._replace(entries=entries, notes=[*results.notes, said])
 
 
 def make_report(
@@ -313,7 +317,8 @@ def make_report(
     with_published : bool
         Add published scores of the tasks that were asked, as reference rows.
     pairs : mapping of str to str, optional
-        Instruct versions by base model; others are found by their names.
+        Instruct versions, and tuned models, by base model; others are found by their names and
+        cards. A pair is of a tuned model where the second has an adapter or a card.
 
     Raises
     ------
@@ -335,7 +340,14 @@ def make_report(
         return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in found])
 
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
-    versions = [pair for alike in _alike(runs) for pair in pairs_of_versions(alike, pairs)]
+    tuned, said = tuned_runs(runs, results.folders, pairs)
+    apart = {one.entry.name for one in tuned}
+    versions = [
+        (base, other)
+        for alike in _alike(runs)
+        for base, other in pairs_of_versions(alike, pairs)
+        if other.name not in apart
+    ]
     tasks = {one.task for one in asked}
     truths = {task: store.load(task) for task in store.available() if task in tasks}
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
@@ -348,8 +360,8 @@ def make_report(
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
         ordered, found, {column: standings(ordered, column) for column in found}, anchors,
-        another, versions, [*results.notes, *_changed(runs, anchors)], closed,
-        published(closed) if with_published else [],
+        another, versions, [*results.notes, *said, *_changed(runs, anchors)], closed,
+        published(closed) if with_published else [], tuple(tuned),
     )  # fmt: skip
 
 
