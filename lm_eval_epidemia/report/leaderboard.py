@@ -183,8 +183,16 @@ def correlation(
 TUNED, PLAIN = {"instruct", "it", "chat"}, {"base", "pt", "hf"}
 
 
+#: Models and what became of them, by name; of one model there may be several in a sequence.
+Pairs = Mapping[str, str] | Sequence[tuple[str, str]]
+
+
+def _listed(given: Pairs | None) -> list[tuple[str, str]]:
+    return list(given.items() if isinstance(given, Mapping) else given or ())
+
+
 def pairs_of_versions(
-    entries: Sequence[Entry], given: Mapping[str, str] | None = None
+    entries: Sequence[Entry], given: Pairs | None = None
 ) -> list[tuple[Entry, Entry]]:
     """Find base models and their instruct versions, by their names.
 
@@ -194,7 +202,7 @@ def pairs_of_versions(
     ----------
     entries : sequence of Entry
         Of one protocol.
-    given : mapping of str to str, optional
+    given : mapping of str to str or sequence of (str, str), optional
         Instruct versions by the name of their base model, for names that do not say.
     """
     stems: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
@@ -207,7 +215,7 @@ def pairs_of_versions(
         else:
             stems[stem].append(entry)
     found = [(base, entry) for stem, entry in tuned for base in stems.get(stem, [])]
-    for base, instruct in (given or {}).items():
+    for base, instruct in _listed(given):
         found += [
             (one, other)
             for one in entries if one.model == base
@@ -307,7 +315,7 @@ def informative(results: Results) -> Results:
 
 
 def make_report(
-    results: Results, with_published: bool = False, pairs: Mapping[str, str] | None = None
+    results: Results, with_published: bool = False, pairs: Pairs | None = None
 ) -> Report:
     """Put entries in order and compare them.
 
@@ -316,7 +324,7 @@ def make_report(
     results : Results
     with_published : bool
         Add published scores of the tasks that were asked, as reference rows.
-    pairs : mapping of str to str, optional
+    pairs : mapping of str to str or sequence of (str, str), optional
         Instruct versions, and tuned models, by base model; others are found by their names and
         cards. A pair is of a tuned model where the second has an adapter or a card.
 
@@ -327,7 +335,7 @@ def make_report(
     """
     runs = list(results.entries)
     models = {entry.model for entry in runs}
-    if unknown := {name for pair in (pairs or {}).items() for name in pair} - models:
+    if unknown := {name for pair in _listed(pairs) for name in pair} - models:
         raise EpidemiaError(
             f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
         )
@@ -340,7 +348,7 @@ def make_report(
         return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in found])
 
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
-    tuned, said = tuned_runs(runs, results.folders, pairs)
+    tuned, said = tuned_runs(runs, results.folders, _listed(pairs))
     apart = {one.entry.name for one in tuned}
     versions = [
         (base, other)

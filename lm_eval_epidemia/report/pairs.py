@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.finetune.card import TUNED_CARD, Tuned, read_tuned
@@ -34,13 +38,17 @@ class TunedRun(NamedTuple):
     folder: Path | None = None
 
 
+#: How `_alike` calls weights that are not the same.
+OTHER = 3
+
+
 class _Found(NamedTuple):
-    card: Tuned | None
+    card: Tuned
     folder: Path
 
 
 def tuned_runs(
-    runs: Sequence[Entry], folders: Sequence[Path], given: Mapping[str, str] | None = None
+    runs: Sequence[Entry], folders: Sequence[Path], given: Sequence[tuple[str, str]] = ()
 ) -> tuple[list[TunedRun], list[str]]:
     """Find the tuned models among runs, and what each was tuned from.
 
@@ -54,9 +62,9 @@ def tuned_runs(
     runs : sequence of Entry
     folders : sequence of Path
         That were read for results.
-    given : mapping of str to str, optional
-        Tuned models by the name of their base, where nothing else tells. Other pairs of models may
-        be among them: they are of no tuned model, and left alone.
+    given : sequence of (str, str), optional
+        Base and tuned model, by name, where nothing else tells. Other pairs of models may be among
+        them: they are of no tuned model, and left alone.
 
     Returns
     -------
@@ -67,7 +75,7 @@ def tuned_runs(
     """
     notes: dict[str, None] = {}
     cards = {entry.name: _card_of(entry, runs, folders, notes) for entry in runs}
-    bases = {tuned: base for base, tuned in (given or {}).items()}
+    bases = {tuned: base for base, tuned in given}
     found = []
     for entry in runs:
         card = cards[entry.name]
@@ -86,7 +94,7 @@ def _card_of(
     if (read := _read(own, notes)) is not None:
         return read
     for place in _above(entry, folders):
-        if not (place / TUNED_CARD).is_file() or (read := _read(place, notes)) is None:
+        if (read := _read(place, notes)) is None:
             continue
         # One card may lie above the results of its base, too, and of other models.
         others = [
@@ -107,14 +115,24 @@ def _card_of(
     return None
 
 
+def _has_card(folder: Path) -> bool:
+    # Unlike Path's, False of what no folder can be called.
+    return os.path.isfile(folder / TUNED_CARD)  # noqa: PTH113
+
+
 def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
     """Read the card in a folder; where it cannot be read, a note says so."""
+    if not _has_card(folder):
+        return None
     try:
-        if not (folder / TUNED_CARD).is_file():
-            return None
-        return _Found(read_tuned(folder), folder)
-    except (EpidemiaError, OSError, RecursionError) as error:
-        notes[f"a card of a tuned model is left out: {error}"] = None
+        # Its parts must be what they are said to be.
+        return _Found(msgspec.convert(asdict(read_tuned(folder)), Tuned), folder)
+    except (EpidemiaError, ValueError, RecursionError) as error:
+        where = "" if isinstance(error, EpidemiaError) else f"{folder / TUNED_CARD}: "
+        notes[
+            f"the card of a tuned model is left out: {where}{error}; copy it again from the folder "
+            "that 'epidemia finetune train' wrote"
+        ] = None
         return None
 
 
@@ -137,30 +155,27 @@ def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
 def _is_nearer(entry: Entry, place: Path, folders: Sequence[Path]) -> bool:
     """Whether an entry has a card of its own, so that the one in a folder above is not its."""
     own = [Path(entry.weights.adapter or entry.weights.model), *_above(entry, folders)]
-    first = next((one for one in own if (one / TUNED_CARD).is_file()), place)
+    first = next((one for one in own if _has_card(one)), place)
     return first != place
 
 
-def _can_be(entry: Entry, card: Tuned | None) -> bool:
+def _can_be(entry: Entry, card: Tuned) -> bool:
     """Whether a card beside results can be of an entry: not of its own base."""
-    if card is None or entry.weights.adapter:
-        return True
-    return _alike(entry.weights.model, card.base) > 1
+    if entry.weights.adapter:
+        return card.how == "lora"
+    return _alike(entry.weights.model, card.base) == OTHER
 
 
 def _alike(one: str, other: str) -> int:
     """Say how two names of weights are the same: 0 written so, 1 the same folder, 2 the last part.
 
-    3 where they are not.
+    `OTHER` where they are not.
     """
     if one.rstrip("/") == other.rstrip("/"):
         return 0
-    here, there = Path(one).expanduser(), Path(other).expanduser()
-    try:
-        same = here.resolve() == there.resolve()
-    except (OSError, RuntimeError, ValueError):
-        same = False
-    return 1 if same else 2 if here.name == there.name else 3
+    if os.path.realpath(one) == os.path.realpath(other):
+        return 1
+    return 2 if Path(one).name == Path(other).name else OTHER
 
 
 def _base_of(
@@ -173,14 +188,22 @@ def _base_of(
         one for one in runs
         if one is not entry and one.weights != weights and not one.weights.adapter
     ]  # fmt: skip
+    names = [given] if given else []
     if given is not None:
         named = [one for one in runs if one.model == given]
     else:
         # With an adapter, what lm-eval loaded says it as well as the card.
         names = [card.base] if card else []
         names += [weights.model] if weights.adapter else []
-        named = _nearest(names, [one for one in plain if one.weights.more == weights.more], notes,
-                         entry)  # fmt: skip
+        plain = [one for one in plain if not weights.adapter or one.weights.more == weights.more]
+        named = _nearest(names, plain)
+    if len({one.weights for one in named}) > 1:
+        listed = few(sorted({one.weights.name for one in named}))
+        notes[
+            f"{entry.name} was tuned from {names[0]}, which {listed} may be: name it with --pair "
+            f"BASE={entry.model}"
+        ] = None
+        return None
     if alike := [one for one in named if _asked_as(one) == _asked_as(entry)]:
         return alike[0]
     said = given or (card.base if card else weights.model)
@@ -197,21 +220,9 @@ def _asked_as(entry: Entry) -> tuple[object, bool]:
     return entry.protocol, entry.chat
 
 
-def _nearest(
-    names: Sequence[str], runs: Sequence[Entry], notes: dict[str, None], entry: Entry
-) -> list[Entry]:
+def _nearest(names: Sequence[str], runs: Sequence[Entry]) -> list[Entry]:
     """Return the runs of the weights that one of the names means, taken as exactly as possible."""
-    ranked = {
-        one.weights: min((_alike(one.weights.model, name) for name in names), default=3)
-        for one in runs
-    }
-    best = min(ranked.values(), default=3)
-    chosen = [weights for weights, rank in ranked.items() if rank == best < 3]
-    if len(chosen) > 1:
-        listed = few(sorted(weights.name for weights in chosen))
-        notes[
-            f"{entry.name} was tuned from {names[0]}, which {listed} may be: name it with --pair "
-            f"BASE={entry.model}"
-        ] = None
-        return []
-    return [one for one in runs if one.weights in chosen]
+    ranks = [min((_alike(one.weights.model, name) for name in names), default=OTHER)
+             for one in runs]  # fmt: skip
+    best = min(ranks, default=OTHER)
+    return [one for one, rank in zip(runs, ranks, strict=True) if rank == best < OTHER]
