@@ -6,7 +6,16 @@ from typing import Any
 
 import altair as alt
 
-from lm_eval_epidemia.report.palette import BELOW, BLUE, GREEN, GREY, ORANGE, PURPLE, by_metric
+from lm_eval_epidemia.report.palette import (
+    BELOW,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PALETTE,
+    PURPLE,
+    by_metric,
+)
 
 __all__ = ["learning", "losses", "tuning"]
 
@@ -84,6 +93,10 @@ def losses(data: Any) -> alt.TopLevelMixin:
     return found
 
 
+#: Colours of what a learning curve is to be read beside.
+_REFERENCES = {"known": GREEN, "base": GREY}
+
+
 def learning(data: Any) -> alt.TopLevelMixin:
     """Rows: panel (base and group), kind ("answers" or a reference), who, rows (of a reference
     None), score, low, high, and those of `by_metric`."""
@@ -93,8 +106,11 @@ def learning(data: Any) -> alt.TopLevelMixin:
                   axis=alt.Axis(format="~s", tickCount=5))  # fmt: skip
         y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)",
                   scale=alt.Scale(domain=ends))  # fmt: skip
-        who = alt.Color("who:N", title=None, sort=None, legend=BELOW, scale=alt.Scale(
-            range=[BLUE, ORANGE, GREEN, PURPLE, GREY]))  # fmt: skip
+        names = {row["who"]: row["kind"] for row in rows.to_dict()["values"]}
+        free = iter([BLUE, ORANGE, PURPLE, *PALETTE])
+        colours = [_REFERENCES.get(kind) or next(free) for kind in names.values()]
+        who = alt.Color("who:N", title=None, legend=BELOW,
+                        scale=alt.Scale(domain=list(names), range=colours))  # fmt: skip
         base = alt.Chart()
         curve = base.transform_filter("datum.kind == 'answers'")
         others = base.transform_filter("datum.kind != 'answers'")

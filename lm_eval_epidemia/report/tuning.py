@@ -433,7 +433,7 @@ def _difference(moved: Moved, digits: int) -> str:
 
 
 #: Digits of a distance.
-OF_L1 = 3
+OF_L1 = 4
 
 _NUMBERS = ("before", "after", "difference", "P(Y) alone", "l1 before", "l1 after",
             "l1 difference", "l1 of P(Y) alone")  # fmt: skip
@@ -484,6 +484,7 @@ def _trained(found: Study) -> list[Section]:
 def sections(found: Study, long: bool) -> list[Section]:
     """Return the tables: by group and, where some were held out, by cells; `long` by task."""
     made = []
+    header: tuple[str, ...]
     if found.groups:
         rows = [
             [*_names(one), one.group, one.part, data_of(one.run.card), _way(one),

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.finetune.card import LOSSES, Tuned
 from lm_eval_epidemia.report.data import KNOWS_MARGINAL, as_point
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.means import Mean, mean_over, shared_tasks
 from lm_eval_epidemia.report.pairs import TunedRun
-from lm_eval_epidemia.report.results import Entry
+from lm_eval_epidemia.report.results import Entry, leaf
 from lm_eval_epidemia.report.section import Section
 from lm_eval_epidemia.report.tuning import known_of, part_of_task
 
@@ -45,7 +44,8 @@ def tuning_rows(report: Report, _task: str | None = None) -> Rows:
                 known = known_of(report, run.entry, [asked])[0]
                 made.append(
                     {**point, "group": column, "panel": f"{run.entry.name}: {column}",
-                     "task": in_way(*asked), "part": part_of_task(run.card, asked) or "not known",
+                     "task": asked.task.removeprefix(f"{leaf(asked).entry.group}_"),
+                     "part": part_of_task(run.card, asked) or "not known",
                      "before": run.base.scores[asked].value, "after": after.value,
                      "mean": None if math.isnan(known) else known}
                 )  # fmt: skip
@@ -65,7 +65,8 @@ def read_losses(folder: Path) -> Rows:
     Returns
     -------
     list of dict
-        ``step`` (int), ``epoch``, ``split`` (train or validation), ``loss``.
+        ``step`` (int), ``epoch``, ``split`` (train or validation), ``loss`` (None where it was
+        not finite).
 
     Raises
     ------
@@ -75,9 +76,9 @@ def read_losses(folder: Path) -> Rows:
     path = folder / LOSSES
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            found = [
+            found: Rows = [
                 {"step": int(one["step"]), "epoch": float(one["epoch"]), "split": one["split"],
-                 "loss": float(one["loss"])}
+                 "loss": loss if math.isfinite(loss := float(one["loss"])) else None}
                 for one in csv.DictReader(file)
             ]  # fmt: skip
     except OSError as error:
@@ -167,7 +168,7 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
             made += [
                 {**as_point(entry, mean, groups()[column]), "base": base_name, "group": column,
                  "panel": f"{base_name}: {column}", "rows": trained, "kind": kind, "who": who,
-                 "error": mean.error}
+                 "error": None if math.isnan(mean.error) else mean.error}
                 for kind, who, trained, entry, mean in points
                 if not math.isnan(mean.value)
             ]  # fmt: skip
@@ -188,7 +189,7 @@ def learning_table(report: Report) -> list[Section]:
     cells = []
     for one in found:
         digits = groups()[one["group"]].digits
-        error = "" if math.isnan(one["error"]) else f" ± {one['error']:.{digits}f}"
+        error = "" if one["error"] is None else f" ± {one['error']:.{digits}f}"
         cells.append(
             [one["model"], one["base"], one["group"], one["who"],
              "" if one["rows"] is None else f"{one['rows']:,}", str(one["tasks"]),
