@@ -375,6 +375,7 @@ def lacking(report: Report, samples: Samples) -> list[str]:
         partly = sorted(
             asked for asked in run.entry.scores.keys() & run.base.scores.keys()
             if asked.task in card.tasks and card.held_out.get(asked.task)
+            and asked.task in report.anchors
             and WAYS[asked.way].distribution is not None
         )  # fmt: skip
         other = [one for one in partly if WAYS[one.way].load(one.task).fingerprint

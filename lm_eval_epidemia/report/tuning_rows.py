@@ -122,18 +122,24 @@ def loss_rows(report: Report, _task: str | None = None) -> Rows:
     return made
 
 
-def _curves(report: Report) -> dict[tuple[str, str], list[TunedRun]]:
-    """Return the runs tuned on answers, by base and how; only where their numbers differ."""
-    found: dict[tuple[str, str], list[TunedRun]] = {}
+def _curves(report: Report) -> dict[str, list[TunedRun]]:
+    """Return the runs tuned on answers, by base; only where their numbers of rows differ."""
+    found: dict[str, list[TunedRun]] = {}
     for run in report.tuned:
         card = run.card
         if run.base and card and card.dataset.kind == "answers" and card.dataset.rows.get("train"):
-            found.setdefault((run.base.name, card.how), []).append(run)
+            found.setdefault(run.base.name, []).append(run)
     return {
-        key: sorted(runs, key=_trained)
-        for key, runs in found.items()
+        base: sorted(runs, key=lambda run: (_who(run), _trained(run)))
+        for base, runs in found.items()
         if len({_trained(run) for run in runs}) > 1
     }
+
+
+def _who(run: TunedRun) -> str:
+    """Say what a run was trained on and how: "answers, lora"."""
+    assert run.card is not None
+    return f"{run.card.dataset.kind}, {run.card.how}"
 
 
 def _trained(run: TunedRun) -> int:
@@ -144,13 +150,12 @@ def _trained(run: TunedRun) -> int:
 def learning_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `learning`, over the tasks that all runs of a curve share."""
     made: Rows = []
-    for (base_name, how), runs in _curves(report).items():
+    for base_name, runs in _curves(report).items():
         base = runs[0].base
         assert base is not None
         soft = [
             one for one in report.tuned
-            if one.base is base and one.card and one.card.how == how
-            and one.card.dataset.kind == "distributions"
+            if one.base is base and one.card and one.card.dataset.kind == "distributions"
         ]  # fmt: skip
         for column in report.columns:
             tasks = shared_tasks([base, *(run.entry for run in [*runs, *soft])], column)
@@ -158,11 +163,11 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
                 continue
             knows = Mean(known_of(report, base, tasks)[0], math.nan, len(tasks))
             points: list[tuple[str, str, int | None, Entry, Mean]] = [
-                *(("answers", f"answers, {how}", _trained(run), run.entry,
+                *(("answers", _who(run), _trained(run), run.entry,
                    mean_over(run.entry, tasks)) for run in runs),
                 ("base", "base", None, base, mean_over(base, tasks)),
                 ("known", KNOWS_MARGINAL, None, Entry(KNOWS_MARGINAL), knows),
-                *(("distributions", f"distributions, {how}", None, run.entry,
+                *(("distributions", _who(run), None, run.entry,
                    mean_over(run.entry, tasks)) for run in soft),
             ]  # fmt: skip
             made += [
