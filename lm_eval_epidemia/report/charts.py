@@ -12,11 +12,22 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-__all__ = ["BLACK", "CHARTS", "STATED", "WRITTEN", "specification", "truth"]
+from lm_eval_epidemia.report.charts_tuned import learning, losses, tuning
+from lm_eval_epidemia.report.palette import (
+    BELOW,
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    KIND,
+    MODELS,
+    ORANGE,
+    PALETTE,
+    PURPLE,
+    by_metric,
+)
 
-BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
-BLACK = "#000000"
-PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
+__all__ = ["BLACK", "CHARTS", "STATED", "WRITTEN", "specification", "truth"]
 
 #: The name under which the site hands its rows to a figure.
 ROWS = "rows"
@@ -24,49 +35,9 @@ ROWS = "rows"
 _PERCENT = alt.Axis(format="%")
 
 
-def _by_metric(
-    data: alt.Data, draw: Callable[[alt.Data, str, list[float], list[str]], Any]
-) -> alt.TopLevelMixin:
-    """Draw one below the other what is on different scales.
-
-    Parameters
-    ----------
-    data : altair.Data
-        Inline, of rows with metric (what the values are), lowest and highest (None: unbounded).
-    draw : callable
-        From the rows of one metric, what its axis says, from where to where it goes, and the models
-        in order.
-    """
-    parts: dict[str, list[dict[str, Any]]] = {}
-    for row in data.to_dict()["values"]:
-        parts.setdefault(row["metric"], []).append(row)
-    charts: list[Any] = []
-    for says, rows in parts.items():
-        values = [row[key] for row in rows for key in ("low", "high", "mean", "base", "instruct")
-                  if row.get(key) is not None]  # fmt: skip
-        bounds = [rows[0]["lowest"], rows[0]["highest"]]
-        ends = [end if end is not None else pick(values)
-                for end, pick in zip(bounds, (min, max), strict=True)]  # fmt: skip
-        models = list(dict.fromkeys(row["model"] for row in rows if "model" in row))
-        charts.append(draw(alt.Data(values=rows), says, ends, models))
-    if len(charts) == 1:
-        only: alt.TopLevelMixin = charts[0]
-        return only
-    both: alt.TopLevelMixin = alt.vconcat(*charts).resolve_scale(color="independent")
-    return both
-
-
-#: Of rows.
-_KIND = alt.Scale(domain=["run", "published"], range=["circle", "diamond"])
-#: With more than eight models, eight more colours.
-_MODELS = alt.Scale(range=[*PALETTE, "#882255", "#44AA99", "#999933", "#332288", "#AA4499",
-                           "#88CCEE", "#117733", "#661100"])  # fmt: skip
-_BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
-
-
 def leaderboard(data: Any) -> alt.TopLevelMixin:
     """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind, and
-    those of `_by_metric`."""
+    those of `by_metric`."""
 
     def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
         scale = alt.Scale(domain=ends)
@@ -80,7 +51,7 @@ def leaderboard(data: Any) -> alt.TopLevelMixin:
         )
         points = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(
             x=alt.X("score:Q", scale=scale), y=y,
-            shape=alt.Shape("kind:N", title=None, legend=_BELOW, scale=_KIND),
+            shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
             tooltip=["model:N", "group:N", alt.Tooltip("score:Q", format=".4~g")],
         )  # fmt: skip
         line = (
@@ -95,7 +66,7 @@ def leaderboard(data: Any) -> alt.TopLevelMixin:
         )
         return found
 
-    return _by_metric(data, draw)
+    return by_metric(data, draw)
 
 
 def _groups(channel: Any, rows: Any, line: str) -> Any:
@@ -112,7 +83,7 @@ def surveys(data: Any) -> alt.TopLevelMixin:
         scale, title = alt.Scale(domain=ends), f"{says} (± 1.96 standard errors)"
         y = alt.Y("survey:N", title=None)
         offset = alt.YOffset("model:N", sort=models)
-        colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
+        colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
         base = alt.Chart(rows)
         means = (
             base.transform_filter("isValid(datum.mean)")
@@ -125,7 +96,7 @@ def surveys(data: Any) -> alt.TopLevelMixin:
                                         y=y, yOffset=offset, color=colour),
                 base.mark_point(filled=True, size=45, opacity=1).encode(
                     x=alt.X("score:Q", scale=scale), y=y, yOffset=offset, color=colour,
-                    shape=alt.Shape("kind:N", title=None, legend=_BELOW, scale=_KIND),
+                    shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
                     tooltip=["model:N", "survey:N", alt.Tooltip("score:Q", format=".4~g"),
                              "tasks:Q"],
                 ),
@@ -137,12 +108,12 @@ def surveys(data: Any) -> alt.TopLevelMixin:
         )  # fmt: skip
         return found
 
-    return _by_metric(data, draw)
+    return by_metric(data, draw)
 
 
 def conditions(data: Any) -> alt.TopLevelMixin:
     """Rows: model, way, conditions ("d = 2"), score, low, high, kind ("run", "published" or
-    "respondent"), and those of `_by_metric`."""
+    "respondent"), and those of `by_metric`."""
 
     def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
         x = alt.X("conditions:O", title="Number of conditions", axis=alt.Axis(labelAngle=0))
@@ -152,9 +123,9 @@ def conditions(data: Any) -> alt.TopLevelMixin:
         everybody = alt.Chart(rows)
         respondent = everybody.transform_filter("datum.kind == 'respondent'")
         base = everybody.transform_filter("datum.kind != 'respondent'")
-        colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
-        dash = alt.StrokeDash("kind:N", title=None, legend=_BELOW, scale=alt.Scale(
-            domain=_KIND.to_dict()["domain"], range=[[1, 0], [6, 3]]))  # fmt: skip
+        colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
+        dash = alt.StrokeDash("kind:N", title=None, legend=BELOW, scale=alt.Scale(
+            domain=KIND.to_dict()["domain"], range=[[1, 0], [6, 3]]))  # fmt: skip
         found: alt.TopLevelMixin = (
             alt.layer(
                 respondent.mark_line(color=GREY, strokeDash=[2, 2], point=alt.OverlayMarkDef(
@@ -170,11 +141,11 @@ def conditions(data: Any) -> alt.TopLevelMixin:
         )  # fmt: skip
         return found
 
-    return _by_metric(data, draw)
+    return by_metric(data, draw)
 
 
 def nodes(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, nodes, group, score, low, high, and those of `_by_metric`."""
+    """Rows: model, nodes, group, score, low, high, and those of `by_metric`."""
     return _against(data, "nodes", "Number of variables", "group", None)
 
 
@@ -210,7 +181,7 @@ def _against(
         beside = alt.XOffset("model:N", sort=models)
         y = alt.Y("score:Q", title=f"{metric} (± 1.96 standard errors)",
                   scale=alt.Scale(domain=ends))  # fmt: skip
-        colour = alt.Color("model:N", title=None, sort=models, legend=_BELOW, scale=_MODELS)
+        colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
         tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
         base = alt.Chart(rows)
         line = [] if even is None else [
@@ -229,7 +200,7 @@ def _against(
         found: alt.TopLevelMixin = layers.facet(**parts)
         return found
 
-    return _by_metric(data, draw)
+    return by_metric(data, draw)
 
 
 def uncertainty(data: Any) -> alt.TopLevelMixin:
@@ -243,7 +214,7 @@ def uncertainty(data: Any) -> alt.TopLevelMixin:
     values = [row[key] for row in data.to_dict()["values"] for key in ("stated", "error")]
     points = alt.Chart().mark_point(filled=True, size=36, opacity=0.75).encode(
         x=x, y=y,
-        color=alt.Color("difficulty:N", title=None, sort=None, legend=_BELOW,
+        color=alt.Color("difficulty:N", title=None, sort=None, legend=BELOW,
                         scale=alt.Scale(range=PALETTE)),
         tooltip=["model:N", "quantity:N", alt.Tooltip("stated:Q", format=".3~g"),
                  alt.Tooltip("error:Q", format=".3~g")],
@@ -287,14 +258,14 @@ def stated(data: Any) -> alt.TopLevelMixin:
 
 
 def versions(data: Any) -> alt.TopLevelMixin:
-    """Rows: pair, group, task, base, instruct, kind ("task", "mean"), and those of `_by_metric`."""
+    """Rows: pair, group, task, base, instruct, kind ("task", "mean"), and those of `by_metric`."""
 
     def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
         scale = alt.Scale(domain=ends)
         x = alt.X("base:Q", title=f"Base model: {says}", scale=scale)
         y = alt.Y("instruct:Q", title="Instruct version", scale=scale)
         below = alt.Legend(orient="bottom", labelLimit=400, columns=1)
-        colour = alt.Color("pair:N", title=None, sort=None, legend=below, scale=_MODELS)
+        colour = alt.Color("pair:N", title=None, sort=None, legend=below, scale=MODELS)
         tooltip = ["pair:N", "task:N", "base:Q", "instruct:Q"]
         base = alt.Chart()
         tasks, means = (base.transform_filter(f"datum.kind == '{k}'") for k in ("task", "mean"))
@@ -313,17 +284,17 @@ def versions(data: Any) -> alt.TopLevelMixin:
         )  # fmt: skip
         return found
 
-    return _by_metric(data, draw)
+    return by_metric(data, draw)
 
 
 def closed(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `_by_metric`."""
+    """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
 
     def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
         y = alt.Y("model:N", title=None, sort=models, axis=alt.Axis(labelLimit=260))
         scale = alt.Scale(domain=ends)
         colours = alt.Scale(domain=["closed", "likelihood"], range=[ORANGE, BLUE])
-        colour = alt.Color("way:N", title="asked in", legend=_BELOW, scale=colours)
+        colour = alt.Color("way:N", title="asked in", legend=BELOW, scale=colours)
         offset = alt.YOffset("way:N")
         base = alt.Chart(rows)
         found: alt.TopLevelMixin = alt.layer(
@@ -334,7 +305,7 @@ def closed(data: Any) -> alt.TopLevelMixin:
             ),
             base.mark_point(filled=True, size=70, opacity=1).encode(
                 x=alt.X("score:Q", scale=scale), y=y, yOffset=offset, color=colour,
-                shape=alt.Shape("kind:N", title=None, legend=_BELOW, scale=_KIND),
+                shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
                 tooltip=["model:N", "way:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"],
             ),
             base.transform_filter("isValid(datum.mean)")
@@ -343,7 +314,7 @@ def closed(data: Any) -> alt.TopLevelMixin:
         ).properties(width=380, height=alt.Step(14))  # fmt: skip
         return found
 
-    return _by_metric(data, draw)
+    return by_metric(data, draw)
 
 
 def size(data: Any) -> alt.TopLevelMixin:
@@ -547,7 +518,7 @@ CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
     chart.__name__: chart
     for chart in (leaderboard, size, beside, surveys, conditions, nodes, paths, wins, quartiles,
                   uncertainty, versions, closed, calibration, order_bias, distribution, curve,
-                  cells, bootstrap)
+                  cells, bootstrap, tuning, losses, learning)
 }  # fmt: skip
 
 #: The one that only the site draws.

@@ -36,6 +36,7 @@ __all__ = [
     "KNOWS_MARGINAL",
     "Calibration",
     "Samples",
+    "as_point",
     "bootstrap_rows",
     "calibration_rows",
     "calibrations",
@@ -167,7 +168,7 @@ def _scale(benchmark: Benchmark) -> dict[str, Any]:
     }
 
 
-def _point(entry: Entry, mean: Mean, benchmark: Benchmark) -> dict[str, Any]:
+def as_point(entry: Entry, mean: Mean, benchmark: Benchmark) -> dict[str, Any]:
     """Say a model's mean and 1.96 standard errors around it, as rows of figures have it."""
     scale, reach = _scale(benchmark), 1.96 * (0.0 if math.isnan(mean.error) else mean.error)
     low, high = scale["lowest"], scale["highest"]
@@ -192,7 +193,7 @@ def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
         for place, entry in enumerate(report.entries):
             found = group_mean(entry, column)
             if found.tasks:
-                point = _point(entry, found, groups()[column])
+                point = as_point(entry, found, groups()[column])
                 rows.append(
                     {**point, "place": place, "group": column, "column": number, "mean": knows}
                 )
@@ -210,7 +211,7 @@ def survey_rows(report: Report, _task: str | None = None) -> Rows:
         for place, entry in enumerate(report.entries):
             for survey, found in slices(entry, column, "survey").items():
                 rows.append(
-                    {**_point(entry, found, groups()[column]), "place": place, "group": column,
+                    {**as_point(entry, found, groups()[column]), "place": place, "group": column,
                      "column": number, "survey": survey,
                      "mean": _known(mean_respondent(report, known[survey]))}
                 )  # fmt: skip
@@ -233,11 +234,11 @@ def condition_rows(report: Report, _task: str | None = None) -> Rows:
         for entry in report.entries:
             mine = [a for a in tasks if a in entry.scores and not math.isnan(entry.scores[a].value)]
             if mine:
-                rows.append({**_point(entry, mean_over(entry, mine), benchmark), **common})
+                rows.append({**as_point(entry, mean_over(entry, mine), benchmark), **common})
         knows = mean_respondent(report, tasks)
         if not math.isnan(knows):
             rows.append(
-                {**_point(Entry(KNOWS_MARGINAL), Mean(knows, math.nan, len(tasks)), benchmark),
+                {**as_point(Entry(KNOWS_MARGINAL), Mean(knows, math.nan, len(tasks)), benchmark),
                  **common, "kind": "respondent"}
             )  # fmt: skip
     if len({row["conditions"] for row in rows}) < 2:
@@ -281,7 +282,7 @@ def closed_rows(report: Report, _task: str | None = None) -> Rows:
         )
     knows = _known(mean_respondent(report, report.closed))
     return [
-        {**_point(entry, mean, OBSERVATION), "way": way, "place": place, "mean": knows}
+        {**as_point(entry, mean, OBSERVATION), "way": way, "place": place, "mean": knows}
         for place, (entry, way, mean) in enumerate(found)
     ]
 
@@ -315,7 +316,7 @@ def beside_rows(report: Report, _task: str | None = None) -> Rows:
 def node_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `nodes`."""
     rows = [
-        {**_point(entry, mean_over(entry, [asked]), INTERVENTION), "nodes": nodes,
+        {**as_point(entry, mean_over(entry, [asked]), INTERVENTION), "nodes": nodes,
          "group": leaf(asked).group}
         for way in EFFECTS
         for entry in report.entries
@@ -335,7 +336,7 @@ BECOMES = ("stays yes", "becomes no")
 def path_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `paths`: over the larger graphs of all sizes."""
     rows = [
-        {**_point(entry, Mean(one.value, one.error, 0), INTERVENTION),
+        {**as_point(entry, Mean(one.value, one.error, 0), INTERVENTION),
          "length": f"{length}{'+' if length == LONGEST else ''}", "becomes": BECOMES[kappa],
          "group": in_way("epidemia_intervention_large", way), "graphs": one.samples}
         for way in EFFECTS

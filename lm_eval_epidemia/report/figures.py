@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.extras import needs
+from lm_eval_epidemia.finetune.card import read_tuned
 from lm_eval_epidemia.paths import atomic_write
-from lm_eval_epidemia.report import data, prior_rows
+from lm_eval_epidemia.report import data, prior_rows, tuning_rows
 
-__all__ = ["FIGURES", "Figure", "save"]
+__all__ = ["FIGURES", "Figure", "save", "save_losses"]
 
 
 class Figure(NamedTuple):
@@ -54,6 +55,11 @@ FIGURES = {
         "stated against realised uncertainty of priors", prior_rows.uncertainty_rows
     ),
     "versions": Figure("base models against their instruct versions, by task", data.version_rows),
+    "tuning": Figure("every task before and after fine-tuning", tuning_rows.tuning_rows),
+    "losses": Figure("losses of fine-tuning, with the kept checkpoint", tuning_rows.loss_rows),
+    "learning": Figure(
+        "score against number of answers trained on", tuning_rows.learning_rows
+    ),
     "closed": Figure("written answers beside likelihoods on the closed subset", data.closed_rows),
     "calibration": Figure(
         "elicited against true probability, with a reliability curve", data.calibration_rows
@@ -108,9 +114,7 @@ def save(
             f"no figure {name!r} ({nearest(name, FIGURES)}): see 'epidemia plot list'"
         )
     with needs("report", f"the figure {name}"):
-        import altair as alt
-
-        from lm_eval_epidemia.report.charts import CHARTS, WRITTEN
+        from lm_eval_epidemia.report.charts import WRITTEN
     figure = FIGURES[name]
     if figure.needs_task and not task:
         raise EpidemiaError(f"{name} is of one task: name it with --task")
@@ -122,10 +126,42 @@ def save(
     if out.is_dir():
         raise EpidemiaError(f"--out {out} is a folder: give the name of a file")
     rows = figure.rows(report() if figure.needs_results else None, task)
+    _draw(name, rows, out)
+    return out
+
+
+def save_losses(folder: Path) -> Path:
+    """Draw the losses of a training into its folder, as the figure `losses` of its results.
+
+    Parameters
+    ----------
+    folder : Path
+        With a card (``epidemia_finetune.json``) and ``losses.csv``.
+
+    Returns
+    -------
+    Path
+        ``losses.svg`` in the folder.
+
+    Raises
+    ------
+    EpidemiaError
+        If card or losses cannot be read, or the extra ``report`` is not installed.
+    """
+    rows = tuning_rows.rows_of_losses(folder.resolve().name, read_tuned(folder), folder)
+    out = folder / "losses.svg"
+    _draw("losses", rows, out)
+    return out
+
+
+def _draw(name: str, rows: list[dict[str, Any]], out: Path) -> None:
+    with needs("report", f"the figure {name}"):
+        import altair as alt
+
+        from lm_eval_epidemia.report.charts import CHARTS, WRITTEN
     specification = CHARTS[name](alt.Data(values=_clean(rows))).to_json()
     with atomic_write(out) as temporary:
         temporary.write_bytes(WRITTEN[out.suffix](specification))
-    return out
 
 
 def _clean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

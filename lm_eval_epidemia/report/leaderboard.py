@@ -25,6 +25,7 @@ from lm_eval_epidemia.report.means import (
     worth,
 )
 from lm_eval_epidemia.report.normalise import normalise
+from lm_eval_epidemia.report.pairs import TunedRun, tuned_runs
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results, leaf
 from lm_eval_epidemia.score.score import Anchors
@@ -182,8 +183,16 @@ def correlation(
 TUNED, PLAIN = {"instruct", "it", "chat"}, {"base", "pt", "hf"}
 
 
+#: Models and what became of them, by name; of one model there may be several in a sequence.
+Pairs = Mapping[str, str] | Sequence[tuple[str, str]]
+
+
+def _listed(given: Pairs | None) -> list[tuple[str, str]]:
+    return list(given.items() if isinstance(given, Mapping) else given or ())
+
+
 def pairs_of_versions(
-    entries: Sequence[Entry], given: Mapping[str, str] | None = None
+    entries: Sequence[Entry], given: Pairs | None = None
 ) -> list[tuple[Entry, Entry]]:
     """Find base models and their instruct versions, by their names.
 
@@ -193,7 +202,7 @@ def pairs_of_versions(
     ----------
     entries : sequence of Entry
         Of one protocol.
-    given : mapping of str to str, optional
+    given : mapping of str to str or sequence of (str, str), optional
         Instruct versions by the name of their base model, for names that do not say.
     """
     stems: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
@@ -206,7 +215,7 @@ def pairs_of_versions(
         else:
             stems[stem].append(entry)
     found = [(base, entry) for stem, entry in tuned for base in stems.get(stem, [])]
-    for base, instruct in (given or {}).items():
+    for base, instruct in _listed(given):
         found += [
             (one, other)
             for one in entries if one.model == base
@@ -246,6 +255,8 @@ class Report(NamedTuple):
         Tasks of the closed subset that a run was asked in one of `CLOSED_WAYS`, each in both.
     closed_published : list of Entry
         Published scores of these.
+    tuned : tuple of TunedRun
+        Runs of tuned models, each with that of its base where there is one.
     """
 
     entries: list[Entry]
@@ -257,6 +268,7 @@ class Report(NamedTuple):
     notes: list[str]
     closed: list[Asked]
     closed_published: list[Entry]
+    tuned: tuple[TunedRun, ...] = ()
 
     @property
     def runs(self) -> list[Entry]:
@@ -299,11 +311,11 @@ def informative(results: Results) -> Results:
     )
     if not entries:
         raise EpidemiaError(f"no task is left: {said}; leave --informative away to see them")
-    return Results(entries, [*results.notes, said])
+    return results._replace(entries=entries, notes=[*results.notes, said])
 
 
 def make_report(
-    results: Results, with_published: bool = False, pairs: Mapping[str, str] | None = None
+    results: Results, with_published: bool = False, pairs: Pairs | None = None
 ) -> Report:
     """Put entries in order and compare them.
 
@@ -312,8 +324,9 @@ def make_report(
     results : Results
     with_published : bool
         Add published scores of the tasks that were asked, as reference rows.
-    pairs : mapping of str to str, optional
-        Instruct versions by base model; others are found by their names.
+    pairs : mapping of str to str or sequence of (str, str), optional
+        Instruct versions, and tuned models, by base model; others are found by their names and
+        cards. A pair is of a tuned model where the second has an adapter or a card.
 
     Raises
     ------
@@ -322,7 +335,7 @@ def make_report(
     """
     runs = list(results.entries)
     models = {entry.model for entry in runs}
-    if unknown := {name for pair in (pairs or {}).items() for name in pair} - models:
+    if unknown := {name for pair in _listed(pairs) for name in pair} - models:
         raise EpidemiaError(
             f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
         )
@@ -335,7 +348,14 @@ def make_report(
         return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in found])
 
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
-    versions = [pair for alike in _alike(runs) for pair in pairs_of_versions(alike, pairs)]
+    tuned, said = tuned_runs(runs, results.folders, _listed(pairs))
+    apart = {one.entry.name for one in tuned}
+    versions = [
+        (base, other)
+        for alike in _alike(runs)
+        for base, other in pairs_of_versions(alike, pairs)
+        if other.name not in apart
+    ]
     tasks = {one.task for one in asked}
     truths = {task: store.load(task) for task in store.available() if task in tasks}
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
@@ -348,8 +368,8 @@ def make_report(
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
         ordered, found, {column: standings(ordered, column) for column in found}, anchors,
-        another, versions, [*results.notes, *_changed(runs, anchors)], closed,
-        published(closed) if with_published else [],
+        another, versions, [*results.notes, *said, *_changed(runs, anchors)], closed,
+        published(closed) if with_published else [], tuple(tuned),
     )  # fmt: skip
 
 

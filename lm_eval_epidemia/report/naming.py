@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Config", "model_name", "pairs", "short_names"]
+__all__ = ["Config", "Weights", "pairs", "short_names", "weights_of"]
 
 #: Of a model's arguments, those that make it another model.
-MODEL_ARGUMENTS = ("revision", "subfolder", "peft", "delta", "gguf_file", "quantization",
+MODEL_ARGUMENTS = ("revision", "subfolder", "delta", "gguf_file", "quantization",
                    "load_in_4bit", "load_in_8bit")  # fmt: skip
 
 
@@ -33,30 +33,77 @@ def pairs(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
     return arguments or {}
 
 
-def model_name(config: Config) -> tuple[str, str]:
-    """Name the model of a run: whole, and what makes it another than its name says."""
+class Weights(NamedTuple):
+    """What was said to lm-eval of a model's weights.
+
+    Attributes
+    ----------
+    model : str
+        Its name or folder; the backend with its arguments where neither was given.
+    more : tuple of str
+        What makes it another: "revision=x".
+    adapter : str
+        Name or folder of its adapter (``peft=``); empty without one.
+    """
+
+    model: str
+    more: tuple[str, ...] = ()
+    adapter: str = ""
+
+    @property
+    def name(self) -> str:
+        """All of it in one line."""
+        return " +".join([self.model, *self.more, *([self.adapter] if self.adapter else [])])
+
+
+def weights_of(config: Config) -> Weights:
+    """Return the weights of a run."""
     arguments = pairs(config.model_args)
     named = arguments.get("pretrained") or arguments.get("model")
     if not named:
         said = ",".join(f"{key}={value}" for key, value in arguments.items())
-        return " ".join(part for part in (str(config.model), said) if part), ""
+        return Weights(" ".join(part for part in (str(config.model), said) if part))
     given = {key: arguments[key] for key in MODEL_ARGUMENTS if arguments.get(key)}
     # "main" is what everybody gets.
     more = [
-        Path(str(value)).name if key == "peft" else f"{key}={value}"
-        for key, value in given.items()
-        if (key, value) != ("revision", "main")
+        f"{key}={value}" for key, value in given.items() if (key, value) != ("revision", "main")
     ]
-    return str(named).rstrip("/"), "".join(f" +{part}" for part in more)
+    adapter = str(arguments.get("peft") or "")
+    return Weights(_whole(str(named)), tuple(more), _whole(adapter))
 
 
-def short_names(names: Collection[str]) -> dict[str, str]:
-    """Call models by the last part of their path, where that tells them apart."""
-    short = {name: name if "=" in name.split(" +")[0] else _last(name) for name in names}
-    several = {name for name, count in Counter(short.values()).items() if count > 1}
-    return {name: name if one in several else one for name, one in short.items()}
+def _whole(path: str) -> str:
+    return path.rstrip("/") or path
 
 
-def _last(name: str) -> str:
-    model, *more = name.split(" +")
-    return " +".join([Path(model).name or model, *more])
+def short_names(found: Collection[Weights]) -> dict[Weights, str]:
+    """Call models and adapters by the last part of their path, where that tells them apart.
+
+    Where it does not, a model has its whole name, and an adapter as many parts of its path, from
+    the end, as tell it from the others: "small +run-1/adapter".
+    """
+    models = {one.model: one.model if "=" in one.model else _last(one.model, 1) for one in found}
+    several = _repeated(models.values())
+    models = {name: name if short in several else short for name, short in models.items()}
+    adapters = dict.fromkeys((one.adapter for one in found if one.adapter), "")
+    left, depth = set(adapters), 1
+    while left:
+        tried = {name: _last(name, depth) for name in adapters}
+        unclear = _repeated(tried.values())
+        # Where no more of a path is left, it is told apart by being whole.
+        done = {n for n in left if tried[n] not in unclear or depth > len(Path(n).parts)}
+        adapters |= {name: tried[name] for name in done}
+        left, depth = left - done, depth + 1
+    return {
+        one: one._replace(model=models[one.model], adapter=adapters.get(one.adapter, "")).name
+        for one in found
+    }
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def _last(path: str, parts: int) -> str:
+    """Return the last parts of a path."""
+    return "/".join(Path(path).parts[-parts:]) or path

@@ -9,18 +9,18 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, Leaf, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.quantities.store import PREFIX, built
-from lm_eval_epidemia.report.naming import Config, model_name, pairs, short_names
+from lm_eval_epidemia.report.entry import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.report.naming import Config, pairs, short_names, weights_of
 from lm_eval_epidemia.report.protocol import Protocol, printable
 from lm_eval_epidemia.report.replicates import (
     ENDLESS,
@@ -31,13 +31,9 @@ from lm_eval_epidemia.report.replicates import (
     in_conflict,
     said_in,
 )
-from lm_eval_epidemia.score.joint import Draws, joint_error
 
 __all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size",
            "printable", "read_results"]  # fmt: skip
-
-#: The score against the population, freed of what the survey's sampling error adds to a distance.
-POPULATION = "score_population"
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
@@ -49,109 +45,6 @@ OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
 #: What rounding may add to a bound.
 ROUNDING = 1e-6
 
-#: Names longer than this are cut where they are shown.
-LONGEST_NAME = 120
-
-
-class Asked(NamedTuple):
-    """A task in a way of asking."""
-
-    task: str
-    way: str
-
-
-def leaf(asked: Asked) -> Leaf:
-    """Return what is known of a task in a way of asking."""
-    return leaves()[in_way(*asked)]
-
-
-class Score(NamedTuple):
-    """What one task of one run came to.
-
-    Attributes
-    ----------
-    value : float
-        The primary metric of the task's benchmark; NaN where lm-eval's file says so.
-    draws : Draws or None
-        What it would have been, had the survey drawn other samples; None where that is not known.
-    metrics : dict of str to float
-        All the others, by name.
-    population : Draws or None
-        Draws of the metric `POPULATION`.
-    source : Path
-        The result file.
-    said : object or None
-        What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
-        where the questions were made from another truth than the installed one.
-    """
-
-    value: float
-    draws: Draws | None = None
-    metrics: Mapping[str, float] = {}
-    population: Draws | None = None
-    source: Path = Path()
-    said: Any = None
-
-    @property
-    def error(self) -> float:
-        """Standard error of the value; NaN where it is not known."""
-        return joint_error([self.draws])
-
-    @property
-    def l1(self) -> float:
-        """The distance from the truth, in [0, 2]; NaN if there is none."""
-        return self.metrics.get("l1", math.nan)
-
-    @property
-    def seen(self) -> float:
-        """Share of the task that was asked."""
-        return self.metrics.get("seen", 1.0)
-
-
-@dataclass
-class Entry:
-    """A model, asked in one way: what can be compared with other models asked so.
-
-    Attributes
-    ----------
-    model : str
-        As its user would name it.
-    chat : bool
-        Whether its chat template was applied; part of the model rather than of the question.
-    variant : tuple of (str, str)
-        All that was said about the prompts with ``--metadata``, by its key.
-    protocol : Protocol
-        What keeps these scores from being compared with others.
-    parameters : float or None
-        Size of the model.
-    scores : dict
-        By task and way of asking.
-    others : dict of str to float
-        Other tasks in the same files: their main metric, in per cent where it is a share.
-    reference : bool
-        Whether these are published scores instead of a run.
-    twin : int
-        Tells entries apart whose names are the same where they are cut; 0 for the first.
-    """
-
-    model: str
-    chat: bool = False
-    variant: tuple[tuple[str, str], ...] = ()
-    protocol: Protocol = field(default_factory=Protocol)
-    parameters: float | None = None
-    scores: dict[Asked, Score] = field(default_factory=dict)
-    others: dict[str, float] = field(default_factory=dict)
-    reference: bool = False
-    twin: int = 0
-
-    @property
-    def name(self) -> str:
-        """The model and how it was asked, in one line; no two entries have the same."""
-        said = [part for part in ("chat template" * self.chat, str(self.protocol)) if part]
-        name = self.model + (f" ({'; '.join(said)})" if said else "")
-        name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-        return name + (f" [{self.twin + 1}]" if self.twin else "")
-
 
 class Results(NamedTuple):
     """What was read.
@@ -162,10 +55,13 @@ class Results(NamedTuple):
         In the order of their names.
     notes : list of str
         What a reader must know: files left out, runs superseded, scores that do not exist.
+    folders : tuple of Path
+        What was read.
     """
 
     entries: list[Entry]
     notes: list[str]
+    folders: tuple[Path, ...] = ()
 
 
 class _Task(msgspec.Struct):
@@ -458,6 +354,7 @@ def read_results(
     """
     names = {name: Asked(one.entry.name, one.way) for name, one in leaves().items()}
     runs, notes, known_numbers = [], [], dict[str, int]()
+    folders = tuple(folders)
     for path in (files := _files(folders)):
         try:
             run = _read(path, names)
@@ -485,9 +382,9 @@ def read_results(
     if not found:
         listed = printable(few([str(file) for file in files]))
         raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
-    short = short_names({entry.model for entry in found})
+    short = short_names({entry.weights for entry in found})
     for entry in found:
-        entry.model = short[entry.model]
+        entry.model = printable(short[entry.weights])
     names_seen: Counter[str] = Counter()
     for entry in found:
         names_seen[entry.name] += 1
@@ -513,7 +410,8 @@ def read_results(
     if unknown := set(sizes or {}) - {entry.model for entry in found}:
         known = ", ".join(sorted({entry.model for entry in found}))
         raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
-    return Results(sorted(found, key=lambda entry: (entry.protocol, entry.name)), notes)
+    ordered = sorted(found, key=lambda entry: (entry.protocol, entry.name))
+    return Results(ordered, notes, folders)
 
 
 def _without_errors(entry: Entry, older: Collection[Path], installed: Collection[str]) -> list[str]:
@@ -578,17 +476,17 @@ def _enter(
     names: Mapping[str, Asked], installed: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
-    model, more = model_name(run.file.config)
-    chat, shown = bool(run.file.chat_template), printable(model + more)
+    weights, chat = weights_of(run.file.config), bool(run.file.chat_template)
+    shown = printable(weights.name)
     parameters = _number(run.file.config.model_num_parameters)
     replaced: dict[str, list[Path]] = {}
     mine = set()
     for name, score in run.scores.items():
         asked = names[name]
         protocol = _protocol(name, asked, run, installed)
-        key = (model, more, chat, protocol)
+        key = (weights, chat, protocol)
         mine.add(key)
-        entry = entries.setdefault(key, Entry(shown, chat, protocol=protocol))
+        entry = entries.setdefault(key, Entry(shown, chat, protocol=protocol, weights=weights))
         entry.variant = entry.variant or _variant(run.metadata[name])
         if 0 < parameters < math.inf:
             entry.parameters = parameters
@@ -602,5 +500,5 @@ def _enter(
         )
     # Other tasks belong to the model whatever way ours were asked in; a run of theirs alone too.
     if others := _others(run.file, names):
-        for key in mine or {(model, more, chat, Protocol())}:
-            entries.setdefault(key, Entry(shown, chat)).others.update(others)
+        for key in mine or {(weights, chat, Protocol())}:
+            entries.setdefault(key, Entry(shown, chat, weights=weights)).others.update(others)

@@ -21,7 +21,15 @@ from markupsafe import Markup
 from lm_eval_epidemia import __version__, folders
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data, effects, figures, standardised
+from lm_eval_epidemia.report import (
+    charts,
+    data,
+    effects,
+    figures,
+    standardised,
+    tuning,
+    tuning_rows,
+)
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.leaderboard import Report
@@ -44,6 +52,8 @@ PAGES = (
     ("surveys.html", "Surveys"),
 )  # fmt: skip
 
+#: Stands before the page of figures, where a tuned model and its base are among the results.
+TUNED = ("tuning.html", "Fine-tuning")
 
 #: Groups of tasks, as records list them.
 KINDS: tuple[Kind, ...] = ("low", "high", "extra")
@@ -89,7 +99,10 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
     )  # fmt: skip
     environment.filters["sort_key"] = sort_key
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.globals |= {"version": __version__, "runs": len(report.runs), "pages": PAGES}
+    pairs, pages = [one for one in report.tuned if one.base], list(PAGES)
+    if pairs:
+        pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
+    environment.globals |= {"version": __version__, "runs": len(report.runs), "pages": pages}
 
     def page(name: str, template: str = "", **values: Any) -> None:
         made = environment.get_template(template or name).render(page=name, **values)
@@ -102,6 +115,8 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
     page("priors.html", **_priors(report))
     page("quantities.html", **quantities(folder / "data", report))
     page("figures.html", **_figures(report, SHOWN))
+    if pairs:
+        page(TUNED[0], **_tuning(report, samples))
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))
     found = standardised.implied(report, samples)
@@ -241,6 +256,26 @@ def _priors(report: Report) -> dict[str, Any]:
             {**one._asdict(), "rows": [_kind(row, references) for row in one.rows]}
             for one in of_priors(report, long=True)
         ],
+    }
+
+
+#: What the page of fine-tuning shows.
+OF_TUNING = {
+    "tuning": "A line per task, from the hollow mark (before) to the filled one (after).",
+    "losses": "The training loss may go on falling when that of the validation rows rises again.",
+    "learning": "Over the tasks that all of these models were asked.",
+}
+
+
+def _tuning(report: Report, samples: data.Samples) -> dict[str, Any]:
+    found = [
+        *tuning.sections(tuning.study(report, samples), long=True),
+        *tuning_rows.learning_table(report),
+    ]
+    return {
+        **_figures(report, OF_TUNING),
+        "sections": [{**one._asdict(), "rows": [_Row(row) for row in one.rows]} for one in found],
+        "notes": tuning.lacking(report, samples),
     }
 
 

@@ -1,0 +1,126 @@
+"""A model asked in one way, and what each task came to: what reports are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.benchmarks import Leaf, leaves
+from lm_eval_epidemia.elicit.ways import in_way
+from lm_eval_epidemia.report.naming import Weights
+from lm_eval_epidemia.report.protocol import Protocol
+from lm_eval_epidemia.score.joint import Draws, joint_error
+
+__all__ = ["POPULATION", "Asked", "Entry", "Score", "leaf"]
+
+#: The score against the population, freed of what the survey's sampling error adds to a distance.
+POPULATION = "score_population"
+
+#: Names longer than this are cut where they are shown.
+LONGEST_NAME = 120
+
+
+class Asked(NamedTuple):
+    """A task in a way of asking."""
+
+    task: str
+    way: str
+
+
+def leaf(asked: Asked) -> Leaf:
+    """Return what is known of a task in a way of asking."""
+    return leaves()[in_way(*asked)]
+
+
+class Score(NamedTuple):
+    """What one task of one run came to.
+
+    Attributes
+    ----------
+    value : float
+        The primary metric of the task's benchmark; NaN where lm-eval's file says so.
+    draws : Draws or None
+        What it would have been, had the survey drawn other samples; None where that is not known.
+    metrics : dict of str to float
+        All the others, by name.
+    population : Draws or None
+        Draws of the metric `POPULATION`.
+    source : Path
+        The result file.
+    said : object or None
+        What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
+        where the questions were made from another truth than the installed one.
+    """
+
+    value: float
+    draws: Draws | None = None
+    metrics: Mapping[str, float] = {}
+    population: Draws | None = None
+    source: Path = Path()
+    said: Any = None
+
+    @property
+    def error(self) -> float:
+        """Standard error of the value; NaN where it is not known."""
+        return joint_error([self.draws])
+
+    @property
+    def l1(self) -> float:
+        """The distance from the truth, in [0, 2]; NaN if there is none."""
+        return self.metrics.get("l1", math.nan)
+
+    @property
+    def seen(self) -> float:
+        """Share of the task that was asked."""
+        return self.metrics.get("seen", 1.0)
+
+
+@dataclass
+class Entry:
+    """A model, asked in one way: what can be compared with other models asked so.
+
+    Attributes
+    ----------
+    model : str
+        As its user would name it.
+    chat : bool
+        Whether its chat template was applied; part of the model rather than of the question.
+    variant : tuple of (str, str)
+        All that was said about the prompts with ``--metadata``, by its key.
+    protocol : Protocol
+        What keeps these scores from being compared with others.
+    parameters : float or None
+        Size of the model.
+    scores : dict
+        By task and way of asking.
+    others : dict of str to float
+        Other tasks in the same files: their main metric, in per cent where it is a share.
+    reference : bool
+        Whether these are published scores instead of a run.
+    twin : int
+        Tells entries apart whose names are the same where they are cut; 0 for the first.
+    weights : Weights
+        As they were given to lm-eval.
+    """
+
+    model: str
+    chat: bool = False
+    variant: tuple[tuple[str, str], ...] = ()
+    protocol: Protocol = field(default_factory=Protocol)
+    parameters: float | None = None
+    scores: dict[Asked, Score] = field(default_factory=dict)
+    others: dict[str, float] = field(default_factory=dict)
+    reference: bool = False
+    twin: int = 0
+    weights: Weights = field(default_factory=lambda: Weights(""))
+
+    @property
+    def name(self) -> str:
+        """The model and how it was asked, in one line; no two entries have the same."""
+        said = [part for part in ("chat template" * self.chat, str(self.protocol)) if part]
+        name = self.model + (f" ({'; '.join(said)})" if said else "")
+        name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+        return name + (f" [{self.twin + 1}]" if self.twin else "")

@@ -1,0 +1,193 @@
+"""The commands that read results: ``epidemia compare``, ``report``, ``plot``, ``site build``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.extras import needs
+from lm_eval_epidemia.printing import show, show_sections
+
+__all__ = ["compare", "plot", "report", "site_app"]
+
+site_app = typer.Typer(no_args_is_help=True, help="The site of results.")
+
+_RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]
+_SIZES = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly."),
+]
+_PAIRS = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="BASE=INSTRUCT or BASE=TUNED, where nothing else tells; may be given repeatedly."
+    ),
+]
+_PUBLISHED = Annotated[
+    bool, typer.Option("--published", help="Add the published models, marked as such.")
+]
+_INFORMATIVE = Annotated[
+    bool, typer.Option("--informative", help="Leave the barely informative tasks out.")
+]
+
+
+def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
+    """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
+    from lm_eval_epidemia import listings
+    from lm_eval_epidemia.report.compare import compare as comparing
+
+    found = _results(results, informative)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    show(listings.ways_compared(comparing(found)))
+
+
+def _results(
+    results: list[Path], informative: bool, sizes: dict[str, float] | None = None
+) -> Any:  # fmt: skip
+    """Read result files; without the barely informative tasks where that is wished."""
+    from lm_eval_epidemia.report import leaderboard
+    from lm_eval_epidemia.report.results import read_results
+
+    found = read_results(results, sizes)
+    return leaderboard.informative(found) if informative else found
+
+
+def _report(
+    results: list[Path], sizes: list[str] | None = None, published: bool = False,
+    pairs: list[str] | None = None, informative: bool = False,
+) -> Any:  # fmt: skip
+    """Read result files and compare them; say on stderr what a reader must know about them."""
+    from lm_eval_epidemia.report.leaderboard import make_report
+    from lm_eval_epidemia.report.results import model_size
+
+    given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
+    versions = _pairs("--pair", pairs, "BASE=INSTRUCT or BASE=TUNED")
+    found = make_report(_results(results, informative, given), published, versions)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return found
+
+
+def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
+    """Read options of the form NAME=VALUE; a name may hold a = itself."""
+    found = []
+    for text in given or []:
+        name, sign, value = text.rpartition("=")
+        if not (name and sign and value):
+            raise EpidemiaError(f"{option} {text!r}: expected {form}")
+        found.append((name, value))
+    return found
+
+
+def report(
+    results: _RESULTS,
+    format: Annotated[  # the name of the option
+        str, typer.Option("--format", help="table, csv, json or latex.")
+    ] = "table",
+    html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
+    effects: Annotated[
+        bool,
+        typer.Option("--effects", help="Long tables too: interventions, parts of priors, tuning."),
+    ] = False,
+    size: _SIZES = None,
+    pair: _PAIRS = None,
+    published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
+    standardised: Annotated[
+        bool, typer.Option("--standardised", help="Add what answers in samples imply, over age.")
+    ] = False,
+) -> None:
+    """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
+    from lm_eval_epidemia.report import output, tuning, tuning_rows
+    from lm_eval_epidemia.report import standardised as standard
+
+    if format not in ("table", "csv", "json", "latex"):
+        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+    write = _site_writer() if html is not None else None
+    found = _report(results, size, published, pair, informative)
+    failed = None
+    # First: whoever reads the tables may stop reading ('| head') before they end.
+    if html is not None and write is not None:
+        try:
+            write(found, html)
+        except EpidemiaError as error:
+            failed = error  # of the site alone
+    implied, notes = standard.read(found) if standardised else ([], [])
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    tuned = tuning.read(found)
+    sections = [*output.sections(found, effects), *([standard.section(implied)] if implied else []),
+                *tuning.sections(tuned, effects), *tuning_rows.learning_table(found)]  # fmt: skip
+    more = [*standard.rows(found, implied), *tuning.rows(tuned)]
+    if format == "json":
+        print(output.as_json(found, more))
+    elif format == "csv":
+        print(output.as_csv(found, more), end="")
+    elif format == "latex":
+        print(output.as_latex(sections))
+    else:
+        show_sections(sections)
+    if failed is not None:
+        raise failed
+
+
+def _site_writer() -> Callable[[Any, Path], None]:
+    """Return what writes the site; without the extra, refuse before any result is read."""
+    with needs("report", "the site"):
+        from lm_eval_epidemia.report.site import build_site
+
+    def write(found: Any, out: Path) -> None:
+        index = build_site(found, out)
+        # Beside a report that is read by a program, this is no part of it.
+        print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
+
+    return write
+
+
+@site_app.command("build")
+def site_build(
+    results: _RESULTS,
+    out: Annotated[Path, typer.Option(help="A new folder, or one with a site.")],
+    size: _SIZES = None,
+    pair: _PAIRS = None,
+    published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
+) -> None:
+    """Write a static site: leaderboard, method, explorer, figures, calibration, surveys."""
+    write = _site_writer()
+    write(_report(results, size, published, pair, informative), out)
+
+
+def plot(
+    name: Annotated[str, typer.Argument(help="One of the figures; 'list' names them.")],
+    results: Annotated[
+        list[Path] | None, typer.Argument(help="What was --output_path of lm_eval.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="For the figures of one task.")] = None,
+    size: _SIZES = None,
+    pair: _PAIRS = None,
+    published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
+) -> None:
+    """Save a figure of the site for a paper."""
+    from lm_eval_epidemia.report import figures
+
+    if name == "list":
+        for known, figure in figures.FIGURES.items():
+            print(f"{known}: {figure.says}")
+        return
+    if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
+        raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
+    path = figures.save(
+        name, lambda: _report(results or [], size, published, pair, informative), out, task
+    )
+    print(f"{name} is in {path.resolve()}")

@@ -1,0 +1,67 @@
+"""The page of fine-tuning in a real browser, from the file system."""
+
+import pytest
+from test_finetune_report import (  # noqa: F401
+    BASE,
+    HEROIN,
+    answered,
+    card,
+    put,
+    renamed,
+    report_of,
+)
+from test_site import HOSTILE, browser, visit  # noqa: F401
+
+from lm_eval_epidemia.report.site import build_site
+
+
+@pytest.fixture(scope="module")
+def site(answered, tmp_path_factory):  # noqa: F811
+    folder = tmp_path_factory.mktemp("tuned")
+    renamed(answered / "1.5", folder / "results" / "base", pretrained=BASE)
+    for noise, rows in (("0.6", 100), ("0.2", 1000)):
+        adapter = put(folder / f"answers-{rows}", card(rows=rows, writer=HOSTILE))
+        renamed(answered / noise, folder / "results" / noise, pretrained=BASE, peft=adapter)
+    build_site(report_of(folder / "results"), folder / "site")
+    return folder / "site"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_has_figures_and_tables(site, visit, scheme):  # noqa: F811
+    tab = visit(site, "tuning.html", color_scheme=scheme)
+    assert tab.evaluate("document.documentElement.dataset.theme") == scheme
+    assert tab.evaluate("window.hacked") is None
+    for name in ("tuning", "losses", "learning"):
+        drawn = tab.locator(f"#figure-{name} svg")
+        assert drawn.is_visible() and drawn.bounding_box()["width"] > 300
+    titles = tab.locator("summary").all_inner_texts()
+    assert titles[:2] == [
+        "Before and after fine-tuning",
+        "Before and after fine-tuning: cells trained on against held-out cells",
+    ]
+    assert "Before and after fine-tuning by task" in titles and "Learning curve" in titles
+    rows = [row.split("\t") for row in tab.locator("#tuning-1 tbody tr").all_inner_texts()]
+    held_out = [row for row in rows if row[3] == "held out" and row[2] == "epidemia_low"]
+    assert {row[0] for row in held_out} == {"small-1B +answers-100", "small-1B +answers-1000"}
+    assert all(row[1] == "small-1B" and row[6] == "1" for row in held_out)
+    # Sorted by a number, without a script of our own.
+    tab.locator("#tuning-1 thead th", has_text="after").first.click()
+    after = [
+        float(text) for text in tab.locator("#tuning-1 tbody td:nth-child(9)").all_inner_texts()
+    ]
+    assert after in (sorted(after), sorted(after, reverse=True)) and len(set(after)) > 3
+    tab.locator("summary", has_text="by task").click()
+    assert HEROIN in tab.locator("details:has(summary:text('by task'))").inner_text()
+
+
+def test_every_page_leads_to_it(site, visit):  # noqa: F811
+    tab = visit(site, "index.html")
+    tab.locator("header a", has_text="Fine-tuning").click()
+    tab.wait_for_url("**/tuning.html")
+
+
+def test_without_pairs_there_is_no_page(answered, tmp_path, visit):  # noqa: F811
+    build_site(report_of(answered / "0.6"), tmp_path / "site")
+    assert not (tmp_path / "site" / "tuning.html").exists()
+    tab = visit(tmp_path / "site", "index.html")
+    assert tab.locator("header a", has_text="Fine-tuning").count() == 0
