@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm_eval_epidemia.extras import needs
 from lm_eval_epidemia.printing import show, table_of
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ def train(
     from lm_eval_epidemia.errors import EpidemiaError
     from lm_eval_epidemia.finetune import train as training
 
+    with needs("finetune", "finetune train"):
+        from lm_eval_epidemia.report.figures import save_losses
     if full == (lora is not None):
         raise EpidemiaError("expected --lora r=16 (an adapter) or --full (all weights), one of two")
     settings = training.Settings(
@@ -77,6 +81,9 @@ def train(
         **_lora(lora),
     )  # fmt: skip
     tuned = training.train(model, data, out, settings)
+    if os.environ.get("RANK", "0") != "0":
+        return  # under accelerate launch, the first process writes
+    save_losses(out)
     print(
         f"{tuned.steps} steps; lowest validation loss {tuned.best_loss:.4f} at step "
         f"{tuned.best_step}, {tuned.last_loss:.4f} at the end"
