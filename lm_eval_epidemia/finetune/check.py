@@ -106,11 +106,6 @@ class Checker:
 
     def __init__(self, variables: Mapping[str, Variable], year: str = "") -> None:
         self.variables = variables
-        self._phrases = sorted(
-            ((words.normal(words.dated(one.phrase, year)), name, level)
-             for name, way in variables.items() for level, one in enumerate(way.levels)),
-            key=lambda one: -len(one[0]),
-        )  # fmt: skip
         self._ages = {name: spans for name, way in variables.items() if (spans := _spans(way))}
         self._sex = [name for name, way in variables.items() if words.is_sex(way)]
         rest = [n for n in variables if n not in self._ages and n not in self._sex]
@@ -120,6 +115,25 @@ class Checker:
         }  # fmt: skip
         self._topics = words.topics({name: variables[name] for name in self._negative})
         self._keys = {n: words.keys(variables[n]) for n in rest if n not in self._negative}
+        # Their phrases are read as any other words are, so that "has never used cocaine or heroin"
+        # is not cut after cocaine.
+        plain = {
+            name
+            for name in self._topics
+            if all(
+                [one.level for one in self._answers(words.normal(level.phrase))] == [number]
+                for number, level in enumerate(variables[name].levels)
+            )
+        }
+        self._phrases = sorted(
+            (
+                (words.normal(words.dated(one.phrase, year)), name, level)
+                for name, way in variables.items()
+                if name not in plain
+                for level, one in enumerate(way.levels)
+            ),
+            key=lambda one: -len(one[0]),
+        )
 
     def faults(self, text: str, stated: Mapping[str, int]) -> list[Fault]:
         """Return what is wrong with a note; nothing if it is sound.
@@ -160,9 +174,11 @@ class Checker:
         return None
 
     def _mentions(self, text: str) -> Iterator[Mention]:
+        told: dict[str, int] = {}
         for phrase, name, level in self._phrases:
             for match in re.finditer(rf"(?<![\w-]){re.escape(phrase)}(?![\w-])", text):
                 turned = is_turned(sentence_before(text, match.start()))
+                told[name] = level
                 yield Mention(name, None if turned else level, match.start())
                 text = _blanked(text, match)
         for name, keys in self._keys.items():
@@ -177,7 +193,7 @@ class Checker:
                 yield Mention(name, inside[0] if len(inside) == 1 else -1 if outside else None,
                               start)  # fmt: skip
         for name in self._sex:
-            yield from _sexes(name, self.variables[name], text)
+            yield from _sexes(name, self.variables[name], text, told.get(name))
         yield from self._answers(text)
 
     def _by_keys(self, name: str, keys: list[words.Key], text: str) -> tuple[str, list[Mention]]:
@@ -248,14 +264,17 @@ def _spans(way: Variable) -> list[tuple[int, int]]:
     return found
 
 
-def _sexes(name: str, way: Variable, text: str) -> Iterator[Mention]:
-    """Read a person's sex: stated by an adjective or a noun, agreed with by all other words."""
+def _sexes(name: str, way: Variable, text: str, told: int | None) -> Iterator[Mention]:
+    """Read a person's sex: stated by an adjective or a noun, agreed with by all other words.
+
+    Where it is told already, by the record's phrase, words that agree say nothing new.
+    """
     said = words.sexes(text, way)
     stated = [Mention(name, level, start) for start, level, kind in said if kind == "stated"]
-    levels = {level for _, level, _ in said}
+    levels = {level for _, level, _ in said} | ({told} - {None})
     if len(levels) > 1:
         yield Mention(name, None, said[0][0])
     elif stated:
         yield from stated
-    elif said:
+    elif said and told is None:
         yield Mention(name, said[0][1], said[0][0])

@@ -26,7 +26,7 @@ _CLAUSE = re.compile(
 
 _NEGATION = re.compile(
     r"\b(?:never|not(?! only)|no(?! longer\b| stranger\b| doubt\b|,)|none|nothing|neither|nor|"
-    r"without|den(?:y|ies|ied)|avoid\w*|abstain\w*|abstinen\w+|refrain\w*|shunn?\w*|yet to|cannot|"
+    r"without|den(?:y|ies|ied)|avoid\w*|abstain\w*|abstinen\w+|refrain\w*|shunn?\w*|refus\w+|yet to|cannot|"
     r"(?:stay|stays|stayed|kept|keep|keeps) (?:away|clear|off)|steer\w* clear|free (?:of|from)|"
     r"untouched|teetotal\w*|non-?smok\w+|uninsured|absent|lacks?|declined? (?:all|any)|"
     r"turn(?:s|ed)? down)\b|\w+n't\b"
@@ -43,7 +43,7 @@ _UNCLEAR = re.compile(
 #: Turns what a clause says into its opposite.
 _TURN = re.compile(
     r"\b(?:not|n't|hardly|isn't|wasn't) (?:true|the case|correct|so|right)\b|\bfalse\b|\buntrue\b|"
-    r"\bincorrect\b|\bden(?:y|ies|ied) (?:that|having|ever|never)\b|\bwrong(?:ly)?\b|\ba lie\b|"
+    r"\bincorrect\b|\bden(?:y|ies|ied) (?:that \w+ (?:has |had )?|having )?never\b|\bwrong(?:ly)?\b|\ba lie\b|"
     r"\b(?:claims?|claimed|pretends?|pretended|lied|lies|rumou?rs?|allegedly|supposedly)\b|"
     r"\bcannot (?:say|claim)\b|\bno one (?:could|can|would) say\b"
 )
@@ -74,12 +74,15 @@ class Clause(NamedTuple):
         Where that one begins.
     topics : dict of str to bool or None
         What it is about, and whether it is denied; None where that cannot be made out.
+    verb : bool
+        Whether it is more than an item of a list.
     """
 
     start: int
     follows: bool
     follows_from: int
     topics: dict[str, bool | None]
+    verb: bool
 
 
 def sentence_before(text: str, place: int) -> str:
@@ -116,8 +119,14 @@ def clauses(text: str, topics: Mapping[str, re.Pattern[str]]) -> Iterator[Clause
                 # "As for heroin, never": said of the clause before.
                 short = len(part.split()) <= _ELLIPSIS
                 if made and negation and short and read[number - 1][2]:
-                    last = made[-1]
-                    made[-1] = last._replace(topics=dict.fromkeys(last.topics, True))
+                    # And of those it is listed with: "cigarettes, cocaine and heroin, never".
+                    for place in range(len(made) - 1, -1, -1):
+                        made[place] = made[place]._replace(
+                            topics=dict.fromkeys(made[place].topics, True)
+                        )
+                        listed = place and not made[place].verb and not made[place - 1].verb
+                        if not listed:
+                            break
                     denied = True
                 elif made and unclear and read[number - 1][2]:
                     made[-1] = made[-1]._replace(topics=dict.fromkeys(made[-1].topics))
@@ -141,7 +150,7 @@ def clauses(text: str, topics: Mapping[str, re.Pattern[str]]) -> Iterator[Clause
             if _PAST.search(part) and not negation:
                 own = dict.fromkeys(own, False)
             before = read[number - 1][0] if number else at
-            made.append(Clause(at, number > 0, before, own))
+            made.append(Clause(at, number > 0, before, own, bool(_VERB.search(part))))
         yield from made
 
 

@@ -66,7 +66,10 @@ _AGES = [
     (re.compile(rf"\bbetween\s+the\s+ages\s+of\s+{_N}\s+and\s+{_N}\b"), "between"),
     (re.compile(rf"\b{_N}{_YEARS}"), "single"),
     (re.compile(rf"\b(?:aged?|ages)\s+(?:of\s+)?{_N}\b"), "single"),
-    (re.compile(rf"\b(?:is|was|turned|turning|be|being)\s+(?:now\s+|just\s+|about\s+)?{_N}"
+    (re.compile(rf"\bturn(?:s|ed|ing)\s+{_N}\b"), "single"),
+    (re.compile(rf"\b(?:man|woman|boy|girl|person|male|female|\w+(?:er|or|ist|ant|ian|ee))\s+of\s+"
+                rf"{_N}\b(?!\s*(?:%|percent|or|to))"), "single"),
+    (re.compile(rf"\b(?:is|i'm|was|turned|turning|be|being)\s+(?:now\s+|just\s+|about\s+)?{_N}"
                 r"(?=\s*[,.;:!?]|\s+(?:and|but)\b|$)"), "single"),
     (re.compile(rf"\bin\s+(?:his|her|their|the)\s+(?:(early|mid|late)[\s-])?(?:to[\s-]\w+[\s-])?"
                 rf"({'|'.join(_DECADES)}|[2-9]0s)\b"), "decade"),
@@ -244,8 +247,9 @@ _LABELS = {
     "more than one race": r"multiracial|biracial|mixed[- ]race|two or more races",
     "another or more than one race": r"multiracial|biracial|mixed[- ]race|another race|"
     r"more than one race|other than white or black|neither white nor black",
-    "less than high school": r"(?:did not|didn't|never) (?:finish|complete|graduate from) "
-    r"(?:high )?school|dropped out of (?:high )?school|left (?:high )?school early|"
+    "less than high school": r"(?:did not|didn't|never|without) (?:finish|complet|graduat)\w*"
+    r"(?: from)? (?:high )?school|dropped out(?: of (?:high )?school)?|"
+    r"left (?:high )?school (?:early|before|without)(?: finishing| graduating| a diploma)?|"
     r"(?:no|without a) (?:high school )?diploma|less than (?:a )?high school",
     "high school graduate": r"high[- ]school (?:diploma|graduate|degree|education)|"
     r"(?:graduated|finished|completed) (?:from )?high school|ged",
@@ -261,7 +265,7 @@ _LABELS = {
     "aged 12 to 17": r"school[- ]aged?|still (?:in|at|of) school|of school age",
 }
 #: Means no level by itself: "non-Hispanic White".
-_NEUTRAL = r"(?:non-?\s?|not\s+)hispanic(?: and)?|high school(?! (?:diploma|graduate))"
+_NEUTRAL = r"(?:non-?\s?|not\s+)hispanic(?: and)?"
 _VERB = re.compile(r"^(?:is|has|was|were|have|owns|lives in)\s+(?:(?:a|an|the)\s+)?")
 
 
