@@ -26,7 +26,8 @@ _CLAUSE = re.compile(
 
 _NEGATION = re.compile(
     r"\b(?:never|not(?! only)|no(?! longer\b| stranger\b| doubt\b|,)|none|nothing|neither|nor|"
-    r"without|den(?:y|ies|ied)|avoid\w*|abstain\w*|abstinen\w+|refrain\w*|shunn?\w*|refus\w+|yet to|cannot|"
+    r"without|den(?:y|ies|ied)|avoid\w*|abstain\w*|abstinen\w+|refrain\w*|shunn?\w*|refus\w+|"
+    r"yet to|cannot|"
     r"(?:stay|stays|stayed|kept|keep|keeps) (?:away|clear|off)|steer\w* clear|free (?:of|from)|"
     r"untouched|teetotal\w*|non-?smok\w+|uninsured|absent|lacks?|declined? (?:all|any)|"
     r"turn(?:s|ed)? down)\b|\w+n't\b"
@@ -43,7 +44,8 @@ _UNCLEAR = re.compile(
 #: Turns what a clause says into its opposite.
 _TURN = re.compile(
     r"\b(?:not|n't|hardly|isn't|wasn't) (?:true|the case|correct|so|right)\b|\bfalse\b|\buntrue\b|"
-    r"\bincorrect\b|\bden(?:y|ies|ied) (?:that \w+ (?:has |had )?|having )?never\b|\bwrong(?:ly)?\b|\ba lie\b|"
+    r"\bincorrect\b|\bden(?:y|ies|ied) (?:that \w+ (?:has |had )?|having )?never\b|"
+    r"\bwrong(?:ly)?\b|\ba lie\b|"
     r"\b(?:claims?|claimed|pretends?|pretended|lied|lies|rumou?rs?|allegedly|supposedly)\b|"
     r"\bcannot (?:say|claim)\b|\bno one (?:could|can|would) say\b"
 )
