@@ -419,17 +419,26 @@ def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
     assert len(notes.text) == 20 - never
 
 
-def test_a_backend_of_lm_eval_whose_notes_say_nothing(tmp_path, raw):
-    """lm-eval's `dummy` answers "lol" to everything."""
-    said = refused("nsduh", "--raw", raw, "--n", 10, "--writer", "dummy", out=tmp_path / "n")
-    assert "none of 10 notes says its facts, each once, in 4 attempts: no story (10)" in said
-
-
-def test_a_tiny_model_writes_through_lm_eval(tiny_llama):
-    pytest.importorskip("torch")
+@pytest.fixture
+def brief(monkeypatch):
+    """A tiny model does not know when to stop."""
     from lm_eval_epidemia.harness import writer
 
-    model = writer.ModelWriter("hf", f"pretrained={tiny_llama},device=cpu,batch_size=2", seed=3)
+    monkeypatch.setattr(writer, "MOST_TOKENS", 24)
+    return writer
+
+
+def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
+    """The tiny model writes noise: nothing is kept, nothing is written."""
+    model = f"pretrained={tiny_llama},device=cpu,batch_size=10"
+    said = refused("nsduh", "--raw", raw, "--n", 10, "--writer", "hf", "--writer-args", model,
+                   out=tmp_path / "n")  # fmt: skip
+    assert "none of 10 notes says its facts, each once, in 4 attempts: no story (10)" in said
+    assert "--writer template" in said
+
+
+def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
+    model = brief.ModelWriter("hf", f"pretrained={tiny_llama},device=cpu,batch_size=2", seed=3)
     requests = ["Tell a story.", "Tell another story about rain."]
     first, again = model(requests, 0), model(requests, 0)
     assert first == again != model(requests, 1)

@@ -45,18 +45,28 @@ class ModelWriter:
                 f"({nearest(backend, known)}); the model's own name goes into --writer-args, as "
                 "--writer hf --writer-args pretrained=NAME"
             )
-        self.seed, self._backend = seed, backend
+        self.seed = seed
         try:
             self._model: Any = get_model(backend).create_from_arg_string(args)
+            tokenizer = getattr(self._model, "tokenizer", None)
         except Exception as error:
             said = " ".join(str(error).split())[:300]
             raise EpidemiaError(
                 f"--writer {backend} --writer-args {args!r} gives no model: "
                 f"{type(error).__name__}: {said}"
             ) from error
+        # A chat endpoint has the template itself, and takes messages.
+        self._messages = "chat" in backend
+        self._templated = tokenizer if getattr(tokenizer, "chat_template", None) else None
 
     def __call__(self, requests: Sequence[str], attempt: int) -> list[str]:
-        """Return a reply to each request."""
+        """Return a reply to each request.
+
+        Raises
+        ------
+        EpidemiaError
+            If a server does not answer.
+        """
         from lm_eval.api.instance import Instance
 
         wanted = {
@@ -68,7 +78,13 @@ class ModelWriter:
             Instance("generate_until", {}, (self._prompt(text), dict(wanted)), number)
             for number, text in enumerate(requests)
         ]
-        return [reply or "" for reply in self._model.generate_until(instances)]
+        try:
+            return [reply or "" for reply in self._model.generate_until(instances)]
+        except OSError as error:  # of a server
+            raise EpidemiaError(
+                f"the writer stopped answering ({error}): see that it runs, then the same command "
+                "starts anew"
+            ) from error
 
     def _sow(self, attempt: int) -> None:
         """Seed what a local model draws from; a server has its own seed."""
@@ -79,9 +95,9 @@ class ModelWriter:
 
     def _prompt(self, text: str) -> Any:
         """Put a request into the model's chat template, where it has one."""
-        tokenizer = getattr(self._model, "tokenizer", None)
-        chats = "chat" in self._backend or getattr(tokenizer, "chat_template", None)
-        if not chats:
-            return f"{text}\n"
         said = [{"role": "user", "content": text}]
-        return self._model.apply_chat_template(said)
+        if self._messages:
+            return self._model.apply_chat_template(said)
+        if self._templated is None:
+            return f"{text}\n"
+        return self._templated.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
