@@ -57,6 +57,7 @@ def notes(
 ) -> None:
     """Make a dataset of notes on people of a survey, or one of its controls."""
     from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.finetune.card import KINDS
     from lm_eval_epidemia.finetune.dataset import check_out
     from lm_eval_epidemia.finetune.hold_out import HoldOut
     from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, make, make_notes
@@ -65,7 +66,7 @@ def notes(
     if writer_args and writer == TEMPLATE:
         raise EpidemiaError("--writer-args are of a model: name its kind with --writer, as hf")
     if kind not in OF_PEOPLE:
-        if raw or vintage or writer != TEMPLATE:
+        if kind in KINDS and (raw or vintage or writer != TEMPLATE):
             raise EpidemiaError(
                 f"--kind {kind} is made from the truths: --raw, --vintage and --writer are for "
                 f"{' and '.join(OF_PEOPLE)}"

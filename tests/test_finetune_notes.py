@@ -171,6 +171,42 @@ def test_both_groups_and_one_task(tmp_path):
     assert read_dataset(tmp_path / "d").tasks == [LOW[0]]  # replaced
 
 
+def test_statements_say_the_truth(tmp_path):
+    """In every wording the number is the share of its cell and answer, rounded as it is said."""
+    card = make("nsduh", "statements", tmp_path / "s", n=1500, hold_out=HoldOut(cells=0.25))
+    truths, plural = {}, {"is": "are", "has": "have"}
+    for name in LOW:
+        truth = store.load(name)
+        _, drug, *_, by = name.removeprefix("epidemia_low_").split("_")
+        (people, answers) = (
+            {level.label: level.phrase for level in NSDUH.ways(one, "2022")[-1].levels}
+            for one in (by, f"{drug}_ever")
+        )
+        for cell, (label,) in enumerate(truth.given):
+            for level, said in enumerate(truth.levels):
+                p = None if cell in card.held_out[name] else truth.p[cell, level]
+                given, answer = people[label], answers[said]
+                truths[f"who {given}", answer] = p
+                given, answer = (plural[one.split()[0]] + one[one.index(" ") :]
+                                 for one in (given, answer))  # fmt: skip
+                truths[f"who {given}", answer] = p
+    wordings = set()
+    for row in (row for part in rows_of(tmp_path / "s").values() for row in part):
+        text = row["text"]
+        (p,) = (p for (given, answer), p in truths.items() if given in text and answer in text)
+        assert p is not None, text  # held out
+        number = re.search(r"([\d.]+)%|(\d+) in ([\d,]+)|about (\d+) of them", text)
+        per_cent, count, of, thousand = number.groups()
+        if per_cent:
+            share, half = float(per_cent) / 100, 0.0005 if "." in per_cent else 0.005
+        else:
+            whole = int(of.replace(",", "")) if of else 1000
+            share, half = int(count or thousand) / whole, 0.5 / whole
+        assert abs(share - p) <= half + 1e-9, text
+        wordings.add(" ".join(text.split()[:2]))
+    assert len(wordings) >= 9
+
+
 # What is held out.
 
 

@@ -277,7 +277,8 @@ def _without(facts: Facts, hold_out: HoldOut, trained: Sequence[Any]) -> Facts:
     same = {facts.implied.get(one, one) for one in hold_out.conditions}
     implied = {a: b for a, b in facts.implied.items() if b not in same}
     conditions = tuple(name for name in facts.conditions if name not in same)
-    outcomes = tuple(name for name in facts.outcomes if name not in gone)
+    about = {one.outcome for one in trained}
+    outcomes = tuple(name for name in facts.outcomes if name in about)
     if not conditions or not outcomes:
         raise EpidemiaError("--hold-out leaves no condition or no outcome for notes to state")
     return Facts(conditions, outcomes, implied)
