@@ -2,21 +2,20 @@
 
 import json
 import re
-import sys
 from collections import Counter
 
 import datasets
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REPOSITORY, nsduh_2023
+from conftest import nsduh_2023
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune.card import DATASET_CARD, KINDS, read_dataset
-from lm_eval_epidemia.finetune.check import Checker, story
+from lm_eval_epidemia.finetune.check import Checker
 from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import make, make_notes
@@ -362,57 +361,6 @@ def test_notes_of_other_surveys_pass_the_checker(survey):
         assert checker.faults(text, facts) == [], text
     if survey == "scf":
         assert "the household owns its home" in text.casefold() or "does not own its" in text
-
-
-# The checker.
-
-
-def checked(file):
-    sys.path.insert(0, str(REPOSITORY / "benchmarks"))
-    try:
-        from note_checker import checked
-    finally:
-        sys.path.pop(0)
-    return list(checked(file))
-
-
-def test_planted_faults_are_caught():
-    """40 notes: every planted fault is caught, for its own reason where it is one of form."""
-    notes = checked("notes_planted.jsonl")
-    assert len(notes) == 40
-    for one in notes:
-        if one.kind != "sound":
-            assert one.faults, one.reply
-        if one.kind in ("several stories", "text outside the story", "heading or list", "too long",
-                        "no story", "omitted"):  # fmt: skip
-            assert one.kind in {fault.reason for fault in one.faults}, one
-    sound = [one for one in notes if one.kind == "sound"]
-    assert sum(bool(one.faults) for one in sound) <= 5 and len(sound) == 15
-
-
-def test_the_numbers_of_the_unseen_notes_are_those_that_are_told():
-    """Where these change, the checker was changed after it saw them: docs say otherwise."""
-    notes = checked("notes_unseen.jsonl")
-    faulty = [one for one in notes if one.kind != "sound"]
-    assert (sum(bool(one.faults) for one in faulty), len(faulty)) == (21, 25)
-    assert (sum(bool(one.faults) for one in notes if one.kind == "sound"), len(notes)) == (1, 37)
-
-
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ("no tags at all", "no story"),
-        ("<story> </story>", "no story"),
-        ("<story>a<story>b</story>", "no story"),
-        ("<story>One.</story><story>Two.</story>", "several stories"),
-        ("Sure! <story>One.</story>", "text outside the story"),
-        ("<story># Title\nOne.</story>", "heading or list"),
-        ("<story>- one\n- two</story>", "heading or list"),
-        ("<story>The Baker\nShe bakes.</story>", "heading or list"),
-    ],
-)
-def test_replies_that_are_no_story(reply, reason):
-    assert [fault.reason for fault in story(reply)[1]] == [reason]
 
 
 # Models that write.
