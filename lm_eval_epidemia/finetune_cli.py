@@ -24,6 +24,14 @@ def notes(
     kind: Annotated[
         str, typer.Option(help="notes, answers, distributions, statements or shuffled.")
     ] = "notes",
+    raw: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="For notes and shuffled: the survey's file or folder; may be given several times. "
+            "Default: the downloaded."
+        ),
+    ] = None,
+    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
     n: Annotated[
         int | None,
         typer.Option(help="Rows, validation among them. Default: 2500; of distributions, all."),
@@ -32,7 +40,8 @@ def notes(
     tasks: Annotated[
         str | None,
         typer.Option(
-            help="Tasks, groups or patterns, with commas between. Default: those of one condition."
+            help="Tasks, groups or patterns, with commas between. Default: those of one condition; "
+            "of notes, all that the file can answer with yes or no."
         ),
     ] = None,
     hold_out: Annotated[
@@ -41,13 +50,41 @@ def notes(
             help="cells=SHARE, conditions=NAME,... or tasks=NAME,...; may be given several times."
         ),
     ] = None,
+    writer: Annotated[
+        str, typer.Option(help="Of notes: template, or a model of lm-eval (hf, vllm, ...).")
+    ] = "template",
+    writer_args: Annotated[
+        str, typer.Option(help="As --model_args of lm_eval: pretrained=NAME,batch_size=8.")
+    ] = "",
 ) -> None:
     """Make a dataset of notes on people of a survey, or one of its controls."""
+    from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.finetune.card import KINDS
+    from lm_eval_epidemia.finetune.dataset import check_out
     from lm_eval_epidemia.finetune.hold_out import HoldOut
-    from lm_eval_epidemia.finetune.make import make
+    from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, make, make_notes
 
-    card = make(survey, kind, out, n=n, seed=seed, tasks=_tasks(tasks),
-                hold_out=HoldOut.parse(hold_out or []))  # fmt: skip
+    held, chosen = HoldOut.parse(hold_out or []), _tasks(tasks)
+    if writer_args and writer == TEMPLATE:
+        raise EpidemiaError("--writer-args are of a model: name its kind with --writer, as hf")
+    if kind not in OF_PEOPLE:
+        if kind in KINDS and (raw or vintage or writer != TEMPLATE):
+            raise EpidemiaError(
+                f"--kind {kind} is made from the truths: --raw, --vintage and --writer are for "
+                f"{' and '.join(OF_PEOPLE)}"
+            )
+        _say(make(survey, kind, out, n=n, seed=seed, tasks=chosen, hold_out=held), out)
+        return
+    files, model = _raw(survey, raw, vintage), None
+    if writer != TEMPLATE:
+        from lm_eval_epidemia.harness.writer import ModelWriter
+
+        check_out(out.resolve())  # before a model is loaded
+        model = ModelWriter(writer, writer_args, seed)
+    card = make_notes(
+        survey, kind, out, files, vintage=vintage, n=n, seed=seed, tasks=chosen, hold_out=held,
+        writer=model, named=" ".join(one for one in (writer, writer_args) if one),
+    )  # fmt: skip
     _say(card, out)
 
 
@@ -108,6 +145,26 @@ def _lora(given: str | None) -> dict[str, int]:
     if given is not None and "r" not in found:
         raise EpidemiaError(f"--lora {given!r} gives no rank: expected r=16 or r=16,alpha=32")
     return found
+
+
+def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:
+    """Return the files to read: those given, or the downloaded ones if there are any."""
+    from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.surveys.download import raw_folder
+    from lm_eval_epidemia.surveys.record import record
+
+    entry = record(survey)
+    if raw or all(one.tables for one in entry.vintages.values()):
+        return raw or []
+    if vintage is not None:
+        entry.vintage(vintage)
+    chosen = vintage or entry.official
+    if not (folder := raw_folder(survey, chosen)).is_dir():
+        raise EpidemiaError(
+            f"no downloaded files of {survey} {chosen}, whose people notes are about: run "
+            f"'epidemia survey download {survey}' or give them with --raw"
+        )
+    return [folder]
 
 
 def _tasks(given: str | None) -> list[str] | None:

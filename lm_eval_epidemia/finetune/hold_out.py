@@ -11,7 +11,7 @@ from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.record import task as declared_task
 
-__all__ = ["NOTHING", "HoldOut", "hold_out_of", "in_training"]
+__all__ = ["NOTHING", "HoldOut", "hold_out_of", "hold_out_of_people", "in_training"]
 
 #: Among the seeds of a dataset, so that the cells do not depend on what else is drawn.
 _STREAM = 3
@@ -133,6 +133,58 @@ def hold_out_of(
             f"--hold-out leaves nothing to train on: all of {few(list(truths))} are held out"
         )
     return found
+
+
+def hold_out_of_people(
+    asked: HoldOut, truths: Mapping[str, GroundTruth], seed: int
+) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
+    """As `hold_out_of`, for texts that state all conditions of a person side by side.
+
+    Cells are those of the tasks with one condition. Of people who are in one, the condition is not
+    stated; so cells of several conditions that have it are held out as well.
+
+    Returns
+    -------
+    dict of str to list of int
+        Numbers of cells, by task.
+    dict of str to list of str
+        Labels that are not stated, by condition.
+
+    Raises
+    ------
+    EpidemiaError
+        As `hold_out_of`; or if a share of cells is asked for and no task has one condition.
+    """
+    found = hold_out_of(asked._replace(cells=0.0), truths, seed)
+    single = {
+        name: truth for name, truth in truths.items()
+        if len(declared_task(name).given) == 1 and name not in found
+    }  # fmt: skip
+    if not asked.cells:
+        return found, {}
+    if not single:
+        raise EpidemiaError(
+            f"--hold-out cells={asked.cells:g}: people are left out by one condition, and no task "
+            "of the notes has one: choose such with --tasks, or give conditions= or tasks="
+        )
+    unsaid: dict[str, list[str]] = {}
+    for name, cells in hold_out_of(HoldOut(asked.cells), single, seed).items():
+        (condition,) = declared_task(name).given
+        labels = [truths[name].given[cell][0] for cell in cells]
+        unsaid[condition] = sorted({*unsaid.get(condition, []), *labels})
+    for name, truth in truths.items():
+        given = declared_task(name).given
+        if name not in found and (
+            out := [
+                cell
+                for cell, labels in enumerate(truth.given)
+                if any(
+                    label in unsaid.get(one, ()) for one, label in zip(given, labels, strict=True)
+                )
+            ]
+        ):
+            found[name] = out  # fmt: skip
+    return {name: found[name] for name in truths if name in found}, unsaid
 
 
 def _drawn(

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune.card import KINDS, DatasetCard
+from lm_eval_epidemia.finetune.check import Checker
 from lm_eval_epidemia.finetune.dataset import FEWEST, check_out, divided, save
-from lm_eval_epidemia.finetune.hold_out import NOTHING, HoldOut, hold_out_of, in_training
+from lm_eval_epidemia.finetune.facts import Facts, facts_of, sample, shuffled, tasks_of
+from lm_eval_epidemia.finetune.hold_out import (
+    NOTHING,
+    HoldOut,
+    hold_out_of,
+    hold_out_of_people,
+    in_training,
+)
+from lm_eval_epidemia.finetune.notes import Writer, by_model, by_template, written
 from lm_eval_epidemia.finetune.prompts import answers, distributions, prompts_of
+from lm_eval_epidemia.finetune.statements import statements
+from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.record import record
 from lm_eval_epidemia.surveys.record import task as declared_task
 
-__all__ = ["ROWS", "make"]
+__all__ = ["OF_PEOPLE", "ROWS", "TEMPLATE", "make", "make_notes"]
 
 #: Rows, where a number is not given: as many notes as in the study.
 ROWS = 2500
+
+#: Kinds that are about sampled people, and so need the survey's file.
+OF_PEOPLE = ("notes", "shuffled")
+
+#: The writer that is no model.
+TEMPLATE = "template"
 
 
 def make(
@@ -32,13 +51,12 @@ def make(
     tasks: Sequence[str] | None = None,
     hold_out: HoldOut = NOTHING,
 ) -> DatasetCard:
-    """Make a dataset and write it.
+    """Make a dataset from the truths of a survey, and write it.
 
     Parameters
     ----------
     survey : str
-    kind : str
-        A key of `card.KINDS`.
+    kind : {"answers", "distributions", "statements"}
     out : Path
         Its folder: a new one, or one that holds such a dataset, which is replaced.
     n : int, optional
@@ -60,6 +78,118 @@ def make(
     EpidemiaError
         If something of this does not exist or does not fit; nothing is written then.
     """
+    _check(survey, kind, out, n, seed)
+    if kind in OF_PEOPLE:
+        raise EpidemiaError(f"{kind} are made of people: see make_notes")
+    truths = _of_one_build(survey, tasks or _low(survey))
+    held_out = hold_out_of(hold_out, truths, seed)
+    trained = in_training(truths, held_out)
+    drawing = np.random.default_rng([seed, 0])
+    rows: dict[str, Any]
+    counts = {}
+    if kind == "statements":
+        about = {name: truths[name] for name in trained}
+        rows = {"text": statements(about, held_out, n or ROWS, drawing)}
+        counts["different"] = len(set(rows["text"]))
+    else:
+        by_task = {name: prompts_of(truths[name], held_out.get(name, [])) for name in trained}
+        if kind == "answers":
+            rows = answers(by_task, n or ROWS, drawing)
+        else:
+            rows = distributions(by_task, n, drawing)
+        counts["prompts"] = len(set(rows["prompt"]))
+    card = _card(kind, seed, truths, trained, held_out)
+    return _kept(out, rows, replace(card, counts=counts))
+
+
+def make_notes(
+    survey: str,
+    kind: str,
+    out: Path,
+    raw: Sequence[Path],
+    *,
+    vintage: str | None = None,
+    n: int | None = None,
+    seed: int = 0,
+    tasks: Sequence[str] | None = None,
+    hold_out: HoldOut = NOTHING,
+    writer: Writer | None = None,
+    named: str = TEMPLATE,
+) -> DatasetCard:
+    """Make a dataset of notes on people of a survey, and write it.
+
+    Parameters
+    ----------
+    survey : str
+    kind : {"notes", "shuffled"}
+        Of ``shuffled`` each person has the outcomes of another, all of them together.
+    out : Path
+        Its folder: a new one, or one that holds such a dataset, which is replaced.
+    raw : sequence of Path
+        The survey's files, or a folder.
+    vintage : str, optional
+        Where the files do not tell.
+    n : int, optional
+        People, `ROWS` if not given; a note that is dropped is not replaced.
+    seed : int
+        The same seed gives the same people, and with a template the same notes.
+    tasks : sequence of str, optional
+        Whose conditions and outcomes are the facts; if not given, see `facts.tasks_of`.
+    hold_out : HoldOut
+        What is left out. Of people in cells that are, the condition is not stated; of ``tasks`` the
+        outcome is stated of nobody.
+    writer : Writer, optional
+        A model; without one, sentences are made of the record's phrases.
+    named : str
+        The writer's name, for the card.
+
+    Returns
+    -------
+    DatasetCard
+
+    Raises
+    ------
+    EpidemiaError
+        If something of this does not exist or does not fit, or no note is kept; nothing is written
+        then.
+    """
+    _check(survey, kind, out, n, seed)
+    entry = record(survey)
+    if all(one.tables for one in entry.vintages.values()):
+        raise EpidemiaError(
+            f"{survey} is published as tables, and notes are about people: take a survey with "
+            "people's answers, as nsduh, or --kind statements"
+        )
+    if not raw:
+        raise EpidemiaError(f"{kind} are about people of {survey}: give its file with --raw")
+    data = load_microdata(entry, raw, vintage)
+    truths, facts = _stated(data, tasks)
+    held_out, unsaid = hold_out_of_people(hold_out, truths, seed)
+    trained = in_training(truths, held_out)
+    every = {name: data.variables[name] for name in facts.names}
+    facts = _without(facts, hold_out, [declared_task(name) for name in trained])
+    about = [declared_task(name) for name in truths]
+    people = sample(data, facts, about, n or ROWS, np.random.default_rng([seed, 0]), unsaid)
+    if kind == "shuffled":
+        people = shuffled(people, facts, np.random.default_rng([seed, 4]))
+    attempt = (
+        by_template(people, entry, data.vintage, np.random.default_rng([seed, 2]))
+        if writer is None
+        else by_model(people, entry, data.vintage, writer)
+    )
+    notes = written(people, Checker(every, entry.vintages[data.vintage].said), attempt)
+    card = replace(
+        _card(kind, seed, truths, trained, held_out),
+        raw=data.files,
+        facts=list(facts.names),
+        writer=named,
+        counts=notes.counts,
+    )
+    return _kept(out, {"text": notes.text}, card)
+
+
+def _check(survey: str, kind: str, out: Path, n: int | None, seed: int) -> None:
+    """Refuse what cannot become a dataset before any work is done."""
     record(survey)
     if kind not in KINDS:
         raise EpidemiaError(f"--kind {kind!r} is not known ({nearest(kind, KINDS)})")
@@ -70,49 +200,26 @@ def make(
             f"--n {n}: at least {FEWEST} rows, so that a tenth can be the validation split"
         )
     check_out(out.resolve())
-    truths = _truths(survey, tasks)
-    held_out = hold_out_of(hold_out, truths, seed)
-    trained = in_training(truths, held_out)
-    drawing, dividing = (np.random.default_rng([seed, stream]) for stream in (0, 1))
-    by_task = {name: prompts_of(truths[name], held_out.get(name, [])) for name in trained}
-    if kind == "answers":
-        rows = answers(by_task, n or ROWS, drawing)
-    else:
-        rows = distributions(by_task, n, drawing)
-    if (size := len(rows["prompt"])) < FEWEST:
+
+
+def _low(survey: str) -> list[str]:
+    """Name the tasks of a survey with one condition whose truth is here."""
+    here = [name for name in store.available() if declared_task(name).survey == survey]
+    low = [name for name in here if declared_task(name).kind == "low"]
+    if not low:
         raise EpidemiaError(
-            f"{size} rows are left, {FEWEST} are needed: hold out less, or give more --tasks"
+            f"no task of {survey} with one condition has a ground truth here"
+            + (f": choose others with --tasks, as {here[0]}" if here else "")
         )
-    splits = divided(rows, dividing)
-    truth = truths[trained[0]]
-    card = DatasetCard(
-        kind=kind,
-        survey=survey,
-        vintage=truth.vintage,
-        fingerprint=truth.fingerprint,
-        seed=seed,
-        rows={name: len(part) for name, part in splits.items()},
-        tasks=trained,
-        held_out=held_out,
-        counts={"prompts": len(set(rows["prompt"]))},
-    )
-    save(out, splits, card)
-    return card
+    return low
 
 
-def _truths(survey: str, tasks: Sequence[str] | None) -> dict[str, store.GroundTruth]:
-    """Load what a dataset is about; all of one vintage of one survey."""
-    if tasks is None:
-        here = [name for name in store.available() if declared_task(name).survey == survey]
-        tasks = [name for name in here if declared_task(name).kind == "low"]
-        if not tasks:
-            raise EpidemiaError(
-                f"no task of {survey} with one condition has a ground truth here"
-                + (f": choose others with --tasks, as {here[0]}" if here else "")
-            )
+def _of_one_build(survey: str, tasks: Iterable[str]) -> dict[str, store.GroundTruth]:
+    """Load the truths of tasks of a survey, which must come from one build."""
+    tasks = list(dict.fromkeys(tasks))
     if others := [name for name in tasks if declared_task(name).survey != survey]:
-        raise EpidemiaError(f"--tasks: {few(others)} is of another survey than {survey}")
-    truths = {name: store.load(name) for name in dict.fromkeys(tasks)}
+        raise EpidemiaError(f"--tasks: {few(others)}: not of {survey}")
+    truths = {name: store.load(name) for name in tasks}
     by_source: dict[tuple[str, str], list[str]] = {}
     for name, truth in truths.items():
         by_source.setdefault((truth.vintage, truth.fingerprint), []).append(name)
@@ -123,3 +230,82 @@ def _truths(survey: str, tasks: Sequence[str] | None) -> dict[str, store.GroundT
             + ": choose those of one with --tasks"
         )
     return truths
+
+
+def _stated(
+    data: Microdata, tasks: Sequence[str] | None
+) -> tuple[dict[str, store.GroundTruth], Facts]:
+    """Choose the tasks that notes are about, and the facts that state them."""
+    survey = data.record.survey
+    names = tasks
+    if names is None:
+        here = store.available()
+        names = [one.name for one in tasks_of(data, data.record.all_tasks) if one.name in here]
+        if not names:
+            # Says which facts the file lacks, if it does.
+            facts_of(data, tasks_of(data, data.record.all_tasks))
+            raise EpidemiaError(
+                f"no task of {survey} that {data.name} can answer with yes or no has a ground "
+                f"truth here: epidemia groundtruth build {survey} --raw FILE"
+            )
+    truths = _of_one_build(survey, names)
+    declared = [declared_task(name) for name in truths]
+    facts = facts_of(data, [one for one in declared if data.can_estimate(one)])
+    truth = next(iter(truths.values()))
+    if truth.vintage != data.vintage:
+        raise EpidemiaError(
+            f"{data.name} is {survey} {data.vintage}, scores are against the ground truth of "
+            f"{truth.vintage}: build that of the file, with 'epidemia groundtruth build {survey} "
+            f"--vintage {data.vintage} --raw FILE', or give the file of {truth.vintage}"
+        )
+    if lacking := [one.name for one in declared if not facts.states(one)]:
+        if tasks is not None:
+            raise EpidemiaError(f"{data.name} lacks variables of {few(lacking)}")
+        truths = {name: one for name, one in truths.items() if name not in lacking}
+    return truths, facts
+
+
+def _without(facts: Facts, hold_out: HoldOut, trained: Sequence[Any]) -> Facts:
+    """Leave facts out that are held out: conditions, and outcomes of tasks."""
+    gone = {declared_task(name).outcome for name in hold_out.tasks}
+    for outcome in sorted(gone):
+        if still := [one.name for one in trained if one.outcome == outcome]:
+            raise EpidemiaError(
+                f"--hold-out tasks=: a note states {outcome} beside all conditions, so it also "
+                f"tells about {few(still)}: hold these out too, or a condition with conditions="
+            )
+    same = {facts.implied.get(one, one) for one in hold_out.conditions}
+    implied = {a: b for a, b in facts.implied.items() if b not in same}
+    conditions = tuple(name for name in facts.conditions if name not in same)
+    about = {one.outcome for one in trained}
+    outcomes = tuple(name for name in facts.outcomes if name in about)
+    if not conditions or not outcomes:
+        raise EpidemiaError("--hold-out leaves no condition or no outcome for notes to state")
+    return Facts(conditions, outcomes, implied)
+
+
+def _card(
+    kind: str,
+    seed: int,
+    truths: Mapping[str, store.GroundTruth],
+    trained: list[str],
+    held_out: dict[str, list[int]],
+) -> DatasetCard:
+    truth = next(iter(truths.values()))
+    return DatasetCard(
+        kind=kind, survey=truth.survey, vintage=truth.vintage, fingerprint=truth.fingerprint,
+        seed=seed, rows={}, tasks=trained, held_out=held_out,
+    )  # fmt: skip
+
+
+def _kept(out: Path, rows: Mapping[str, Sequence[Any]], card: DatasetCard) -> DatasetCard:
+    """Divide rows, write them with their card, and return it with their numbers."""
+    size = len(next(iter(rows.values())))
+    if size < FEWEST:
+        raise EpidemiaError(
+            f"{size} rows are left, {FEWEST} are needed: hold out less, or give more --tasks or --n"
+        )
+    splits = divided(rows, np.random.default_rng([card.seed, 1]))
+    card = replace(card, rows={name: len(part) for name, part in splits.items()})
+    save(out, splits, card)
+    return card

@@ -1,0 +1,216 @@
+"""From a survey's file to sampled people and the facts that stand in their notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.estimate.adjust import adjust
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
+from lm_eval_epidemia.surveys.record import Task, Variable
+
+__all__ = ["Facts", "People", "facts_of", "sample", "shuffled", "tasks_of"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Which variables notes state.
+
+    Attributes
+    ----------
+    conditions, outcomes : tuple of str
+    implied : dict of str to str
+        Conditions that follow from a stated one of the same column: age groups from age.
+    """
+
+    conditions: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    implied: dict[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.conditions, *self.outcomes)
+
+    def states(self, task: Task) -> bool:
+        """Tell whether notes say something about a task: its outcome beside its conditions."""
+        known = {*self.conditions, *self.implied}
+        return task.outcome in self.outcomes and known >= set(task.given)
+
+
+@dataclass(frozen=True)
+class People:
+    """Sampled people.
+
+    Attributes
+    ----------
+    variables : dict of str to Variable
+        Those of the facts, as they were recorded.
+    levels : dict of str to ndarray of int16, shape (n,)
+        Level of each person, `MISSING` where it is unknown or not to be stated.
+    """
+
+    variables: dict[str, Variable]
+    levels: dict[str, NDArray[np.int16]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.levels.values())))
+
+    def stated(self, person: int) -> dict[str, int]:
+        """Return the facts of a person: level numbers by variable."""
+        return {
+            name: int(levels[person])
+            for name, levels in self.levels.items()
+            if levels[person] != MISSING
+        }
+
+
+def tasks_of(data: Microdata, tasks: Iterable[Task]) -> list[Task]:
+    """Choose the tasks whose variables notes state if nothing else is asked for.
+
+    The published ones with two answers; where the file lacks the outcome of one of them, those of
+    the survey's extra tasks too, which ask what it does have.
+    """
+    published = [one for one in data.record.all_tasks if one.kind != "extra"]
+    lacks = [one for one in published if one.outcome not in data.variables]
+    kinds = {"low", "high"} if published and not lacks else {"low", "high", "extra"}
+    return [
+        one for one in tasks
+        if one.kind in kinds and data.can_estimate(one)
+        and len(data.variables[one.outcome].levels) == 2
+    ]  # fmt: skip
+
+
+def facts_of(data: Microdata, tasks: Iterable[Task]) -> Facts:
+    """Return the facts that notes about some tasks state, of those that a file has.
+
+    Conditions first, then outcomes, each in the order of the survey's record. What is a condition
+    of one task and the outcome of another is a condition. Of conditions read from one column the
+    finest is stated.
+
+    Raises
+    ------
+    EpidemiaError
+        If the file has no condition or no outcome of them.
+    """
+    tasks = list(tasks)
+    order = list(data.record.variables)
+    known = [name for name in order if name in data.variables]
+    given = {name for one in tasks for name in one.given}
+    outcomes = [n for n in known if n in {one.outcome for one in tasks} and n not in given]
+    conditions = [name for name in known if name in given]
+    if not conditions or not outcomes:
+        asked = sorted(given | {one.outcome for one in tasks}, key=order.index)
+        raise EpidemiaError(
+            f"{data.name} has no {'outcome' if conditions else 'condition'} to state in notes "
+            f"(of {', '.join(asked) or 'none'}): give the official file, or other --tasks"
+        )
+    implied = {}
+    for name in conditions:
+        same = [n for n in conditions if data.variables[n].column == data.variables[name].column]
+        finest = max(same, key=lambda n: len(data.variables[n].levels))
+        if finest != name:
+            implied[name] = finest
+    return Facts(tuple(n for n in conditions if n not in implied), tuple(outcomes), implied)
+
+
+def sample(
+    data: Microdata,
+    facts: Facts,
+    tasks: Iterable[Task],
+    n: int,
+    rng: np.random.Generator,
+    unsaid: Mapping[str, Iterable[str]] | None = None,
+) -> People:
+    """Draw people by survey weight, with replacement, so that shares are those of the survey.
+
+    Somebody's unknown facts are not stated; people of whom no condition or no outcome is known, and
+    those outside the universe, are not drawn. An outcome is stated of those whom a task asks.
+
+    Parameters
+    ----------
+    data : Microdata
+    facts : Facts
+    tasks : iterable of Task
+        What the notes are about.
+    n : int
+    rng : Generator
+    unsaid : mapping of str to iterable of str, optional
+        By condition, the labels of levels that are held out: of people who have one the condition
+        is not stated. They are drawn like all others, so that what notes say of other conditions
+        stays true.
+
+    Raises
+    ------
+    EpidemiaError
+        If nobody is left to draw.
+    """
+    tasks = [one for one in tasks if facts.states(one)]
+    asked = np.ones(len(data), dtype=bool)
+    for universe in data.record.universe:
+        asked &= data.within(universe)
+    levels: dict[str, NDArray[np.int16]] = {}
+    for name in facts.names:
+        levels[name] = data.levels[name].copy()
+        if name in facts.outcomes:
+            levels[name][~_asked(data, [one for one in tasks if one.outcome == name])] = MISSING
+    for name, labels in (unsaid or {}).items():
+        way = data.variables[name]
+        out = [k for k, level in enumerate(way.levels) if level.label in set(labels)]
+        levels[facts.implied.get(name, name)][np.isin(data.levels[name], out)] = MISSING
+    for names in (facts.conditions, facts.outcomes):
+        asked &= np.any([levels[name] != MISSING for name in names], axis=0)
+    weight = np.where(asked, _weight(data, tasks), 0.0)
+    if not weight.any():
+        raise EpidemiaError(f"{data.name}: nobody has a known condition and a known outcome")
+    drawn = rng.choice(len(data), size=n, p=weight / weight.sum())
+    return People({name: data.variables[name] for name in facts.names},
+                  {name: one[drawn] for name, one in levels.items()})  # fmt: skip
+
+
+def _asked(data: Microdata, tasks: list[Task]) -> NDArray[np.bool_]:
+    """Tell who is in the universe of one of some tasks."""
+    found = np.zeros(len(data), dtype=bool)
+    for one in tasks:
+        inside = np.ones(len(data), dtype=bool)
+        for universe in one.universe:
+            inside &= data.within(universe)
+        found |= inside
+    return found
+
+
+def _weight(data: Microdata, tasks: list[Task]) -> Array:
+    """Return the weights of records for P(Y | X), which must be the same for all tasks."""
+    adjustments = data.record.vintages[data.vintage].adjustments
+    if not adjustments:
+        return data.weight
+    by_outcome = {one.outcome: one for one in tasks}
+    found = {name: adjust(data, adjustments, one).weight for name, one in by_outcome.items()}
+    first = next(iter(found.values()))
+    if differ := [name for name, one in found.items() if not np.allclose(one, first)]:
+        raise EpidemiaError(
+            f"the weights of {data.record.survey} {data.vintage} are adjusted outcome by outcome, "
+            f"so that no person can be drawn for all of {few([*found])}: choose those unlike "
+            f"{few(differ)}, or only these, with --tasks"
+        )
+    return first
+
+
+def shuffled(people: People, facts: Facts, rng: np.random.Generator) -> People:
+    """Give each person the outcomes of another, all of them together.
+
+    What outcomes have to do with each other stays, what they have to do with conditions is lost:
+    P(Y | X) of the notes is P(Y).
+    """
+    order = rng.permutation(len(people))
+    return People(
+        people.variables,
+        {
+            name: levels[order] if name in facts.outcomes else levels
+            for name, levels in people.levels.items()
+        },
+    )

@@ -1,0 +1,147 @@
+"""Notes about sampled people: written, checked against their facts, written again, or dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.finetune.check import MOST_WORDS, Checker, Fault, story
+from lm_eval_epidemia.finetune.facts import People
+from lm_eval_epidemia.finetune.template import note, subjects
+from lm_eval_epidemia.finetune.words import dated
+from lm_eval_epidemia.quantities.wording import named
+from lm_eval_epidemia.surveys.record import Record
+
+__all__ = ["AGAIN", "Notes", "Writer", "by_model", "by_template", "request", "written"]
+
+#: How often a note that is at fault is written again.
+AGAIN = 3
+
+_REQUEST = (
+    "Write a short, believable story about one {noun}, in which every one of these facts is told "
+    "exactly once:\n{facts}\n"
+    "Rules: one paragraph of fewer than {most} words. Tell each fact once, plainly, with the "
+    "numbers as they are here, and do not come back to it. Say nothing that goes against a fact, "
+    "and do not tell these things about anybody else. Make up daily life around them, but no other "
+    "age, origin, schooling, or use of any substance or service. No heading, no list. Put the "
+    "story between <story> and </story>, and write nothing else."
+)
+_WRITE_AGAIN = "\nAn earlier attempt was not accepted: {faults}."
+
+
+class Writer(Protocol):
+    """A model that writes: from requests and the number of the attempt to as many replies."""
+
+    def __call__(self, requests: Sequence[str], attempt: int) -> list[str]: ...
+
+
+class Notes(NamedTuple):
+    """What was kept, and how much was not.
+
+    Attributes
+    ----------
+    text : list of str
+    counts : dict of str to int
+        Notes written again; notes dropped, in all and by what was wrong with the last attempt.
+    """
+
+    text: list[str]
+    counts: dict[str, int]
+
+
+#: From numbers of people, the faults of their last notes and the number of the attempt to texts,
+#: each with the faults of its form.
+Attempt = Callable[[Sequence[int], Mapping[int, list[Fault]], int], list[tuple[str, list[Fault]]]]
+
+
+def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
+    """Have a note written about each person, and keep those that say their facts.
+
+    Parameters
+    ----------
+    people : People
+    checker : Checker
+        Of all variables that notes might say something of, held-out ones too.
+    attempt : Attempt
+        Writes.
+
+    Raises
+    ------
+    EpidemiaError
+        If none is kept, with what was wrong.
+    """
+    kept: dict[int, str] = {}
+    faults: dict[int, list[Fault]] = {}
+    waiting, again = list(range(len(people))), 0
+    for number in range(1 + AGAIN):
+        again += len(waiting) if number else 0
+        texts = attempt(waiting, faults, number)
+        for person, (text, form) in zip(waiting, texts, strict=True):
+            found = form + (checker.faults(text, people.stated(person)) if text else [])
+            if found:
+                faults[person] = found
+            else:
+                kept[person] = text
+        waiting = [person for person in waiting if person not in kept]
+        if not waiting:
+            break
+    reasons = Counter(reason for one in waiting for reason in {f.reason for f in faults[one]})
+    counts = {"written again": again, "dropped": len(waiting)}
+    counts |= {f"dropped: {reason}": number for reason, number in sorted(reasons.items())}
+    if not kept:
+        said = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
+        raise EpidemiaError(
+            f"none of {len(people)} notes says its facts, each once, in {1 + AGAIN} attempts: "
+            f"{said}. Take a larger --writer that follows instructions, or --writer template"
+        )
+    return Notes([kept[person] for person in sorted(kept)], counts)
+
+
+def by_template(people: People, record: Record, vintage: str, rng: np.random.Generator) -> Attempt:
+    """Write notes with sentences made of the record's phrases."""
+    about = subjects(record, vintage, people.variables)
+    survey, year = named(record, vintage), record.vintages[vintage].said
+
+    def attempt(
+        waiting: Sequence[int], _faults: Mapping[int, list[Fault]], _number: int
+    ) -> list[tuple[str, list[Fault]]]:
+        return [
+            (note(people.stated(one), people.variables, about, survey, year, rng), [])
+            for one in waiting
+        ]
+
+    return attempt
+
+
+def by_model(people: People, record: Record, vintage: str, writer: Writer) -> Attempt:
+    """Have notes written by a model; a second request names what was wrong with the first note."""
+    about = subjects(record, vintage, people.variables)
+    year = record.vintages[vintage].said
+
+    def attempt(
+        waiting: Sequence[int], faults: Mapping[int, list[Fault]], number: int
+    ) -> list[tuple[str, list[Fault]]]:
+        requests = [request(people, one, about, year, faults.get(one, [])) for one in waiting]
+        return [story(reply) for reply in writer(requests, number)]
+
+    return attempt
+
+
+def request(
+    people: People, person: int, about: Mapping[str, str], year: str, faults: Sequence[Fault] = ()
+) -> str:
+    """Ask for a note about a person."""
+    facts = "".join(
+        f"- {about[name] or 'the person'} "
+        f"{dated(people.variables[name].levels[level].phrase, year)}\n"
+        for name, level in people.stated(person).items()
+    )
+    noun = "household" if any(about.values()) else "person"
+    asked = _REQUEST.format(noun=noun, facts=facts, most=MOST_WORDS)
+    if faults:
+        asked += _WRITE_AGAIN.format(faults="; ".join(dict.fromkeys(one.said for one in faults)))
+    return asked

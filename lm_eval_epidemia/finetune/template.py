@@ -1,0 +1,148 @@
+"""Notes without a model: the record's phrases, put together in changing ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lm_eval_epidemia.finetune.words import dated
+from lm_eval_epidemia.quantities.wording import subject_of
+from lm_eval_epidemia.surveys.record import Record, Variable
+
+__all__ = ["note", "subjects"]
+
+#: How a person is called. A pronoun would say what sex they have.
+_PERSONS = (
+    "the respondent",
+    "this person",
+    "the interviewee",
+    "the participant",
+    "this individual",
+)
+
+# None of these says anything about anybody.
+_OPENINGS = (
+    "",
+    "",
+    "Notes on one interview of {survey}.",
+    "Here is what one person told the interviewers of {survey}.",
+    "These are the answers of a single respondent to {survey}.",
+    "From the files of {survey}, one record, put into words.",
+    "Somebody was chosen at random to take part in {survey}.",
+    "One more questionnaire of {survey} has come back.",
+    "This is a short portrait, drawn from {survey}.",
+)
+_FILLERS = (
+    "The interview was soon over.",
+    "The answers were given in private.",
+    "The interviewer wrote everything down.",
+    "The conversation was short and friendly.",
+    "Some of the questions were repeated.",
+    "The questionnaire was then put aside.",
+    "After a pause, the questions went on.",
+    "The remaining questions came next.",
+)
+_CLOSINGS = (
+    "",
+    "",
+    "",
+    "That was all the questionnaire asked.",
+    "With that the interview ended.",
+    "Nothing else was written down.",
+)
+_SINGLE = (
+    "{Who} {a}.",
+    "{Who} {a}.",
+    "According to the record, {who} {a}.",
+    "It was noted that {who} {a}.",
+    "The answers show that {who} {a}.",
+    "As the questionnaire has it, {who} {a}.",
+)
+_PAIR = (
+    "{Who} {a} and {b}.",
+    "{Who} {a}, and {who} {b}.",
+    "{Who}, who {a}, {b}.",
+    "{Who} {a}; {who} also {b}.",
+    "It was noted that {who} {a} and {b}.",
+    "According to the record, {who} {a} and {b}.",
+)
+#: Where one is a yes and the other a no.
+_CONTRAST = ("{Who} {a} but {b}.", "Although {who} {a}, {who} {b}.", "While {who} {a}, {who} {b}.")
+_THREE = (
+    "{Who} {a}, {b} and {c}.",
+    "{Who} {a}, {b}, and {c}.",
+    "{Who}, who {a}, {b} and {c}.",
+    "It was noted that {who} {a}, {b} and {c}.",
+)
+
+
+def subjects(record: Record, vintage: str, variables: Mapping[str, Variable]) -> dict[str, str]:
+    """Return of whom or what each variable is: "the reference person", "the household".
+
+    Empty where it is the person, who is called in many ways.
+    """
+    subject = subject_of(record, vintage)
+    found = {}
+    for name, way in variables.items():
+        relative = way.relative or subject.relative
+        if relative.startswith("whose "):
+            found[name] = f"the {relative.removeprefix('whose ')}"
+        else:
+            found[name] = "" if subject.noun == "person" else f"the {subject.noun}"
+    return found
+
+
+def note(
+    facts: Mapping[str, int],
+    variables: Mapping[str, Variable],
+    about: Mapping[str, str],
+    survey: str,
+    year: str,
+    rng: np.random.Generator,
+) -> str:
+    """Put the facts of a person into a paragraph: each once, in any order, one to three a sentence.
+
+    Parameters
+    ----------
+    facts : mapping of str to int
+        Level numbers, by variable.
+    variables : mapping of str to Variable
+    about : mapping of str to str
+        See `subjects`.
+    survey : str
+        Its name: "the National Survey on Drug Use and Health (NSDUH), 2022".
+    year : str
+    rng : Generator
+    """
+
+    def one_of(texts: Sequence[str]) -> str:
+        return texts[int(rng.integers(len(texts)))]
+
+    names = [list(facts)[k] for k in rng.permutation(len(facts))]
+    sentences = [one_of(_OPENINGS).format(survey=survey)]
+    while names:
+        # One sentence is about one subject.
+        same = [name for name in names if about[name] == about[names[0]]]
+        taken = same[: int(rng.integers(1, 4))]
+        names = [name for name in names if name not in taken]
+        phrases = [dated(variables[name].levels[facts[name]].phrase, year) for name in taken]
+        forms = (_SINGLE, _PAIR, _THREE)[len(taken) - 1]
+        if len(taken) == 2 and _contrast(phrases):
+            forms = (*forms, *_CONTRAST)
+        who = about[taken[0]] or one_of(_PERSONS)
+        relative = "which" if who == "the household" else "who"
+        said = dict(zip("abc", phrases, strict=False))
+        text = one_of(forms).replace("}, who {", f"}}, {relative} {{")
+        sentences.append(text.format(Who=who.capitalize(), who=who, **said))
+        if names and rng.random() < 0.15:
+            sentences.append(one_of(_FILLERS))
+    sentences.append(one_of(_CLOSINGS))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _contrast(phrases: Sequence[str]) -> bool:
+    """Tell whether one of two phrases says no, the other yes, of something done."""
+    said = [next((word for word in ("never", "not", "no") if f" {word} " in one), "")
+            for one in phrases]  # fmt: skip
+    return bool(said[0]) != bool(said[1]) and all(one.startswith("has ") for one in phrases)

@@ -1,0 +1,556 @@
+"""`epidemia finetune notes`: what the rows say, what is held out, and what is refused."""
+
+import json
+import re
+from collections import Counter
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import nsduh_2023
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.finetune.card import DATASET_CARD, KINDS, read_dataset
+from lm_eval_epidemia.finetune.check import Checker
+from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
+from lm_eval_epidemia.finetune.hold_out import HoldOut
+from lm_eval_epidemia.finetune.make import make, make_notes
+from lm_eval_epidemia.finetune.notes import by_model, by_template, written
+from lm_eval_epidemia.finetune.template import note, subjects
+from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.record import record
+
+NSDUH = record("nsduh")
+LOW = [f"epidemia_low_nsduh_{drug}_ever_by_{by}"
+       for by in ("age", "race") for drug in ("marijuana", "cocaine", "heroin")]  # fmt: skip
+
+
+def people_2022(rows=600, seed=3):
+    """A file in the layout of the NSDUH 2022 subset, of invented people."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(1, 12, rows)
+
+    def first_use(share):
+        used = rng.random(rows) < np.clip(share * (0.2 + age / 8), 0, 0.95)
+        return np.where(used, rng.integers(12, 30, rows), 991).astype(float)
+
+    return pd.DataFrame(
+        {
+            "AGE3": age.astype(float),
+            "irsex": rng.integers(1, 3, rows).astype(float),
+            "NEWRACE2_4grp": rng.integers(1, 5, rows).astype(float),
+            "EDUHIGHCAT": np.where(age <= 3, 5, rng.integers(1, 5, rows)).astype(float),
+            "IRALCAGE": first_use(0.8),
+            "IRCIGAGE": first_use(0.5),
+            "IRMJAGE": first_use(0.5),
+            "IRCOCAGE": first_use(0.2),
+            "IRHERAGE": first_use(0.1),
+            "ANALWT2_C": rng.gamma(1.0, 4000.0, rows) + 1,
+            "VESTR_C": (40001 + np.arange(rows) % 10).astype(float),
+            "VEREP": (1 + np.arange(rows) // 10 % 2).astype(float),
+        }
+    )
+
+
+@pytest.fixture
+def raw(tmp_path):
+    path = tmp_path / "NSDUH_2022_invented.parquet"
+    people_2022().to_parquet(path)
+    return path
+
+
+@pytest.fixture
+def data(raw):
+    return load_microdata(NSDUH, raw)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["finetune", "notes", *map(str, arguments)])
+
+
+def rows_of(folder):
+    return {name: list(part) for name, part in datasets.load_from_disk(folder).items()}
+
+
+def refused(*arguments, out=None):
+    """Run a command that must fail in one line, and leave nothing behind."""
+    found = run(*arguments, *(() if out is None else ("--out", out)))
+    assert isinstance(found.exception, EpidemiaError), (found.exception, found.output)
+    if out is not None:
+        assert not out.exists()
+        assert not [one for one in out.parent.iterdir() if one.name.startswith(f".{out.name}")]
+    return str(found.exception)
+
+
+# The positive controls.
+
+
+@pytest.mark.parametrize("kind", ["answers", "distributions", "statements"])
+def test_the_same_seed_gives_the_same_rows(tmp_path, kind):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        n = {"n": 60}
+        make("nsduh", kind, tmp_path / name, seed=seed, **n)
+    first, again, other = (rows_of(tmp_path / name) for name in "abc")
+    assert first == again != other
+    assert {name: len(part) for name, part in first.items()} == {"train": 54, "validation": 6}
+    assert tuple(first["train"][0]) == KINDS[kind]
+    card = read_dataset(tmp_path / "a")
+    truth = store.load(LOW[0])
+    assert (card.kind, card.survey, card.vintage) == (kind, "nsduh", "2022")
+    assert card.fingerprint == truth.fingerprint
+    assert card.rows == {"train": 54, "validation": 6}
+    assert sorted(card.tasks) == sorted(LOW) and card.held_out == {}
+
+
+def test_answers_are_drawn_from_the_truth(tmp_path):
+    """Shares of answers lie within four standard errors of P(y | x), in every cell often asked."""
+    make("nsduh", "answers", tmp_path / "a", n=6000)
+    rows = [row for part in rows_of(tmp_path / "a").values() for row in part]
+    said, asked = Counter(), Counter()
+    for row in rows:
+        question, *answers = row["prompt"].removesuffix("\nAnswer:").split("\n")
+        assert row["completion"] in (" A", " B")
+        yes = answers["AB".index(row["completion"].strip())] in ("A. Yes", "B. Yes")
+        asked[question] += 1
+        said[question] += yes
+    truths = {}
+    for name in LOW:
+        truth = store.load(name)
+        for prompt in _questions(name):
+            truths[prompt.question] = truth.p[prompt.cell, 0], truth.weights[prompt.cell]
+    assert set(asked) <= set(truths)
+    for question, (p, weight) in truths.items():
+        n = asked[question]
+        # Each task as often as any other, each cell by its weight.
+        expected = 1000 * weight
+        assert abs(n - expected) < 4.5 * np.sqrt(expected), question
+        assert abs(said[question] - n * p) < 4.5 * np.sqrt(n * p * (1 - p)) + 1, question
+    displayed = Counter(row["prompt"].split("\n")[1] for row in rows)
+    assert abs(displayed["A. Yes"] - 3000) < 4.5 * np.sqrt(1500)
+
+
+def _questions(task):
+    from typing import NamedTuple
+
+    from lm_eval_epidemia.elicit.splits import split
+
+    class Asked(NamedTuple):
+        question: str
+        cell: int
+
+    return {Asked(row["prompt"].split("\n")[0], row["cell"]) for row in split(task)}
+
+
+def test_distributions_are_every_prompt_with_its_truth_as_displayed(tmp_path):
+    make("nsduh", "distributions", tmp_path / "d")
+    rows = [row for part in rows_of(tmp_path / "d").values() for row in part]
+    # Three outcomes by eleven ages and four races, in two orderings.
+    assert len(rows) == 3 * (11 + 4) * 2 == len({row["prompt"] for row in rows})
+    yes = store.load("epidemia_low_nsduh_marijuana_ever_by_age").p[7, 0]
+    about = [row for row in rows if "30 to 34" in row["prompt"] and "marijuana" in row["prompt"]]
+    assert len(about) == 2
+    for row in about:
+        assert row["choices"] == [" A", " B"]
+        place = 0 if "A. Yes" in row["prompt"] else 1
+        assert row["p"][place] == pytest.approx(yes, abs=1e-12)
+        assert sum(row["p"]) == pytest.approx(1, abs=1e-12)
+
+
+def test_both_groups_and_one_task(tmp_path):
+    found = run("nsduh", "--kind", "distributions", "--out", tmp_path / "d", "--tasks",
+                "epidemia_low_nsduh,epidemia_high_nsduh")  # fmt: skip
+    assert found.exit_code == 0, found.output
+    assert len(read_dataset(tmp_path / "d").tasks) == 6 + 22
+    assert str(tmp_path / "d") in found.output.replace("\n", "")
+    run("nsduh", "--kind", "answers", "--out", tmp_path / "d", "--tasks", LOW[0], "--n", 20)
+    assert read_dataset(tmp_path / "d").tasks == [LOW[0]]  # replaced
+
+
+def test_statements_say_the_truth(tmp_path):
+    """In every wording the number is the share of its cell and answer, rounded as it is said."""
+    card = make("nsduh", "statements", tmp_path / "s", n=1500, hold_out=HoldOut(cells=0.25))
+    truths, plural = {}, {"is": "are", "has": "have"}
+    for name in LOW:
+        truth = store.load(name)
+        _, drug, *_, by = name.removeprefix("epidemia_low_").split("_")
+        (people, answers) = (
+            {level.label: level.phrase for level in NSDUH.ways(one, "2022")[-1].levels}
+            for one in (by, f"{drug}_ever")
+        )
+        for cell, (label,) in enumerate(truth.given):
+            for level, said in enumerate(truth.levels):
+                p = None if cell in card.held_out[name] else truth.p[cell, level]
+                given, answer = people[label], answers[said]
+                truths[f"who {given}", answer] = p
+                given, answer = (plural[one.split()[0]] + one[one.index(" ") :]
+                                 for one in (given, answer))  # fmt: skip
+                truths[f"who {given}", answer] = p
+    wordings = set()
+    for row in (row for part in rows_of(tmp_path / "s").values() for row in part):
+        text = row["text"]
+        (p,) = (p for (given, answer), p in truths.items() if given in text and answer in text)
+        assert p is not None, text  # held out
+        number = re.search(r"([\d.]+)%|(\d+) in ([\d,]+)|about (\d+) of them", text)
+        per_cent, count, of, thousand = number.groups()
+        if per_cent:
+            share, half = float(per_cent) / 100, 0.0005 if "." in per_cent else 0.005
+        else:
+            whole = int(of.replace(",", "")) if of else 1000
+            share, half = int(count or thousand) / whole, 0.5 / whole
+        assert abs(share - p) <= half + 1e-9, text
+        wordings.add(" ".join(text.split()[:2]))
+    assert len(wordings) >= 9
+
+
+# What is held out.
+
+
+def test_a_held_out_cell_is_in_no_prompt(tmp_path):
+    card = make("nsduh", "distributions", tmp_path / "d", hold_out=HoldOut(cells=0.25))
+    assert {name: len(cells) for name, cells in card.held_out.items()} == {
+        name: 3 if "age" in name else 1 for name in LOW
+    }
+    # Tasks of the same condition hold out the same people.
+    assert len({tuple(card.held_out[name]) for name in LOW[:3]}) == 1
+    texts = "".join(row["prompt"] for part in rows_of(tmp_path / "d").values() for row in part)
+    for name in (LOW[0], LOW[3]):
+        for one in _questions(name):
+            assert (one.question in texts) == (one.cell not in card.held_out[name])
+
+
+def test_held_out_conditions_and_tasks_are_not_trained_on(tmp_path):
+    card = make("nsduh", "answers", tmp_path / "a", n=300, hold_out=HoldOut.parse(
+        ["conditions=race", f"tasks={LOW[0]}"]))  # fmt: skip
+    assert card.tasks == LOW[1:3]
+    assert sorted(card.held_out) == sorted([LOW[0], *LOW[3:]])
+    assert card.held_out[LOW[0]] == list(range(11))
+    texts = "".join(row["prompt"] for part in rows_of(tmp_path / "a").values() for row in part)
+    assert "marijuana" not in texts and "Hispanic" not in texts and "heroin" in texts
+
+
+def test_notes_leave_out_what_is_held_out(tmp_path, raw):
+    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=200,
+                      hold_out=HoldOut.parse(["cells=0.3", "conditions=race"]))  # fmt: skip
+    texts = [row["text"] for part in rows_of(tmp_path / "n").values() for row in part]
+    assert "race" not in card.facts and len(card.facts) == 8
+    assert not any("Hispanic" in text for text in texts)
+    truth = store.load(LOW[0])
+    phrases = {level.label: level.phrase for level in NSDUH.ways("age", "2022")[0].levels}
+    assert len(card.held_out[LOW[0]]) == 3
+    for cell, (label,) in enumerate(truth.given):
+        said = any(f"{phrases[label]}" in text for text in texts)
+        assert said == (cell not in card.held_out[LOW[0]]), label
+    # Such people are there, without their age.
+    assert sum("years old" not in text for text in texts) > 10
+    both = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
+    given = store.load(both).given
+    out = {truth.given[cell][0] for cell in card.held_out[LOW[0]]}
+    assert card.held_out[both] == [k for k, (age, _) in enumerate(given) if age in out]
+
+
+def test_an_outcome_is_held_out_with_all_its_tasks(tmp_path, raw):
+    with pytest.raises(EpidemiaError, match="it also tells about epidemia_low_nsduh_cocaine"):
+        make_notes("nsduh", "notes", tmp_path / "n", [raw], tasks=LOW,
+                   hold_out=HoldOut(tasks=(LOW[1],)))  # fmt: skip
+    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=20, tasks=LOW,
+                      hold_out=HoldOut(tasks=(LOW[1], LOW[4])))  # fmt: skip
+    assert card.facts == ["age", "race", "marijuana_ever", "heroin_ever"]
+    assert not any("cocaine" in row["text"] for row in rows_of(tmp_path / "n")["train"])
+
+
+# Notes.
+
+
+def test_facts_are_the_published_ones_or_those_the_file_has(tmp_path, data):
+    """2023 asks about the last month; the 2022 subset has lifetime use only."""
+    path = tmp_path / "NSDUH_2023_invented.parquet"
+    nsduh_2023().to_parquet(path)
+    official = load_microdata(NSDUH, path)
+    assert facts_of(official, tasks_of(official, NSDUH.all_tasks)).names == (
+        "age", "sex", "race", "education", "alcohol_past_month", "cigarettes_past_month",
+        "marijuana_ever", "cocaine_ever", "heroin_ever",
+    )  # fmt: skip
+    assert facts_of(data, tasks_of(data, NSDUH.all_tasks)).names == (
+        "age", "sex", "race", "education", "alcohol_ever", "cigarettes_ever",
+        "marijuana_ever", "cocaine_ever", "heroin_ever",
+    )  # fmt: skip
+
+
+def test_notes_say_nine_facts_once(tmp_path, raw, data):
+    found = run("nsduh", "--raw", raw, "--n", 100, "--seed", 4, "--out", tmp_path / "n")
+    assert found.exit_code == 0, found.output
+    card = read_dataset(tmp_path / "n")
+    assert card.counts == {"written again": 0, "dropped": 0}
+    assert list(card.raw) == [raw.name] and len(card.raw[raw.name]) == 64
+    assert len(card.facts) == 9 and card.writer == "template"
+    texts = [row["text"] for part in rows_of(tmp_path / "n").values() for row in part]
+    assert len(texts) == 100
+    phrases = {
+        name: [level.phrase for level in NSDUH.ways(name, "2022")[-1].levels] for name in card.facts
+    }
+    for text in texts:
+        assert len(text.split()) < 200
+        for name, said in phrases.items():
+            assert sum(text.count(one) for one in said) == 1, name
+        assert not re.search(r"\b(he|she|his|her)\b", text.casefold())
+    assert len({text.split(".")[0] for text in texts}) > 10
+    make_notes("nsduh", "notes", tmp_path / "again", [raw], n=100, seed=4)
+    assert rows_of(tmp_path / "again") == rows_of(tmp_path / "n")
+
+
+def test_people_are_drawn_by_weight_and_shuffling_breaks_the_joint(data):
+    """Shares of 20,000 drawn people are the file's, those of shuffled ones P(Y)."""
+    tasks = tasks_of(data, NSDUH.all_tasks)
+    facts = facts_of(data, tasks)
+    people = sample(data, facts, tasks, 20_000, np.random.default_rng(1))
+    mixed = shuffled(people, facts, np.random.default_rng(2))
+    weight, old = data.weight, data.levels["age"] >= 6
+    used = data.levels["marijuana_ever"] == 0
+    marginal = np.average(used, weights=weight)
+    for group in (old, ~old):
+        true = np.average(used[group], weights=weight[group])
+        assert abs(true - marginal) > 0.05  # so that the two can be told apart
+        for drawn, expected in ((people, true), (mixed, marginal)):
+            inside = (drawn.levels["age"] >= 6) == group[np.argmax(group)] * old[np.argmax(group)]
+            share = np.mean(drawn.levels["marijuana_ever"][inside] == 0)
+            assert abs(share - expected) < 5 * np.sqrt(0.25 / inside.sum())
+    for name in facts.names:
+        assert np.array_equal(np.sort(people.levels[name]), np.sort(mixed.levels[name]))
+    # Whole vectors: how outcomes go together is kept.
+    together = [
+        Counter(zip(*(one.levels[name] for name in facts.outcomes), strict=True))
+        for one in (people, mixed)
+    ]
+    assert together[0] == together[1]
+
+
+def test_what_somebody_did_not_answer_is_not_stated(tmp_path):
+    frame = nsduh_2023(400)
+    frame["mjever"] = np.where(np.arange(400) % 2, 1.0, 94.0)  # every second: don't know
+    path = tmp_path / "NSDUH_2023_invented.parquet"
+    frame.to_parquet(path)
+    data = load_microdata(NSDUH, path)
+    tasks = tasks_of(data, NSDUH.all_tasks)
+    people = sample(data, facts_of(data, tasks), tasks, 200, np.random.default_rng(0))
+    assert (people.levels["marijuana_ever"] == MISSING).any()
+    kept = written(people, Checker(people.variables), by_template(
+        people, NSDUH, "2023", np.random.default_rng(0)))  # fmt: skip
+    unknown = [k for k in range(200) if people.levels["marijuana_ever"][k] == MISSING]
+    assert all(("marijuana" in text) == (k not in unknown) for k, text in enumerate(kept.text))
+
+
+@pytest.mark.parametrize("survey", ["scf", "nhanes"])
+def test_notes_of_other_surveys_pass_the_checker(survey):
+    """Records alone: households, and phrases with numbers and negations of their own."""
+    entry = record(survey)
+    vintage = entry.official
+    names = dict.fromkeys(
+        name for task in entry.all_tasks for name in (task.outcome, *task.given)
+        if len(entry.ways(task.outcome, vintage)[0].levels) == 2
+    )  # fmt: skip
+    variables = {name: entry.ways(name, vintage)[0] for name in names}
+    about, checker = subjects(entry, vintage, variables), Checker(variables, "2022")
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        facts = {name: int(rng.integers(len(way.levels))) for name, way in variables.items()}
+        text = note(facts, variables, about, "the survey", "2022", rng)
+        assert checker.faults(text, facts) == [], text
+    if survey == "scf":
+        assert "the household owns its home" in text.casefold() or "does not own its" in text
+
+
+# Models that write.
+
+
+def made_of(data, n=20):
+    tasks = tasks_of(data, NSDUH.all_tasks)
+    return sample(data, facts_of(data, tasks), tasks, n, np.random.default_rng(5))
+
+
+def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
+    people = made_of(data)
+    rng, seen = np.random.default_rng(0), []
+
+    def writer(requests, attempt):
+        seen.append(requests)
+        replies = []
+        for request in requests:
+            facts = re.findall(r"^- (.*)$", request, re.MULTILINE)
+            assert len(facts) == 9
+            text = " ".join(f"{fact[0].upper()}{fact[1:]}." for fact in rng.permutation(facts))
+            # Of some the first attempt lacks a fact; of the very young none ever says it.
+            if "is 12 or 13" in request or (attempt == 0 and "is male" in request):
+                text = re.sub(r"[^.]*heroin\.", "", text)
+            replies.append(f"<story>{text}</story>")
+        return replies
+
+    notes = written(people, Checker(people.variables), by_model(people, NSDUH, "2022", writer))
+    men = int((people.levels["sex"] == 0).sum())
+    young = people.levels["age"] == 0
+    never = int(young.sum())
+    assert men and never and never < 20
+    first = int(((people.levels["sex"] == 0) | young).sum())
+    assert [len(requests) for requests in seen] == [20, first, never, never]
+    assert "not accepted" not in seen[0][0]
+    assert "An earlier attempt was not accepted: it does not say that the person has" in seen[1][0]
+    assert notes.counts == {
+        "written again": first + 2 * never, "dropped": never, "dropped: omitted": never,
+    }  # fmt: skip
+    assert len(notes.text) == 20 - never
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """A tiny model does not know when to stop."""
+    from lm_eval_epidemia.harness import writer
+
+    monkeypatch.setattr(writer, "MOST_TOKENS", 24)
+    return writer
+
+
+def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
+    """The tiny model writes noise: nothing is kept, nothing is written."""
+    model = f"pretrained={tiny_llama},device=cpu,batch_size=10"
+    said = refused("nsduh", "--raw", raw, "--n", 10, "--writer", "hf", "--writer-args", model,
+                   out=tmp_path / "n")  # fmt: skip
+    assert "none of 10 notes says its facts, each once, in 4 attempts: no story (10)" in said
+    assert "--writer template" in said
+
+
+def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
+    model = brief.ModelWriter("hf", f"pretrained={tiny_llama},device=cpu,batch_size=2", seed=3)
+    requests = ["Tell a story.", "Tell another story about rain."]
+    first, again = model(requests, 0), model(requests, 0)
+    assert first == again != model(requests, 1)
+    assert len(first) == 2 and all(first)
+    assert model._prompt("Tell a story.") != "Tell a story.\n"  # it has a chat template
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nsdhu"], "no survey 'nsdhu' (nearest: nsduh)"),
+        (["nsduh", "--kind", "answer"], "--kind 'answer' is not known (nearest: answers)"),
+        (["bls"], "bls is published as tables, and notes are about people"),
+        (["nsduh"], "no downloaded files of nsduh 2023"),
+        (["nsduh", "--kind", "answers", "--n", "9"], "--n 9: at least 10 rows"),
+        (["nsduh", "--kind", "distributions", "--n", "91"], "--n 91: there are 90 prompts"),
+        (["nsduh", "--kind", "answers", "--seed", "-1"], "--seed -1 is negative"),
+        (["nsduh", "--kind", "answers", "--writer", "hf"], "answers is made from the truths"),
+        (["nsduh", "--kind", "answers", "--raw", "x"], "answers is made from the truths"),
+        (["nsduh", "--writer-args", "pretrained=x"], "--writer-args are of a model"),
+        (["nhis", "--kind", "answers"], "no task of nhis with one condition has a ground truth"),
+        (["nsduh", "--kind", "answers", "--tasks", "epidemia_low_scf"], "not of nsduh"),
+        (["nsduh", "--kind", "answers", "--tasks", "epidemia_low_nsduh_likelihood"],
+         "expected tasks of surveys asked with letters"),
+        (["nsduh", "--kind", "answers", "--tasks", "epidemia_lo_nsduh"], "no task or group"),
+        (["nsduh", "--kind", "answers", "--tasks", ","], "names no task"),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_refused(tmp_path, arguments, said):
+    assert said in refused(*arguments, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "said"),
+    [
+        ("cell=0.2", "expected cells=SHARE"),
+        ("cells", "expected cells=SHARE"),
+        ("cells=0", "a share between 0 and 1"),
+        ("cells=many", "a share between 0 and 1"),
+        ("cells=0.99", "leaves none of the 11 cells"),
+        ("conditions=rase", "no task of the dataset is asked by it (nearest: race)"),
+        ("tasks=epidemia_low_nsduh_heroin_ever_by_sex", "the dataset has no such task"),
+        ("conditions=age,race", "leaves nothing to train on"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["answers", "notes"])
+def test_a_hold_out_that_makes_no_sense(tmp_path, raw, kind, hold_out, said):
+    more = ["--raw", raw] if kind == "notes" else []
+    tasks = ["--tasks", "epidemia_low_nsduh"]
+    found = refused("nsduh", "--kind", kind, *more, *tasks, "--hold-out", hold_out,
+                    out=tmp_path / "out")  # fmt: skip
+    assert said in found
+
+
+def test_cells_of_several_conditions_alone_cannot_be_held_out_of_notes(tmp_path, raw):
+    found = refused("nsduh", "--raw", raw, "--tasks", "epidemia_high_nsduh", "--hold-out",
+                    "cells=0.2", out=tmp_path / "out")  # fmt: skip
+    assert "no task of the notes has one" in found
+
+
+def test_too_few_prompts_are_left(tmp_path):
+    found = refused("nsduh", "--kind", "distributions", "--tasks", LOW[3], out=tmp_path / "out")
+    assert "8 rows are left, 10 are needed" in found
+
+
+def test_an_unknown_writer(tmp_path, raw):
+    said = refused("nsduh", "--raw", raw, "--writer", "vlm", out=tmp_path / "out")
+    assert "--writer 'vlm' is neither template nor a model of lm-eval (nearest: " in said
+
+
+def test_a_writer_that_cannot_be_loaded(tmp_path, raw):
+    said = refused("nsduh", "--raw", raw, "--writer", "hf", "--writer-args",
+                   f"pretrained={tmp_path / 'nowhere'}", out=tmp_path / "out")  # fmt: skip
+    assert "gives no model" in said
+
+
+def test_a_file_without_any_of_the_facts(tmp_path):
+    path = tmp_path / "NSDUH_2022_bare.parquet"
+    people_2022()[["ANALWT2_C", "VESTR_C", "VEREP"]].to_parquet(path)
+    assert "lacks columns of nsduh 2022" in refused("nsduh", "--raw", path, out=tmp_path / "out")
+
+
+def test_a_file_of_another_vintage_than_the_truths(tmp_path):
+    path = tmp_path / "NSDUH_2023_invented.parquet"
+    nsduh_2023().to_parquet(path)
+    said = refused("nsduh", "--raw", path, out=tmp_path / "out")
+    assert "is nsduh 2023, scores are against the ground truth of 2022" in said
+
+
+def test_a_folder_that_is_something_else(tmp_path):
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    for arguments in (["--kind", "answers"], ["--kind", "distributions"]):
+        found = run("nsduh", *arguments, "--out", out)
+        assert "is no dataset that 'epidemia finetune notes' wrote" in str(found.exception)
+    (out / "thesis.txt").unlink()
+    make("nsduh", "answers", out, n=20)
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(EpidemiaError, match=r"holds thesis.txt beside the dataset"):
+        make("nsduh", "answers", out, n=20)
+    (out / "thesis.txt").unlink()
+    (out / DATASET_CARD).write_text(json.dumps({"kind": "recipes"}))
+    with pytest.raises(EpidemiaError, match="is not a card of this version"):
+        make("nsduh", "answers", out, n=20)
+    with pytest.raises(EpidemiaError, match="is a file"):
+        make("nsduh", "answers", tmp_path / "mine" / DATASET_CARD, n=20)
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    out = tmp_path / "d"
+    make("nsduh", "answers", out, n=20)
+    before = rows_of(out)
+
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(datasets.DatasetDict, "save_to_disk", full)
+    with pytest.raises(EpidemiaError, match="make room"):
+        make("nsduh", "answers", out, n=30)
+    assert rows_of(out) == before
+    assert {path.name for path in tmp_path.iterdir()} <= {"d", "home"}
+
+
+def test_the_real_file_gives_nine_facts(tmp_path, raw_nsduh):
+    card = make_notes("nsduh", "notes", tmp_path / "n", [raw_nsduh], n=300)
+    assert card.rows == {"train": 270, "validation": 30}
+    assert len(card.facts) == 9 and card.counts["dropped"] == 0
