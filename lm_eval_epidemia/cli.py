@@ -58,15 +58,21 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for lm-eval's results.")] = Path(
         "epidemia-demo"
     ),
-    limit: Annotated[
-        int | None, typer.Option(help="Prompts per task for the tiny transformer.")
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Folder, .gguf file or Hub id of a model to add, in place of the tiny random one; "
+            "may be given repeatedly."
+        ),
     ] = None,
+    limit: Annotated[int | None, typer.Option(help="Prompts per task for models.")] = None,
 ) -> None:
-    """Evaluate known respondents (and, with torch, a tiny random model), offline."""
+    """Evaluate known respondents, and your models or (with torch) a tiny random one."""
     import os
 
-    # Nothing here needs the network, and asking for it would only make an offline run slow.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # Only an id needs the network; asking for it would make an offline run slow.
+    if all(Path(one).exists() for one in model or []):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("LMEVAL_LOG_LEVEL", "WARNING")
     # lm-eval shows a bar per task and run; the demonstration has one of its own.
     os.environ.setdefault("TQDM_DISABLE", "1")
@@ -75,7 +81,7 @@ def demo(
     from lm_eval_epidemia.harness.demo import demo as run_demo
 
     setup_logging()
-    lines = run_demo(out, limit)
+    lines = run_demo(out, limit, model or [])
     groups = list(lines[0].scores)
     table = table_of(
         "Score, 0 to 100 (± standard error)", "respondent", *groups, right=tuple(groups)

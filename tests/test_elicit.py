@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
 from lm_eval_epidemia.elicit.splits import split
@@ -203,3 +203,24 @@ def test_prompts_are_clean():
 if __name__ == "__main__":
     READABLE.write_text(one_prompt_per_task())
     SNAPSHOT.write_text(json.dumps(hashes(), indent=1) + "\n")
+
+
+@pytest.mark.parametrize("way", sorted(OBSERVATION.ways))
+def test_rows_are_those_that_datasets_decodes_one_by_one(way):
+    """Of the split itself, which is read a thousand rows at a time, and of what is made of it."""
+    import datasets
+
+    task = "epidemia_high_nsduh_cocaine_ever_by_age_education_sex_race"
+    found = split(task, way)
+    ours, theirs = list(found), list(datasets.Dataset.__iter__(found))
+    assert len(ours) == found.num_rows > 200
+    assert ours == theirs and [list(row) for row in ours] == [list(row) for row in theirs]
+    types = [[type(value) for value in row.values()] for row in (ours[0], theirs[0])]
+    assert types[0] == types[1]
+    assert ours[0]["choices"] is not ours[1]["choices"]  # who changes one row, changes one row
+    assert list(found.select([5, 2])) == [ours[5], ours[2]]
+    assert next(iter(found.shuffle(seed=1))) in ours
+    assert list(found.with_format(columns=["cell"])) == [{"cell": row["cell"]} for row in ours]
+    assert found.with_format("numpy")[0]["cell"] == ours[0]["cell"]
+    assert list(found.map(lambda row: {"cell": row["cell"] + 1}))[3]["cell"] == ours[3]["cell"] + 1
+    assert found.features == datasets.Dataset.from_list(ours, features=found.features).features

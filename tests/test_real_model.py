@@ -13,6 +13,7 @@ import pytest
 import real_model
 import rounding
 from conftest import evaluate
+from vllm_server import serving
 
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.estimate import store
@@ -34,6 +35,21 @@ EFFECTS = (
 LIMIT = 4
 
 
+#: A probability that the model writes, how many tokens of it, and how many sampled letters.
+WRITTEN, TOKENS, DRAWS = "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed", 12, 60
+
+
+def answers_of(found):
+    """By task and prompt, the log-probability of each letter and whether it is the likeliest."""
+    return {
+        task: [
+            [(float(x), str(greedy) == "True") for x, greedy in sample["filtered_resps"]]
+            for sample in sorted(samples, key=lambda sample: sample["doc_id"])
+        ]
+        for task, samples in found["samples"].items()
+    }
+
+
 @pytest.fixture(scope="module")
 def asked(smollm2):
     """What a model of lm-eval answers in this process, and its results."""
@@ -45,28 +61,21 @@ def asked(smollm2):
             device="cpu", batch_size=16, apply_chat_template=chat, limit=LIMIT, log_samples=True,
             metadata={"orderings": "balanced"},
         )  # fmt: skip
-        answers = {
-            task: [
-                [(float(x), str(greedy) == "True") for x, greedy in sample["filtered_resps"]]
-                for sample in sorted(samples, key=lambda sample: sample["doc_id"])
-            ]
-            for task, samples in found["samples"].items()
-        }
-        return answers, found["results"]
+        return answers_of(found), found["results"]
 
     return ask
 
 
 @pytest.fixture(scope="module")
 def engine(smollm2, vllm_venv, tmp_path_factory):
-    """The same from vLLM in the chat template, in a process of its own."""
+    """The same from vLLM, in a process of its own."""
     out = tmp_path_factory.mktemp("engine") / "out.json"
 
-    def ask(model, tasks):
+    def ask(model, chat, tasks):
         script = Path(__file__).with_name("vllm_engine.py")
         done = subprocess.run(
             [f"{vllm_venv}/bin/python", script, smollm2, out, model, ",".join(tasks),
-             "chat", "orderings=balanced", f"limit={LIMIT}"],
+             "orderings=balanced", f"limit={LIMIT}", *(["chat"] if chat else [])],
             capture_output=True, text=True, check=False,
             env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
         )  # fmt: skip
@@ -114,20 +123,109 @@ def test_both_prompts_of_an_effect_are_answered_in_one_pass_each(asked):
         assert found == pytest.approx(other, abs=2 * apart)
 
 
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
 @pytest.mark.parametrize(
     ("model", "tasks"), [("choice-vllm", TASKS), ("vllm", TASKS[:2])], ids=["choice-vllm", "vllm"]
 )
-def test_vllm_gives_what_hf_gives(engine, asked, model, tasks):
-    """In the chat template. The stock backend reads a prompt once for each of 22 answers: minutes.
-
-    Without a template, see test_choice_vllm.py.
-    """
-    answers, results = engine(model, [*tasks, EFFECTS[0]])
-    theirs, _ = asked("hf", True, EFFECTS)
+def test_vllm_gives_what_hf_gives(engine, asked, model, tasks, chat):
+    """The stock backend reads a prompt once for each of 22 answers, which would take minutes."""
+    answers, results = engine(model, chat, [*tasks, EFFECTS[0]])
+    theirs, _ = asked("hf", chat, EFFECTS)
     rounding.assert_same(
         answers.pop(EFFECTS[0]), theirs[EFFECTS[0]], greedy=False, relative=rounding.REAL
     )
-    assert_same((answers, results), asked("hf", True))
+    assert_same((answers, results), asked("hf", chat))
+
+
+# Behind a server.
+
+
+@pytest.fixture(scope="module")
+def served(smollm2, vllm_venv, tmp_path_factory):
+    """The base URL of vLLM's server."""
+    log = tmp_path_factory.mktemp("server") / "log.txt"
+    with serving(smollm2, vllm_venv, log, "real") as url:
+        yield url
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+def test_a_completions_server_gives_what_hf_gives(served, smollm2, asked, chat):
+    """Log-probabilities of the prompt, echoed; with a template, lm-eval applies it itself."""
+    found = evaluate(
+        TASKS, model="local-completions", apply_chat_template=chat, limit=LIMIT, log_samples=True,
+        model_args=f"base_url={served}/completions,model=real,tokenizer={smollm2},"
+        "tokenized_requests=True,num_concurrent=1", metadata={"orderings": "balanced"},
+    )  # fmt: skip
+    assert_same((answers_of(found), found["results"]), asked("hf", chat))
+
+
+def chat_completions(served, task, **arguments):
+    """What a chat endpoint writes to the prompts of a task, one request at a time.
+
+    vLLM 0.32 on CPU stops where a prompt with a seed is computed in parts.
+    """
+    return evaluate(
+        [task], model="local-chat-completions", apply_chat_template=True, log_samples=True,
+        model_args=f"base_url={served}/chat/completions,model=real,num_concurrent=1", **arguments,
+    )["samples"][task]  # fmt: skip
+
+
+def in_template(tokenizer, prompt):
+    said = [{"role": "user", "content": prompt}]
+    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    return tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+
+
+def test_a_chat_endpoint_writes_what_hf_writes(served, smollm2, network):
+    """Greedily, token by token, up to one that rounding could exchange for the second likeliest."""
+    weights, tokenizer = network
+    few = {"limit": LIMIT, "gen_kwargs": {"max_gen_toks": TOKENS}}
+    there = chat_completions(served, WRITTEN, **few)
+    here = evaluate(
+        [WRITTEN], model="hf", apply_chat_template=True, log_samples=True, device="cpu",
+        model_args=f"pretrained={smollm2},dtype=float32", **few,
+    )["samples"][WRITTEN]  # fmt: skip
+    assert len(there) == len(here) == LIMIT
+    compared = 0
+    for one, other in zip(there, here, strict=True):
+        assert one["doc"] == other["doc"]
+        ids = in_template(tokenizer, one["doc"]["prompt"])
+        found = weights.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, do_sample=False,
+            output_logits=True, return_dict_in_generate=True,
+        )  # fmt: skip
+        certain = 0
+        for logits in found.logits:
+            best = torch.log_softmax(logits[0].double(), -1).topk(2).values.tolist()
+            if best[0] - best[1] <= 2 * rounding.log_probability(best, rounding.REAL):
+                break
+            certain += 1
+        new = found.sequences[0, ids.shape[1] :][:certain]
+        text = tokenizer.decode(new, skip_special_tokens=True).strip()
+        compared += certain
+        for sample in (one, other):
+            assert sample["filtered_resps"][0].strip().startswith(text)
+    assert compared >= LIMIT * TOKENS // 2
+
+
+def test_a_chat_endpoint_draws_from_the_probabilities_of_the_weights(served, network):
+    """Each letter as often as its probability says, within four standard deviations."""
+    weights, tokenizer = network
+    samples = chat_completions(
+        served, f"{TASKS[0]}_sampled", limit=DRAWS, gen_kwargs={"max_gen_toks": 1},
+        metadata={"n_samples": DRAWS // 2},
+    )  # fmt: skip
+    assert len(samples) == DRAWS
+    distribution = cache(
+        lambda prompt: np.exp(last(weights, in_template(tokenizer, prompt)[0].tolist()))
+    )
+    said = [sample["filtered_resps"][0].strip() for sample in samples]
+    for letter in "AB":
+        token = tokenizer.convert_tokens_to_ids(letter)
+        p = np.array([distribution(sample["doc"]["prompt"])[token] for sample in samples])
+        assert abs(said.count(letter) - p.sum()) < 4 * np.sqrt((p * (1 - p)).sum())
+    # Not one answer over and over, as with the same seed for every request.
+    assert len(set(said)) > 2
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,11 @@ It lives in a virtual environment of its own, which EPIDEMIA_TEST_VLLM names; `.
 and CONTRIBUTING.md says how.
 """
 
-import os
-import signal
-import socket
-import subprocess
-import time
-import urllib.request
-
 import numpy as np
 import pytest
 from conftest import evaluate
 from rounding import log_probability, metric
+from vllm_server import serving
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -29,47 +23,10 @@ SAMPLES = 40
 
 @pytest.fixture(scope="module")
 def served(lettered_llama, vllm_venv, tmp_path_factory):
-    """The base URL of a server that is up; it is stopped by its own pid."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """The base URL of a server that is up."""
     log = tmp_path_factory.mktemp("server") / "log.txt"
-    command = [
-        f"{vllm_venv}/bin/python", f"{vllm_venv}/bin/vllm", "serve", str(lettered_llama),
-        "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
-        "--max-model-len", "1024", "--enforce-eager", "--served-model-name", "tiny",
-    ]  # fmt: skip
-    environment = {
-        **os.environ,
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "TORCHDYNAMO_DISABLE": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}",
-    }
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            for _ in range(300):
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
-                        break
-                except OSError:
-                    assert server.poll() is None, log.read_text()[-3000:]
-                    time.sleep(1)
-            else:
-                pytest.fail(f"the server did not come up: {log.read_text()[-3000:]}")
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            os.killpg(server.pid, signal.SIGINT)
-            try:
-                server.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(server.pid, signal.SIGKILL)
-                server.wait()
+    with serving(lettered_llama, vllm_venv, log, "tiny") as url:
+        yield url
 
 
 def logprobs(results, task):

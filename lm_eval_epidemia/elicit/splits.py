@@ -41,6 +41,8 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     """
     import datasets
 
+    from lm_eval_epidemia.elicit.rows import Rows
+
     how, variant = WAYS[way], variant or Variant()
     truth = how.load(task)
     rows, given = list(how.rows(truth, variant)), how.described(truth)
@@ -54,9 +56,9 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
         "prompt": [before + row["prompt"] for row in rows],
     }
     kinds = {**COMMON, **how.columns, "prompt": "string"}
-    return datasets.Dataset.from_dict(
+    return Rows.of(
         {name: values.get(name) or [row[name] for row in rows] for name in kinds},
-        features=datasets.Features(
+        datasets.Features(
             {
                 name: datasets.Sequence(datasets.Value(kind[0]))
                 if isinstance(kind, list)

@@ -28,6 +28,16 @@ from lm_eval_epidemia.harness.choices import (
     plan,
     remember,
 )
+from lm_eval_epidemia.harness.loading import (
+    Given,
+    check_adapter_folder,
+    check_adapter_in_place,
+    check_folder,
+    explaining_adapter,
+    explaining_config,
+    explaining_tokenizer,
+    explaining_weights,
+)
 
 try:
     import torch
@@ -58,6 +68,29 @@ class ChoiceHF(HFLM):
     (4,096 without a GPU) and halves that when memory runs out. Encoder-decoder models, requests
     with longer continuations and rolling log-likelihoods take the stock path.
     """
+
+    # Loading is the stock class's, with errors that say what to mend.
+
+    def _get_config(self, pretrained: str, **more: Any) -> None:
+        self._given = Given(pretrained, more.get("gguf_file"), more.get("subfolder") or "")
+        check_folder(self._given)
+        with explaining_config(self._given):
+            super()._get_config(pretrained, **more)
+
+    def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **more: Any) -> None:
+        given = self._given if isinstance(pretrained, str) else Given(pretrained.name_or_path)
+        named = tokenizer if isinstance(tokenizer, str) else None
+        with explaining_tokenizer(given, named):
+            super()._create_tokenizer(pretrained, tokenizer, **more)
+
+    def _create_model(self, pretrained: str, **more: Any) -> None:
+        peft = more.get("peft")
+        if peft:
+            check_adapter_folder(peft, pretrained)
+        with explaining_weights(self._given), explaining_adapter(peft, pretrained):
+            super()._create_model(pretrained, **more)
+            if peft:
+                check_adapter_in_place(self.model, peft, pretrained)
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False

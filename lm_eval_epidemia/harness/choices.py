@@ -7,7 +7,7 @@ together, so that one forward pass answers them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
@@ -125,17 +125,52 @@ def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list
             batch = contexts[start : start + BATCH]
             tokens.update(zip(batch, encoder(batch), strict=True))
             bar.update(len(batch))
-    witnesses: dict[Key, list[list[int]]] = {}
-    encoded = []
-    for request, (context, choice) in zip(requests, moved, strict=True):
-        before, seen = tokens[context], witnesses.setdefault((context[-TAIL:], choice), [])
-        if len(seen) >= WITNESSES and all(one == seen[0] for one in seen):
-            after = seen[0]
+    after = _tokens_of_choices(encoder, moved, tokens)
+    return [
+        (request, tokens[context], after[number])
+        for number, (request, (context, _)) in enumerate(zip(requests, moved, strict=True))
+    ]
+
+
+def _tokens_of_choices(
+    encoder: Callable[[list[str]], list[list[int]]],
+    pairs: Sequence[Key],
+    tokens: Mapping[str, list[int]],
+) -> list[list[int]]:
+    """Return the tokens of each choice after its context.
+
+    Parameters
+    ----------
+    encoder : callable
+        Tokenizes many texts.
+    pairs : sequence of (str, str)
+        Context and choice.
+    tokens : dict
+        Of each context.
+    """
+    alike: dict[Key, list[int]] = {}
+    for number, (context, choice) in enumerate(pairs):
+        alike.setdefault((context[-TAIL:], choice), []).append(number)
+    found: list[list[int]] = [[] for _ in pairs]
+
+    def tokenize(numbers: list[int]) -> None:
+        for start in range(0, len(numbers), BATCH):
+            batch = numbers[start : start + BATCH]
+            whole = encoder(["".join(pairs[number]) for number in batch])
+            for number, ids in zip(batch, whole, strict=True):
+                found[number] = ids[len(tokens[pairs[number][0]]) :]
+
+    tokenize([number for numbers in alike.values() for number in numbers[:WITNESSES]])
+    disagreed = []
+    for numbers in alike.values():
+        witness, left = found[numbers[0]], numbers[WITNESSES:]
+        if all(found[number] == witness for number in numbers[1:WITNESSES]):
+            for number in left:
+                found[number] = witness
         else:
-            after = lm.tok_encode(context + choice)[len(before) :]
-            seen.append(after)
-        encoded.append((request, before, after))
-    return encoded
+            disagreed += left
+    tokenize(disagreed)
+    return found
 
 
 def group(

@@ -1,0 +1,273 @@
+"""Models that cannot be loaded, or only in part: one error each, before the work begins."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import evaluate
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness import demo
+from lm_eval_epidemia.harness.loading import Given, check_folder
+
+torch = pytest.importorskip("torch")
+
+TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
+LAYERS = 2  # of the tiny model
+
+
+def load(**model_args):
+    """Load a model as `lm_eval --model choice-hf --model_args ...` does."""
+    import lm_eval.models  # noqa: F401
+    from lm_eval.api.registry import get_model
+
+    from lm_eval_epidemia.harness.discovery import extend_models
+
+    extend_models()
+    made = {name: str(value) for name, value in model_args.items()}
+    return get_model("choice-hf").create_from_arg_obj(
+        {"dtype": "float32", **made}, {"device": "cpu", "batch_size": 8}
+    )
+
+
+def copy_of(folder, into, *without):
+    """Copy a model without the files whose names begin so."""
+    shutil.copytree(folder, into)
+    for path in into.iterdir():
+        if path.name.startswith(without):
+            path.unlink()
+    return into
+
+
+def adapter_for(base, into, **config):
+    """Save a random LoRA adapter for a base."""
+    import peft
+
+    torch.manual_seed(0)
+    given = {"r": 2, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
+    made = peft.get_peft_model(
+        base, peft.LoraConfig(**{**given, **config}, init_lora_weights=False)
+    )
+    made.save_pretrained(into)
+    return into
+
+
+def llama(tiny_llama, **changed):
+    """A random model of the tiny one's kind, in another shape."""
+    from transformers import AutoConfig, LlamaForCausalLM
+
+    config = AutoConfig.from_pretrained(tiny_llama)
+    for name, value in changed.items():
+        setattr(config, name, value)
+    return LlamaForCausalLM(config)
+
+
+@pytest.fixture
+def bad(tiny_llama, tmp_path):
+    """Folders that look like a model, and what is said of each."""
+    pytest.importorskip("gguf")
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(tmp_path / "new.gguf", "frobnicate")
+    writer.add_block_count(1)
+    writer.add_tensor("token_embd.weight", np.zeros((4, 4), dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    (tmp_path / "page.gguf").write_text("<html>not found</html>")
+    tokenizer = ("token", "chat")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    return {
+        tmp_path / "nowhere" / "model": "there is no .*nowhere/model: expected a folder",
+        "no-owner/no-model": "no folder here, and cannot be had from the Hugging Face Hub",
+        tiny_llama / "config.json": "is no folder: expected one with config.json",
+        copy_of(tiny_llama, tmp_path / "a", *tokenizer): "has no tokenizer that transformers can "
+        "read .*expected tokenizer.json.*save_pretrained",
+        copy_of(tiny_llama, tmp_path / "b", "config.json"): "has no config.json; expected a folder",
+        adapter: "has no config.json; it is an adapter: give its base as pretrained=BASE and peft=",
+        tmp_path: "has no config.json; it holds new.gguf, page.gguf: give the file",
+        tmp_path / "new.gguf": "architecture frobnicate is not supported yet: transformers .* "
+        "reads GGUF files of .*llama.*Give the model as safetensors",
+        tmp_path / "page.gguf": "is no GGUF file: it begins with b'<htm'",
+        tmp_path / "third.gguf": "has no file third.gguf: it has new.gguf, page.gguf",
+    }
+
+
+def test_each_is_one_error_of_choice_hf(bad):
+    for named, said in bad.items():
+        given = Given.of(str(named))
+        more = {"gguf_file": given.gguf_file} if given.gguf_file else {}
+        with pytest.raises(EpidemiaError, match=said) as raised:
+            load(pretrained=given.pretrained, **more)
+        assert "\n" not in str(raised.value)
+
+
+def test_each_stops_the_demonstration_before_its_baselines(bad, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
+    for named, said in bad.items():
+        done = CliRunner().invoke(
+            app, ["demo", "--out", str(tmp_path / "out"), "--model", str(named)]
+        )
+        assert isinstance(done.exception, EpidemiaError), done.output
+        with pytest.raises(EpidemiaError, match=said):
+            raise done.exception
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_named_tokenizer_mends_a_folder_without_one(tiny_llama, tmp_path):
+    folder = copy_of(tiny_llama, tmp_path / "a", "token", "chat")
+    assert load(pretrained=folder, tokenizer=tiny_llama).tokenizer.vocab_size > 0
+    with pytest.raises(EpidemiaError, match=f"{tmp_path}/a has no tokenizer"):
+        load(pretrained=tiny_llama, tokenizer=folder)
+
+
+def test_a_folder_without_weights(tiny_llama, tmp_path):
+    folder = copy_of(tiny_llama, tmp_path / "a", "model")
+    with pytest.raises(EpidemiaError, match=r"has no weights .*a download that was stopped"):
+        load(pretrained=folder)
+
+
+def test_an_id_of_the_hub_is_looked_up_when_it_is_loaded():
+    for named in ("gpt2", "HuggingFaceTB/SmolLM2-135M-Instruct", "a_b/C-1.5"):
+        check_folder(Given.of(named))
+
+
+def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
+    from lm_eval_epidemia.harness import loading
+
+    monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
+    monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "torch" else True)
+    with pytest.raises(EpidemiaError, match=r"needs torch: pip install 'lm-eval-epidemia\[hf\]'"):
+        demo.demo(tmp_path, models=[str(tiny_llama)])
+
+
+def test_a_model_given_twice_is_refused(tiny_llama, tmp_path):
+    with pytest.raises(EpidemiaError, match="is given more than once"):
+        demo.demo(tmp_path, models=[str(tiny_llama), str(tiny_llama)])
+
+
+# Adapters.
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"hidden_size": 96}, r"layers.0\S+ has the shape \(2, 96\), here it is \(2, 64\)"),
+        ({"num_hidden_layers": LAYERS + 2}, rf"8 of its weights have no place .*layers.{LAYERS}"),
+        ({"num_hidden_layers": LAYERS - 1}, r"no weights for 4 places there, the first is .*s\.1"),
+    ],
+    ids=["wider", "deeper", "shallower"],
+)
+def test_an_adapter_of_another_base_is_refused(tiny_llama, tmp_path, changed, said):
+    """peft itself says nothing of a deeper one, and only warns of a shallower one."""
+    pytest.importorskip("peft")
+    base = llama(tiny_llama, **changed)
+    base.config._name_or_path = base.name_or_path = "somebody/other-base"
+    adapter = adapter_for(base, tmp_path / "adapter")
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = "somebody/other-base"
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        EpidemiaError, match=f"does not fit pretrained={tiny_llama}: .*{said}.*somebody/other-base"
+    ):
+        load(pretrained=tiny_llama, peft=adapter)
+
+
+def test_an_adapter_for_other_layers_is_refused(tiny_llama, tmp_path):
+    pytest.importorskip("peft")
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    other = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=100))
+    adapter = adapter_for(other, tmp_path / "a", target_modules=["c_attn"], fan_in_fan_out=True)
+    with pytest.raises(EpidemiaError, match=r"does not fit .*\{'c_attn'\} not found in the base"):
+        load(pretrained=tiny_llama, peft=adapter)
+
+
+def test_what_is_no_adapter_is_refused_before_the_base_is_loaded(tiny_llama, tmp_path):
+    pytest.importorskip("peft")
+    for given, said in {
+        tiny_llama: "has no adapter_config.json; it is a whole model: give it as pretrained=",
+        tmp_path: "has no adapter_config.json; expected a folder as PeftModel.save_pretrained",
+        tmp_path / "no" / "such" / "adapter": "there is no such folder",
+        "no-owner/no-adapter": "is no folder here, and no adapter of the Hugging Face Hub",
+    }.items():
+        with pytest.raises(EpidemiaError, match=said):
+            load(pretrained=tiny_llama, peft=given)
+    adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
+    (adapter / "adapter_model.safetensors").unlink()
+    with pytest.raises(EpidemiaError, match=r"has no adapter_model\.safetensors"):
+        load(pretrained=tiny_llama, peft=adapter)
+
+
+def log_probabilities(**model_args):
+    found = evaluate(
+        [TASK], model="choice-hf", device="cpu", batch_size=8, log_samples=True,
+        model_args={"dtype": "float32", **{name: str(v) for name, v in model_args.items()}},
+    )  # fmt: skip
+    return np.array(
+        [[float(x) for x, _ in sample["filtered_resps"]] for sample in found["samples"][TASK]]
+    )
+
+
+def test_neither_an_adapter_nor_tuned_weights_are_ignored(tiny_llama, tmp_path):
+    """Both are the same change: merged into the weights it gives what the adapter gives."""
+    peft = pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    base = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
+    adapter = adapter_for(base, tmp_path / "adapter")
+    whole = peft.PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32), adapter
+    ).merge_and_unload()
+    whole.save_pretrained(tmp_path / "tuned")
+    AutoTokenizer.from_pretrained(tiny_llama).save_pretrained(tmp_path / "tuned")
+    before = log_probabilities(pretrained=tiny_llama)
+    adapted = log_probabilities(pretrained=tiny_llama, peft=adapter)
+    tuned = log_probabilities(pretrained=tmp_path / "tuned")
+    # A random adapter of this size moves them by whole units; rounding, by 1e-5.
+    assert abs(adapted - before).min(axis=1).max() > 0.1
+    assert np.allclose(adapted, tuned, atol=1e-4, rtol=0)
+
+
+# The demonstration with a model.
+
+
+def test_the_demonstration_with_two_models(tiny_llama, tmp_path, monkeypatch):
+    """Their lines are what `lm_eval --model choice-hf` gives, and no tiny random one is made."""
+    monkeypatch.setattr(demo, "RESPONDENTS", {})
+    monkeypatch.setattr(demo, "DEMO_GROUPS", ("epidemia_low",))
+    plain = copy_of(tiny_llama, tmp_path / "plain", "chat")
+    lines = demo.demo(tmp_path / "out", limit=2, models=[str(tiny_llama), str(plain)])
+    names = [f"{tiny_llama.name} (choice-hf, chat), nsduh only", "plain (choice-hf), nsduh only"]
+    assert [line.respondent for line in lines] == names
+    for line, folder, chat in zip(lines, (tiny_llama, plain), (True, False), strict=True):
+        expected = evaluate(
+            ["epidemia_low_nsduh"], model="choice-hf", apply_chat_template=chat, limit=2,
+            device="cpu", batch_size=16, model_args={"pretrained": str(folder), "dtype": "float32"},
+        )["results"]["epidemia_low_nsduh"]  # fmt: skip
+        # Compared as text: two prompts of a task may leave no complete cell, and so NaN.
+        assert str(line.scores) == str(
+            {"epidemia_low": (expected["score,none"], expected["score_stderr,none"])}
+        )
+    folders = {path.name for path in (tmp_path / "out").iterdir()}
+    chat_folder = f"{tiny_llama.name}_choice_hf_chat_nsduh_only"
+    assert folders == {"plain_choice_hf_nsduh_only", chat_folder}
+    for folder in (tmp_path / "out").glob("*_only"):
+        found = json.loads((folder / "results_demo.json").read_text())
+        assert found["config"]["model"] == "choice-hf" and "samples" not in found
+        (samples,) = folder.glob("samples_*.jsonl")
+        assert "marijuana_ever_by_age" in samples.name
+        assert len(samples.read_text().splitlines()) == 2
+
+
+def test_models_of_the_same_name_are_told_apart(tiny_llama, tmp_path):
+    one, two = (copy_of(tiny_llama, tmp_path / name / "model") for name in "ab")
+    found = demo._models([str(one), str(two), str(tiny_llama)])
+    assert [model.name for model in found] == [str(one), str(two), Path(tiny_llama).name]
