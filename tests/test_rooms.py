@@ -52,7 +52,16 @@ def test_the_report_needs_results_and_no_harness():
 
 
 def test_only_the_harness_knows_lm_eval():
-    for room in ("surveys", "graphs", "estimate", "elicit", "finetune", "score", "benchmarks", "report"):
+    for room in (
+        "surveys",
+        "graphs",
+        "estimate",
+        "elicit",
+        "finetune",
+        "score",
+        "benchmarks",
+        "report",
+    ):
         for path in files_of(room):
             assert not any(one.split(".")[0] == "lm_eval" for one in imported_by(path)), path
 
