@@ -116,15 +116,15 @@ def test_the_cheaper_path_is_chosen():
 
 
 def test_costs_by_hand():
-    """Weights of 1,000, 2 per pair, attention at 1.5."""
+    """Weights of 1,000, 2 per pair, attention at 3."""
     costs = Costs(1000, 2)
     # 30 + 2 * 10 tokens: one block of 50, that sees itself.
     pack = packs([question([0] * 30 + [n] * 10, n) for n in (1, 2)], 999, 999)[0]
-    assert cost_of_pack(pack, costs) == 50_000 + 1.5 * 2 * 50 * 50
+    assert cost_of_pack(pack, costs) == 50_000 + 3 * 2 * 50 * 50
     # Four blocks of 16, each with 40 tokens before it at most.
-    assert cost_of_pack(pack, costs, 16) == 50_000 + 1.5 * 2 * 64 * (40 + 16)
-    assert cost_of_rows(Batch(pack.questions, 0), costs) == 80_000 + 1.5 * 2 * 2 * 40**2 / 2
-    behind = 1.5 * 2 * (30**2 / 2 + 2 * 10 * 40)
+    assert cost_of_pack(pack, costs, 16) == 50_000 + 3 * 2 * 64 * (40 + 16)
+    assert cost_of_rows(Batch(pack.questions, 0), costs) == 80_000 + 3 * 2 * 2 * 40**2 / 2
+    behind = 3 * 2 * (30**2 / 2 + 2 * 10 * 40)
     assert cost_of_rows(Batch(pack.questions, 30), costs) == 50_000 + behind
 
 
