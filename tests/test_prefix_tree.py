@@ -116,15 +116,15 @@ def test_the_cheaper_path_is_chosen():
 
 
 def test_costs_by_hand():
-    """Weights of 1,000, 2 per pair, attention at 3."""
+    """Weights of 1,000, 2 per pair, attention at 1.5."""
     costs = Costs(1000, 2)
     # 30 + 2 * 10 tokens: one block of 50, that sees itself.
     pack = packs([question([0] * 30 + [n] * 10, n) for n in (1, 2)], 999, 999)[0]
-    assert cost_of_pack(pack, costs) == 50_000 + 3 * 2 * 50 * 50
+    assert cost_of_pack(pack, costs) == 50_000 + 1.5 * 2 * 50 * 50
     # Four blocks of 16, each with 40 tokens before it at most.
-    assert cost_of_pack(pack, costs, 16) == 50_000 + 3 * 2 * 64 * (40 + 16)
-    assert cost_of_rows(Batch(pack.questions, 0), costs) == 80_000 + 3 * 2 * 2 * 40**2 / 2
-    behind = 3 * 2 * (30**2 / 2 + 2 * 10 * 40)
+    assert cost_of_pack(pack, costs, 16) == 50_000 + 1.5 * 2 * 64 * (40 + 16)
+    assert cost_of_rows(Batch(pack.questions, 0), costs) == 80_000 + 1.5 * 2 * 2 * 40**2 / 2
+    behind = 1.5 * 2 * (30**2 / 2 + 2 * 10 * 40)
     assert cost_of_rows(Batch(pack.questions, 30), costs) == 50_000 + behind
 
 
@@ -300,3 +300,44 @@ def test_a_model_is_left_as_it_was(tiny_llama):
         1 / 0  # noqa: B018
     assert lm.model.config._attn_implementation == before
     assert NAME not in ALL_ATTENTION_FUNCTIONS
+
+
+@pytest.mark.parametrize("kind", ["lora", "prompt tuning", "prefix tuning"])
+def test_adapters_take_trees_where_nothing_stands_before_the_prompt(tiny_llama, tmp_path, kind):
+    import peft
+    from transformers import AutoModelForCausalLM
+
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    config = {
+        "lora": peft.LoraConfig(r=4, target_modules=["q_proj", "lm_head"], task_type="CAUSAL_LM"),
+        "prompt tuning": peft.PromptTuningConfig(num_virtual_tokens=6, task_type="CAUSAL_LM"),
+        "prefix tuning": peft.PrefixTuningConfig(num_virtual_tokens=6, task_type="CAUSAL_LM"),
+    }[kind]
+    base = AutoModelForCausalLM.from_pretrained(tiny_llama)
+    peft.get_peft_model(base, config).save_pretrained(tmp_path)
+    lm = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu", peft=str(tmp_path))
+    assert bool(lm._longest_in_tree) is (kind == "lora")
+
+
+def test_a_model_spread_over_devices_and_one_of_four_bits_take_trees(tiny_llama, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    spread = {"parallelize": True, "max_cpu_memory": "200KB", "offload_folder": str(tmp_path)}
+    lm = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu", **spread)
+    assert "disk" in lm.model.hf_device_map.values() and lm._longest_in_tree
+
+    how = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    model = AutoModelForCausalLM.from_pretrained(
+        tiny_llama, quantization_config=how, dtype=torch.float32
+    )
+    model.save_pretrained(tmp_path / "four")
+    AutoTokenizer.from_pretrained(tiny_llama).save_pretrained(tmp_path / "four")
+    lm = ChoiceHF(pretrained=str(tmp_path / "four"), dtype="float32", device="cpu")
+    assert lm._longest_in_tree
+    # Two weights in a byte count as two.
+    plain = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu")
+    assert lm._costs == plain._costs

@@ -43,9 +43,10 @@ BLOCK = 128
 #: The number of keys is a multiple of this: what masks of accelerators' kernels want.
 ALIGNED = 8
 
-#: A multiply-add of attention costs as much as this many of the weights, softmax, mask and copies of
-#: keys included: a rough fit to processor times of prompts of 60 and of 200 tokens.
-ATTENTION = 3.0
+#: A multiply-add of attention costs as much as this many of the weights (softmax, mask and copies
+#: of keys included). With it the faster path was chosen in 8 of the 9 tasks of docs/performance.md;
+#: with 3 one of 11 answers would be read as rows, 1.2 times slower.
+ATTENTION = 1.5
 
 
 class Tree(NamedTuple):
