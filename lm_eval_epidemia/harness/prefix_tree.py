@@ -44,8 +44,8 @@ BLOCK = 128
 ALIGNED = 8
 
 #: A multiply-add of attention costs as much as this many of the weights (softmax, mask and copies
-#: of keys included). With it the faster path was chosen in 8 of the 9 tasks of docs/performance.md;
-#: with 3 one of 11 answers would be read as rows, 1.2 times slower.
+#: of keys included). A rough fit: 3 was tried after the ten tasks of docs/performance.md were
+#: measured, and would have read one of them (11 answers) as rows, 1.2 times slower.
 ATTENTION = 1.5
 
 
