@@ -2,6 +2,8 @@
 
     python benchmarks/throughput.py [--config mini|tiny|llama-8b] [--prompts N] [--choices K]
                                     [--tokens T] [--backends hf,...] [--batch-size N] [--dtype D]
+    python benchmarks/throughput.py --model FOLDER --tasks NAME,... [--prompts N] [--backends ...]
+    python benchmarks/throughput.py --model FOLDER --tasks NAME,... --paper [--batch-size N]
 
 A model is made on the spot from a config, with random weights: `tiny` (a 32,000-word vocabulary,
 for a CPU), `mini` (1,000 words: what is left is the backend's own time) or `llama-8b` (the shape of
@@ -11,6 +13,13 @@ peak memory is its own, and is warmed up with a few prompts first. `floor` is th
 reading the same tokens once in the same batches: nothing can be faster without sharing prefixes.
 
 vLLM is used where it can be imported; its counters say how much came from the prefix cache.
+
+With `--model` and `--tasks` the first N prompts of each task are read by a model that is there, in
+one process, one path after the other: `hf`, and `choice-hf` with all prompts as rows, all as a
+tree, and each as its cost model chooses. Seconds are the processor's. Peak memory takes a process
+for each: give it with `--backends "choice-hf rows,choice-hf tree,choice-hf"`. `--paper` runs no
+model: the multiply-adds of the same paths, of all prompts of the tasks or groups, for the model and
+for the shape of Llama 3 8B.
 """
 
 from __future__ import annotations
@@ -35,6 +44,8 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
 BACKENDS = ("floor", "hf", "hf without cache", "choice-hf", "vllm", "choice-vllm")
+#: `choice-hf` with all prompts on one path, by the name of a backend.
+PATHS = {"choice-hf rows": "rows", "choice-hf tree": "tree"}
 
 SHAPES: dict[str, dict[str, Any]] = {
     "mini": {
@@ -102,6 +113,155 @@ def questions(folder: Path, number: int, choices: int, tokens: int) -> list[tupl
     ]
 
 
+def prompts_of(task: str, number: int | None = None) -> list[tuple[str, list[str]]]:
+    """Return the first prompts of a task and their choices."""
+    from lm_eval_epidemia.elicit.splits import split
+
+    rows = split(task)
+    rows = rows.select(range(min(number, len(rows)))) if number else rows
+    return [(row["prompt"], [f" {c}" for c in row["choices"]]) for row in rows]
+
+
+def compare_paths(options: argparse.Namespace) -> None:
+    """Print processor time and tokens of each path, task by task."""
+    import torch
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoTokenizer
+
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.harness.prefix_tree import Pack, packs
+
+    cuda = torch.cuda.is_available()
+    clock = time.perf_counter if cuda else time.process_time
+    computed: list[tuple[bool, int]] = []
+
+    class Counting(ChoiceHF):
+        def _read(self, batch: Any) -> Any:
+            computed.append((isinstance(batch, Pack), batch.cost))
+            return super()._read(batch)
+
+    arguments = {"dtype": options.dtype, "batch_size": options.batch_size,
+                 "device": "cuda" if cuda else "cpu"}  # fmt: skip
+    ours = Counting(pretrained=options.model, **arguments)
+    stock = HFLM(
+        pretrained=ours.model, tokenizer=AutoTokenizer.from_pretrained(options.model),
+        **{**arguments, "batch_size": 16 if options.batch_size == "auto" else options.batch_size},
+    )  # fmt: skip
+
+    def run(lm: Any, pairs: list[tuple[str, str]], path: str | None = None) -> Any:
+        made = [Instance("loglikelihood", {}, pair, n) for n, pair in enumerate(pairs)]
+        computed.clear()
+        ours.only_path = path
+        started = clock()
+        answers = lm.loglikelihood(made, disable_tqdm=True)
+        if cuda:
+            torch.cuda.synchronize()
+        return clock() - started, [float(x) for x, _ in answers], list(computed)
+
+    warm = [(f"Warm-up {n}, a few words more", choice) for n in range(4) for choice in (" A", " B")]
+    for path in ("rows", "tree", None):
+        run(ours, warm, path)
+    print("| task | answers | prompts | tokens | distinct | rows: tokens | tree: tokens | "
+          "hf: s | rows: s | tree: s | chosen | choice-hf: s | hf / choice-hf | rows / choice-hf | "
+          "computed / distinct | largest difference |")  # fmt: skip
+    print("|---|" + "--:|" * 15)
+    better = 0
+    tasks = options.tasks.split(",")
+    for task in tasks:
+        asked = prompts_of(task, options.prompts)
+        pairs = [(context, choice) for context, choices in asked for choice in choices]
+        lengths = [ours.tok_encode(context) for context, _ in asked]
+        distinct = packs_distinct(lengths, packs)
+        rows, by_rows, row_batches = run(ours, pairs, "rows")
+        chosen, answers, batches = run(ours, pairs)
+        tree, by_tree, packed = run(ours, pairs, "tree")
+        plain, expected, _ = run(stock, pairs) if options.stock else (float("nan"), by_rows, [])
+        trees = sum(is_tree for is_tree, _ in batches)
+        kind = "tree" if trees == len(batches) else "rows" if not trees else "both"
+        better += kind == ("tree" if tree < rows else "rows")
+        apart = max(abs(a - b) for found in (answers, by_tree)
+                    for a, b in zip(found, expected, strict=True))  # fmt: skip
+        cost, row_cost, tree_cost = (
+            sum(n for _, n in one) for one in (batches, row_batches, packed)
+        )
+        print(f"| {task.removeprefix('epidemia_')} | {len(asked[0][1])} | {len(asked)} | "
+              f"{sum(map(len, lengths)):,} | {distinct:,} | {row_cost:,} | {tree_cost:,} | "
+              f"{plain:.1f} | {rows:.1f} | {tree:.1f} | {kind} | {chosen:.1f} | "
+              f"{plain / chosen:.2f} | {rows / chosen:.2f} | {cost / distinct:.2f} | "
+              f"{apart:.1e} |", flush=True)  # fmt: skip
+    print(f"\nThe faster of tree and rows was chosen in {better} of {len(tasks)} tasks.")
+
+
+def packs_distinct(prompts: list[list[int]], packs: Any) -> int:
+    """Return how many tokens are left when shared beginnings are computed once."""
+    from lm_eval_epidemia.harness.choices import Question
+
+    endless = sys.maxsize
+    whole = packs([Question(one, 0, [n], [0]) for n, one in enumerate(prompts)], endless, endless)
+    return sum(pack.cost for pack in whole)
+
+
+def on_paper(options: argparse.Namespace) -> None:
+    """Print multiply-adds of stock, rows, tree and what the cost model chooses."""
+    from transformers import AutoConfig, AutoTokenizer, LlamaConfig
+
+    from lm_eval_epidemia.harness.choices import Batch, Question
+    from lm_eval_epidemia.harness.cost import members
+    from lm_eval_epidemia.harness.prefix_tree import (
+        Costs,
+        Pack,
+        cost_of_pack,
+        cost_of_rows,
+        packs,
+        plan_paths,
+    )
+
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    shapes = {"the model": AutoConfig.from_pretrained(options.model),
+              "Llama 3 8B": LlamaConfig(**SHAPES["llama-8b"])}  # fmt: skip
+    print("| prompts of | model | tokens | distinct | computed | share in trees | hf / choice-hf | "
+          "rows / choice-hf | hf / rows |\n|---|---|" + "--:|" * 7)  # fmt: skip
+    for name in options.tasks.split(","):
+        lists = []
+        for task, _ in members(name):
+            contexts = [context for context, _ in prompts_of(task)]
+            lists += tokenizer(contexts, add_special_tokens=False)["input_ids"]
+        asked = [Question(one, 0, [n], [0]) for n, one in enumerate(lists)]
+        distinct, total = packs_distinct(lists, packs), sum(map(len, lists))
+        for title, config in shapes.items():
+            width, layers = config.hidden_size, config.num_hidden_layers
+            depth = getattr(config, "head_dim", None) or width // config.num_attention_heads
+            kv = config.num_key_value_heads * depth
+            feed = 3 * width * config.intermediate_size
+            weights = layers * (2 * width * width + 2 * width * kv + feed)
+            head = width * config.vocab_size
+            costs = Costs(weights, 2 * layers * width)
+            limit = 65_536 if options.batch_size == "auto" else int(options.batch_size) * max(
+                map(len, lists))  # fmt: skip
+            reads = max(1, limit * 4 * width // config.vocab_size)
+            plans = [
+                plan_paths(asked, limit, reads, True, sys.maxsize, costs, path)
+                for path in (None, "rows")
+            ]
+            chosen, rows = (
+                len(asked) * head
+                + sum(
+                    cost_of_pack(one, costs) if isinstance(one, Pack) else cost_of_rows(one, costs)
+                    for one in plan
+                )
+                for plan in plans
+            )
+            stock = sum(
+                len(one.tokens) * head + cost_of_rows(Batch([one], 0), costs) for one in asked
+            )
+            packed = sum(one.cost for one in plans[0] if isinstance(one, Pack))
+            computed = sum(one.cost for one in plans[0])
+            print(f"| {name} | {title} | {total:,} | {distinct:,} | {computed:,} | "
+                  f"{packed / computed:.2f} | {stock / chosen:.2f} | {rows / chosen:.2f} | "
+                  f"{stock / rows:.2f} |", flush=True)  # fmt: skip
+
+
 def measure(
     backend: str, folder: Path, asked: list[tuple[str, list[str]]], options: Any
 ) -> dict[str, Any]:
@@ -124,7 +284,9 @@ def measure(
     if backend == "hf without cache":
         arguments["logits_cache"] = False
     name = {"floor": "choice-hf", "hf without cache": "hf"}.get(backend, backend)
-    lm = get_model(name)(**arguments)
+    lm = get_model("choice-hf" if name in PATHS else name)(**arguments)
+    if name in PATHS:
+        lm.only_path = PATHS[name]
 
     def requests(rows: list[tuple[str, list[str]]]) -> list[Any]:
         flat = [(context, choice) for context, choices in rows for choice in choices]
@@ -135,7 +297,7 @@ def measure(
 
         def run(rows: list[tuple[str, list[str]]]) -> Any:
             ids = sorted((lm.tok_encode(context) for context, _ in rows), key=len, reverse=True)
-            start, budget = 0, options.batch_size * len(ids[0])
+            start, budget = 0, int(options.batch_size) * len(ids[0])
             started = time.perf_counter()
             while start < len(ids):
                 batch = ids[start : start + max(1, budget // len(ids[start]))]
@@ -188,18 +350,31 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=400)
     parser.add_argument("--choices", type=int, choices=BY_CHOICES, default=8)
     parser.add_argument("--tokens", type=int, default=110)
-    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--batch-size", default="16")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--model", help="a folder made before, instead of --config")
+    parser.add_argument("--tasks", help="with --model: tasks whose prompts are read")
+    parser.add_argument("--paper", action="store_true", help="count, run nothing")
+    parser.add_argument("--no-stock", dest="stock", action="store_false", help="leave `hf` out")
     options = parser.parse_args()
+    if options.tasks and not options.model:
+        parser.error("--tasks needs --model")
+    if options.paper:
+        return on_paper(options)
+    if options.tasks and options.backends == ",".join(BACKENDS):
+        return compare_paths(options)
     context = multiprocessing.get_context("spawn")
     folder = Path(options.model or tempfile.mkdtemp(prefix="epidemia-"))
     found: dict[str, dict[str, Any]] = {}
     try:
         if not options.model:
             make_model(folder, options.config, options.dtype)
-        asked = questions(folder, options.prompts, options.choices, options.tokens)
+        asked = (
+            [one for task in options.tasks.split(",") for one in prompts_of(task, options.prompts)]
+            if options.tasks
+            else questions(folder, options.prompts, options.choices, options.tokens)
+        )
         from transformers import AutoTokenizer
 
         lengths = [len(i) for i in AutoTokenizer.from_pretrained(folder)([a for a, _ in asked])[

@@ -2,10 +2,12 @@
 
 The stock backend tokenizes a context once per choice and takes the log-softmax at every position of
 every prompt, [batch, position, vocabulary]. Here a context is tokenized once, batches are filled by
-tokens, a beginning that the prompts of a batch share is computed once, and the hidden states are
-cut to the positions that are read before they reach the output head, so that nothing of the size of
-prompt times vocabulary is ever made. Everything else, from loading to generation, is the stock
-class.
+tokens, and the hidden states are cut to the positions that are read before they reach the output
+head, so that nothing of the size of prompt times vocabulary is ever made.
+
+What prompts share at their beginning is computed once: as a tree in one sequence (`prefix_tree`)
+where the model can take it and it costs less, else as rows behind one common beginning. Everything
+else, from loading to generation, is the stock class.
 """
 
 from __future__ import annotations
@@ -38,12 +40,15 @@ from lm_eval_epidemia.harness.loading import (
     explaining_tokenizer,
     explaining_weights,
 )
+from lm_eval_epidemia.harness.prefix_tree import BLOCK, Costs, Pack, Tree, plan_paths, tree_of
 
 try:
     import torch
     import torch.nn.functional as F
     from lm_eval.models.huggingface import HFLM
     from transformers.cache_utils import DynamicCache, DynamicLayer
+
+    from lm_eval_epidemia.harness.tree_attention import longest_prompt, tree_attention
 except ImportError as error:
     raise EpidemiaError(
         f"--model choice-hf needs PyTorch and Transformers ({error}): "
@@ -55,6 +60,9 @@ __all__ = ["ChoiceHF"]
 #: Tokens of a choice beyond which a request goes to the stock path: a letter has one or two, a
 #: number in digits seven.
 LONGEST_CHOICE = 8
+
+#: Positions whose log-probabilities are in memory at a time.
+ROWS = 64
 
 #: Tokens per forward pass with ``batch_size=auto``, halved when they do not fit into memory.
 AUTO_TOKENS = {"cuda": 65_536, "cpu": 4_096}
@@ -68,6 +76,9 @@ class ChoiceHF(HFLM):
     (4,096 without a GPU) and halves that when memory runs out. Encoder-decoder models, requests
     with longer continuations and rolling log-likelihoods take the stock path.
     """
+
+    #: For measurements: "tree" or "rows" instead of what costs less.
+    only_path: str | None = None
 
     # Loading is the stock class's, with errors that say what to mend.
 
@@ -114,7 +125,7 @@ class ChoiceHF(HFLM):
         with tqdm(total=len(left), desc="Prompts", unit="prompt", disable=quiet) as bar:
             while left:
                 done = 0
-                batches = plan(left, limit, self._shares_prefixes)
+                batches = self._plan(left, limit)
                 try:
                     for batch in batches:
                         found = self._read(batch)
@@ -135,14 +146,39 @@ class ChoiceHF(HFLM):
                     torch.cuda.empty_cache()
         return []
 
+    def _plan(self, questions: list[Question], limit: int) -> list[Pack | Batch]:
+        """Put questions into forward passes, each way where it costs less."""
+        longest = 0 if self.only_path == "rows" else self._longest_in_tree
+        if not longest:
+            return [*plan(questions, limit, self._shares_prefixes)]
+        # A pack has no more logits than the feed-forward layer has activations (about 4 widths).
+        width = self.model.config.get_text_config().hidden_size
+        reads = max(1, limit * 4 * width // self.vocab_size)
+        return plan_paths(
+            questions, limit, reads, self._shares_prefixes, longest, self._costs, self.only_path
+        )
+
     def _token_limit(self, questions: Sequence[Question]) -> int:
         """Tokens of a batch, padding included."""
         if self.batch_size == "auto":
             return AUTO_TOKENS.get(self.device.type, AUTO_TOKENS["cpu"])
         return int(self.batch_size) * max((len(one.tokens) for one in questions), default=1)
 
-    def _read(self, batch: Batch) -> list[list[tuple[float, bool]]]:
+    def _read(self, batch: Batch | Pack) -> list[list[tuple[float, bool]]]:
         """Answer one batch."""
+        with torch.no_grad():
+            logits, read = self._tree(batch) if isinstance(batch, Pack) else self._rows(batch)
+            return _answers(batch.questions, logits, read, self.softmax_dtype)
+
+    def _rows(self, batch: Batch) -> tuple[torch.Tensor, list[list[int]]]:
+        """Compute one batch as rows behind a common beginning.
+
+        Returns
+        -------
+        logits : tensor, shape (R, vocabulary)
+        read : list of list of int
+            Which of these are each question's.
+        """
         asked, prefix = batch
         kept = asked[0].shared + 1
         lengths = torch.tensor([len(one.tokens) for one in asked]) - prefix
@@ -151,29 +187,58 @@ class ChoiceHF(HFLM):
         ids = torch.zeros(len(asked), int(lengths.max()), dtype=torch.long)
         for row, one in enumerate(asked):
             ids[row, : lengths[row]] = torch.tensor(one.tokens[prefix:])
-        read = lengths[:, None] - kept + torch.arange(kept)
-        with torch.no_grad():
-            before = self._beginning(asked[0].tokens[:prefix], len(asked)) if prefix else None
-            logits = self._logits_at(ids.to(self.device), read.to(self.device), before)
-            logprobs = F.log_softmax(logits, dim=-1, dtype=self.softmax_dtype)
-            # What is greedy is what the stock class calls so: the largest log-probability.
-            greedy = logprobs.argmax(dim=-1).tolist()
-            wanted = [[*one.tokens[len(one.tokens) - one.shared :], *one.last] for one in asked]
-            widest = max(map(len, wanted))
-            columns = torch.tensor([[*row, *[0] * (widest - len(row))] for row in wanted])
-            rows = columns.to(logprobs.device)[:, None, :].expand(-1, kept, -1)
-            found = torch.gather(logprobs, 2, rows).float().tolist()
-        answers = []
-        for one, tokens, best, numbers in zip(asked, wanted, greedy, found, strict=True):
-            shared = sum(numbers[place][place] for place in range(one.shared))
-            so_far = all(best[place] == tokens[place] for place in range(one.shared))
-            answers.append(
-                [
-                    (shared + numbers[-1][one.shared + number], so_far and best[-1] == token)
-                    for number, token in enumerate(one.last)
-                ]
-            )
-        return answers
+        where = lengths[:, None] - kept + torch.arange(kept)
+        before = self._beginning(asked[0].tokens[:prefix], len(asked)) if prefix else None
+        logits = self._logits_at(ids.to(self.device), where.to(self.device), before)
+        numbers = torch.arange(len(asked) * kept).view(len(asked), kept)
+        return logits.flatten(0, 1), numbers.tolist()
+
+    def _tree(self, pack: Pack) -> tuple[torch.Tensor, list[list[int]]]:
+        """Compute one pack, each distinct token once; returns what `_rows` does."""
+        tree = tree_of(pack.questions)
+        places = sorted({place for one in tree.read for place in one})
+        number = {place: number for number, place in enumerate(places)}
+        logits, _ = self._packed(tree, places, BLOCK)
+        return logits, [[number[place] for place in one] for one in tree.read]
+
+    def _packed(self, tree: Tree, places: list[int], block: int) -> tuple[torch.Tensor, list[int]]:
+        """Return the logits at some tokens of a tree, and the windows its layers have."""
+        ids = torch.from_numpy(tree.tokens)[None].to(self.device)
+        positions = torch.from_numpy(tree.position)[None].to(self.device)
+        with tree_attention(self.model, tree, block) as windows:
+            logits = self._logits_at(ids, torch.tensor([places]), None, position_ids=positions)
+        return logits[0], windows
+
+    @cached_property
+    def _longest_in_tree(self) -> int:
+        """Tokens of the longest prompt that the model reads in a tree; 0 for a model that cannot.
+
+        Not under autocast, where the trial would be of another model than the run, and not behind
+        the virtual tokens or keys of an adapter.
+        """
+        adapter = getattr(self.model, "active_peft_config", None)
+        if self.mixed_precision_dtype is not None or getattr(adapter, "is_prompt_learning", False):
+            return 0
+        return longest_prompt(
+            self.model,
+            self.vocab_size,
+            lambda ids: self._model_call(ids.to(self.device)),
+            lambda tree, block: self._packed(tree, [one[-1] for one in tree.read], block),
+        )
+
+    @cached_property
+    def _costs(self) -> Costs:
+        """What the model computes per token and per pair of tokens."""
+        config = self.model.config.get_text_config()
+        ends = (self.model.get_input_embeddings(), self.model.get_output_embeddings())
+        apart = {id(weights) for end in ends if end is not None for weights in end.parameters()}
+        weights = sum(
+            # Four bits: two in a byte.
+            one.numel() * (2 if one.dtype == torch.uint8 else 1)
+            for one in self.model.parameters()
+            if id(one) not in apart
+        )
+        return Costs(weights, 2 * config.num_hidden_layers * config.hidden_size)
 
     @cached_property
     def _shares_prefixes(self) -> bool:
@@ -202,7 +267,7 @@ class ChoiceHF(HFLM):
         return kept
 
     def _logits_at(
-        self, ids: torch.Tensor, positions: torch.Tensor, before: DynamicCache | None
+        self, ids: torch.Tensor, positions: torch.Tensor, before: DynamicCache | None, **more: Any
     ) -> torch.Tensor:
         """Return the logits at some positions of each row, computed there only.
 
@@ -212,6 +277,8 @@ class ChoiceHF(HFLM):
         positions : tensor of int, shape (B, m)
         before : DynamicCache, optional
             Keys and values of what stands before each row.
+        more
+            What else the model takes; it then keeps no keys.
 
         Returns
         -------
@@ -219,7 +286,9 @@ class ChoiceHF(HFLM):
         """
         head = self.model.get_output_embeddings()
         with _cut_before(head, positions, ids.shape[1]) as cut:
-            if before is None:
+            if more:
+                logits = self.model(ids, use_cache=False, **more).logits
+            elif before is None:
                 logits = self._model_call(ids)
             else:
                 logits = self.model(ids, past_key_values=before, use_cache=True).logits
@@ -227,6 +296,51 @@ class ChoiceHF(HFLM):
             # A model whose head is not called as a module: all positions were computed.
             logits = _at(logits, positions, ids.shape[1])
         return logits
+
+
+def _answers(
+    asked: Sequence[Question], logits: torch.Tensor, read: list[list[int]], dtype: Any
+) -> list[list[tuple[float, bool]]]:
+    """Turn the logits of some positions into answers.
+
+    Parameters
+    ----------
+    asked : sequence of Question
+    logits : tensor, shape (R, vocabulary)
+    read : list of list of int
+        For each question, which of these are after its context and its choices' shared tokens.
+    dtype : torch.dtype, optional
+        Of the softmax.
+    """
+    #: The tokens whose log-probability is wanted at each position; several prompts may share one.
+    wanted: list[list[int]] = [[] for _ in range(len(logits))]
+    for one, rows in zip(asked, read, strict=True):
+        for row, token in zip(rows, one.tokens[len(one.tokens) - one.shared :], strict=False):
+            wanted[row].append(token)
+        wanted[rows[-1]].extend(one.last)
+    widest = max(map(len, wanted))
+    columns = torch.tensor([[*row, *[0] * (widest - len(row))] for row in wanted])
+    found: list[dict[int, float]] = []
+    greedy: list[int] = []
+    for start in range(0, len(logits), ROWS):
+        # What is greedy is what the stock class calls so: the largest log-probability.
+        logprobs = F.log_softmax(logits[start : start + ROWS], dim=-1, dtype=dtype)
+        greedy += logprobs.argmax(dim=-1).tolist()
+        picked = columns[start : start + ROWS].to(logprobs.device)
+        values = torch.gather(logprobs, 1, picked).float().tolist()
+        found += [dict(zip(row, some, strict=True)) for row, some in
+                  zip(picked.tolist(), values, strict=True)]  # fmt: skip
+    answers = []
+    for one, rows in zip(asked, read, strict=True):
+        tokens = one.tokens[len(one.tokens) - one.shared :]
+        before = list(zip(rows, tokens, strict=False))
+        shared = sum(found[row][token] for row, token in before)
+        so_far = all(greedy[row] == token for row, token in before)
+        last = rows[-1]
+        answers.append(
+            [(shared + found[last][token], so_far and greedy[last] == token) for token in one.last]
+        )
+    return answers
 
 
 def _at(states: torch.Tensor, positions: torch.Tensor, length: int) -> torch.Tensor:

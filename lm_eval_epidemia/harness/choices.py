@@ -17,6 +17,7 @@ __all__ = [
     "Question",
     "answer_requests",
     "batch_encoder",
+    "common",
     "encode",
     "group",
     "plan",
@@ -288,8 +289,8 @@ def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
     return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two questions have in common at the beginning."""
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two questions have in common at the beginning."""
     for place, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return place
@@ -301,23 +302,23 @@ def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch
     start = 0
     while start < len(ordered):
         first, end = ordered[start], start + 1
-        longest = shortest = common = len(first.tokens)
+        longest = shortest = same = len(first.tokens)
         while end < len(ordered) and ordered[end].shared == first.shared:
             tokens = ordered[end].tokens
             rows, longer = end - start, max(longest, len(tokens))
             if (rows + 1) * longer > limit:
                 break
-            with_next = _common(first.tokens, tokens) if share else 0
+            with_next = common(first.tokens, tokens) if share else 0
             # A batch that is large enough is not continued into questions that begin differently.
-            enough = rows * (longest - common) >= min(limit // 4, ENOUGH)
-            if share and enough and (rows + 1) * with_next < rows * common:
+            enough = rows * (longest - same) >= min(limit // 4, ENOUGH)
+            if share and enough and (rows + 1) * with_next < rows * same:
                 break
-            longest, shortest, common = longer, min(shortest, len(tokens)), with_next
+            longest, shortest, same = longer, min(shortest, len(tokens)), with_next
             end += 1
         # At least the positions that are read, and one token before them, are each row's own.
-        common = min(common, shortest - first.shared - 2)
-        pays = share and common >= SHORTEST_PREFIX and end - start >= FEWEST_ROWS
-        batches.append(Batch(list(ordered[start:end]), common if pays else 0))
+        same = min(same, shortest - first.shared - 2)
+        pays = share and same >= SHORTEST_PREFIX and end - start >= FEWEST_ROWS
+        batches.append(Batch(list(ordered[start:end]), same if pays else 0))
         start = end
     return batches
 
