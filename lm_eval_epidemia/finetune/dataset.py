@@ -32,9 +32,13 @@ _OURS = {"dataset_dict.json", "train", "validation", DATASET_CARD}
 def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> datasets.DatasetDict:
     """Divide rows at random into ``train`` and ``validation`` (10 %).
 
-    Validation is of other rows of the same making: other people's notes, other draws of an answer,
-    other orderings of a question. It tells when a model begins to know its rows by heart, and
-    nothing about what is held out: of that no row is in either split.
+    Validation is of other rows of the same making: other people's notes, other draws of an answer.
+    It tells when a model begins to know its rows by heart, and nothing about what is held out: of
+    that no row is in either split.
+
+    Rows of ``distributions`` are not divided: both splits have them all. Nothing in them is drawn,
+    so there is nothing to know by heart that is not the truth, and a prompt kept back would be a
+    condition that the control does not teach.
 
     Parameters
     ----------
@@ -48,6 +52,8 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
     order = rng.permutation(size)
     first = round(VALIDATION * size)
     parts = {"train": order[first:], "validation": order[:first]}
+    if "p" in rows:
+        parts = dict.fromkeys(parts, order)
     kinds = {"text": datasets.Value("string"), "prompt": datasets.Value("string"),
              "completion": datasets.Value("string"),
              "choices": datasets.Sequence(datasets.Value("string")),
