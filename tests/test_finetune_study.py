@@ -2,87 +2,79 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import pytest
+from test_huggingface import lm_eval
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
 
 pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-GROUP = "epidemia_low_nsduh"
+#: Cocaine by age and by race.
+TASKS = "epidemia_low_nsduh_cocaine_ever_by_race,epidemia_low_nsduh_cocaine_ever_by_age"
 
 
-def run(*words, folder, module="lm_eval_epidemia.cli"):
-    done = subprocess.run(
-        [sys.executable, "-m", module, *map(str, words)], cwd=folder, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+def epidemia(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def study(tiny_llama, tmp_path_factory):
-    """A folder with a base, two trainings and results of all three."""
+    """A folder with a base, an adapter, tuned weights, and the results of all three."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "tiny").symlink_to(tiny_llama)
     said = {}
-    for kind, held_out in (("distributions", "cells=0.25"), ("answers", "conditions=race")):
-        run("finetune", "notes", "nsduh", "--kind", kind, "--tasks", GROUP, "--seed", 3,
-            "--hold-out", held_out, "--out", f"data/{kind}",
-            *(["--n", 400] if kind == "answers" else []), folder=folder)  # fmt: skip
-        said[kind] = run(
-            "finetune", "train", "--model", "tiny", "--data", f"data/{kind}", "--out",
-            f"tuned/{kind}", "--lr", 1e-2, "--epochs", 40 if kind == "distributions" else 4,
-            *(["--lora", "r=8"] if kind == "distributions" else ["--full"]), folder=folder,
-        )  # fmt: skip
-    for arguments in (
-        "pretrained=tiny", "pretrained=tiny,peft=tuned/distributions", "pretrained=tuned/answers"
-    ):  # fmt: skip
-        run("run", "--model", "choice-hf", "--model_args", f"{arguments},dtype=float32", "--tasks",
-            f"{GROUP},{GROUP}_likelihood", "--output_path", "results", "--log_samples",
-            "--device", "cpu", "--batch_size", 16, folder=folder, module="lm_eval")  # fmt: skip
-    return folder, said
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        made = "finetune", "notes", "nsduh", "--tasks", TASKS, "--seed", 3
+        epidemia(*made, "--kind", "distributions", "--hold-out", "cells=0.25", "--out", "data/p")
+        epidemia(*made, "--kind", "answers", "--n", 300, "--hold-out", "conditions=race",
+                 "--out", "data/y")  # fmt: skip
+        train = "finetune", "train", "--model", "tiny", "--lr", 1e-2
+        said["lora"] = epidemia(*train, "--data", "data/p", "--out", "tuned/p", "--lora", "r=8",
+                                "--epochs", 40)  # fmt: skip
+        said["full"] = epidemia(*train, "--data", "data/y", "--out", "tuned/y", "--full",
+                                "--epochs", 3)  # fmt: skip
+        for arguments in ("pretrained=tiny", "pretrained=tiny,peft=tuned/p", "pretrained=tuned/y"):
+            lm_eval("--model", "choice-hf", "--model_args", f"{arguments},dtype=float32",
+                    "--tasks", f"{TASKS},epidemia_low_nsduh_cocaine_ever_by_race_likelihood",
+                    "--output_path", "results", "--log_samples", "--device", "cpu",
+                    "--batch_size", 16)  # fmt: skip
+        yield folder, said
 
 
 def test_training_says_what_to_run_next(study):
     folder, said = study
-    assert "--model_args pretrained=tiny,peft=tuned/distributions" in said["distributions"]
-    assert "--model_args pretrained=tuned/answers" in said["answers"]
-    for name in ("distributions", "answers"):
-        assert {path.name for path in (folder / "tuned" / name).iterdir()} >= {
-            "epidemia_finetune.json", "losses.csv", "losses.svg",
-        }  # fmt: skip
+    assert "--model_args pretrained=tiny,peft=tuned/p " in said["lora"]
+    assert "--model_args pretrained=tuned/y " in said["full"]
+    for name in ("p", "y"):
+        left = {path.name for path in (folder / "tuned" / name).iterdir()}
+        assert left >= {"epidemia_finetune.json", "losses.csv", "losses.svg"}
 
 
-def test_before_and_after_in_the_report(study):
-    folder, _ = study
-    rows = list(csv.DictReader(run("report", "results", "--format", "csv", folder=folder)
-                               .splitlines()))  # fmt: skip
-    tuning = [row for row in rows if row["base"] == "tiny"]
-    assert {row["data"].split()[0] for row in tuning} == {"distributions", "answers"}
-    found = json.loads(run("report", "results", "--format", "json", folder=folder))
-    text = json.dumps(found)
-    assert "held-out cells" in text and "held out" in text
-
-
-def test_the_positive_control_rises_and_the_way_not_trained_is_asked_too(study):
-    folder, _ = study
-    scores = {}
-    for path in (folder / "results").rglob("results_*.json"):
+def test_the_positive_control_learns_what_it_is_shown(study):
+    """And the report has before, after and what was held out, of both tuned models."""
+    text = epidemia("report", "results", "--format", "csv")
+    rows = [row for row in csv.DictReader(text.splitlines()) if row["base"] == "tiny"]
+    assert {row["model"].split("(")[0].strip() for row in rows} >= {"tiny +p", "y"}
+    parts = {(row["data"].split(",")[0], row["part"]) for row in rows}
+    assert ("distributions", "held-out cells") in parts and ("answers", "held out") in parts
+    score = {}
+    for path in (study[0] / "results").rglob("results_*.json"):
         read = json.loads(path.read_text())
-        name = str(read["config"]["model_args"])
-        for group, of in read["groups"].items():
-            scores[group, "peft" in name, "tuned/answers" in name] = of["score,none"]
-    assert scores[GROUP, False, False] == 0
-    # Three quarters of the cells are trained on.
-    assert scores[GROUP, True, False] > 60
-    assert (f"{GROUP}_likelihood", True, False) in scores
+        for task, of in read["results"].items():
+            score[task, *map(read["config"]["model_args"].get, ("pretrained", "peft"))] = of
+    for task in TASKS.split(","):
+        before, after = (score[task, "tiny", peft]["score,none"] for peft in (None, "tuned/p"))
+        assert before < 5 < 60 < after
 
 
 def test_the_site_has_a_page_of_it(study):
     folder, _ = study
-    run("report", "results", "--html", "site", folder=folder)
+    epidemia("report", "results", "--html", "site")
     page = (folder / "site" / "tuning.html").read_text()
     assert "distributions" in page and "answers" in page
