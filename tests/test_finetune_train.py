@@ -174,7 +174,9 @@ def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
     shutil.copytree(tiny_llama, cut)
     weights = next(cut.glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:100])
-    refused("cannot be loaded as a causal language model", cut, data, out)
+    refused("weights that cannot be read", cut, data, out)
+    refused("there is no ./nothing", "./nothing", data, out)
+    refused("a GGUF file is a model in few bits", tmp_path / "model.gguf", data, out)
 
 
 def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):

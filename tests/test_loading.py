@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import demo
-from lm_eval_epidemia.harness.loading import Given, check_folder
+from lm_eval_epidemia.loading import Given, check_folder
 
 torch = pytest.importorskip("torch")
 
@@ -140,7 +140,7 @@ def test_an_id_of_the_hub_is_looked_up_when_it_is_loaded():
 
 
 def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
-    from lm_eval_epidemia.harness import loading
+    from lm_eval_epidemia import loading
 
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "torch" else True)

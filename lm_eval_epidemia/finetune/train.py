@@ -28,6 +28,13 @@ from lm_eval_epidemia.finetune.card import (
     read_dataset,
     write_card,
 )
+from lm_eval_epidemia.loading import (
+    Given,
+    check_folder,
+    explaining_config,
+    explaining_tokenizer,
+    explaining_weights,
+)
 from lm_eval_epidemia.paths import atomic_write, check_writable, sha256_of
 
 __all__ = ["Settings", "encoded", "train"]
@@ -206,27 +213,19 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
     import torch
     import transformers
 
-    given = Path(model)
-    if given.is_dir() and not (given / "config.json").is_file():
+    given = Given.of(model)
+    if given.gguf_file:
         raise EpidemiaError(
-            f"{model} has no config.json, so it is no model as transformers saves it"
+            f"{model}: a GGUF file is a model in few bits, for use and not for training; give the "
+            "model that it was made from, or save it as safetensors"
         )
-    try:
+    check_folder(given)
+    with explaining_config(given):
+        transformers.AutoConfig.from_pretrained(model)
+    with explaining_tokenizer(given):
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-        if not len(tokenizer):
-            raise ValueError("it is empty")
-    except Exception as error:
-        raise EpidemiaError(
-            f"{model} has no tokenizer that transformers can load ({_first_line(error)}): save one "
-            "there with tokenizer.save_pretrained(...)"
-        ) from None
-    try:
+    with explaining_weights(given):
         weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    except Exception as error:
-        raise EpidemiaError(
-            f"{model} cannot be loaded as a causal language model ({_first_line(error)}): give a "
-            "folder with config.json and weights, or a name on the Hub"
-        ) from None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if settings.r is not None:
@@ -239,10 +238,6 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
         )
         return tokenizer, peft.get_peft_model(weights, how)
     return tokenizer, weights
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _longest(weights: Any) -> int:

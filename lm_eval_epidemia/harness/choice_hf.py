@@ -30,7 +30,8 @@ from lm_eval_epidemia.harness.choices import (
     plan,
     remember,
 )
-from lm_eval_epidemia.harness.loading import (
+from lm_eval_epidemia.harness.prefix_tree import BLOCK, Costs, Pack, Tree, plan_paths, tree_of
+from lm_eval_epidemia.loading import (
     Given,
     check_adapter_folder,
     check_adapter_in_place,
@@ -40,7 +41,6 @@ from lm_eval_epidemia.harness.loading import (
     explaining_tokenizer,
     explaining_weights,
 )
-from lm_eval_epidemia.harness.prefix_tree import BLOCK, Costs, Pack, Tree, plan_paths, tree_of
 
 try:
     import torch

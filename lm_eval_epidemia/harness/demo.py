@@ -17,8 +17,8 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
-from lm_eval_epidemia.harness.loading import Given, check_model
 from lm_eval_epidemia.harness.tiny import make_tiny_llama
+from lm_eval_epidemia.loading import Given, check_model
 from lm_eval_epidemia.paths import atomic_write, check_writable
 
 __all__ = ["DEMO_GROUPS", "Line", "demo"]

@@ -180,9 +180,16 @@ def explaining_tokenizer(given: Given, tokenizer: str | None = None) -> Iterator
 
 @contextmanager
 def explaining_weights(given: Given) -> Iterator[None]:
-    """Say what it means that transformers finds no weights."""
+    """Say what it means that transformers finds no weights, or cannot read them."""
+    from safetensors import SafetensorError
+
     try:
         yield
+    except SafetensorError as error:
+        raise EpidemiaError(
+            f"{given} has weights that cannot be read ({_said(error)}): a download or a copy that "
+            "was stopped; fetch it anew"
+        ) from error
     except OSError as error:
         if given.folder is None or "no file named" not in str(error):
             raise
