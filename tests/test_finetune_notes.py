@@ -96,13 +96,15 @@ def test_the_same_seed_gives_the_same_rows(tmp_path, kind):
         make("nsduh", kind, tmp_path / name, seed=seed, **n)
     first, again, other = (rows_of(tmp_path / name) for name in "abc")
     assert first == again != other
-    assert {name: len(part) for name, part in first.items()} == {"train": 54, "validation": 6}
+    sizes = {"train": 60, "validation": 60} if kind == "distributions" else {
+        "train": 54, "validation": 6}  # fmt: skip
+    assert {name: len(part) for name, part in first.items()} == sizes
     assert tuple(first["train"][0]) == KINDS[kind]
     card = read_dataset(tmp_path / "a")
     truth = store.load(LOW[0])
     assert (card.kind, card.survey, card.vintage) == (kind, "nsduh", "2022")
     assert card.fingerprint == truth.fingerprint
-    assert card.rows == {"train": 54, "validation": 6}
+    assert card.rows == sizes
     assert sorted(card.tasks) == sorted(LOW) and card.held_out == {}
 
 
@@ -147,7 +149,9 @@ def _questions(task):
 
 def test_distributions_are_every_prompt_with_its_truth_as_displayed(tmp_path):
     make("nsduh", "distributions", tmp_path / "d")
-    rows = [row for part in rows_of(tmp_path / "d").values() for row in part]
+    parts = rows_of(tmp_path / "d")
+    rows = parts["train"]
+    assert parts["validation"] == rows  # nothing in them is drawn
     # Three outcomes by eleven ages and four races, in two orderings.
     assert len(rows) == 3 * (11 + 4) * 2 == len({row["prompt"] for row in rows})
     yes = store.load("epidemia_low_nsduh_marijuana_ever_by_age").p[7, 0]

@@ -517,8 +517,8 @@ def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
 CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
     chart.__name__: chart
     for chart in (leaderboard, size, beside, surveys, conditions, nodes, paths, wins, quartiles,
-                  uncertainty, versions, closed, calibration, order_bias, distribution, curve,
-                  cells, bootstrap, tuning, losses, learning)
+                  uncertainty, versions, tuning, losses, learning, closed, calibration,
+                  order_bias, distribution, curve, cells, bootstrap)
 }  # fmt: skip
 
 #: The one that only the site draws.
