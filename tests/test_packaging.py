@@ -76,7 +76,8 @@ def test_an_editable_install_leaves_no_half_package(wheels):
 
 #: Which modules may import what an extra installs, beside the base install.
 TAKES = {
-    "hf": ["harness/choice_hf.py", "harness/cost.py", "harness/tiny.py"],
+    "hf": ["harness/choice_hf.py", "harness/cost.py", "harness/demo.py", "harness/tiny.py",
+           "harness/tree_attention.py", "loading.py"],
     "vllm": ["harness/choice_vllm.py"],
     "api": [],
     "report": ["api.py", "report/charts.py", "report/drawn.py", "report/effects.py",
@@ -84,6 +85,8 @@ TAKES = {
     "build": ["estimate/boosted.py", "estimate/build.py", "estimate/estimators.py",
               "estimate/unfinished.py", "estimate/workers.py",
               "surveys/download.py", "surveys/read.py"],
+    # peft, which puts adapters in place, comes with their training.
+    "finetune": ["finetune/train.py", "loading.py"],
 }  # fmt: skip
 
 #: Clusters that a user sets up, with their own packages: --backend dask or ray.
@@ -97,10 +100,16 @@ def declared():
     """Return the distributions that pyproject.toml names, by extra; "" for the base install."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = {"": project["dependencies"], **project["optional-dependencies"]}
-    return {
+    found = {
         extra: {re.match(r"[\w.-]+", given)[0].lower() for given in listed}
         for extra, listed in extras.items()
     }
+    for extra, listed in extras.items():  # those that take others in
+        for given in listed:
+            if others := re.match(rf"{project['name']}\[(.*)\]", given):
+                found[extra].discard(project["name"])
+                found[extra].update(*(found[other] for other in others[1].split(",")))
+    return found
 
 
 def imported():

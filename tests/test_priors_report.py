@@ -29,7 +29,7 @@ from lm_eval_epidemia.report import (
     published_priors,
 )
 from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import Asked, read_results
+from lm_eval_epidemia.report.results import Asked, Results, read_results
 from lm_eval_epidemia.score.judged import Stated, judge, part_of
 from lm_eval_epidemia.score.posterior import of_baseline
 
@@ -284,7 +284,7 @@ def test_what_the_paper_prints_stands_beside_and_is_labelled(report):
         "1.04", "1.17", "0.703", "0.743", "0.324", "0.378", "0.811", "0.704", "0.514", "0.504"
     ]  # fmt: skip
     assert "paper prints" in table.title and "printed" in table.columns
-    without = make_report(SimpleNamespace(entries=report.runs, notes=[]))
+    without = make_report(Results(report.runs, []))
     assert published_priors.printed(without.entries) == []
     assert published_priors.runs(without.entries) == []
 
