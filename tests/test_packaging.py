@@ -80,7 +80,7 @@ TAKES = {
            "harness/tree_attention.py", "loading.py"],
     "vllm": ["harness/choice_vllm.py"],
     "api": [],
-    "report": ["api.py", "report/charts.py", "report/drawn.py", "report/effects.py",
+    "report": ["api.py", "report/charts.py", "report/charts_tuned.py", "report/drawn.py", "report/effects.py",
                "report/figures.py", "report/site.py"],
     "build": ["estimate/boosted.py", "estimate/build.py", "estimate/estimators.py",
               "estimate/unfinished.py", "estimate/workers.py",
