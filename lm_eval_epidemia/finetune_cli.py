@@ -104,6 +104,9 @@ def train(
     stop_early: Annotated[
         bool, typer.Option("--stop-early", help="Stop after 3 evaluations without a lower loss.")
     ] = False,
+    dtype: Annotated[
+        str, typer.Option(help="float32 or bfloat16; auto: bfloat16 on a GPU that has it.")
+    ] = "auto",
 ) -> None:
     """Train a model on a dataset; keep the checkpoint with the lowest validation loss."""
     from lm_eval_epidemia.errors import EpidemiaError
@@ -115,7 +118,7 @@ def train(
         raise EpidemiaError("expected --lora r=16 (an adapter) or --full (all weights), one of two")
     settings = training.Settings(
         epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, stop_early=stop_early,
-        **_lora(lora),
+        dtype=dtype, **_lora(lora),
     )  # fmt: skip
     tuned = training.train(model, data, out, settings)
     if os.environ.get("RANK", "0") != "0":

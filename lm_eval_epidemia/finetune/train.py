@@ -48,6 +48,9 @@ EVALUATIONS, LOGGED = 12, 60
 #: Evaluations without a lower loss after which ``stop_early`` stops.
 PATIENCE = 3
 
+#: In which a training computes.
+DTYPES = ("auto", "float32", "bfloat16")
+
 #: What the loss does not look at.
 IGNORED = -100
 
@@ -71,6 +74,9 @@ class Settings:
         Its scale; twice the rank if not given.
     stop_early : bool
         Stop after three evaluations without a lower loss.
+    dtype : str
+        Of the products of matrices, ``float32`` or ``bfloat16`` (autocast: weights, their steps and
+        the loss stay in 32 bits); ``auto`` is bfloat16 on a GPU that has it, else float32.
     """
 
     epochs: float = 6
@@ -80,8 +86,11 @@ class Settings:
     r: int | None = None
     alpha: int | None = None
     stop_early: bool = False
+    dtype: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise EpidemiaError(f"dtype {self.dtype!r}: expected {', '.join(DTYPES)}")
         for name, least in (("batch_size", 1), ("r", 1), ("alpha", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -338,6 +347,8 @@ def _trainer(
             return (loss, outputs) if return_outputs else loss
 
     gpu = torch.cuda.is_available()
+    able = gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+    half = settings.dtype == "bfloat16" or (settings.dtype == "auto" and able)
     steps = math.ceil(len(tokens["train"]) / settings.batch_size)
     total = max(1, math.ceil(steps * settings.epochs))
     every = max(1, total // EVALUATIONS)
@@ -353,7 +364,7 @@ def _trainer(
         logging_steps=max(1, total // LOGGED), logging_first_step=True,
         seed=settings.seed, data_seed=settings.seed, report_to="none",
         # On a CPU nothing of what TRL expects of an accelerator; packing wants FlashAttention.
-        use_cpu=not gpu, bf16=gpu, gradient_checkpointing=gpu, packing=False, max_length=None,
+        use_cpu=not gpu, bf16=half, gradient_checkpointing=gpu, packing=False, max_length=None,
         loss_type="nll", dataset_kwargs={"skip_prepare_dataset": True},
         remove_unused_columns=False, dataloader_pin_memory=gpu,
     )  # fmt: skip
