@@ -1,6 +1,7 @@
 """What stands between lm-eval and a model: of our runs everything, of other people's nothing."""
 
 import copy
+import gc
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import lm_eval.evaluator
 import pytest
 from conftest import evaluate
 from lm_eval.api.model import LM
+from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
@@ -224,6 +226,40 @@ def test_an_error_and_a_run_within_a_run_leave_the_model_as_it_was():
     assert inner[0] == scores(Answering(), [TASK])
     assert vars(lm) == before
     assert "build_all_requests" not in vars(loaded["tasks"][TASK])
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_the_collector_rests_but_for_the_model(on, monkeypatch):
+    """Requests are many and no garbage; what a model leaves behind may hold an accelerator."""
+    seen, honest = [], ConfigurableTask.process_results
+
+    def scored(*given):
+        seen.append(("score", gc.isenabled()))
+        return honest(*given)
+
+    class Watching(Answering):
+        def loglikelihood(self, requests):
+            seen.append(("model", gc.isenabled(), gc.get_freeze_count() > 0))
+            return super().loglikelihood(requests)
+
+    class Failing(Answering):
+        def loglikelihood(self, requests):
+            raise RuntimeError("no memory")
+
+    monkeypatch.setattr(ConfigurableTask, "process_results", scored)
+    try:
+        if not on:
+            gc.disable()
+        expected = scores(Answering(), [TASK])
+        seen.clear()
+        assert scores(Watching(), [TASK]) == expected
+        assert seen[0] == ("model", True, True) and set(seen[1:]) == {("score", False)}
+        assert gc.isenabled() == on and gc.get_freeze_count() == 0
+        with pytest.raises(RuntimeError, match="no memory"):
+            scores(Failing(), [TASK])
+        assert gc.isenabled() == on and gc.get_freeze_count() == 0
+    finally:
+        gc.enable()
 
 
 def test_other_peoples_tasks_are_answered_as_without_us(mmlu_style):

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from lm_eval_epidemia.harness.tokens import batch_encoder
+
 __all__ = [
     "Batch",
     "Question",
     "answer_requests",
-    "batch_encoder",
     "common",
     "encode",
     "group",
@@ -60,35 +61,6 @@ class Question(NamedTuple):
     shared: int
     requests: list[int]
     last: list[int]
-
-
-def batch_encoder(lm: Any) -> Callable[[list[str]], list[list[int]]]:
-    """Return a function that tokenizes many texts as ``lm.tok_encode`` does each.
-
-    Parameters
-    ----------
-    lm : TemplateLM
-        A model of lm-eval with a Hugging Face tokenizer.
-    """
-    bos = lm.tokenizer.decode(lm.prefix_token_id) if lm.prefix_token_id is not None else ""
-    usual = {} if lm.add_bos_token is None else {"add_special_tokens": lm.add_bos_token}
-
-    def tokenized(texts: list[str], **special: bool) -> list[list[int]]:
-        if not texts:
-            return []
-        found: list[list[int]] = lm.tokenizer(texts, **special)["input_ids"]
-        # Whatever lm-eval does besides, it must come to the same.
-        return found if found[0] == lm.tok_encode(texts[0]) else [lm.tok_encode(t) for t in texts]
-
-    def encoded(texts: list[str]) -> list[list[int]]:
-        has_bos = [bool(bos) and text.startswith(bos) for text in texts]
-        with_bos = iter(tokenized([t for t, has in zip(texts, has_bos, strict=True) if has],
-                                  add_special_tokens=False))  # fmt: skip
-        without = iter(tokenized([t for t, has in zip(texts, has_bos, strict=True) if not has],
-                                 **usual))  # fmt: skip
-        return [next(with_bos if has else without) for has in has_bos]
-
-    return encoded
 
 
 def _spaces_moved(context: str, choice: str) -> Key:

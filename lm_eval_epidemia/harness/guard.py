@@ -26,7 +26,7 @@ from lm_eval_epidemia import notices
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness import group_errors, hooks
+from lm_eval_epidemia.harness import collector, group_errors, hooks
 
 __all__ = ["checked", "guarded"]
 
@@ -132,7 +132,7 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
             _check_metrics(name, task)
         watched = _Watched(given["lm"], frozenset(ours))
         noted = group_errors.Noted({}, {})
-        with ExitStack() as stack:
+        with collector.at_rest(), ExitStack() as stack:
             for name, task in ours.items():
                 stack.enter_context(_building_what_is_asked(task))
                 stack.enter_context(group_errors.noting(task, name, noted))
@@ -276,6 +276,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__lm, name)
 
+    @collector.at_work()
     def loglikelihood(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         ours = [request for request in requests if request.task_name in self.__ours]
         if not ours:
@@ -294,6 +295,11 @@ class _Watched:
                 ) from error
             return _one_each(found, requests)
 
+    @collector.at_work()
+    def loglikelihood_rolling(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__lm.loglikelihood_rolling(*args, **kwargs)  # of others' tasks
+
+    @collector.at_work()
     def generate_until(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         ours = [request for request in requests if request.task_name in self.__ours]
         if not ours:
