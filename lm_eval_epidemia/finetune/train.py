@@ -42,8 +42,9 @@ __all__ = ["Settings", "encoded", "train"]
 #: In the folder of a training that has not ended.
 CHECKPOINTS, RUN = "checkpoints", "run.json"
 
-#: How often losses are computed on the validation split, and on average written of the training.
-EVALUATIONS, LOGGED = 12, 60
+#: How often losses are computed on the validation split: in all, and an epoch at most, since a tenth
+#: of the rows twelve times in one epoch is a third of its time. How often that of the training is.
+EVALUATIONS, AN_EPOCH, LOGGED = 12, 4, 60
 
 #: Evaluations without a lower loss after which ``stop_early`` stops.
 PATIENCE = 3
@@ -351,7 +352,7 @@ def _trainer(
     half = settings.dtype == "bfloat16" or (settings.dtype == "auto" and able)
     steps = math.ceil(len(tokens["train"]) / settings.batch_size)
     total = max(1, math.ceil(steps * settings.epochs))
-    every = max(1, total // EVALUATIONS)
+    every = max(1, total // min(EVALUATIONS, max(1, round(AN_EPOCH * settings.epochs))))
     how = SFTConfig(
         output_dir=str(checkpoints), num_train_epochs=settings.epochs,
         learning_rate=settings.lr, lr_scheduler_type="linear", warmup_steps=0,
