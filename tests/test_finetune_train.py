@@ -58,8 +58,8 @@ def scored(**arguments):
 def test_a_model_learns_the_distribution_it_is_shown(tiny_llama, tmp_path, r):
     """From 0 to more than 80, asked by lm-eval; the card says what the weights came from."""
     data, out = dataset(tmp_path / "data"), tmp_path / "tuned"
-    # All weights at 0.01 end between 75 and 88, as the processor rounds; at these rates seeds 1 to 3
-    # end above 92.
+    # All weights at 0.01 end between 75 and 88, as the processor rounds; at these rates seeds 1
+    # to 3 end above 92.
     lr = 1e-2 if r else 3e-3
     tuned = train.train(str(tiny_llama), data, out, Settings(epochs=60, lr=lr, r=r, seed=1))
     assert card.read_tuned(out) == tuned

@@ -42,8 +42,8 @@ __all__ = ["Settings", "encoded", "train"]
 #: In the folder of a training that has not ended.
 CHECKPOINTS, RUN = "checkpoints", "run.json"
 
-#: How often losses are computed on the validation split: in all, and an epoch at most, since a tenth
-#: of the rows twelve times in one epoch is a third of its time. How often that of the training is.
+#: How often losses are computed on the validation split, in all and an epoch at most (a tenth of
+#: the rows twelve times is a third of an epoch's time); how often that of the training is written.
 EVALUATIONS, AN_EPOCH, LOGGED = 12, 4, 60
 
 #: Evaluations without a lower loss after which ``stop_early`` stops.
@@ -350,8 +350,8 @@ def _trainer(
     class TextTrainer(SFTTrainer):
         """Of a text, the negative log-likelihood of all of its tokens.
 
-        TRL computes it tile by tile with kernels for GPUs; on a CPU (of SmolLM2-135M, LoRA) a step of
-        that took 1.5 times as long as one of the model's own loss.
+        TRL computes it tile by tile, in kernels for GPUs. On a CPU the model's own loss is faster:
+        6 s in place of 31 for a step of 16 notes (SmolLM2-135M, LoRA, bfloat16, one thread).
         """
 
         def compute_loss(self, *given: Any, **named: Any) -> Any:
