@@ -351,7 +351,7 @@ def _trainer(
         """Of a text, the negative log-likelihood of all of its tokens.
 
         TRL computes it tile by tile, in kernels for GPUs. On a CPU the model's own loss is faster:
-        6 s in place of 31 for a step of 16 notes (SmolLM2-135M, LoRA, bfloat16, one thread).
+        15 s of processor time in place of 23 for 16 texts of 140 tokens (SmolLM2-135M, LoRA).
         """
 
         def compute_loss(self, *given: Any, **named: Any) -> Any:
