@@ -16,6 +16,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune.card import DATASET_CARD, KINDS, read_dataset
 from lm_eval_epidemia.finetune.check import Checker
+from lm_eval_epidemia.finetune.dataset import divided
 from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import make, make_notes
@@ -208,6 +209,18 @@ def test_statements_say_the_truth(tmp_path):
         assert abs(share - p) <= half + 1e-9, text
         wordings.add(" ".join(text.split()[:2]))
     assert len(wordings) >= 9
+
+
+def test_a_statement_that_is_drawn_twice_is_in_one_split(tmp_path):
+    make("nsduh", "statements", tmp_path / "s", n=600, seed=3)
+    train, validation = ([row["text"] for row in part] for part in rows_of(tmp_path / "s").values())
+    assert (len(train), len(validation)) == (540, 60)
+    assert len(set(train)) < len(train) and not set(train) & set(validation)
+
+
+def test_texts_that_are_all_alike_cannot_be_divided():
+    with pytest.raises(EpidemiaError, match="the 20 rows are 2 different texts"):
+        divided({"text": ["a", "b"] * 10}, np.random.default_rng(0))
 
 
 # What is held out.

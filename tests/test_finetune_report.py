@@ -386,7 +386,11 @@ def test_the_report_shows_both_ways_and_programs_get_every_task(results):
     assert set(kinds.kind) == {"tuning", "tuning task", "tuning cells", "tuning task cells"}
     chosen = kinds[(kinds.kind == "tuning task") & (kinds.name == f"{AGE}_likelihood")]
     assert set(chosen.as_trained) == {"no"} and set(chosen.part) == {"trained on"}
-    chosen = chosen[chosen.model == "small-1B +run-1/adapter"].set_index("metric").value
+    chosen = chosen[chosen.model == "small-1B +run-1/adapter"].set_index("metric")
+    # What is decided is the score; of l1 nothing is.
+    assert isinstance(chosen.verdict["score, difference"], str)
+    assert pd.isna(chosen.verdict["l1, difference"])
+    chosen = chosen.value
     assert chosen["score, difference"] == pytest.approx(
         chosen["score, after"] - chosen["score, before"]
     )

@@ -34,7 +34,8 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
 
     Validation is of other rows of the same making: other people's notes, other draws of an answer.
     It tells when a model begins to know its rows by heart, and nothing about what is held out: of
-    that no row is in either split.
+    that no row is in either split. A text that stands in several rows (a statement drawn twice) is
+    in one of the splits only.
 
     Rows of ``distributions`` are not divided: both splits have them all. Nothing in them is drawn,
     so there is nothing to know by heart that is not the truth, and a prompt kept back would be a
@@ -45,15 +46,21 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
     rows : mapping of str to sequence
         Columns, of equal length.
     rng : Generator
+
+    Raises
+    ------
+    EpidemiaError
+        If so few texts differ that none can be kept for validation.
     """
     import datasets
 
     size = len(next(iter(rows.values())))
     order = rng.permutation(size)
-    first = round(VALIDATION * size)
-    parts = {"train": order[first:], "validation": order[:first]}
     if "p" in rows:
-        parts = dict.fromkeys(parts, order)
+        parts = {"train": order, "validation": order}
+    else:
+        kept = _kept_back(order, rows.get("text", range(size)))
+        parts = {"train": [k for k in order if k not in kept], "validation": sorted(kept)}
     kinds = {"text": datasets.Value("string"), "prompt": datasets.Value("string"),
              "completion": datasets.Value("string"),
              "choices": datasets.Sequence(datasets.Value("string")),
@@ -67,6 +74,23 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
             for name, part in parts.items()
         }
     )
+
+
+def _kept_back(order: Sequence[int], texts: Sequence[Any]) -> set[int]:
+    """Choose a tenth of the rows, in this order, with every row of a text or none."""
+    copies: dict[Any, list[int]] = {}
+    for k in order:
+        copies.setdefault(texts[k], []).append(k)
+    kept: set[int] = set()
+    for rows in copies.values():
+        if len(kept) + len(rows) <= round(VALIDATION * len(order)):
+            kept.update(rows)
+    if not kept:
+        raise EpidemiaError(
+            f"the {len(order)} rows are {len(copies)} different texts, each too often for the "
+            "validation split (a tenth of the rows): give a lower --n, or more --tasks"
+        )
+    return kept
 
 
 def check_out(out: Path) -> None:

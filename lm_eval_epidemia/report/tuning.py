@@ -547,12 +547,14 @@ def rows(found: Study) -> list[dict[str, Any]]:
         for one in several:
             assert one.run.base is not None
             name = in_way(*one.tasks[0]) if "task" in kind else one.group
+            # The verdict is on what the group is scored by; of l1 nothing was decided.
+            decided = f"{groups()[one.group].primary}, difference"
             for metric, value, error in _values(one):
                 verdict = one.compared.verdict if one.compared else ""
                 made.append(
                     row(kind, one.run.entry, one.group, name, value, stderr=error, metric=metric,
                         tasks=len(one.tasks),
-                        verdict=verdict if metric.endswith("difference") else "",
+                        verdict=verdict if metric == decided else "",
                         base=one.run.base.name, part=one.part, data=data_of(one.run.card),
                         as_trained=_way(one))
                 )  # fmt: skip
