@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Train on text from the truth: data
 @app.command("notes")
 def notes(
     survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    out: Annotated[Path, typer.Option(help="A new folder, or one with such a dataset.")],
+    out: Annotated[Path, typer.Option(help="A new folder.")],
     kind: Annotated[
         str, typer.Option(help="notes, answers, distributions, statements or shuffled.")
     ] = "notes",
@@ -132,7 +132,7 @@ def train(
     arguments = f"pretrained={out}" if full else f"pretrained={model},peft={out}"
     print(f"{what} and losses are in {out.resolve()}; to evaluate:")
     print(f"  lm_eval run --model choice-hf --model_args {arguments} --tasks "
-          f"epidemia_low_{tuned.dataset.survey} --output_path results/")  # fmt: skip
+          f"epidemia_low_{tuned.dataset.survey} --output_path results/ --log_samples")  # fmt: skip
 
 
 def _lora(given: str | None) -> dict[str, int]:

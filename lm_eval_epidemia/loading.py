@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.notices import warn
 
 __all__ = [
     "Given",
@@ -88,8 +89,9 @@ def check_folder(given: Given) -> None:
         return
     if not folder.is_dir():
         raise EpidemiaError(
-            f"{folder} is no folder: expected one with config.json, weights and tokenizer (of a "
-            "GGUF file, pretrained=FOLDER,gguf_file=NAME.gguf)"
+            f"{folder} is no folder: expected one with config.json, weights and tokenizer, or (of "
+            "'epidemia demo') a file whose name ends in .gguf; of a GGUF file, lm_eval takes "
+            "pretrained=FOLDER,gguf_file=NAME.gguf"
         )
     found = sorted(path.name for path in folder.glob("*.gguf"))
     if given.gguf_file:
@@ -101,7 +103,10 @@ def check_folder(given: Given) -> None:
                 f"(of 'epidemia demo', --model {folder}/{found[0]})"
             )
         elif (folder / "adapter_config.json").is_file():
-            mend = f"it is an adapter: give its base as pretrained=BASE and peft={folder}"
+            mend = (
+                "it is an adapter, no model of its own: lm_eval takes pretrained=BASE and "
+                f"peft={folder}"
+            )
         else:
             mend = "expected a folder as save_pretrained leaves it"
         raise EpidemiaError(f"{folder} has no config.json; {mend}")
@@ -168,10 +173,10 @@ def explaining_tokenizer(given: Given, tokenizer: str | None = None) -> Iterator
         where = tokenizer or str(given)
         mend = (
             f"save it there with AutoTokenizer.from_pretrained(BASE).save_pretrained({where!r}), "
-            "or name a folder or id that has it with tokenizer="
+            "or (lm_eval) name a folder or id that has it with tokenizer="
         )
         if given.gguf_file or tokenizer:
-            mend = "name a folder or id that has it with tokenizer="
+            mend = "lm_eval takes a folder or id that has it with tokenizer="
         raise EpidemiaError(
             f"{where} has no tokenizer that transformers can read ({_said(error)}): expected "
             f"tokenizer.json or the files of a slow tokenizer; {mend}"
@@ -288,6 +293,13 @@ def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
     result = model.load_adapter(peft, adapter_name=model.active_adapter)
     shared = ("vblora_vector_bank", "prompt_encoder", ".tinylora_v.", ".unilora_theta_d.")
     lacking = [k for k in result.missing_keys if not any(name in k for name in shared)]
+    named = model.active_peft_config.base_model_name_or_path
+    if named and Path(named).name != Path(pretrained).name:
+        warn(
+            "adapter of another base",
+            f"peft={peft} says that it was trained on {named}, and is put on {pretrained}: unless "
+            "both are the same weights, the answers are of neither model",
+        )
     if over := list(result.unexpected_keys):
         why = f"{len(over)} of its weights have no place there, the first is {over[0]}"
     elif lacking:

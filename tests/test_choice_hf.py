@@ -288,7 +288,48 @@ def test_requests_that_cannot_share_a_pass_are_answered_as_stock_does(tiny_llama
         ("x", " y"),
     ]
     assert_same(*both(tiny_llama, asked))
-    assert_same(*both(tiny_llama, [("", " A"), *asked]))
+    assert_same(*both(tiny_llama, [("", " A"), *asked, ("", " B")]))
+    assert_same(*both(tiny_llama, [("", " A")]))
+
+
+def test_a_request_without_a_context_leaves_the_others_their_pass(tiny_llama, monkeypatch):
+    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+
+    asked, seen = pairs(cells=3), []
+    read = ChoiceHF._read
+
+    def counted(self, batch):
+        seen.extend(batch.questions)
+        return read(self, batch)
+
+    monkeypatch.setattr(ChoiceHF, "_read", counted)
+    assert_same(*both(tiny_llama, [asked[0], ("", " A"), *asked[1:]]))
+    assert sum(len(one.requests) for one in seen) == len(asked)
+
+
+def test_positions_that_turn_otherwise_in_long_prompts(tiny_llama, tmp_path):
+    """Of such a model a prompt beyond the length of its training shares nothing with others."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), num_hidden_layers=2, hidden_size=32, num_attention_heads=2,
+        intermediate_size=64, initializer_range=0.2,
+        max_position_embeddings=2048,
+        rope_parameters={"rope_type": "longrope", "rope_theta": 10_000.0, "factor": 8.0,
+                         "original_max_position_embeddings": 64,
+                         "short_factor": [1.0] * 8, "long_factor": [6.0] * 8},
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    short = [pair for pair in pairs(cells=4) if len(tokenizer(pair[0])["input_ids"]) < 60]
+    # The beginnings are within that length.
+    long = [(f"{text}{' Take your time, and say it.' * 6}\nAnswer:", one) for text, one in short]
+    assert len(short) > 4
+    for asked in (short, long):
+        assert_same(both(tmp_path, asked)[0], both(tmp_path, asked, batch_size=1)[1])
 
 
 def test_bfloat16_is_as_exact_as_stock(tiny_llama):

@@ -1,6 +1,5 @@
 """`epidemia finetune notes`: what the rows say, what is held out, and what is refused."""
 
-import json
 import re
 from collections import Counter
 
@@ -171,8 +170,8 @@ def test_both_groups_and_one_task(tmp_path):
     assert found.exit_code == 0, found.output
     assert len(read_dataset(tmp_path / "d").tasks) == 6 + 22
     assert str(tmp_path / "d") in found.output.replace("\n", "")
-    run("nsduh", "--kind", "answers", "--out", tmp_path / "d", "--tasks", LOW[0], "--n", 20)
-    assert read_dataset(tmp_path / "d").tasks == [LOW[0]]  # replaced
+    run("nsduh", "--kind", "answers", "--out", tmp_path / "e", "--tasks", LOW[0], "--n", 20)
+    assert read_dataset(tmp_path / "e").tasks == [LOW[0]]
 
 
 def test_statements_say_the_truth(tmp_path):
@@ -439,7 +438,8 @@ def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
 
 
 def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
-    model = brief.ModelWriter("hf", f"pretrained={tiny_llama},device=cpu,batch_size=2", seed=3)
+    # Without a device it takes what there is, as lm_eval's command does.
+    model = brief.ModelWriter("hf", f"pretrained={tiny_llama},batch_size=2", seed=3)
     requests = ["Tell a story.", "Tell another story about rain."]
     first, again = model(requests, 0), model(requests, 0)
     assert first == again != model(requests, 1)
@@ -538,24 +538,20 @@ def test_a_folder_that_is_something_else(tmp_path):
     (out / "thesis.txt").write_text("years of work")
     for arguments in (["--kind", "answers"], ["--kind", "distributions"]):
         found = run("nsduh", *arguments, "--out", out)
-        assert "is no dataset that 'epidemia finetune notes' wrote" in str(found.exception)
+        assert "holds thesis.txt: give a new folder" in str(found.exception)
+    assert (out / "thesis.txt").read_text() == "years of work"
     (out / "thesis.txt").unlink()
     make("nsduh", "answers", out, n=20)
-    (out / "thesis.txt").write_text("years of work")
-    with pytest.raises(EpidemiaError, match=r"holds thesis.txt beside the dataset"):
-        make("nsduh", "answers", out, n=20)
-    (out / "thesis.txt").unlink()
-    (out / DATASET_CARD).write_text(json.dumps({"kind": "recipes"}))
-    with pytest.raises(EpidemiaError, match="is not a card of this version"):
-        make("nsduh", "answers", out, n=20)
+    before = rows_of(out)
+    with pytest.raises(EpidemiaError, match="holds a dataset already: remove it"):
+        make("nsduh", "statements", out, n=20)
+    assert rows_of(out) == before
     with pytest.raises(EpidemiaError, match="is a file"):
         make("nsduh", "answers", tmp_path / "mine" / DATASET_CARD, n=20)
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     out = tmp_path / "d"
-    make("nsduh", "answers", out, n=20)
-    before = rows_of(out)
 
     def full(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
@@ -563,8 +559,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.DatasetDict, "save_to_disk", full)
     with pytest.raises(EpidemiaError, match="make room"):
         make("nsduh", "answers", out, n=30)
-    assert rows_of(out) == before
-    assert {path.name for path in tmp_path.iterdir()} <= {"d", "home"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"home"}
 
 
 def test_the_real_file_gives_nine_facts(tmp_path, raw_nsduh):

@@ -162,6 +162,21 @@ def test_without_a_card_the_same_weights_without_the_adapter_are_the_base(answer
     assert whole.part == "all" and whole.value.difference > 0
 
 
+def test_an_adapter_on_other_weights_is_not_paired_with_its_base(results, answered):
+    """Asked on weights that are not its base's, its difference from that base means nothing."""
+    adapter = results.parent / "trained" / "run-0" / "adapter"
+    for folder in ("0", "1"):
+        shutil.rmtree(results / folder)
+    renamed(answered / "0.6", results / "on", pretrained="org/other-1B", peft=adapter)
+    report = report_of(results)
+    assert paired(report) == {"other-1B +adapter": None}
+    said, left = report.notes
+    assert "tuned from org/small-1B on the weights org/other-1B: its difference" in said
+    assert "org/other-1B, which is not among the results" in left
+    renamed(answered / "1.5", results / "other", pretrained="org/other-1B")
+    assert paired(report_of(results)) == {"other-1B +adapter": "other-1B"}
+
+
 @pytest.mark.parametrize(
     ("base", "asked", "found"),
     [

@@ -19,6 +19,7 @@ from lm_eval_epidemia.finetune.train import Settings
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
+from safetensors.numpy import save_file  # noqa: E402
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_race"
 
@@ -171,6 +172,37 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(tiny_llama, tmp_p
         train.train(str(tiny_llama), data, out, settings)
 
 
+def test_a_damaged_checkpoint_is_passed_over(tiny_llama, tmp_path, caplog):
+    out = tmp_path / "out"
+    for step in (1, 2, 3, 10):
+        checkpoint = out / train.CHECKPOINTS / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        torch.save({}, checkpoint / "optimizer.pt")
+        torch.save({}, checkpoint / "scheduler.pt")
+        save_file({"a": np.zeros(3)}, checkpoint / "adapter_model.safetensors")
+        (checkpoint / "trainer_state.json").write_text("{}")
+    folder = out / train.CHECKPOINTS
+    assert train._last_checkpoint(out) == str(folder / "checkpoint-10")
+    for step, name in ((10, "adapter_model.safetensors"), (3, "optimizer.pt"),
+                       (2, "trainer_state.json")):  # fmt: skip
+        path = folder / f"checkpoint-{step}" / name
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert train._last_checkpoint(out) == str(folder / "checkpoint-1")
+    assert caplog.text.count("is damaged, and is passed over") == 3
+    (out / train.RUN).write_text("{")
+    with pytest.raises(EpidemiaError, match=r"run.json is damaged"):
+        train.train(str(tiny_llama), dataset(tmp_path / "data"), out, Settings())
+
+
+def test_what_ended_before_a_checkpoint_does_not_block_its_folder(tiny_llama, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / train.RUN).write_text("{}")
+    assert train.train(
+        str(tiny_llama), dataset(tmp_path / "data"), out, Settings(epochs=1, r=2)
+    ).steps
+
+
 # Bad input.
 
 
@@ -193,6 +225,13 @@ def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
     weights = next(cut.glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:100])
     refused("weights that cannot be read", cut, data, out)
+    endless = tmp_path / "endless"
+    shutil.copytree(tiny_llama, endless)
+    for path in (endless / "tokenizer_config.json", endless / "special_tokens_map.json"):
+        if path.exists():
+            told = json.loads(path.read_text())
+            path.write_text(json.dumps({k: v for k, v in told.items() if "_token" not in k}))
+    refused("has no eos_token", endless, data, out)
     refused("there is no ./nothing", "./nothing", data, out)
     refused("a GGUF file is a model in few bits", tmp_path / "model.gguf", data, out)
 
@@ -209,6 +248,21 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
     refused("fingerprint 000000000000; installed is", tiny_llama, made["fingerprint"], out)
     refused("tasks that are not installed", tiny_llama, made["tasks"], out)
     refused("its card says", tiny_llama, made["rows"], out)
+    for kind, change, said in (
+        ("answers", {"completion": " Z"}, "does not offer"),
+        ("distributions", {"p": [0.9, 0.9]}, r"shares \[0.9, 0.9\] are not those"),
+        ("distributions", {"p": [-0.5, 1.5]}, "are not those of 2 answers"),
+    ):
+        edited = dataset(tmp_path / "edited", kind)
+        rows = datasets.load_from_disk(str(edited))
+        rows = datasets.DatasetDict(
+            {name: part.map(lambda _row, change=change: change) for name, part in rows.items()}
+        )
+        rows.save_to_disk(str(tmp_path / "again"))
+        shutil.copy(edited / card.DATASET_CARD, tmp_path / "again")
+        refused(said, tiny_llama, tmp_path / "again", out)
+        for folder in (edited, tmp_path / "again"):
+            shutil.rmtree(folder)
     path = made["columns"] / card.DATASET_CARD
     path.write_text(path.read_text().replace('"answers"', '"distributions"'))
     refused("its card says", tiny_llama, made["columns"], out)
@@ -222,7 +276,7 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
 def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     data = dataset(tmp_path / "data")
     for wrong in ({"epochs": 0}, {"lr": math.nan}, {"r": 0}, {"batch_size": 0}, {"alpha": 4},
-                  {"dtype": "float16"}):  # fmt: skip
+                  {"dtype": "float16"}, {"seed": -1}, {"seed": 2**32}):  # fmt: skip
         with pytest.raises(EpidemiaError, match=next(iter(wrong))):
             Settings(**wrong)
     (tmp_path / "full").mkdir()

@@ -13,6 +13,7 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import demo
 from lm_eval_epidemia.loading import Given, check_folder
+from lm_eval_epidemia.notices import forget
 
 torch = pytest.importorskip("torch")
 
@@ -91,7 +92,7 @@ def bad(tiny_llama, tmp_path):
         copy_of(tiny_llama, tmp_path / "a", *tokenizer): "has no tokenizer that transformers can "
         "read .*expected tokenizer.json.*save_pretrained",
         copy_of(tiny_llama, tmp_path / "b", "config.json"): "has no config.json; expected a folder",
-        adapter: "has no config.json; it is an adapter: give its base as pretrained=BASE and peft=",
+        adapter: "has no config.json; it is an adapter, .*lm_eval takes pretrained=BASE and peft=",
         tmp_path: "has no config.json; it holds new.gguf, page.gguf: give the file",
         tmp_path / "new.gguf": "architecture frobnicate is not supported yet: transformers .* "
         "reads GGUF files of .*llama.*Give the model as safetensors",
@@ -178,6 +179,21 @@ def test_an_adapter_of_another_base_is_refused(tiny_llama, tmp_path, changed, sa
         EpidemiaError, match=f"does not fit pretrained={tiny_llama}: .*{said}.*somebody/other-base"
     ):
         load(pretrained=tiny_llama, peft=adapter)
+
+
+def test_an_adapter_that_fits_but_names_another_base_is_warned_of(tiny_llama, tmp_path, caplog):
+    pytest.importorskip("peft")
+    forget()
+    base = llama(tiny_llama)
+    adapter = adapter_for(base, tmp_path / "adapter")
+    path = adapter / "adapter_config.json"
+    for named, warned in (("hub/" + tiny_llama.name, False), ("somebody/other-base", True)):
+        path.write_text(
+            json.dumps({**json.loads(path.read_text()), "base_model_name_or_path": named})
+        )
+        load(pretrained=tiny_llama, peft=adapter)
+        said = f"trained on {named}, and is put on {tiny_llama}"
+        assert (said in caplog.text) == warned
 
 
 def test_an_adapter_for_other_layers_is_refused(tiny_llama, tmp_path):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm_eval_epidemia.errors import EpidemiaError, few
-from lm_eval_epidemia.finetune.card import DATASET_CARD, DatasetCard, read_dataset, write_card
+from lm_eval_epidemia.finetune.card import DATASET_CARD, DatasetCard, write_card
 from lm_eval_epidemia.paths import writing
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ VALIDATION = 0.1
 
 #: Rows below which the validation split would be empty or nearly all.
 FEWEST = 10
-
-#: What `save` writes.
-_OURS = {"dataset_dict.json", "train", "validation", DATASET_CARD}
 
 
 def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> datasets.DatasetDict:
@@ -94,7 +91,7 @@ def _kept_back(order: Sequence[int], texts: Sequence[Any]) -> set[int]:
 
 
 def check_out(out: Path) -> None:
-    """Refuse a folder that is not new, empty or a dataset of ours, before any work is done.
+    """Refuse a folder that is not new or empty, before any work is done.
 
     Raises
     ------
@@ -105,19 +102,11 @@ def check_out(out: Path) -> None:
         return
     if not out.is_dir():
         raise EpidemiaError(f"{out} is a file: give a folder")
-    here = {path.name for path in out.iterdir()}
-    if here and DATASET_CARD not in here:
-        raise EpidemiaError(
-            f"{out} exists and is no dataset that 'epidemia finetune notes' wrote: give another "
-            "folder"
-        )
+    here = sorted(path.name for path in out.iterdir())
+    if DATASET_CARD in here:
+        raise EpidemiaError(f"{out} holds a dataset already: remove it, or give another folder")
     if here:
-        read_dataset(out)
-    if others := sorted(here - _OURS):
-        raise EpidemiaError(
-            f"{out} holds {few(others)} beside the dataset, and is replaced as a whole: move them "
-            "elsewhere, or give a new folder"
-        )
+        raise EpidemiaError(f"{out} holds {few(here)}: give a new folder")
 
 
 def save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> Path:
@@ -136,17 +125,9 @@ def save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> Path:
         out.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         try:
-            new, old = staging / "new", staging / "old"
-            splits.save_to_disk(new)
-            write_card(new, card)
-            if out.exists():
-                out.rename(old)
-            try:
-                new.rename(out)
-            except BaseException:
-                if old.exists():
-                    old.rename(out)
-                raise
+            splits.save_to_disk(staging / "new")
+            write_card(staging / "new", card)
+            (staging / "new").rename(out)  # over an empty folder, too
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return out

@@ -40,7 +40,7 @@ class HoldOut(NamedTuple):
     def parse(cls, given: Sequence[str]) -> HoldOut:
         """Read ``cells=0.25``, ``conditions=race`` and ``tasks=A,B``.
 
-        Several are united; of one key given twice, the names are.
+        Several are united; of one key given twice, the names are, and shares are refused.
 
         Raises
         ------
@@ -52,6 +52,10 @@ class HoldOut(NamedTuple):
             key, sign, value = text.partition("=")
             if not sign or not value or key not in ("cells", *names):
                 raise EpidemiaError(f"--hold-out {text!r}: {_EXPECTED}")
+            if key == "cells" and cells:
+                raise EpidemiaError(
+                    f"--hold-out cells= is given twice, {cells:g} and {value}: give one share"
+                )
             if key == "cells":
                 cells = _share(text, value)
             else:

@@ -58,7 +58,7 @@ def make(
     survey : str
     kind : {"answers", "distributions", "statements"}
     out : Path
-        Its folder: a new one, or one that holds such a dataset, which is replaced.
+        Its folder: a new one.
     n : int, optional
         Rows, training and validation together; `ROWS` if not given, or of ``distributions`` every
         prompt.
@@ -124,7 +124,7 @@ def make_notes(
     kind : {"notes", "shuffled"}
         Of ``shuffled`` each person has the outcomes of another, all of them together.
     out : Path
-        Its folder: a new one, or one that holds such a dataset, which is replaced.
+        Its folder: a new one.
     raw : sequence of Path
         The survey's files, or a folder.
     vintage : str, optional

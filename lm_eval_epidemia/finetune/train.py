@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import math
 import shutil
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -39,6 +41,8 @@ from lm_eval_epidemia.paths import atomic_write, check_writable, sha256_of
 
 __all__ = ["Settings", "encoded", "train"]
 
+_logger = logging.getLogger("lm_eval_epidemia")
+
 #: In the folder of a training that has not ended.
 CHECKPOINTS, RUN = "checkpoints", "run.json"
 
@@ -51,6 +55,9 @@ PATIENCE = 3
 
 #: In which a training computes.
 DTYPES = ("auto", "float32", "bfloat16")
+
+#: How far shares may be from summing to 1.
+ROUNDING = 1e-6
 
 #: What the loss does not look at.
 IGNORED = -100
@@ -96,6 +103,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise EpidemiaError(f"{name} {value}: expected a whole number from {least} on")
+        if not 0 <= self.seed < 2**32:
+            raise EpidemiaError(f"seed {self.seed}: expected a whole number from 0 to 2**32 - 1")
         for name, value in (("epochs", self.epochs), ("lr", self.lr)):
             if not (math.isfinite(value) and value > 0):
                 raise EpidemiaError(f"{name} {value}: expected a number above 0")
@@ -206,10 +215,15 @@ def _begun(
                 f"{out} is not empty and no training that was interrupted: give another --out"
             )
         return described
+    if _last_checkpoint(out) is None:
+        return described  # it ended before there was anything to go on from
     try:
         begun = json.loads((out / RUN).read_text(encoding="utf-8"))
     except ValueError:
-        begun = {}
+        raise EpidemiaError(
+            f"{out / RUN} is damaged, so that nothing tells whose checkpoints are beside it: give "
+            "another --out"
+        ) from None
     if differing := [key for key, value in described.items() if begun.get(key) != value]:
         raise EpidemiaError(
             f"{out} holds the checkpoints of another training (other {', '.join(differing)}): "
@@ -236,6 +250,11 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     with explaining_weights(given):
         weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    if tokenizer.eos_token is None:
+        raise EpidemiaError(
+            f"the tokenizer of {model} has no eos_token, with which texts end and rows are padded: "
+            "name it in its tokenizer_config.json"
+        )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if settings.r is not None:
@@ -277,7 +296,8 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
     Raises
     ------
     EpidemiaError
-        If a row is too long, or choices do not differ in their last token alone.
+        If a row is too long, has an answer that its prompt does not offer or shares that are none,
+        or choices do not differ in their last token alone.
     """
     import datasets
 
@@ -286,6 +306,7 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
     for row in rows:
         if asked:
             choices = row["choices"] if kind == "distributions" else [row["completion"]]
+            _check_asked(row, choices)
             ids, labels = _choices(row["prompt"], choices, tokenizer)
             made["p"].append(row["p"] if kind == "distributions" else [1.0])
         else:
@@ -297,6 +318,22 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
         made["input_ids"].append(ids)
         made["labels"].append(labels)
     return datasets.Dataset.from_dict(made)
+
+
+def _check_asked(row: Mapping[str, Any], choices: list[str]) -> None:
+    """Refuse a row that was changed into what no prompt of ours has."""
+    shown = str(row)[:200]
+    if strange := [one for one in choices if f"\n{one.strip()}. " not in row["prompt"]]:
+        raise EpidemiaError(
+            f"a row was changed: its prompt does not offer {few(strange)}; make the dataset again: "
+            f"{shown}"
+        )
+    p = row.get("p", [1.0])
+    if len(p) != len(choices) or min(p) < 0 or abs(sum(p) - 1) > ROUNDING:
+        raise EpidemiaError(
+            f"a row was changed: its shares {p} are not those of {len(choices)} answers that sum "
+            f"to 1; make the dataset again: {shown}"
+        )
 
 
 def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int], list[int]]:
@@ -419,10 +456,31 @@ def _padded(pad: int) -> Any:
 
 
 def _last_checkpoint(out: Path) -> str | None:
-    from transformers.trainer_utils import get_last_checkpoint
+    """Return the last checkpoint that was written to its end, None without one."""
+    found = [(int(path.name.rpartition("-")[2]), path)
+             for path in (out / CHECKPOINTS).glob("checkpoint-*[0-9]")]  # fmt: skip
+    return next((str(path) for _, path in sorted(found, reverse=True) if _is_whole(path)), None)
 
-    folder = out / CHECKPOINTS
-    return get_last_checkpoint(str(folder)) if folder.is_dir() else None
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint was not cut off by a full disk or a machine that went down."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+        for path in checkpoint.glob("*.safetensors"):
+            with safe_open(path, framework="np"):
+                pass
+    except (OSError, ValueError, SafetensorError):
+        whole = False
+    else:
+        # A zip archive is listed at its end.
+        whole = all(
+            zipfile.is_zipfile(checkpoint / name) for name in ("optimizer.pt", "scheduler.pt")
+        )
+    if not whole:
+        _logger.warning("epidemia: %s is damaged, and is passed over", checkpoint)
+    return whole
 
 
 def _keep(

@@ -48,7 +48,12 @@ try:
     from lm_eval.models.huggingface import HFLM
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
-    from lm_eval_epidemia.harness.tree_attention import longest_prompt, tree_attention
+    from lm_eval_epidemia.harness.tree_attention import (
+        ANY,
+        longest_prompt,
+        tree_attention,
+        turning_alike,
+    )
 except ImportError as error:
     raise EpidemiaError(
         f"--model choice-hf needs PyTorch and Transformers ({error}): "
@@ -107,13 +112,12 @@ class ChoiceHF(HFLM):
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests as the stock class does; see there."""
-        empty = any(not request.args[0] for request in requests)
-        if self.backend != "causal" or self.enable_thinking or empty:
+        if self.backend != "causal" or self.enable_thinking:
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         quiet = disable_tqdm or self.rank != 0
         return answer_requests(
             self, requests, self.max_length, LONGEST_CHOICE, partial(self._answer, quiet=quiet),
-            quiet,
+            super().loglikelihood, quiet,
         )  # fmt: skip
 
     def _answer(
@@ -245,8 +249,11 @@ class ChoiceHF(HFLM):
         """Whether the model keeps keys and values of a beginning that rows can share.
 
         Models with another memory (state space, sliding windows) read every prompt whole, and so do
-        those under autocast or with virtual tokens before each prompt (prompt tuning).
+        those under autocast, with virtual tokens before each prompt (prompt tuning), or whose keys
+        depend on how long the prompt is.
         """
+        if turning_alike(self.model) < ANY:
+            return False
         adapter = getattr(self.model, "active_peft_config", None)
         if self.mixed_precision_dtype is not None or getattr(adapter, "is_prompt_learning", False):
             return False

@@ -60,12 +60,12 @@ class ChoiceVLLM(VLLM):
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests as the stock class does; see there."""
-        if self.enable_thinking or any(not request.args[0] for request in requests):
+        if self.enable_thinking:
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         # vLLM generates a token, which takes a place in the context.
         return answer_requests(
             self, requests, self.max_length - 1, LONGEST_CHOICE,
-            partial(self._answer, quiet=disable_tqdm), disable_tqdm,
+            partial(self._answer, quiet=disable_tqdm), super().loglikelihood, disable_tqdm,
         )  # fmt: skip
 
     def _answer(

@@ -8,6 +8,7 @@ together, so that one forward pass answers them all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
@@ -187,6 +188,7 @@ def answer_requests(
     longest: int,
     longest_choice: int,
     answer: Callable[[list[Question], list[Encoded], list[Any]], list[int]],
+    stock: Callable[..., list[tuple[float, bool]]],
     quiet: bool,
 ) -> list[tuple[float, bool]]:
     """Answer requests in questions, and what is left in lm-eval's own way.
@@ -196,23 +198,32 @@ def answer_requests(
     lm : TemplateLM
         A causal model of lm-eval.
     requests : sequence of Instance
-        None with an empty context.
     longest, longest_choice : int
         Tokens that the model takes, and of a choice.
     answer : callable
         Given questions, encoded requests and a list to fill in by number of request; returns the
         numbers it could not answer.
+    stock : callable
+        lm-eval's own ``loglikelihood``, for requests without a context.
     quiet : bool
         Show no progress.
     """
+    bare = [number for number, request in enumerate(requests) if not request.args[0]]
+    if bare:
+        asked = [number for number, request in enumerate(requests) if request.args[0]]
+        rest = [requests[number] for number in asked]
+        some = answer_requests(lm, rest, longest, longest_choice, answer, stock, quiet)
+        others = stock([requests[number] for number in bare], disable_tqdm=quiet)
+        by_number = dict(zip(chain(asked, bare), chain(some, others), strict=True))
+        return [by_number[number] for number in range(len(requests))]
     encoded = encode(lm, [request.args for request in requests], quiet)
     questions, others = group(encoded, longest, longest_choice)
     answers: list[Any] = [None] * len(requests)
     others += answer(questions, encoded, answers)
     if others:
         left = [encoded[number] for number in others]
-        stock = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
-        for number, one in zip(others, stock, strict=True):
+        found = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
+        for number, one in zip(others, found, strict=True):
             answers[number] = one
     return answers
 

@@ -18,7 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from lm_eval_epidemia.harness.choices import Question
 from lm_eval_epidemia.harness.prefix_tree import BLOCK, Blocks, Tree, blocks_of, tree_of
 
-__all__ = ["longest_prompt", "tree_attention"]
+__all__ = ["ANY", "longest_prompt", "tree_attention", "turning_alike"]
 
 NAME = "epidemia_tree"
 
@@ -32,6 +32,9 @@ REFUSED = ("softcap", "s_aux", "position_bias", "cache")
 #: and relative to how far they differ between prompts: a wrong mask or position makes them another
 #: prompt's.
 UNITS, SIGNAL = 400, 0.1
+
+#: Types of rotary embeddings that turn otherwise in long passes.
+LENGTHENING = ("dynamic", "longrope")
 
 #: Any number of tokens.
 ANY = 1 << 30
@@ -161,8 +164,26 @@ def longest_prompt(
         return 0
     # Some models have windows in their masks only; none shows in a trial shorter than it.
     said = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
-    longest = min([ANY, *windows, *(one for one in said if one)])
+    longest = min([ANY, turning_alike(model), *windows, *(one for one in said if one)])
     return longest if windows and _same(found, expected) else 0
+
+
+def turning_alike(model: Any) -> int:
+    """Return up to how many tokens positions turn alike in every forward pass, `ANY` without end.
+
+    Of rotary embeddings of the types "dynamic" and "longrope", the longest row of a pass decides:
+    beyond the length of the first training, all keys of a pass are other keys.
+    """
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else None
+    said = getattr(config, "rope_parameters", None) or {}
+    # Some models have such parameters for each kind of layer.
+    several = [one for one in (said, *said.values()) if isinstance(one, dict)]
+    if not any(one.get("rope_type") in LENGTHENING for one in several):
+        return ANY
+    of_type = [one.get("original_max_position_embeddings") for one in several]
+    named = [*of_type, getattr(config, "original_max_position_embeddings", None)]
+    known = [one for one in named if one] or [getattr(config, "max_position_embeddings", 0)]
+    return int(min(known))
 
 
 def _same(found: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -37,6 +37,7 @@ class ModelWriter:
     def __init__(self, backend: str, args: str = "", seed: int = 0) -> None:
         import lm_eval.models  # noqa: F401  (fills the registry)
         from lm_eval.api.registry import get_model, model_registry
+        from lm_eval.utils import simple_parse_args_string
 
         known = list(model_registry.keys())
         if backend not in known:
@@ -47,7 +48,9 @@ class ModelWriter:
             )
         self.seed = seed
         try:
-            self._model: Any = get_model(backend).create_from_arg_string(args)
+            # The device is what lm_eval's command gives where none is named.
+            given = {"device": "cuda:0", **simple_parse_args_string(args)}
+            self._model: Any = get_model(backend).create_from_arg_obj(given)
             tokenizer = getattr(self._model, "tokenizer", None)
         except Exception as error:
             said = " ".join(str(error).split())[:300]

@@ -192,9 +192,17 @@ def _base_of(
     if given is not None:
         named = [one for one in runs if one.model == given]
     else:
-        # With an adapter, what lm-eval loaded says it as well as the card.
         names = [card.base] if card else []
-        names += [weights.model] if weights.adapter else []
+        if weights.adapter:
+            # What lm-eval loaded says it as well as the card, and where they differ it counts.
+            on_another = card is not None and _alike(card.base, weights.model) == OTHER
+            names = [weights.model] if on_another else [*names, weights.model]
+            if card is not None and on_another:
+                notes[
+                    f"{entry.name} has an adapter that was tuned from {card.base} on the weights "
+                    f"{weights.model}: its difference from these is not the training's alone, "
+                    "unless both are the same weights"
+                ] = None
         plain = [one for one in plain if not weights.adapter or one.weights.more == weights.more]
         named = _nearest(names, plain)
     if len({one.weights for one in named}) > 1:
@@ -206,7 +214,7 @@ def _base_of(
         return None
     if alike := [one for one in named if _asked_as(one) == _asked_as(entry)]:
         return alike[0]
-    said = given or (card.base if card else weights.model)
+    said = given or (names[0] if names else weights.model)
     why = (
         "was not asked in the same way (chat template, prompts, limit): run it as this one"
         if named
