@@ -52,10 +52,9 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
     import datasets
 
     size = len(next(iter(rows.values())))
-    order = rng.permutation(size)
-    if "p" in rows:
-        parts = {"train": order, "validation": order}
-    else:
+    order = rng.permutation(size).tolist()
+    parts = {"train": order, "validation": order}
+    if "p" not in rows:
         kept = _kept_back(order, rows.get("text", range(size)))
         parts = {"train": [k for k in order if k not in kept], "validation": sorted(kept)}
     kinds = {"text": datasets.Value("string"), "prompt": datasets.Value("string"),

@@ -213,8 +213,8 @@ def answer_requests(
         asked = [number for number, request in enumerate(requests) if request.args[0]]
         rest = [requests[number] for number in asked]
         some = answer_requests(lm, rest, longest, longest_choice, answer, stock, quiet)
-        others = stock([requests[number] for number in bare], disable_tqdm=quiet)
-        by_number = dict(zip(chain(asked, bare), chain(some, others), strict=True))
+        alone = stock([requests[number] for number in bare], disable_tqdm=quiet)
+        by_number = dict(zip(chain(asked, bare), chain(some, alone), strict=True))
         return [by_number[number] for number in range(len(requests))]
     encoded = encode(lm, [request.args for request in requests], quiet)
     questions, others = group(encoded, longest, longest_choice)
