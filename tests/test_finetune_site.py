@@ -45,7 +45,9 @@ def test_the_page_has_figures_and_tables(site, visit, scheme):  # noqa: F811
     assert {row[0] for row in held_out} == {"small-1B +answers-100", "small-1B +answers-1000"}
     assert all(row[1] == "small-1B" and row[6] == "1" for row in held_out)
     # Sorted by a number, without a script of our own.
+    tab.wait_for_selector("#tuning-1_wrapper")
     tab.locator("#tuning-1 thead th", has_text="after").first.click()
+    tab.wait_for_selector("#tuning-1 thead th:nth-child(9)[aria-sort]")
     after = [
         float(text) for text in tab.locator("#tuning-1 tbody td:nth-child(9)").all_inner_texts()
     ]
