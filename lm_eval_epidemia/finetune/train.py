@@ -140,7 +140,8 @@ def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
         import peft  # noqa: F401
         import trl  # noqa: F401
     card, rows = _rows(data)
-    before = _begun(model, data, out, card, settings)
+    last = _last_checkpoint(out)
+    before = _begun(model, data, out, card, settings, last)
     tokenizer, weights = _loaded(model, settings)
     tokens = {name: encoded(card.kind, rows[name], tokenizer, _longest(weights)) for name in rows}
     check_writable(out)
@@ -148,7 +149,7 @@ def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
         temporary.write_text(json.dumps(before, indent=2) + "\n", encoding="utf-8")
     trainer = _trainer(card.kind, weights, tokenizer, tokens, out / CHECKPOINTS, settings)
     try:
-        trainer.train(resume_from_checkpoint=_last_checkpoint(out))
+        trainer.train(resume_from_checkpoint=last)
     except KeyboardInterrupt:
         raise EpidemiaError(
             f"interrupted; checkpoints are in {out / CHECKPOINTS}: the same command goes on from "
@@ -196,7 +197,7 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
 
 
 def _begun(
-    model: str, data: Path, out: Path, card: DatasetCard, settings: Settings
+    model: str, data: Path, out: Path, card: DatasetCard, settings: Settings, last: str | None
 ) -> dict[str, Any]:
     """Describe this training; refuse a folder that another one began, or that is finished."""
     described = {
@@ -215,7 +216,7 @@ def _begun(
                 f"{out} is not empty and no training that was interrupted: give another --out"
             )
         return described
-    if _last_checkpoint(out) is None:
+    if last is None:
         return described  # it ended before there was anything to go on from
     try:
         begun = json.loads((out / RUN).read_text(encoding="utf-8"))
