@@ -25,8 +25,9 @@ from lm_eval_epidemia.quantities import store as quantities
 from lm_eval_epidemia.score import answerers, forecasters, interventions, respondents
 from lm_eval_epidemia.score import priors as stated
 from lm_eval_epidemia.score.metrics import metrics_of
-from lm_eval_epidemia.surveys.record import Task, all_tasks, record
-from lm_eval_epidemia.surveys.record import task as task_of
+from lm_eval_epidemia.surveys.catalogue import all_tasks, own_surveys, record, state
+from lm_eval_epidemia.surveys.catalogue import task as task_of
+from lm_eval_epidemia.surveys.record import Task
 
 __all__ = ["BENCHMARKS", "INTERVENTION", "OBSERVATION", "PRIOR", "TASK_VERSION", "Benchmark",
            "Entry", "Leaf", "groups", "leaves", "members"]  # fmt: skip
@@ -41,7 +42,7 @@ class Entry(NamedTuple):
     group : str
         One of the benchmark's.
     part : str
-        ``{group}_{part}`` is a group too; empty where a group has no parts.
+        A group in that group: ``epidemia_low_nsduh``; empty where a group has no parts.
     title : str
     facets : mapping of str to str
         By what the report cuts groups: survey, domain, dimension.
@@ -62,7 +63,7 @@ class Entry(NamedTuple):
     @property
     def groups(self) -> tuple[str, ...]:
         """All groups that it is in, the largest first."""
-        return (self.group, f"{self.group}_{self.part}") if self.part else (self.group,)
+        return (self.group, self.part) if self.part else (self.group,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +182,10 @@ def _entry(task: Task) -> Entry:
     }
     if CLOSED.asks(task):
         facets["subset"] = "closed"
-    return Entry(task.name, task.group, task.survey, task.title, facets,
+    part = f"{task.group}_{task.survey}"
+    if task.survey in own_surveys():
+        part = f"epidemia_{task.survey}"
+    return Entry(task.name, task.group, part, task.title, facets,
                  (task.survey, task.outcome), task)  # fmt: skip
 
 
@@ -281,12 +285,12 @@ def leaves() -> dict[str, Leaf]:
     In the order in which they are listed everywhere: by benchmark, way, and task.
     """
     built = quantities.built()
-    return _leaves(built, stamp(built) if built.is_dir() else None)
+    return _leaves(built, stamp(built) if built.is_dir() else None, state())
 
 
 @lru_cache(maxsize=1)
-def _leaves(_built: Path, _stamp: Hashable) -> dict[str, Leaf]:
-    """Renewed when a user builds a set of quantities: the names of other tasks are fixed."""
+def _leaves(_built: Path, _stamp: Hashable, _records: Hashable) -> dict[str, Leaf]:
+    """Renewed when a user's quantities or records change: the names of other tasks are fixed."""
     return {
         in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
         for benchmark in BENCHMARKS
@@ -328,7 +332,8 @@ def members(name: str) -> list[tuple[str, str]]:
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
     named = [
         (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
-                *([leaf.entry.part] if leaf.entry.part and not WAYS[leaf.way].suffix else [])})
+                *([leaf.entry.facets["survey"]]
+                  if leaf.entry.part and not WAYS[leaf.way].suffix else [])})
         for own, leaf in leaves().items()
         if WAYS[leaf.way].asks(leaf.entry.declared)
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.finetune_cli import app as finetune_app
 from lm_eval_epidemia.printing import show, table_of
 from lm_eval_epidemia.quantities_cli import app as quantities_app
+from lm_eval_epidemia.surveys.catalogue import RECORDS
 
 app = typer.Typer(
     name="epidemia",
@@ -36,6 +38,12 @@ app.add_typer(finetune_app, name="finetune")
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    record: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A record of your own, or a folder of them; anywhere on the line, and repeatedly."
+        ),
+    ] = None,  # `main` has taken them
 ) -> None:
     if version:
         print(__version__)
@@ -203,8 +211,8 @@ def survey_download(
     vintage: Annotated[str | None, typer.Option(help="Default: the official one.")] = None,
 ) -> None:
     """Fetch the official files of surveys; run again to go on where it stopped."""
+    from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import download
-    from lm_eval_epidemia.surveys.record import record
 
     for name in surveys:
         folder = download(record(name), vintage)
@@ -220,8 +228,8 @@ def survey_check(
     vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
 ) -> None:
     """Check files against the survey's record, without building anything."""
+    from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.check import check_files
-    from lm_eval_epidemia.surveys.record import record
 
     found = check_files(record(survey), raw, vintage)
     table = table_of("", "variable", "column", "known", "missing", "levels that nobody has",
@@ -244,7 +252,7 @@ def survey_card(
     """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
     from lm_eval_epidemia.paths import atomic_write
     from lm_eval_epidemia.report.cards import card
-    from lm_eval_epidemia.surveys.record import record, records
+    from lm_eval_epidemia.surveys.catalogue import record, records
 
     for name in surveys or records():
         text = card(record(name))
@@ -283,8 +291,8 @@ def truth_build(
     from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
+    from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import raw_folder
-    from lm_eval_epidemia.surveys.record import record
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
     if raw and len(surveys) > 1:
@@ -429,10 +437,29 @@ def export(
     print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks epidemia_low --model ...")
 
 
+def _take_records(line: list[str]) -> list[str]:
+    """Take ``--record PATH`` out of a command line, for this process and those it starts."""
+    rest, given, words = [], [], iter(line)
+    for word in words:
+        name, is_equal, value = word.partition("=")
+        if name != "--record":
+            rest.append(word)
+            continue
+        if not is_equal:
+            value = next(words, "")
+        if not value:
+            raise EpidemiaError("--record wants the path of a record (.yaml) or of a folder")
+        given.append(str(Path(value).resolve()))
+    if given:
+        before = filter(None, [os.environ.get(RECORDS)])
+        os.environ[RECORDS] = os.pathsep.join([*before, *given])
+    return rest
+
+
 def main() -> None:
     """Run the command; what a user can mend is one line without a traceback."""
     try:
-        app()
+        app(_take_records(sys.argv[1:]))
     except EpidemiaError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -10,7 +10,7 @@ from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.ways import Way, in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 __all__ = ["examples"]
 

@@ -22,9 +22,10 @@ from lm_eval_epidemia.estimate.store import available, built_groundtruth
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
-from lm_eval_epidemia.surveys.record import Record, Task, record
+from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
 
 __all__ = ["Built", "build", "not_scored"]

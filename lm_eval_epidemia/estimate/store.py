@@ -38,11 +38,13 @@ from lm_eval_epidemia.estimate.registry import (
     stamp,
 )
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.surveys.record import all_tasks, record
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import RECORDS, all_tasks, record, records
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 if TYPE_CHECKING:
     import pyarrow.parquet
+
+    from lm_eval_epidemia.surveys.record import Record
 
 __all__ = [
     "QUANTILE",
@@ -190,6 +192,7 @@ def all_places() -> dict[str, list[Place]]:
         (paths.shipped_groundtruth(), "shipped"),
     ]
     found: list[Place] = []
+    known, declared = records(), all_tasks()
     for folder, state in folders:
         wrong = damaged(folder)
         for key in read_registry(folder):
@@ -197,24 +200,33 @@ def all_places() -> dict[str, list[Place]]:
             try:
                 if key in wrong:
                     raise EpidemiaError(wrong[key])
-                record(place.survey)
             except EpidemiaError as error:
                 said = f"{folder / REGISTRY}: the entry {key} is left out ({error}): {place.mend}"
                 notices.warn("damaged ground truth", said)
-            else:
+                continue
+            if place.survey in known:
                 found.append(place)
-    found.sort(key=_preference)
+            else:
+                notices.warn("record not here", _unrecorded(place))
+    found.sort(key=lambda place: _preference(place, known[place.survey]))
     places: dict[str, list[Place]] = {}
     for place in found:
         for name in read_registry(place.folder)[place.key]["tasks"]:
-            if name in all_tasks():
+            if name in declared:
                 places.setdefault(name, []).append(place)
     return places
 
 
-def _preference(place: Place) -> tuple[str, int, str, bool]:
+def _unrecorded(place: Place) -> str:
+    return (
+        f"the truth of {place.key} is left out: there is no record of {place.survey} here. Put it "
+        f"into {paths.home() / 'surveys'}, or name it in {RECORDS} or with --record"
+    )
+
+
+def _preference(place: Place, known: Record) -> tuple[str, int, str, bool]:
     """Sort the survey record's first vintage first, and what was built before what ships."""
-    listed = list(record(place.survey).vintages)
+    listed = list(known.vintages)
     number = listed.index(place.vintage) if place.vintage in listed else len(listed)
     return place.survey, number, place.vintage, place.state == "shipped"
 

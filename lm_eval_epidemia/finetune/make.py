@@ -25,9 +25,9 @@ from lm_eval_epidemia.finetune.hold_out import (
 from lm_eval_epidemia.finetune.notes import Writer, by_model, by_template, written
 from lm_eval_epidemia.finetune.prompts import answers, distributions, prompts_of
 from lm_eval_epidemia.finetune.statements import statements
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
-from lm_eval_epidemia.surveys.record import record
-from lm_eval_epidemia.surveys.record import task as declared_task
 
 __all__ = ["OF_PEOPLE", "ROWS", "TEMPLATE", "make", "make_notes"]
 

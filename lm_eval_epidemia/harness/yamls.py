@@ -19,6 +19,7 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.quantities import store as quantities
+from lm_eval_epidemia.surveys.catalogue import own_files
 
 __all__ = ["render", "task_path", "write"]
 
@@ -150,14 +151,14 @@ def _of_way(
                 parts.setdefault(entry.part, []).append(entry)
         listed = []
         for part, entries in parts.items():
-            folder = above + (f"{part}/" if part else "")
+            folder = above + (f"{entries[0].facets['survey']}/" if part else "")
             include = "../" * folder.count("/") + base
             for entry in entries:
                 text = _task(benchmark, entry, way, include, dataset, variant)
                 files[f"{folder}{entry.name}{way.suffix}.yaml"] = text
             names = [entry.name + way.suffix for entry in entries]
             if part:
-                name = f"{group}_{part}{way.suffix}"
+                name = part + way.suffix
                 files[f"{folder}{name}.yaml"] = _group(benchmark, name, way, names)
                 names = [name]
             listed += names
@@ -225,7 +226,8 @@ def task_path(variant: Variant | None = None) -> Path:
     old one, do not disturb each other.
     """
     chosen = (variant or Variant()).in_task_files
-    built = [store.built_groundtruth() / store.REGISTRY, *_records(quantities.built())]
+    built = [store.built_groundtruth() / store.REGISTRY, *_records(quantities.built()),
+             *own_files()]  # fmt: skip
     if not any(file.is_file() for file in built) and not chosen:
         return paths.shipped_task_yamls()
     state = hashlib.sha256(__version__.encode())

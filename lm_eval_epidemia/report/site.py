@@ -37,7 +37,8 @@ from lm_eval_epidemia.report.method import method
 from lm_eval_epidemia.report.output import Section, details, leaderboards, number, of_priors
 from lm_eval_epidemia.report.quantities import quantities
 from lm_eval_epidemia.report.results import leaf
-from lm_eval_epidemia.surveys.record import Kind, records
+from lm_eval_epidemia.surveys.catalogue import records
+from lm_eval_epidemia.surveys.record import Kind
 
 __all__ = ["MARKER", "build_site"]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score.score import Anchors, scale
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 __all__ = ["Scale", "by_group", "has_bootstrap", "scales"]
 

@@ -1,20 +1,18 @@
-"""The schema of a survey record, and the catalogue of the records that ship.
+"""The schema of a survey record.
 
 A record is one YAML file: where the survey comes from, its weights and design, its variables
-(official column, code -> level) and its tasks. Adding a survey or a task is writing YAML.
+(official column, code -> level) and its tasks. Adding a survey or a task is writing YAML; `load`
+reads the file, `catalogue` knows which there are.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import lru_cache
-from math import inf, nextafter, prod
+from math import inf, nextafter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -45,20 +43,17 @@ __all__ = [
     "Universe",
     "Variable",
     "Vintage",
-    "all_tasks",
-    "load_record",
     "normalised",
-    "official_cells",
-    "record",
-    "records",
-    "task",
+    "written_out",
 ]
 
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26
+#: Levels that `each` writes; the oldest person has 120.
+MAX_EACH = 1000
 
 Kind = Literal["low", "high", "extra"]
-Domain = Literal["health", "economic", "social"]
+Domain = Literal["health", "economic", "social", "other"]
 
 
 class _Strict(BaseModel):
@@ -172,7 +167,7 @@ class Level(_Strict):
         return ((-inf if low is None else low, inf if high is None else high),)
 
 
-def _levels(value: Any) -> Any:
+def written_out(value: Any) -> Any:
     """Write out ``{each: [18, 88], label: "{n}", phrase: is {n} years old}`` level by level."""
     if not isinstance(value, list):
         return value
@@ -182,8 +177,10 @@ def _levels(value: Any) -> Any:
             levels.append(item)
             continue
         match item["each"]:
-            case [int(first), int(last)] if first <= last:
+            case [int(first), int(last)] if first <= last < first + MAX_EACH:
                 pass
+            case [int(first), int(last)] if first <= last:
+                raise ValueError(f"'each' writes at most {MAX_EACH} levels, got {[first, last]}")
             case other:
                 raise ValueError(f"'each' takes two whole numbers such as [18, 88], got {other!r}")
         rest = {key: text for key, text in item.items() if key != "each"}
@@ -225,7 +222,7 @@ class Variable(_Strict):
     """One way of recording a variable: an official column and the levels made of its codes."""
 
     column: str = Field(description="May hold {yy}, the vintage's year, and be a sum: 'A + B'.")
-    levels: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(min_length=2)
+    levels: Annotated[tuple[Level, ...], BeforeValidator(written_out)] = Field(min_length=2)
     missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
     question: str | None = Field(None, description="Asked when the variable is an outcome.")
     vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
@@ -470,6 +467,9 @@ class Record(_Strict):
 
     survey: str = Field(pattern=r"^[a-z][a-z0-9]*$")
     domain: Domain = Field(description="What reports put it under.")
+    replaces: str | None = Field(
+        None, description="A record of your own in place of the shipped one: its name, the same."
+    )
     title: str
     publisher: str
     homepage: str
@@ -639,126 +639,3 @@ class Record(_Strict):
             f"{self.survey}: variable {variable!r} is not read from column {column!r} in this "
             f"version of the record; rebuild with 'epidemia groundtruth build {self.survey}'"
         )
-
-
-def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
-    """Return, for every level the schema sees, the YAML that wrote it: ``each`` writes several."""
-    items = yaml.constructor.SafeConstructor().construct_document(levels)
-    return [node for node, item in zip(levels.value, items, strict=True) for _ in _levels([item])]
-
-
-def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int:
-    """Follow a pydantic error location through composed YAML to a line number (1-based)."""
-    line, above = node.start_mark.line + 1 if node else 1, None
-    for step in location:
-        child: yaml.Node | None = None
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if key.value == str(step):
-                    child, line = value, key.start_mark.line + 1
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            items = _written(node) if above == "levels" else node.value
-            if step < len(items):
-                child, line = items[step], items[step].start_mark.line + 1
-        # A step that the file does not have: a missing field, or a list that the schema adds.
-        node, above = child or node, step
-    return line
-
-
-def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """Find keys that a mapping has twice: YAML would keep the last and lose the others."""
-    if isinstance(node, yaml.MappingNode):
-        seen = set()
-        for key, value in node.value:
-            if str(key.value) in seen:
-                yield key.start_mark.line + 1, str(key.value)
-            seen.add(str(key.value))
-            yield from _repeated(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            yield from _repeated(child)
-
-
-def _parsed(text: str) -> tuple[Any, yaml.Node | None]:
-    """Return the data of a YAML text, and its nodes, which know their lines."""
-    # libyaml's parser, where PyYAML was built with it, is ten times as fast; of an error, the one
-    # in Python says more.
-    if fast := getattr(yaml, "CSafeLoader", None):
-        with suppress(yaml.YAMLError):
-            return yaml.load(text, fast), yaml.compose(text, fast)
-    return yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
-
-
-def load_record(path: Path) -> Record:
-    """Read and check a survey record.
-
-    Parameters
-    ----------
-    path : Path
-        A YAML file.
-
-    Returns
-    -------
-    Record
-
-    Raises
-    ------
-    EpidemiaError
-        Naming file, line and field of everything that is wrong.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        data, tree = _parsed(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
-    except yaml.YAMLError as error:
-        said = " ".join(str(error).split())
-        raise EpidemiaError(f"{path.name} is not valid YAML: {said}") from None
-    if repeated := [
-        f"{path.name}:{line}: {key} is given twice here: keep one" for line, key in _repeated(tree)
-    ]:
-        raise EpidemiaError("\n".join(dict.fromkeys(repeated)))
-    try:
-        return Record.model_validate(data)
-    except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            field = ".".join(str(step) for step in problem["loc"]) or "record"
-            message = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{path.name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
-        raise EpidemiaError("\n".join(lines)) from None
-
-
-@lru_cache(maxsize=1)
-def records() -> dict[str, Record]:
-    """Return the survey records that ship, by survey name."""
-    found = [load_record(path) for path in sorted(Path(__file__).parent.glob("*.yaml"))]
-    return {entry.survey: entry for entry in found}
-
-
-def record(survey: str) -> Record:
-    """Return one survey's record; an unknown name is answered with the nearest ones."""
-    try:
-        return records()[survey]
-    except KeyError:
-        raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, records())})") from None
-
-
-@lru_cache(maxsize=1)
-def all_tasks() -> dict[str, Task]:
-    """Return every declared task, available or not, by its lm-eval name."""
-    return {entry.name: entry for item in records().values() for entry in item.all_tasks}
-
-
-def official_cells(task: Task) -> int:
-    """Return how many combinations the official levels of a task's conditions have."""
-    survey = record(task.survey)
-    return prod(len(survey.ways(name, survey.official)[0].levels) for name in task.given)
-
-
-def task(name: str) -> Task:
-    """Return one declared task; an unknown name is answered with the nearest ones."""
-    try:
-        return all_tasks()[name]
-    except KeyError:
-        raise EpidemiaError(f"no task {name!r} ({nearest(name, all_tasks())})") from None
