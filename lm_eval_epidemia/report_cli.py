@@ -102,9 +102,14 @@ def report(
     standardised: Annotated[
         bool, typer.Option("--standardised", help="Add what answers in samples imply, over age.")
     ] = False,
+    recalibrated: Annotated[
+        bool,
+        typer.Option("--recalibrated", help="Add what answers score with the survey's P(Y)."),
+    ] = False,
 ) -> None:
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
     from lm_eval_epidemia.report import output, tuning, tuning_rows
+    from lm_eval_epidemia.report import recalibrated as tilted
     from lm_eval_epidemia.report import standardised as standard
 
     if format not in ("table", "csv", "json", "latex"):
@@ -119,12 +124,14 @@ def report(
         except EpidemiaError as error:
             failed = error  # of the site alone
     implied, notes = standard.read(found) if standardised else ([], [])
-    for note in notes:
+    known, more_notes = tilted.read(found) if recalibrated else ([], [])
+    for note in dict.fromkeys([*notes, *more_notes]):
         print(f"note: {note}", file=sys.stderr)
     tuned = tuning.read(found)
     sections = [*output.sections(found, effects), *([standard.section(implied)] if implied else []),
+                *([tilted.section(known)] if known else []),
                 *tuning.sections(tuned, effects), *tuning_rows.learning_table(found)]  # fmt: skip
-    more = [*standard.rows(found, implied), *tuning.rows(tuned)]
+    more = [*standard.rows(found, implied), *tilted.rows(found, known), *tuning.rows(tuned)]
     if format == "json":
         print(output.as_json(found, more))
     elif format == "csv":
