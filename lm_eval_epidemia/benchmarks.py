@@ -183,7 +183,7 @@ def _entry(task: Task) -> Entry:
     if CLOSED.asks(task):
         facets["subset"] = "closed"
     part = f"{task.group}_{task.survey}"
-    if task.survey in own_surveys():
+    if task.survey in own_surveys() and task.kind == "extra":
         part = f"epidemia_{task.survey}"
     return Entry(task.name, task.group, part, task.title, facets,
                  (task.survey, task.outcome), task)  # fmt: skip
@@ -192,7 +192,7 @@ def _entry(task: Task) -> Entry:
 OBSERVATION = Benchmark(
     name="observation",
     base="_epidemia",
-    groups=("epidemia_low", "epidemia_high", "epidemia_extra"),
+    groups=("epidemia_low", "epidemia_high", "epidemia_extra", "epidemia_marginal"),
     ways=("letters", "likelihood", "sampled", "closed", "rag"),
     metrics=metrics_of,
     primary="score",

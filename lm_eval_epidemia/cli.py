@@ -285,6 +285,9 @@ def truth_build(
         str | None, typer.Option(help="Of joblib: dask or ray, on a cluster that is set up.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
+    marginal: Annotated[
+        bool, typer.Option("--marginal", help="Only the tasks without conditions: seconds.")
+    ] = False,
 ) -> None:
     """Build the truth of every task that survey files allow."""
     from lm_eval_epidemia.benchmarks import leaves
@@ -311,7 +314,7 @@ def truth_build(
         try:
             built = build(
                 survey, files, vintage=chosen, bootstrap=schemes, replicates=replicates, jobs=jobs,
-                backend=backend, out=out,
+                backend=backend, out=out, marginal=marginal,
             )  # fmt: skip
         except KeyboardInterrupt:
             print("\ninterrupted; finished tasks are kept, the same command continues",

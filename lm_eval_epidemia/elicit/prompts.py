@@ -27,8 +27,8 @@ def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variabl
         next(level.phrase for level in ways[name].levels if level.label == label)
         for name, label in zip(task.given, given, strict=True)
     ]
-    subject = task.subject or record.subject
-    return subject.format(year=record.vintages[vintage].said, conditions=_listed(phrases))
+    year = record.vintages[vintage].said
+    return record.about(task).format(year=year, conditions=_listed(phrases))
 
 
 def question(

@@ -18,7 +18,7 @@ from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import published, unfinished
 from lm_eval_epidemia.estimate.prepare import Cells, prepare
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.estimate.store import available, built_groundtruth
+from lm_eval_epidemia.estimate.store import MARGINAL, available, built_groundtruth, folder_of
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
@@ -68,6 +68,7 @@ def build(
     jobs: int = 1,
     backend: str | None = None,
     out: Path | None = None,
+    marginal: bool = False,
     progress: bool = True,
 ) -> Built:
     """Build the ground truth of every task that a survey's files allow.
@@ -94,6 +95,8 @@ def build(
         Of joblib: "loky" (its default), "dask" or "ray", the last two with a cluster set up.
     out : Path, optional
         Folder to write to; by default the user's own, where scores look before what ships.
+    marginal : bool
+        Only the tasks without conditions.
     progress : bool
         Show a progress bar.
 
@@ -129,15 +132,16 @@ def build(
                 f"{survey} {tables} is a published table without a sampling design: only "
                 "--bootstrap iid is possible"
             )
-        return _build_tables(entry, tables, raws, replicates, folder)
+        return _build_tables(entry, tables, raws, replicates, folder, marginal)
     data = load_microdata(entry, raws, vintage)
     _compare_rows(data)
     schemes = _schemes(data, bootstrap)
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
     _check_strata(data)
-    tasks = [task for task in data.record.all_tasks if data.can_estimate(task)]
-    left_out = [task.name for task in data.record.all_tasks if not data.can_estimate(task)]
+    asked = [task for task in entry.all_tasks if not (marginal and task.given)]
+    tasks = [task for task in asked if data.can_estimate(task)]
+    left_out = [task.name for task in asked if not data.can_estimate(task)]
     name = data.key
     with unfinished.unfinished(folder, name) as kept:
         listed = [_Job(task, schemes, replicates, kept / f"{task.name}.json") for task in tasks]
@@ -147,9 +151,18 @@ def build(
             "rows": len(data),
             "weight": data.weight_column,
         }
-        made = {job.task.name: unfinished.kept(job.path) for job in listed}
-        write_truth(folder, name, truth, made)
+        made = {job.task: unfinished.kept(job.path) for job in listed}
+        _write(folder, name, truth, made)
     return Built(name, folder, [task.name for task in tasks], left_out)
+
+
+def _write(folder: Path, key: str, truth: dict[str, Any], made: dict[Task, Any]) -> None:
+    """Write what was estimated of a survey and vintage into the folders where it belongs."""
+    places: dict[Path, dict[str, Any]] = {}
+    for task, estimate in made.items():
+        places.setdefault(folder_of(task, folder), {})[task.name] = estimate
+    for place, estimates in places.items():
+        write_truth(place, key, truth, estimates)
 
 
 def _compare_rows(data: Microdata) -> None:
@@ -229,24 +242,26 @@ def _estimate_and_keep(ready: Cells, job: _Job, key: str) -> None:
 
 
 def _build_tables(
-    entry: Record, vintage: str, raws: Sequence[Path], replicates: int, folder: Path
-) -> Built:
+    entry: Record, vintage: str, raws: Sequence[Path], replicates: int, folder: Path,
+    marginal: bool,
+) -> Built:  # fmt: skip
     """Take published tables over; this takes no time, so nothing is kept in between."""
     name, made = f"{entry.survey}_{vintage}", {}
     found: dict[tuple[str, tuple[str, ...]], PublishedTable] = {
         (table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)
     }
-    for task in entry.all_tasks:
+    asked = [task for task in entry.all_tasks if not (marginal and task.given)]
+    for task in asked:
         if (table := found.get((task.outcome, task.given))) is not None:
             columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
             shares = published.take(table, task, columns, name)
-            made[task.name] = estimate_task(shares, shares.schemes, replicates)
+            made[task] = estimate_task(shares, shares.schemes, replicates)
     files = {p.name: paths.sha256_of(p) for p in raw_files(raws, entry.expected_files)}
     rows = max(item["entry"]["cells"] for item in made.values())
     truth = {**_provenance(entry, vintage, files), "rows": rows, "weight": ""}
-    write_truth(folder, name, truth, made)
-    left_out = [task.name for task in entry.all_tasks if task.name not in made]
-    return Built(name, folder, list(made), left_out)
+    _write(folder, name, truth, made)
+    left_out = [task.name for task in asked if task not in made]
+    return Built(name, folder, [task.name for task in made], left_out)
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:
@@ -275,7 +290,9 @@ def not_scored(built: Built) -> str:
         return f"scores do not use them: they look in {home}, then at what ships"
     places = available()
     used = [places[name] for name in built.tasks if name in places]
-    if not (others := [place for place in used if (place.folder, place.key) != (home, built.key)]):
+    here = {home, home / MARGINAL}
+    others = [place for place in used if place.folder not in here or place.key != built.key]
+    if not others:
         return ""
     survey, vintage = built.key.split("_", 1)
     named = few(sorted({f"{place.key} ({place.state})" for place in others}))

@@ -7,6 +7,9 @@ Three parquet files per survey and vintage, aggregates only, one row group per t
     nsduh_2022.replicates.parquet   task, cell, steps
     registry.json                   where they come from, how they were made, their hashes
 
+The truth of tasks without conditions lies in a folder ``marginal`` of the same kind: a truth's
+fingerprint is that of its file, and those with conditions keep theirs whatever is added to these.
+
 The third holds P(Y | X) at each joint replicate of the survey, as whole steps from P(Y | X): it is
 read only when an error is asked for.
 
@@ -44,7 +47,7 @@ from lm_eval_epidemia.surveys.catalogue import task as declared_task
 if TYPE_CHECKING:
     import pyarrow.parquet
 
-    from lm_eval_epidemia.surveys.record import Record
+    from lm_eval_epidemia.surveys.record import Record, Task
 
 __all__ = [
     "QUANTILE",
@@ -54,9 +57,11 @@ __all__ = [
     "all_places",
     "available",
     "built_groundtruth",
+    "folder_of",
     "load",
     "load_folder",
     "read_registry",
+    "registries",
     "without_replicates",
 ]
 
@@ -161,6 +166,21 @@ class GroundTruth:
         return float(np.quantile(self.distances[scheme], quantile))
 
 
+#: In a folder of ground truth, the one of tasks without conditions.
+MARGINAL = "marginal"
+
+
+def folder_of(task: Task, base: Path) -> Path:
+    """Return where the truth of a task lies in a folder of ground truth."""
+    return base / MARGINAL if task.kind == "marginal" else base
+
+
+def registries() -> list[Path]:
+    """Return the registries of what the user built and of what ships (they need not exist)."""
+    bases = (built_groundtruth(), paths.shipped_groundtruth())
+    return [folder / REGISTRY for base in bases for folder in (base, base / MARGINAL)]
+
+
 def built_groundtruth() -> Path:
     """Return the folder of ground truth that the user built (it need not exist)."""
     return paths.home() / "groundtruth"
@@ -187,13 +207,11 @@ def available() -> dict[str, Place]:
 
 def all_places() -> dict[str, list[Place]]:
     """Return every vintage of every task that is here, by task name; the one that is used first."""
-    folders: list[tuple[Path, State]] = [
-        (built_groundtruth(), "built here"),
-        (paths.shipped_groundtruth(), "shipped"),
-    ]
-    found: list[Place] = []
+    shipped, found = paths.shipped_groundtruth(), list[Place]()
     known, declared = records(), all_tasks()
-    for folder, state in folders:
+    for registry in registries():
+        folder = registry.parent
+        state: State = "shipped" if shipped in (folder, folder.parent) else "built here"
         wrong = damaged(folder)
         for key in read_registry(folder):
             place = Place(folder, key, state)
@@ -212,6 +230,7 @@ def all_places() -> dict[str, list[Place]]:
     places: dict[str, list[Place]] = {}
     for place in found:
         for name in read_registry(place.folder)[place.key]["tasks"]:
+            # What was built of a record of the user's own may have left it since.
             if name in declared:
                 places.setdefault(name, []).append(place)
     return places
@@ -280,12 +299,13 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
 
 def load_folder(folder: Path) -> dict[tuple[str, str], GroundTruth]:
     """Return all truths of a folder by the key of the survey's vintage and the task."""
-    registry = stamp(folder / REGISTRY)
+    declared = all_tasks()
     return {
-        (key, name): _load(name, Place(folder, key, "built here"), registry)
-        for key, truth in read_registry(folder).items()
+        (key, name): _load(name, Place(place, key, "built here"), stamp(place / REGISTRY))
+        for place in (folder, folder / MARGINAL)
+        for key, truth in read_registry(place).items()
         for name in truth["tasks"]
-        if name in all_tasks()
+        if name in declared
     }
 
 

@@ -226,13 +226,14 @@ def task_path(variant: Variant | None = None) -> Path:
     old one, do not disturb each other.
     """
     chosen = (variant or Variant()).in_task_files
-    built = [store.built_groundtruth() / store.REGISTRY, *_records(quantities.built()),
+    ships = paths.shipped_groundtruth()
+    truths = store.registries()
+    built = [*(path for path in truths if ships not in path.parents), *_records(quantities.built()),
              *own_files()]  # fmt: skip
     if not any(file.is_file() for file in built) and not chosen:
         return paths.shipped_task_yamls()
     state = hashlib.sha256(__version__.encode())
-    shipped = paths.shipped_groundtruth()
-    for file in (*built, shipped / store.REGISTRY, *_records(shipped / "quantities")):
+    for file in (*truths, *built, *_records(ships / "quantities")):
         state.update(file.read_bytes() if file.is_file() else b"")
     state.update(json.dumps(chosen, sort_keys=True).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]

@@ -38,7 +38,7 @@ from lm_eval_epidemia.report.output import Section, details, leaderboards, numbe
 from lm_eval_epidemia.report.quantities import quantities
 from lm_eval_epidemia.report.results import leaf
 from lm_eval_epidemia.surveys.catalogue import records
-from lm_eval_epidemia.surveys.record import Kind
+from lm_eval_epidemia.surveys.record import Declared
 
 __all__ = ["MARKER", "build_site"]
 
@@ -57,7 +57,7 @@ PAGES = (
 TUNED = ("tuning.html", "Fine-tuning")
 
 #: Groups of tasks, as records list them.
-KINDS: tuple[Kind, ...] = ("low", "high", "extra")
+KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 
 
 class _Row(NamedTuple):

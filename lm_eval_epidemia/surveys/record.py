@@ -52,7 +52,9 @@ MAX_LEVELS = 26
 #: Levels that `each` writes; the oldest person has 120.
 MAX_EACH = 1000
 
-Kind = Literal["low", "high", "extra"]
+#: What the record declares; of every outcome it follows a task of the kind `marginal`.
+Declared = Literal["low", "high", "extra"]
+Kind = Literal[Declared, "marginal"]
 Domain = Literal["health", "economic", "social", "other"]
 
 
@@ -423,6 +425,19 @@ class Vintage(_Strict):
         return ", ".join(file.name for file in self.files)
 
 
+#: What is left out of a subject where nothing is said of a person: " who {conditions}".
+_CLAUSE = re.compile(r",? (who|that|which|whose [^,{}]+) \{conditions\}")
+
+
+def _anyone(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            text.format(year=2000)
+        except (KeyError, IndexError, ValueError):
+            raise ValueError("may contain {year} and no other braces") from None
+    return text
+
+
 def _subject(subject: str) -> str:
     try:
         subject.format(year=2000, conditions="")
@@ -438,10 +453,13 @@ class Task(_Strict):
 
     title: str
     outcome: str
-    given: tuple[str, ...] = Field(min_length=1)
+    given: tuple[str, ...] = Field(description="Conditions; none asks for P(Y).")
     number: int | None = Field(None, description="Position in the published list.")
     universe: tuple[Universe, ...] = ()
     subject: str | None = Field(None, description="Who is asked about, if not the record's.")
+    anyone: str | None = Field(
+        None, description="The same where nothing is said of them, if that is no part of it."
+    )
     retrieval: bool = Field(False, description="In the published subset for retrieval.")
     # Filled in by the record.
     kind: Kind = "low"
@@ -452,10 +470,16 @@ class Task(_Strict):
     def _subject_takes_conditions(cls, subject: str | None) -> str | None:
         return None if subject is None else _subject(subject)
 
+    @field_validator("anyone")
+    @classmethod
+    def _anyone_takes_none(cls, anyone: str | None) -> str | None:
+        return _anyone(anyone)
+
     @property
     def name(self) -> str:
         """The lm-eval task name, for example ``epidemia_low_nsduh_heroin_ever_by_age``."""
-        return f"epidemia_{self.kind}_{self.survey}_{self.outcome}_by_{'_'.join(self.given)}"
+        name = f"epidemia_{self.kind}_{self.survey}_{self.outcome}"
+        return f"{name}_by_{'_'.join(self.given)}" if self.given else name
 
     @property
     def group(self) -> str:
@@ -478,12 +502,17 @@ class Record(_Strict):
     subject: str = Field(
         description="Who is asked about: {year} is the vintage's, {conditions} the cell's phrases."
     )
+    anyone: str | None = Field(
+        None,
+        description="The same where nothing is said of them, if leaving ' who {conditions}' out of "
+        "`subject` does not say it.",
+    )
     design: Design
     vintages: dict[str, Vintage] = Field(min_length=1)
     join: str | None = Field(None, description="Column that several files of a vintage share.")
     universe: tuple[Universe, ...] = ()
     variables: dict[str, tuple[Variable, ...]]
-    tasks: dict[Kind, tuple[Task, ...]]
+    tasks: dict[Declared, tuple[Task, ...]]
 
     @model_validator(mode="before")
     @classmethod
@@ -513,6 +542,11 @@ class Record(_Strict):
     def _subject_takes_conditions(cls, subject: str) -> str:
         return _subject(subject)
 
+    @field_validator("anyone")
+    @classmethod
+    def _anyone_takes_none(cls, anyone: str | None) -> str | None:
+        return _anyone(anyone)
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Record:
         _refuse([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
@@ -533,6 +567,12 @@ class Record(_Strict):
             if variable not in self.variables:
                 hint = nearest(variable, self.variables)
                 yield f"the record does not define its variable {variable!r} ({hint})"
+        tables = self.vintages[self.official].tables
+        if not tables and not self.about(entry.model_copy(update={"given": ()})):
+            yield (
+                "of its subject, nothing can be said without {conditions}: say in 'anyone' who is "
+                "asked about then"
+            )
         ways = self.variables.get(entry.outcome, ())
         if any(way.question is None for way in ways):
             yield f"its outcome {entry.outcome!r} has no 'question'"
@@ -594,7 +634,45 @@ class Record(_Strict):
 
     @property
     def all_tasks(self) -> tuple[Task, ...]:
+        """The declared tasks, then P(Y) of every outcome."""
+        return *self._declared, *self._marginals
+
+    @property
+    def _declared(self) -> tuple[Task, ...]:
         return tuple(entry for entries in self.tasks.values() for entry in entries)
+
+    @property
+    def _marginals(self) -> Iterator[Task]:
+        """P(Y) of every outcome, of those whom its first task is about.
+
+        None where the truth is a published table: the rows that a record takes need not be all.
+        """
+        if self.vintages[self.official].tables:
+            return
+        firsts: dict[str, Task] = {}
+        for one in self._declared:
+            firsts.setdefault(one.outcome, one)
+        for outcome, first in firsts.items():
+            yield Task(
+                title=f"{first.title.split(':')[0]}: {outcome.replace('_', ' ').capitalize()}",
+                outcome=outcome,
+                given=(),
+                number=None,
+                retrieval=False,
+                universe=first.universe,
+                subject=first.subject,
+                anyone=first.anyone,
+                kind="marginal",
+                survey=self.survey,
+            )
+
+    def about(self, task: Task) -> str:
+        """Say whom a task is about; of P(Y), without a place for conditions."""
+        if task.given:
+            return task.subject or self.subject
+        ways = (task.anyone, task.subject, self.anyone, self.subject)
+        said = [_CLAUSE.sub("", way) for way in ways if way]
+        return next((way for way in said if "{conditions}" not in way), "")
 
     def used_variables(self, vintage: str) -> set[str]:
         """Names of the variables that some task or an adjustment of the vintage uses."""
