@@ -477,6 +477,12 @@ def test_the_learning_curve_has_its_references(results, answered, tmp_path):
     ]  # fmt: skip
     assert low[0]["score"] < low[1]["score"] == low[4]["score"]
     assert {row["tasks"] for row in low} == {4}
+    assert {row["who"] for row in low[:2]} == {"answers, lora, part held out"}
+    # Who was shown everything is not on the line of those who were not.
+    whole = put(tmp_path / "whole", card(rows=500, held_out={}))
+    renamed(answered / "0.2", results / "whole", pretrained=BASE, peft=whole)
+    rows = tuning_rows.learning_rows(report_of(results))
+    assert [row["who"] for row in rows if row["rows"] == 500] == 2 * ["answers, lora"]
 
 
 @pytest.mark.parametrize(

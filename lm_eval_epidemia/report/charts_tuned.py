@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -107,7 +108,8 @@ def learning(data: Any) -> alt.TopLevelMixin:
         y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)",
                   scale=alt.Scale(domain=ends))  # fmt: skip
         names = {row["who"]: row["kind"] for row in rows.to_dict()["values"]}
-        free = iter([BLUE, ORANGE, PURPLE, *PALETTE])
+        free = cycle(one for one in dict.fromkeys([BLUE, ORANGE, PURPLE, *PALETTE])
+                     if one not in _REFERENCES.values())  # fmt: skip
         colours = [_REFERENCES.get(kind) or next(free) for kind in names.values()]
         who = alt.Color("who:N", title=None, legend=BELOW,
                         scale=alt.Scale(domain=list(names), range=colours))  # fmt: skip

@@ -137,9 +137,10 @@ def _curves(report: Report) -> dict[str, list[TunedRun]]:
 
 
 def _who(run: TunedRun) -> str:
-    """Say what a run was trained on and how: "answers, lora"."""
+    """Say what a run was trained on and how: "answers, lora"; what knew less is another line."""
     assert run.card is not None
-    return f"{run.card.dataset.kind}, {run.card.how}"
+    left_out = ", part held out" if run.card.dataset.held_out else ""
+    return f"{run.card.dataset.kind}, {run.card.how}{left_out}"
 
 
 def _trained(run: TunedRun) -> int:
