@@ -480,8 +480,8 @@ def _words(column: pd.Series) -> pd.Series | None:
     said = said.where(~said.isin(["", "<NA>"]))
     kinds, names = pd.factorize(said)
     # One more place, which -1 (blank) finds.
-    codes = np.append(kinds, -1)[numbers]
-    return pd.Series(pd.Categorical.from_codes(codes, categories=list(names)), column.index)
+    codes: NDArray[np.int64] = np.append(kinds, -1)[numbers]
+    return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(names)), column.index)
 
 
 def rows_said(where: NDArray[np.bool_]) -> str:
