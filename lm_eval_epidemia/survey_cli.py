@@ -65,10 +65,8 @@ def new(
     drafting.check_free(out or drafting.own_path(called), replace)
     wishes = Wishes(name, weight, strata, psu, _listed(outcomes), _listed(given), join, encoding,
                     year, tasks)  # fmt: skip
-    asks = sys.stdin.isatty() and sys.stdout.isatty()
-    found = drafting.draft(
-        files, wishes, choose=_accept if yes else _ask if asks else None, progress=True
-    )
+    choose = _accept if yes else _ask if _on_terminal() else None
+    found = drafting.draft(files, wishes, choose, progress=True)
     path = drafting.write(found, out, replace)
     _say(found)
     print(f"the draft is in {path}: {found.marks} places wait for your eye, marked '{CHECK}'")
@@ -89,6 +87,10 @@ def _listed(names: str | None) -> list[str] | None:
         return None
     found = [name.strip() for name in next(csv.reader([names], skipinitialspace=True))]
     return [name for name in found if name]
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _accept(question: Question) -> Sequence[str]:

@@ -81,7 +81,7 @@ def variable_name(column: str, place: int) -> str:
         name = f"v{name or place}"
     # "a_by_b" would leave open where the outcome ends, "by_a_likelihood" what is asked.
     name = re.sub(r"(?<=_)by(?=_)", "per", name)
-    return f"{name}_v" if name.split("_")[-1] in WAYS else name
+    return f"{name}_v" if name.split("_")[-1] in WAYS or name in _NO_NAMES else name
 
 
 def apart(name: str, taken: Iterable[str]) -> str:
@@ -89,6 +89,10 @@ def apart(name: str, taken: Iterable[str]) -> str:
     taken = set(taken)
     others = (f"{name}_{n}" for n in range(2, len(taken) + 3))
     return name if name not in taken else next(one for one in others if one not in taken)
+
+
+#: YAML takes them for no text.
+_NO_NAMES = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
 class Mark(NamedTuple):

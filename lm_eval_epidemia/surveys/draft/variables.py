@@ -372,7 +372,7 @@ def _standing_apart(values: Array, labelled: set[float]) -> list[float]:
 
 
 def _refuses(code: float) -> bool:
-    return bool(re.fullmatch(r"([789])\1*|9+[678]", number(code)))
+    return bool(re.fullmatch(r"([789])\1*|9+[4-9]", number(code)))
 
 
 # -- Words ----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ NO_WEIGHT = re.compile(
     r"|feel|trying|how much do|overweight|underweight|bmi)\b"
 )
 
-REPLICATE = re.compile(r"replicate|\bbrr\b|jack-?knife|bootstrap")
+REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw")
 
 STRATA = Pattern(
     r"_?(v|p|var|pseudo|sdmv)?_?(strata|strat|stra|stratum)(_?[a-z]?\d{0,2})|vestr\w*|var_?str"
@@ -93,7 +93,7 @@ _OTHERS = r"father|mother|spouse|husband|wife|partner|parent|child|household (re
 #: Demographic variables, which become conditions, most asked first.
 DEMOGRAPHIC: dict[str, Pattern] = {
     "age": Pattern(
-        r"_?(r|resp|person|p|hh|q)?_?age(_?(p|r|c|x|cl|g|yrs?|years?|in_years|grp|group|groups|cat"
+        r"_?((r|person|p|hh|q)_|resp_?|q)?age(_?(p|r|c|x|cl|g|yrs?|years?|in_years|grp|group|groups|cat"
         r"|range|band|bracket|5yr|recode)?(_?\d{0,3})(_?[axgpc])?)|ridageyr|catage?\d|agecat\w*"
         r"|ageg?5?yr|_ageg\w*",
         r"^(r'?s|respondent'?s?|current|person'?s)? ?age( of (respondent|person)\b.*| in (years|"
