@@ -20,8 +20,19 @@ from lm_eval_epidemia.surveys import record as records
 from lm_eval_epidemia.surveys.check import check_files
 from lm_eval_epidemia.surveys.draft import columns, cuts, tally, words
 from lm_eval_epidemia.surveys.draft.drafting import draft, own_path, write
-from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, marks, number, quoted, variable_name
+from lm_eval_epidemia.surveys.draft.tasks import Plan
+from lm_eval_epidemia.surveys.draft.text import (
+    CHECK,
+    apart,
+    cleaned,
+    marks,
+    number,
+    quoted,
+    variable_name,
+)
+from lm_eval_epidemia.surveys.draft.variables import drafted, kind_of
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
+from lm_eval_epidemia.surveys.draft.writing import Source, record_text
 
 pyreadstat = pytest.importorskip("pyreadstat")
 
@@ -284,7 +295,7 @@ def test_one_year_of_several_is_selected(tmp_path):
     assert "happy" in {one.name for one in found.variables}
     older = draft([path], Wishes(weight="finalwt", year=2018))
     assert "happy" not in {one.name for one in older.variables}
-    with pytest.raises(EpidemiaError, match="--year 1999: .* has no record of it"):
+    with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of it"):
         draft([path], Wishes(weight="finalwt", year=1999))
 
 
@@ -402,8 +413,6 @@ def test_demographic_columns_are_known_by_name_or_label():
         ("marital status", "v9", "Marital status"), ("", "hapmar", "happiness of marriage"),
     ):  # fmt: skip
         column = columns.Column(name, 0, 1, label)
-        from lm_eval_epidemia.surveys.draft.variables import kind_of
-
         assert kind_of(column) == kind, (name, label)
 
 
@@ -421,7 +430,7 @@ def test_labels_of_no_answer(label):
 @pytest.mark.parametrize(
     "label",
     ["Yes", "None", "Never", "Other", "Not sure", "Undecided", "Missing teeth", "Refused a loan",
-     "Native American", "Not married", "Nothing", "Don't know how to swim", "18", "Unknown soldier"],
+     "Native American", "Not married", "Nothing", "Don't know how to swim", "18"],
 )  # fmt: skip
 def test_labels_of_answers(label):
     assert not words.asks_nothing(label)
@@ -429,8 +438,9 @@ def test_labels_of_answers(label):
 
 def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
     rng = np.random.default_rng(0)
-    frame = people()[["age", "sex"]]
-    frame = frame.assign(**{f"q{n}": rng.integers(1, 3, ROWS).astype(float) for n in range(100)})
+    answers = rng.integers(1, 3, (ROWS, 100)).astype(float)
+    asked = pd.DataFrame(answers, columns=[f"q{n}" for n in range(100)])
+    frame = pd.concat([people()[["age", "sex"]], asked], axis=1)
     path = tmp_path / "wide2020.sav"
     labels = {f"q{n}": {1: "yes", 2: "no"} for n in range(100)} | {"sex": LABELS["sex"]}
     pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
@@ -482,19 +492,13 @@ def test_any_text_is_read_back_as_it_was_written(text):
 )  # fmt: skip
 def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, name, other):
     """The names and labels of a parquet's or SPSS file's columns may be anything."""
-    from lm_eval_epidemia.surveys.draft.columns import Column
-    from lm_eval_epidemia.surveys.draft.tasks import Plan
-    from lm_eval_epidemia.surveys.draft.text import apart
-    from lm_eval_epidemia.surveys.draft.variables import drafted
-    from lm_eval_epidemia.surveys.draft.writing import Source, record_text
-
     made = []
     for place, column in enumerate((name, other), 1):
         given_ = {float(n): cleaned(label) for n, label in enumerate(labels)}
         values = tally.Tally()
         values.add(np.resize(np.arange(len(labels) + 1.0), 200), np.ones(200))
         taken = [one.name for one in made]
-        held = Column(column, 0, place, cleaned(question), given_)
+        held = columns.Column(column, 0, place, cleaned(question), given_)
         made.append(drafted(held, values, apart(variable_name(column, place), taken), wanted=True))
     if any(isinstance(one, str) for one in made):
         assert all(isinstance(one, str) for one in made)
@@ -545,7 +549,8 @@ def test_numbers_are_read_back():
 
 def test_names_of_variables():
     for column, name in (("Q1 (a)", "q1_a"), ("_LLCPWT", "llcpwt"), ("1st", "v1st"), ("年齢", "v7"),
-                         ("Größe", "groe"), ("a_by_b", "a_per_b"), ("closed", "closed_v"), ("No", "no_v"),
+                         ("Größe", "groe"), ("a_by_b", "a_per_b"), ("closed", "closed_v"),
+                         ("No", "no_v"),
                          ("x_likelihood", "x_likelihood_v"), ("a" * 90, "a" * 40)):  # fmt: skip
         assert variable_name(column, 7) == name
     assert {way.suffix.split("_")[-1] for way in WAYS.values()} - {""} <= set(words.WAYS)
@@ -744,8 +749,8 @@ def test_the_command_drafts_counts_and_says_what_comes_next(sav, home):
 
 def test_the_command_elsewhere_and_with_several_names(sav, tmp_path, home):
     out = tmp_path / "a folder" / "mine.yaml"
-    done = epidemia("survey", "new", sav, "--weight", "none", "--outcomes", 'gun,"happy"', "--given",
-                    "sex", "--out", out, "--name", "other")  # fmt: skip
+    done = epidemia("survey", "new", sav, "--weight", "none", "--outcomes", 'gun,"happy"',
+                    "--given", "sex", "--out", out, "--name", "other")  # fmt: skip
     assert done.exit_code == 0, done.output
     record = records.load_record(out)
     assert {task.outcome for task in record.all_tasks} == {"gun", "happy"}

@@ -42,6 +42,7 @@ __all__ = [
     "read_labelled",
     "rows_said",
     "stacked",
+    "suffix_of",
 ]
 
 #: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
@@ -70,7 +71,8 @@ SMALL = 50 * 2**20
 BATCH = 2**16
 
 
-def _suffix(name: str) -> str:
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file's name, in small letters."""
     # BRFSS publishes 'LLCP2023.XPT ', with a space at the end.
     return Path(name.strip()).suffix.lower()
 
@@ -84,7 +86,7 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
     try:
         with zipfile.ZipFile(path) as archive:
             inside = [item for item in archive.infolist() if not item.is_dir()]
-            members = [item for item in inside if _suffix(item.filename) in FORMATS]
+            members = [item for item in inside if suffix_of(item.filename) in FORMATS]
             declared = [item for item in members if _stem(item.filename) in expected]
             if len(members) != 1 and not declared:
                 found = ", ".join(item.filename for item in members) or "none"
@@ -93,7 +95,7 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
                     f"found {found}. Unpack it and give the file itself"
                 )
             members = declared or members
-            wanted = members + [item for item in inside if _suffix(item.filename) == SETUP]
+            wanted = members + [item for item in inside if suffix_of(item.filename) == SETUP]
             unpacked = sum(item.file_size for item in wanted)
             packed = max(sum(item.compress_size for item in wanted), 1)
             if unpacked > MAX_UNPACKED or (unpacked > SMALL and unpacked / packed > MAX_RATIO):
@@ -132,7 +134,7 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
 def _lay_beside(folder: Path, files: Iterable[Path]) -> None:
     """Put the agency's statements where the ASCII file they belong to was unpacked."""
     for file in files:
-        if _suffix(file.name) == SETUP and not (folder / file.name).exists():
+        if suffix_of(file.name) == SETUP and not (folder / file.name).exists():
             (folder / file.name).symlink_to(file.resolve())
 
 
@@ -190,7 +192,7 @@ def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
     found = sorted(
         file
         for file in folder.iterdir()
-        if _suffix(file.name) in known and _stem(file.name) in expected
+        if suffix_of(file.name) in known and _stem(file.name) in expected
     )
     if not found:
         raise EpidemiaError(
@@ -219,14 +221,14 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
     """
     files = raw_files(paths, expected)
     data: list[Path] = []
-    statements = [path for path in files if _suffix(path.name) == SETUP]
+    statements = [path for path in files if suffix_of(path.name) == SETUP]
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
-            suffix, own = _suffix(path.name), Path(folder) / str(number)
+            suffix, own = suffix_of(path.name), Path(folder) / str(number)
             if suffix == ".zip":
                 own.mkdir()
                 unpacked = _unpack(path, expected, own)
-                if any(_suffix(file.name) == ".dat" for file in unpacked):
+                if any(suffix_of(file.name) == ".dat" for file in unpacked):
                     _lay_beside(own, [*statements, *path.parent.iterdir()])
                 data += unpacked
             elif suffix == ".dat":
@@ -268,11 +270,11 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         raise EpidemiaError(
             f"reading {path.suffix} files needs pyreadstat: pip install 'lm-eval-epidemia[build]'"
         ) from None
-    if _suffix(path.name) == ".xpt" and path.stat().st_size % 80:
+    if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
         raise EpidemiaError(f"{path.name} is not whole (its size is no multiple of 80 bytes): "
                             "download it again")  # fmt: skip
-    reader = getattr(pyreadstat, FORMATS[_suffix(path.name)] or "")
+    reader = getattr(pyreadstat, FORMATS[suffix_of(path.name)] or "")
     try:
         return reader(str(path), **options)
     except (UnicodeDecodeError, pyreadstat.ReadstatError) as error:
@@ -302,7 +304,7 @@ def naming(path: Path) -> Iterator[None]:
         # A reader may quote what it could not read: several lines of it, or control characters.
         said = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
         raise EpidemiaError(
-            f"{path.name} cannot be read as {_suffix(path.name)} ({type(error).__name__}: {said})"
+            f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: {said})"
             ": it may be truncated or in another format; download it again"
         ) from error
 
@@ -317,7 +319,7 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
     """Find where an ASCII file's columns are: half-open, from 0, as its statements say."""
     positions: dict[str, tuple[int, int]] = {}
     for setup in sorted(path.parent.iterdir()):
-        if _suffix(setup.name) != SETUP or not _stem(setup.name).startswith(_stem(path.name)):
+        if suffix_of(setup.name) != SETUP or not _stem(setup.name).startswith(_stem(path.name)):
             continue
         text = setup.read_text(encoding="latin-1")
         if infix := _INFIX.search(text):
@@ -338,7 +340,7 @@ def raw_columns(path: Path) -> list[str]:
     """Return the column names of an unpacked data file, as written there."""
     import pandas as pd
 
-    suffix = _suffix(path.name)
+    suffix = suffix_of(path.name)
     with naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
@@ -425,7 +427,7 @@ def read_columns(
             f"{path.name} has {len(same)} columns called {' and '.join(same)}: keep the right one"
         )
     names = [present[name.casefold()] for name in wanted]
-    suffix = _suffix(path.name)
+    suffix = suffix_of(path.name)
     with naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
@@ -451,9 +453,11 @@ def read_columns(
         raise EpidemiaError(f"{path.name} has zero rows")
     for name in wanted:
         precision = np.float32 if name in small else np.float64
-        if name in texts and (words := _words(frame[name])) is not None:
-            frame[name] = words
-            continue
+        if name in texts and frame[name].dtype.kind == "O":
+            if (words := _words(frame[name])) is not None:
+                frame[name] = words
+                continue
+            frame[name] = frame[name].where(~frame[name].isin(BLANKS))
         if frame[name].dtype != precision:
             numbers = _numbers(frame[name], name, path)
             with np.errstate(over="ignore"):  # too large for single precision: infinite
@@ -467,11 +471,9 @@ def read_columns(
 
 
 def _words(column: pd.Series) -> pd.Series | None:
-    """Return a column of text as categories, blanks as NaN; None where all are numbers or dates."""
+    """Return a column of text as categories, blanks as NaN; None where all are numbers."""
     import pandas as pd
 
-    if column.dtype.kind in "biufcmM" and not isinstance(column.dtype, pd.CategoricalDtype):
-        return None
     # Millions of records have few distinct texts.
     numbers, found = pd.factorize(column)
     said = pd.Series(list(found), dtype=object).map(lambda one: str(one).strip())
@@ -536,7 +538,7 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
     """
     import pandas as pd
 
-    suffix = _suffix(path.name)
+    suffix = suffix_of(path.name)
     with naming(path):
         if suffix in (".xlsx", ".xls"):
             book = pd.read_excel(path, sheet_name=None, header=None, dtype=object, nrows=rows)

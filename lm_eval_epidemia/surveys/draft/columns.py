@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.text import cleaned
 from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
-from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled
+from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled, suffix_of
 
 __all__ = ["KNOWN", "Column", "Header", "header_of", "shared_column", "unusable"]
 
@@ -85,7 +85,7 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
     EpidemiaError
         If it is in no format with columns, or cannot be read.
     """
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path.name)
     if suffix not in KNOWN:
         raise EpidemiaError(
             f"{path.name}: a record is drafted from {', '.join(KNOWN)}, given "

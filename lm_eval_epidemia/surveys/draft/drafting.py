@@ -19,13 +19,13 @@ from lm_eval_epidemia.surveys.draft.files import named as named_columns
 from lm_eval_epidemia.surveys.draft.people import People, people_of, rows_in
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import EACH, Plan, conditions_of, outcomes_of, planned
-from lm_eval_epidemia.surveys.draft.text import apart, marks, variable_name
+from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_name
 from lm_eval_epidemia.surveys.draft.trying import PEOPLE, loaded, possible
 from lm_eval_epidemia.surveys.draft.variables import Draft, drafted
 from lm_eval_epidemia.surveys.draft.wishes import Chooser, Question, Wishes
 from lm_eval_epidemia.surveys.draft.words import RESERVED
 from lm_eval_epidemia.surveys.draft.writing import Source, record_text
-from lm_eval_epidemia.surveys.read import open_raw
+from lm_eval_epidemia.surveys.read import open_raw, suffix_of
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, records
 
 if TYPE_CHECKING:
@@ -146,11 +146,11 @@ def draft(
         variables = _variables(asked, tallies, named, wishes, left_out)
         outcomes, conditions, notes = _chosen(variables, named, wishes, choose)
         variables = _fewer(variables, [*outcomes, *conditions], left_out)
-        members = [[path.name] if one.suffix.lower() == ".zip" else []
+        members = [[path.name] if suffix_of(one.name) == ".zip" else []
                    for one, path in zip(read.given, read.paths, strict=True)]  # fmt: skip
         source = Source(
             name=name,
-            title=next((one.title for one in read.headers if one.title), "") or files[0].stem,
+            title=next((one.title for one in read.headers if one.title), cleaned(files[0].stem)),
             files=[(one.name, inside) for one, inside in zip(read.given, members, strict=True)],
             year=design.year,
             year_from=design.year_from,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.draft.columns import Column, Header, header_of, shared_column
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
+from lm_eval_epidemia.surveys.read import suffix_of
 
 __all__ = ["Files", "described", "named"]
 
@@ -57,7 +58,7 @@ def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
         raise EpidemiaError(
             f"--encoding {encoding}: not known; expected for example latin-1, cp1251 or shift-jis"
         ) from None
-    if other := [path.name for path in files if path.suffix.lower() in (".csv", ".parquet")]:
+    if other := [path.name for path in files if suffix_of(path.name) in (".csv", ".parquet")]:
         raise EpidemiaError(
             f"--encoding is of SPSS, Stata and SAS files; {other[0]} is read as UTF-8, or as "
             "Western European where it is none"

@@ -17,16 +17,38 @@ from lm_eval_epidemia.surveys.draft.files import Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.wishes import NONE, Chooser, Question, Wishes
 from lm_eval_epidemia.surveys.microdata import check_weights
-from lm_eval_epidemia.surveys.read import read_columns
+from lm_eval_epidemia.surveys.read import read_columns, suffix_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["People", "people_of", "rows_in"]
 
+#: What a column is called that says of which year a record is.
+YEARS = ("year", "survey_year", "surveyyear")
+
 
 class People(NamedTuple):
-    """The design that is used, and which records."""
+    """The records that are used, their weight and their design.
+
+    Attributes
+    ----------
+    weight, strata, psu : str
+        Columns; empty where there is none.
+    select : list of (str, float, float)
+        Columns, and the range that the records have there.
+    year : int
+    year_from : str
+        What told it.
+    checks : list of str
+        What was decided where a person may decide otherwise.
+    keep : ndarray of bool, shape (n,)
+        Which rows are used, of the file that has the weight.
+    weights : ndarray, shape (n,)
+        Zero where they are not.
+    keys : Series, shape (n,), or None
+        By which other files are joined.
+    """
 
     weight: str
     strata: str
@@ -43,59 +65,88 @@ class People(NamedTuple):
 def people_of(
     read: Files, usable: Sequence[Column], guess: Guess, wishes: Wishes, choose: Chooser | None
 ) -> People:
+    """Settle weight, strata, PSUs and year, and read their columns.
+
+    Parameters
+    ----------
+    read : Files
+    usable : sequence of Column
+    guess : Guess
+    wishes : Wishes
+    choose : callable, optional
+        Asked before a guess is used.
+
+    Raises
+    ------
+    EpidemiaError
+        If a weight was guessed that nobody confirms, a column named is none or cannot serve, or no
+        year is known.
+    """
     labels = {column.name: column.label for column in usable}
-    checks: list[str] = []
     weight = _weight(read, usable, guess, wishes, choose, labels)
     strata, psu, asked = _units(read, usable, guess, wishes, choose, labels)
-    year_column = next(
-        (c.name for c in usable if c.name.casefold() in ("year", "survey_year", "surveyyear")), ""
-    )
     # The file that has the weight has everybody.
     base = read.column(weight, "--weight", usable).file if weight else 0
-    wanted = [name for name in (read.join, weight, strata, psu, year_column) if name]
     of_base = {c.name.casefold() for c in read.columns if c.file == base}
+    years = [one.name for one in usable if one.file == base and one.name.casefold() in YEARS]
+    wanted = [name for name in (read.join, weight, strata, psu, *years[:1]) if name]
     here = [name for name in wanted if name.casefold() in of_base]
-    if away := [name for name in (strata, psu) if name and name not in here]:
-        raise EpidemiaError(
-            f"{away[0]} is in another file than the weight {weight}: put them into one file"
-        )
-    frame = read_columns(read.paths[base], here, texts=[n for n in here if n != weight]) if here \
-        else _rows_of(read.paths[base], read.columns)  # fmt: skip
+    path = read.paths[base]
+    frame = read_columns(path, here, texts=[name for name in here if name != weight]) if here \
+        else _rows_of(path, read.columns)  # fmt: skip
+    checks: list[str] = []
     keep = np.ones(len(frame), dtype=bool)
     select: list[tuple[str, float, float]] = []
-    year, year_from = _year(read, frame.get(year_column), wishes)
-    if year_column in frame and frame[year_column].nunique() > 1:
-        keep &= frame[year_column].to_numpy() == year
+    column = next((frame[name] for name in years[:1] if _of_years(frame[name])), None)
+    year, year_from = _year(read, column, wishes)
+    if column is not None and column.nunique() > 1:
+        keep &= column.to_numpy() == year
         if not keep.any():
-            raise EpidemiaError(f"--year {year}: {read.said} has no record of it ({year_column})")
-        select.append((year_column, year, year))
+            raise EpidemiaError(f"--year {year}: {read.said} has no record of it ({column.name})")
+        select.append((str(column.name), year, year))
     weights = np.ones(len(frame))
     if weight:
         weights = frame[weight].to_numpy(float)
-        if (blank := np.isnan(weights)).any() and not blank[keep].all():
-            if blank[keep].any():
-                select.append((weight, 0, float(np.nanmax(weights[keep]))))
-                checks.append(f"{int(blank[keep].sum()):,} records have no {weight}: left out")
+        if (blank := keep & np.isnan(weights)).any() and not blank[keep].all():
+            select.append((weight, 0, float(np.nanmax(weights[keep]))))
+            checks.append(f"{int(blank.sum()):,} records have no {weight}, and are left out")
             keep &= ~blank
-        check_weights(weights[keep], weight, read.paths[base].name)
-    if strata and (fault := single_units(frame[strata][keep], frame[psu][keep])):
-        if asked:
+        check_weights(weights[keep], weight, path.name)
+    if strata:
+        away = [name for name in (strata, psu) if name not in here]
+        fault = (
+            f"{away[0]} is in another file than the weight"
+            if away
+            else single_units(frame[strata][keep], frame[psu][keep])
+        )
+        if fault and asked:
             raise EpidemiaError(
                 f"--strata {strata} --psu {psu}: {fault}, so that no variance can be told: mend "
                 "the columns as the survey's manual says, or give --strata none --psu none"
             )
-        checks.append(f"{strata} and {psu} look like strata and PSUs, but {fault}: not used")
-        strata = psu = ""
-    if not strata and guess.strata and guess.psu and not checks and wishes.strata is None:
+        if fault:
+            checks.append(f"{strata} and {psu} look like strata and PSUs, but {fault}: not used")
+            strata = psu = ""
+    elif guess.strata and guess.psu and wishes.strata is None:
         checks.append(f"{guess.strata} and {guess.psu} look like strata and PSUs, and are not used")
     keys = frame[read.join] if read.join else None
     if keys is not None and not keys[keep].is_unique:
-        raise EpidemiaError(
-            f"{read.paths[base].name}: column {read.join} has duplicates, so files cannot be "
-            "joined by it: name another with --join"
-        )
-    return People(weight, strata, psu, select, year, year_from, checks, keep,
-                   np.where(keep, weights, 0.0), keys)  # fmt: skip
+        raise _not_a_number(path.name, read.join)
+    kept = np.where(keep, weights, 0.0)
+    return People(weight, strata, psu, select, year, year_from, checks, keep, kept, keys)
+
+
+def _of_years(column: pd.Series) -> bool:
+    """Tell whether a column holds calendar years."""
+    known = column.dropna()
+    return column.dtype.kind == "f" and len(known) > 0 and bool(known.between(1900, 2100).all())
+
+
+def _not_a_number(file: str, join: str) -> EpidemiaError:
+    return EpidemiaError(
+        f"{file}: column {join} has duplicates, so files cannot be joined by it: name another with "
+        "--join"
+    )
 
 
 def _rows_of(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
@@ -117,7 +168,7 @@ def _weight(
         if wishes.weight.casefold() == NONE:
             return ""
         column = read.column(wishes.weight, "--weight", usable)
-        if column.kind == "texts" and read.paths[column.file].suffix.lower() != ".csv":
+        if column.kind == "texts" and suffix_of(read.paths[column.file].name) != ".csv":
             raise EpidemiaError(f"--weight {column.name}: the column holds text, expected numbers")
         return column.name
     if not guess.weights:
@@ -158,11 +209,9 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
     """Return the year of the records, and what told it."""
     if wishes.year is not None:
         return wishes.year, "as given"
-    if column is not None and column.dtype.kind == "f":
-        years = column.dropna()
-        if len(years) and years.between(1900, 2100).all():
-            more = ", the last of several: --year takes another" if years.nunique() > 1 else ""
-            return int(years.max()), f"the column {column.name}{more}"
+    if column is not None:
+        more = ", the last of several: --year takes another" if column.nunique() > 1 else ""
+        return int(column.max()), f"the column {column.name}{more}"
     for text in [*(path.name for path in read.given), *(one.title for one in read.headers)]:
         if found := re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text):
             return int(found[-1]), f"from {text!r}"
@@ -184,10 +233,7 @@ def rows_in(
             f"{path.name}: column {join} holds numbers in one file, text in another"
         )
     if not keys.is_unique:
-        raise EpidemiaError(
-            f"{path.name}: column {join} has duplicates, so files cannot be joined by it: name "
-            "another with --join"
-        )
+        raise _not_a_number(path.name, join)
     import pandas as pd
 
     place = pd.Index(design.keys.to_numpy()).get_indexer(pd.Index(keys.to_numpy()))

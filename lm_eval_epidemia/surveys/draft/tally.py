@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys.csv_text import BLANKS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Column
-from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled
+from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
 
 __all__ = ["KINDS", "MOST", "Tally", "blocks", "count"]
 
@@ -193,7 +193,7 @@ def blocks(
     """
     names = [column.name for column in columns]
     size = max(CELLS // max(len(names), 1), 1000)
-    suffix, start = path.suffix.lower(), 0
+    suffix, start = suffix_of(path.name), 0
     with naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet

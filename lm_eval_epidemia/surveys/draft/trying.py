@@ -23,7 +23,13 @@ SAME = 0.9
 
 
 def loaded(text: str, files: Sequence[Path]) -> Microdata:
-    """Load a record as anybody would, and read the files through it."""
+    """Load a record as anybody would, and read the files through it.
+
+    Raises
+    ------
+    EpidemiaError
+        Naming what of the record is wrong, or what in the files it does not know.
+    """
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         path = Path(folder) / "draft.yaml"
         path.write_text(text, encoding="utf-8")
