@@ -1,6 +1,7 @@
 """Drafting a record from any survey file: what is read, guessed, asked, left out, and written."""
 
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -650,12 +651,58 @@ def test_labels_in_another_encoding(tmp_path):
     right = loaded(draft([path], Wishes(encoding="CP1251")), tmp_path)
     assert labels_of(wrong, "q") == ["Äà", "Íåò"]
     assert labels_of(right, "q") == ["Да", "Нет"]
+    # The record has no place for an encoding, so words are not read in one.
+    frame["vote"] = np.resize(["a", "b", "b"], ROWS)
+    pyreadstat.write_sav(frame, str(path))
+    assert "vote" not in {one.name for one in draft([path], Wishes(encoding="CP1251")).variables}
     western = tmp_path / "west2020.csv"
     rows = "1,groß\n2,klein\n2,groß\n1,klein\n1,groß\n" * 20
     western.write_bytes(f"sex,Größe\n{rows}".encode("latin-1"))
     record = loaded(draft([western]), tmp_path)
     assert labels_of(record, "groe") == ["groß", "klein"]
     assert way(record, "groe").column == "Größe"
+
+
+def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "sex": pd.Categorical(rng.choice(["m", "f"], ROWS)),
+            "smokes": rng.random(ROWS) < 0.3,
+            "perhaps": rng.choice([True, False, None], ROWS),
+            "when": pd.Timestamp("2020-01-01"),
+            "lists": [[1, 2]] * ROWS,
+            "nothing": None,
+            "endless": rng.choice([1.0, np.inf], ROWS),
+            "born": rng.choice(["1990-01-02", "1991-03-04", "1992-05-06"], ROWS),
+            "a + b": 1.0,
+            "bell\x07": 1.0,
+        }
+    )
+    path = tmp_path / "odd2020.parquet"
+    frame.to_parquet(path)
+    found = draft([path], Wishes(outcomes=["smokes", "perhaps"], given=["sex"]))
+    record = loaded(found, tmp_path)
+    assert labels_of(record, "smokes") == ["No", "Yes"]
+    assert labels_of(record, "perhaps") == ["False", "True"]
+    assert len(found.plans) == 2
+    assert {reason: [c.name for c in listed] for reason, listed in found.left_out.items()} == {
+        "dates or times": ["when", "born"],
+        "neither numbers nor text": ["lists"],
+        "empty: nobody has a value": ["nothing"],
+        "infinite numbers": ["endless"],
+        "of a name that a record cannot hold ('+', '{yy}', control characters)": [
+            "a + b", "bell\x07",
+        ],
+    }  # fmt: skip
+
+
+def test_a_zipped_file_is_named_with_what_is_in_it(sav, tmp_path):
+    with zipfile.ZipFile(tmp_path / "mine2022.zip", "w") as archive:
+        archive.write(sav, "mine2022.sav")
+    found = draft([tmp_path / "mine2022.zip"], Wishes(weight="finalwt"))
+    (file,) = loaded(found, tmp_path).vintages["2022"].files
+    assert (file.name, file.members) == ("mine2022.zip", ("mine2022.sav",))
 
 
 def test_five_thousand_columns_and_many_rows_in_little_memory(tmp_path):
@@ -693,7 +740,7 @@ def test_five_thousand_columns_and_many_rows_in_little_memory(tmp_path):
 def test_blocks_of_every_format_have_the_same_rows(tmp_path, monkeypatch):
     frame = people()[["age", "happy", "finalwt", "note"]]
     monkeypatch.setattr(tally, "CELLS", 4000)  # 1,000 rows at the least
-    frame = pd.concat([frame] * 6, ignore_index=True)
+    frame = pd.concat([frame] * 5, ignore_index=True)  # two blocks, and nothing after them
     pyreadstat.write_sav(frame, str(tmp_path / "a.sav"))
     pyreadstat.write_dta(frame, str(tmp_path / "a.dta"), version=14)
     pyreadstat.write_xport(frame, str(tmp_path / "a.xpt"), table_name="A")

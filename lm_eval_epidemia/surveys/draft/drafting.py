@@ -20,11 +20,12 @@ from lm_eval_epidemia.surveys.draft.people import People, people_of, rows_in
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import EACH, Plan, conditions_of, outcomes_of, planned
 from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_name
-from lm_eval_epidemia.surveys.draft.trying import PEOPLE, loaded, possible
+from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
 from lm_eval_epidemia.surveys.draft.variables import Draft, drafted
 from lm_eval_epidemia.surveys.draft.wishes import Chooser, Question, Wishes
 from lm_eval_epidemia.surveys.draft.words import RESERVED
 from lm_eval_epidemia.surveys.draft.writing import Source, record_text
+from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import open_raw, suffix_of
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, records
 
@@ -165,7 +166,8 @@ def draft(
         plans = planned(outcomes, conditions, 10 * wishes.tasks)
         if not plans:
             raise _nothing_left(read.said, variables, left_out)
-        data = loaded(record_text(source, variables, plans, left_out), files)
+        # As a build will: every code is that of a level, or missing.
+        data = load_microdata(recorded(record_text(source, variables, plans, left_out)), files)
         plans = planned(outcomes, conditions, wishes.tasks, possible(data))
         if not plans:
             raise EpidemiaError(
@@ -173,7 +175,7 @@ def draft(
                 "answered both: name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
-        loaded(text, files)
+        recorded(text)
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans, wishes.tasks)
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)

@@ -1,19 +1,19 @@
-"""Whether a drafted record works: it is loaded, and the files are read through it."""
+"""Whether a drafted record works, and its tasks have people."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys.draft.tasks import Plan
-from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
-from lm_eval_epidemia.surveys.record import load_record
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
+from lm_eval_epidemia.surveys.record import Record, load_record
 
-__all__ = ["PEOPLE", "loaded", "possible"]
+__all__ = ["PEOPLE", "possible", "recorded"]
 
 #: A task has people enough.
 PEOPLE = 30
@@ -22,18 +22,18 @@ PEOPLE = 30
 SAME = 0.9
 
 
-def loaded(text: str, files: Sequence[Path]) -> Microdata:
-    """Load a record as anybody would, and read the files through it.
+def recorded(text: str) -> Record:
+    """Load the text of a record as anybody would.
 
     Raises
     ------
     EpidemiaError
-        Naming what of the record is wrong, or what in the files it does not know.
+        Naming line and field of what is wrong.
     """
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         path = Path(folder) / "draft.yaml"
         path.write_text(text, encoding="utf-8")
-        return load_microdata(load_record(path), files)
+        return load_record(path)
 
 
 def possible(data: Microdata) -> Callable[[Plan], bool]:
