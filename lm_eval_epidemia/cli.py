@@ -14,6 +14,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.finetune_cli import app as finetune_app
 from lm_eval_epidemia.printing import show, table_of
 from lm_eval_epidemia.quantities_cli import app as quantities_app
+from lm_eval_epidemia.survey_cli import app as survey_app
 from lm_eval_epidemia.surveys.catalogue import RECORDS
 
 app = typer.Typer(
@@ -26,7 +27,6 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(no_args_is_help=True, help="The tasks and where their truth comes from.")
 truth_app = typer.Typer(no_args_is_help=True, help="Build and check ground truth.")
-survey_app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, check, describe.")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(truth_app, name="groundtruth")
 app.add_typer(survey_app, name="survey")
@@ -203,66 +203,6 @@ def tasks_write(
     files = yamls.render()
     yamls.write(folder, files, replace=True)
     print(f"{len(files)} task files are in {folder.resolve()}")
-
-
-@survey_app.command("download")
-def survey_download(
-    surveys: Annotated[list[str], typer.Argument(help="For example scf nhanes.")],
-    vintage: Annotated[str | None, typer.Option(help="Default: the official one.")] = None,
-) -> None:
-    """Fetch the official files of surveys; run again to go on where it stopped."""
-    from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import download
-
-    for name in surveys:
-        folder = download(record(name), vintage)
-        chosen = f" --vintage {vintage}" if vintage else ""
-        print(f"the files of {name} are in {folder}")
-        print(f"next: epidemia groundtruth build {name}{chosen}")
-
-
-@survey_app.command("check")
-def survey_check(
-    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[list[Path], typer.Option(help="File or folder; may be given several times.")],
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
-) -> None:
-    """Check files against the survey's record, without building anything."""
-    from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.check import check_files
-
-    found = check_files(record(survey), raw, vintage)
-    table = table_of("", "variable", "column", "known", "missing", "levels that nobody has",
-                   right=("known", "missing"))  # fmt: skip
-    for seen in found.variables:
-        table.add_row(seen.variable, seen.column, f"{seen.known:,}", f"{seen.missing:,}",
-                      ", ".join(seen.absent))  # fmt: skip
-    show(table)
-    weight = f", weight {found.weight}" if found.weight else ""
-    print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
-    tasks = len(found.tasks) + len(found.left_out)
-    print(f"{len(found.tasks)} of {tasks} tasks have their columns")
-
-
-@survey_app.command("card")
-def survey_card(
-    surveys: Annotated[list[str] | None, typer.Argument(help="All if none.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
-) -> None:
-    """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
-    from lm_eval_epidemia.paths import atomic_write
-    from lm_eval_epidemia.report.cards import card
-    from lm_eval_epidemia.surveys.catalogue import record, records
-
-    for name in surveys or records():
-        text = card(record(name))
-        if out is None:
-            print(text)
-        else:
-            with atomic_write(out / f"{name}.md") as temporary:
-                temporary.write_text(text, encoding="utf-8")
-    if out is not None:
-        print(f"{len(surveys or records())} data cards are in {out.resolve()}")
 
 
 @truth_app.command("build")

@@ -21,6 +21,7 @@ from lm_eval_epidemia.surveys.record import Record, Task
 __all__ = [
     "RECORDS",
     "all_tasks",
+    "file_of",
     "official_cells",
     "own_files",
     "own_surveys",
@@ -41,11 +42,11 @@ Stamped = tuple[Path, tuple[int, int, int]]
 
 
 class _Known(NamedTuple):
-    """What was found: records and tasks by name, the surveys that do not ship, faults by file."""
+    """What was found: records and tasks by name, the files of own records, faults by file."""
 
     records: dict[str, Record]
     tasks: dict[str, Task]
-    own: frozenset[str]
+    own: dict[str, Path]
     faults: dict[Path, str]
 
 
@@ -99,7 +100,7 @@ def _known(files: tuple[Stamped, ...]) -> _Known:
             found[entry.survey] = entry
             origin[entry.survey] = path
     tasks = {entry.name: entry for item in found.values() for entry in item.all_tasks}
-    return _Known(found, tasks, frozenset(origin.keys() - _shipped().keys()), faults)
+    return _Known(found, tasks, origin, faults)
 
 
 def _check_own(entry: Record, path: Path, other: Path | None) -> None:
@@ -145,7 +146,7 @@ def records() -> dict[str, Record]:
 
 def own_surveys() -> frozenset[str]:
     """Return the names of the surveys that do not ship."""
-    return _now().own
+    return frozenset(_now().own.keys() - _shipped().keys())
 
 
 def state() -> tuple[Stamped, ...]:
@@ -162,6 +163,12 @@ def record(survey: str) -> Record:
         if path.stem == survey:
             raise EpidemiaError(said)
     raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, found.records)})")
+
+
+def file_of(survey: str) -> Path:
+    """Return the file of a survey's record."""
+    record(survey)
+    return _now().own.get(survey, Path(__file__).parent / f"{survey}.yaml")
 
 
 def all_tasks() -> dict[str, Task]:

@@ -137,6 +137,9 @@ class Level(_Strict):
     names: tuple[str, ...] = Field(
         (), description="Texts that mean it: its row or column in a published table."
     )
+    texts: tuple[str, ...] = Field(
+        (), description="Texts of its column that mean it, in records without codes: 'Female'."
+    )
     also: tuple[Universe, ...] = Field(
         (), description="Records with these codes elsewhere belong here too if they lack `column`."
     )
@@ -145,9 +148,9 @@ class Level(_Strict):
     def _one_way(self) -> Level:
         cuts = (self.at_least, self.above, self.up_to, self.below)
         cut = any(bound is not None for bound in cuts)
-        if cut + bool(self.codes) + bool(self.names) != 1:
+        if cut + bool(self.codes) + bool(self.names) + bool(self.texts) != 1:
             raise ValueError(
-                f"level {self.label!r} needs one of 'codes', 'names' and cut points "
+                f"level {self.label!r} needs one of 'codes', 'texts', 'names' and cut points "
                 "('at_least' or 'above', 'up_to' or 'below')"
             )
         if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
@@ -162,7 +165,7 @@ class Level(_Strict):
     @property
     def intervals(self) -> Codes:
         """The numbers that mean it, as closed intervals; none where texts do."""
-        if self.codes or self.names:
+        if self.codes or self.names or self.texts:
             return self.codes
         low = self.at_least if self.above is None else nextafter(self.above, inf)
         high = self.up_to if self.below is None else nextafter(self.below, -inf)
@@ -226,6 +229,7 @@ class Variable(_Strict):
     column: str = Field(description="May hold {yy}, the vintage's year, and be a sum: 'A + B'.")
     levels: Annotated[tuple[Level, ...], BeforeValidator(written_out)] = Field(min_length=2)
     missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
+    missing_texts: tuple[str, ...] = Field((), description="The same of a column of texts.")
     question: str | None = Field(None, description="Asked when the variable is an outcome.")
     vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
     measure: Measure | None = None
@@ -239,6 +243,11 @@ class Variable(_Strict):
     revision: int = Field(
         0, description="Raised when its wording changes, so that scores stop being comparable."
     )
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether its column holds texts, not codes."""
+        return any(level.texts for level in self.levels)
 
     @model_validator(mode="after")
     def _levels_are_apart(self) -> Variable:
@@ -257,6 +266,7 @@ class Variable(_Strict):
                 if (first := names.setdefault(normalised(name), n)) != n:
                     said = f"{name!r} is a name of {self.levels[first].label!r} too: {give}"
                     yield ("levels", n, "names"), said
+        yield from self._faults_of_texts()
         meant = {self.column: [level.intervals for level in self.levels]}
         for column in dict.fromkeys(u.column for level in self.levels for u in level.also):
             meant[f"{column} ('also')"] = [
@@ -274,6 +284,30 @@ class Variable(_Strict):
             if later == len(self.levels):
                 said = f"{self.levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
                 yield ("levels", earlier), said
+
+    def _faults_of_texts(self) -> Iterator[Fault]:
+        """Find texts that mean two things, and what a column of texts cannot have."""
+        if not self.of_texts:
+            if self.missing_texts:
+                yield ("missing_texts",), "'missing_texts' go with levels that have 'texts'"
+            return
+        owner: dict[str, str] = {}
+        for n, level in enumerate(self.levels):
+            if not level.texts:
+                yield ("levels", n), f"{level.label!r} has no 'texts', other levels have: give some"
+            for text in level.texts:
+                if owner.setdefault(text.strip(), level.label) != level.label:
+                    said = f"{level.label!r} and {owner[text.strip()]!r} both take {text!r}"
+                    yield ("levels", n, "texts"), f"{said}: give it to one of them"
+        for text in self.missing_texts:
+            if text.strip() in owner:
+                said = f"{owner[text.strip()]!r} takes {text!r}, which 'missing_texts' drops"
+                yield ("missing_texts",), f"{said}: give it to one of them"
+        for field, there in (("missing", self.missing), ("measure", self.measure)):
+            if there:
+                yield (field,), f"{field!r} is of numbers, the levels are of texts"
+        if " + " in self.column:
+            yield ("column",), f"a sum ({self.column}) has no texts"
 
 
 class File(_Strict):
