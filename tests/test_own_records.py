@@ -160,8 +160,9 @@ def test_a_record_replaces_one_that_ships(home):
     text = RECORD.replace("survey: mine", "survey: gss\nreplaces: gss").replace("extra:", "low:")
     write(home / "surveys", text, "gss.yaml")
     assert catalogue.record("gss").title == "My survey" != shipped.title
-    (name,) = [one for one in catalogue.all_tasks() if "_gss_" in one]
-    assert leaves()[name].entry.groups == ("epidemia_low", "epidemia_low_gss")
+    names = [one for one in catalogue.all_tasks() if "_gss_" in one]
+    assert names == ["epidemia_low_gss_happy_by_sex", "epidemia_marginal_gss_happy"]
+    assert leaves()[names[0]].entry.groups == ("epidemia_low", "epidemia_low_gss")
 
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -192,16 +193,17 @@ def test_files_made_to_be_endless_are_refused_at_once(tmp_path, text, said):
 def test_from_record_to_scores_in_every_way(home, raw):
     write(home / "surveys")
     before = yamls.task_path()
-    assert build(raw).tasks == [TASK]
+    assert build(raw).tasks == [TASK, "epidemia_marginal_mine_happy"]
     assert yamls.task_path() != before
-    assert members("mine") == members("epidemia_mine") == [(TASK, "letters")]
+    assert members("epidemia_mine") == [(TASK, "letters")]
+    assert members("mine") == [(TASK, "letters"), ("epidemia_marginal_mine_happy", "letters")]
     assert (TASK, "likelihood") in members("epidemia_extra_likelihood")
     asked = ["epidemia_mine", "epidemia_mine_likelihood", "epidemia_mine_sampled"]
     found = evaluate(asked, model_args="kind=truth")["results"]
     assert found["epidemia_mine"]["score,none"] == 100
     assert found["epidemia_mine_likelihood"]["score,none"] > 80  # to the middle of its interval
     assert found["epidemia_mine_sampled"]["score,none"] > 0
-    assert tasks("mine").state.tolist() == ["built here"]
+    assert tasks("mine").state.tolist() == ["built here", "built here"]
 
 
 def test_lm_eval_finds_them_in_a_process_of_its_own(home, raw, tmp_path):

@@ -35,6 +35,8 @@ def test_titles_and_variables_say_the_same():
     words = {"type of degree": "field", "crime type": "offense", "bmi group": "bmi",
              "age group": "age"}  # fmt: skip
     for task in records.all_tasks().values():
+        if not task.given:
+            continue
         conditions = task.title.split(" by ")[1].lower().split(", ")
         expected = [words.get(word, word) for word in conditions]
         assert [name.removesuffix("_group") for name in task.given] == expected, task.title

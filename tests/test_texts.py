@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.surveys import csv_text, record
+from lm_eval_epidemia.surveys import csv_text
+from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 from lm_eval_epidemia.surveys.read import read_columns
 
@@ -46,7 +47,7 @@ CODED = RECORD.replace('texts: [Male, "M"]', "codes: [1]").replace("texts: [Fema
 def load(tmp_path, text=RECORD):
     path = tmp_path / "toy.yaml"
     path.write_text(text)
-    return record.load_record(path)
+    return load_record(path)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.record import Record, Task
 
 __all__ = [
+    "GROUPS",
     "RECORDS",
     "all_tasks",
     "file_of",
@@ -34,8 +35,8 @@ __all__ = [
 #: The environment variable that lists own records.
 RECORDS = "EPIDEMIA_RECORDS"
 
-#: Begin the names of groups: ``epidemia_low`` is not to be the group of a survey called ``low``.
-RESERVED = ("low", "high", "extra", "fresh", "intervention", "marginal", "prior")
+#: Begin the names of groups: ``epidemia_low`` is not to be that of a survey called ``low``.
+GROUPS = ("low", "high", "extra", "fresh", "intervention", "marginal", "prior")
 
 #: A file, and what changes when it is replaced, however fast.
 Stamped = tuple[Path, tuple[int, int, int]]
@@ -108,7 +109,7 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     name = entry.survey
     if other is not None:
         raise EpidemiaError(f"{path}: {other} is a record of {name!r} too: rename one of them")
-    if name in RESERVED:
+    if name in GROUPS:
         raise EpidemiaError(f"{path}: epidemia_{name} is another group: choose another 'survey'")
     if entry.replaces not in (None, name) or (entry.replaces and name not in _shipped()):
         raise EpidemiaError(

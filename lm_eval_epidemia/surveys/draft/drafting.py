@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.surveys.catalogue import records
+from lm_eval_epidemia.surveys.catalogue import own_surveys, records
 from lm_eval_epidemia.surveys.draft.columns import (
     Column,
     unusable,
@@ -90,8 +90,9 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
             f"--name {name!r}: a survey's name is of small letters and digits and begins with a "
             "letter, for example mysurvey2024"
         )
-    if name in records() or name in RESERVED:
-        what = "a survey that ships" if name in records() else "a group of tasks"
+    ships = records().keys() - own_surveys()
+    if name in ships or name in RESERVED:
+        what = "a survey that ships" if name in ships else "a group of tasks"
         raise EpidemiaError(
             f"{name} is the name of {what}: give another with --name, for example --name my{name}"
         )

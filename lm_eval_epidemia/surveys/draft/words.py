@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from lm_eval_epidemia.surveys.catalogue import GROUPS
+
 __all__ = ["ABOUT_INTERVIEW", "DATE", "DEMOGRAPHIC", "IDENTIFIER", "NO_WEIGHT", "PREDICATES",
            "PSU", "REPLICATE", "RESERVED", "STRATA", "WAYS", "WEIGHT", "Pattern",
            "asks_nothing"]  # fmt: skip
@@ -153,7 +155,7 @@ WAYS = ("likelihood", "sampled", "closed", "rag", "written", "substitution", "re
         "knowledge", "choice", "variance", "quantile", "grid")  # fmt: skip
 
 #: Names of surveys that would make ``epidemia_NAME`` the name of another group.
-RESERVED = frozenset({"low", "high", "extra", "intervention", "prior", "fresh", *WAYS})
+RESERVED = frozenset({*GROUPS, *WAYS})
 
 # -- Answers that say nothing -------------------------------------------------------------------
 
