@@ -444,7 +444,7 @@ class Task(_Strict):
     subject: str | None = Field(None, description="Who is asked about, if not the record's.")
     retrieval: bool = Field(False, description="In the published subset for retrieval.")
     # Filled in by the record.
-    kind: Kind = "low"
+    kind: Kind | Literal["fresh"] = "low"
     survey: str = ""
 
     @field_validator("subject")
