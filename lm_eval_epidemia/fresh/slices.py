@@ -207,7 +207,8 @@ class Informed:
             shape = len(ways[one].levels), len(ways[other].levels)
             flat = levels[one][both].astype(np.int64) * shape[1] + levels[other][both]
             weight = np.bincount(flat, self._data.weight[both], minlength=shape[0] * shape[1])
-            self._found[pair] = normalised_information(weight.reshape(shape)) if both.any() else 0.0
+            joint = weight.astype(np.float64).reshape(shape)
+            self._found[pair] = normalised_information(joint) if both.any() else 0.0
         return self._found[pair]
 
 

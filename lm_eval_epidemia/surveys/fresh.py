@@ -130,16 +130,18 @@ def hash_of(record: Record, vintage: str) -> str:
     said = record.model_dump(
         mode="json",
         exclude_defaults=True,
-        include={"survey": True, "subject": True, "join": True, "universe": True,
-                 "variables": True,
-                 "tasks": {kind: {"__all__": {"outcome", "given", "universe", "subject"}}
-                           for kind in record.tasks}},
-    )  # fmt: skip
+        include={"survey", "subject", "join", "universe", "variables"},
+    )
+    asked = {"outcome", "given", "universe", "subject"}
+    declared = [
+        one.model_dump(mode="json", exclude_defaults=True, include=asked)
+        for one in record.all_tasks
+    ]
     release = record.vintages[vintage].model_dump(
         mode="json", exclude_defaults=True, include={"year", "period", "select", "adjustments"}
     )
     design = record.design_of(vintage).model_dump(mode="json", exclude_defaults=True)
-    text = json.dumps([said, vintage, release, design])
+    text = json.dumps([said, declared, vintage, release, design])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
