@@ -87,9 +87,9 @@ def fresh(
     if not made.is_joint:
         print(
             f"their replicates are not those of the declared tasks of {survey} {found.vintage}: "
-            f"'epidemia report --probe' takes the two as independent. Build these from the same "
-            f"file first ('epidemia groundtruth build {survey} --raw FILE'), then these with "
-            "--replace, for joint errors"
+            "'epidemia report --probe' takes the two as independent. For joint errors build those "
+            f"from the same file ('epidemia groundtruth build {survey} --raw FILE'), and give this "
+            "command again"
         )
     print(f"group {found.group}: lm_eval --tasks {found.group} ...")
 

@@ -264,10 +264,12 @@ def _dated(entry: Entry) -> list[tuple[Asked, _Dated]]:
     for asked, score in sorted(entry.scores.items()):
         if leaf(asked).benchmark is not OBSERVATION or math.isnan(_known(score)[0]):
             continue
-        try:
-            vintage = entry.protocol.vintage or store.load(asked.task).vintage
-        except EpidemiaError:
-            continue  # its truth is not here, and the file does not say
+        vintage = entry.protocol.vintage
+        if not entry.protocol.truth:
+            try:
+                vintage = store.load(asked.task).vintage
+            except EpidemiaError:
+                continue  # its truth is not here, and the file does not say which it was
         survey = record(all_tasks()[asked.task].survey)
         if vintage in survey.vintages:
             year = survey.vintages[vintage].year
