@@ -25,7 +25,8 @@ from lm_eval_epidemia.quantities import store as quantities
 from lm_eval_epidemia.score import answerers, forecasters, interventions, respondents
 from lm_eval_epidemia.score import priors as stated
 from lm_eval_epidemia.score.metrics import metrics_of
-from lm_eval_epidemia.surveys.catalogue import all_tasks, own_surveys, record, state
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import all_tasks, drawn, own_surveys, record, state
 from lm_eval_epidemia.surveys.catalogue import task as task_of
 from lm_eval_epidemia.surveys.record import Task
 
@@ -183,16 +184,25 @@ def _entry(task: Task) -> Entry:
     if CLOSED.asks(task):
         facets["subset"] = "closed"
     part = f"{task.group}_{task.survey}"
-    if task.survey in own_surveys() and task.kind == "extra":
+    if isinstance(task, fresh.FreshTask):
+        part = task.part
+    elif task.survey in own_surveys() and task.kind == "extra":
         part = f"epidemia_{task.survey}"
     return Entry(task.name, task.group, part, task.title, facets,
                  (task.survey, task.outcome), task)  # fmt: skip
 
 
+def _metadata(truth: store.GroundTruth) -> dict[str, str]:
+    found = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
+    if made := drawn(truth.task):
+        found |= {"seed": str(made.seed), "record": made.record[:12]}
+    return found
+
+
 OBSERVATION = Benchmark(
     name="observation",
     base="_epidemia",
-    groups=("epidemia_low", "epidemia_high", "epidemia_extra", "epidemia_marginal"),
+    groups=("epidemia_low", "epidemia_high", "epidemia_extra", fresh.GROUP, "epidemia_marginal"),
     ways=("letters", "likelihood", "sampled", "closed", "rag"),
     metrics=metrics_of,
     primary="score",
@@ -200,9 +210,7 @@ OBSERVATION = Benchmark(
     digits=1,
     entries=lambda: {name: _entry(task) for name, task in all_tasks().items()},
     available=store.available,
-    metadata=lambda truth: {
-        "survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint,
-    },
+    metadata=_metadata,
     version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
     groups_version=TASK_VERSION,
     kinds=respondents.KINDS,
@@ -315,8 +323,8 @@ def members(name: str) -> list[tuple[str, str]]:
     Parameters
     ----------
     name : str
-        A task or group as lm-eval names it, a pattern (``epidemia_low_*``), or a survey: its tasks
-        with letters.
+        A task or group as lm-eval names it, a pattern (``epidemia_low_*``), or a survey: the tasks
+        that it declares, with letters.
 
     Returns
     -------
@@ -333,7 +341,8 @@ def members(name: str) -> list[tuple[str, str]]:
     named = [
         (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
                 *([leaf.entry.facets["survey"]]
-                  if leaf.entry.part and not WAYS[leaf.way].suffix else [])})
+                  if leaf.entry.part and leaf.entry.group != fresh.GROUP
+                  and not WAYS[leaf.way].suffix else [])})
         for own, leaf in leaves().items()
         if WAYS[leaf.way].asks(leaf.entry.declared)
     ]  # fmt: skip

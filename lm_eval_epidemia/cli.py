@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lm_eval_epidemia import __version__, report_cli
+from lm_eval_epidemia import __version__, fresh_cli, report_cli
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.finetune_cli import app as finetune_app
 from lm_eval_epidemia.printing import show, table_of
@@ -191,6 +191,9 @@ def tasks_list(
     print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
     if survey is None:
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
+
+
+tasks_app.command("fresh")(fresh_cli.fresh)
 
 
 @tasks_app.command("write")

@@ -28,7 +28,7 @@ from lm_eval_epidemia.surveys.read import raw_files
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
 
-__all__ = ["Built", "build", "not_scored"]
+__all__ = ["Built", "build", "build_tasks", "check_options", "not_scored", "read"]
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,7 @@ def build(
         If the files do not fit the survey's record, hold too few records, `out` cannot be written
         to, or another build of the same is at work there.
     """
-    if replicates < 4:
-        raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
-    try:
-        import joblib  # noqa: F401
-        import lightgbm  # noqa: F401
-    except ImportError as error:
-        raise EpidemiaError(
-            f"building ground truth needs {error.name}: pip install 'lm-eval-epidemia[build]'"
-        ) from None
-    check_jobs(backend, jobs)
+    check_options(replicates, backend, jobs)
     raws = [raw] if isinstance(raw, Path) else [Path(path) for path in raw]
     folder = Path(out) if out else built_groundtruth()
     entry = record(survey)
@@ -133,27 +124,85 @@ def build(
                 "--bootstrap iid is possible"
             )
         return _build_tables(entry, tables, raws, replicates, folder, marginal)
-    data = load_microdata(entry, raws, vintage)
+    data, schemes = read(entry, raws, vintage, bootstrap)
+    asked = [task for task in data.record.all_tasks if not (marginal and task.given)]
+    tasks = [task for task in asked if data.can_estimate(task)]
+    left_out = [task.name for task in asked if not data.can_estimate(task)]
+    build_tasks(
+        data, tasks, folder, schemes, replicates, jobs=jobs, backend=backend, progress=progress
+    )
+    return Built(data.key, folder, [task.name for task in tasks], left_out)
+
+
+def check_options(replicates: int, backend: str | None, jobs: int) -> None:
+    """Refuse what cannot be meant, and what cannot be done without the extra ``build``."""
+    if replicates < 4:
+        raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
+    try:
+        import joblib  # noqa: F401
+        import lightgbm  # noqa: F401
+    except ImportError as error:
+        raise EpidemiaError(
+            f"building ground truth needs {error.name}: pip install 'lm-eval-epidemia[build]'"
+        ) from None
+    check_jobs(backend, jobs)
+
+
+def read(
+    entry: Record, raws: Sequence[Path], vintage: str | None,
+    bootstrap: Iterable[Scheme] | None = None, *, every: bool = False,
+) -> tuple[Microdata, tuple[Scheme, ...]]:  # fmt: skip
+    """Read the records of a survey, and find the bootstrap schemes that its design allows.
+
+    Parameters
+    ----------
+    entry : Record
+    raws : sequence of Path
+    vintage : str, optional
+    bootstrap : iterable of {"iid", "design", "population"}, optional
+        As for `build`.
+    every : bool
+        As for `load_microdata`.
+    """
+    data = load_microdata(entry, raws, vintage, every=every)
     _compare_rows(data)
     schemes = _schemes(data, bootstrap)
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
     _check_strata(data)
-    asked = [task for task in entry.all_tasks if not (marginal and task.given)]
-    tasks = [task for task in asked if data.can_estimate(task)]
-    left_out = [task.name for task in asked if not data.can_estimate(task)]
+    return data, schemes
+
+
+def build_tasks(
+    data: Microdata, tasks: Sequence[Task], folder: Path, schemes: tuple[Scheme, ...],
+    replicates: int, *, jobs: int = 1, backend: str | None = None, progress: bool = True,
+    about: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Estimate tasks and write their truth, going on where an interrupted build stopped.
+
+    Parameters
+    ----------
+    data : Microdata
+    tasks : sequence of Task
+        That `data` can estimate.
+    folder : Path
+    schemes, replicates, jobs, backend, progress
+        As for `build`.
+    about : dict, optional
+        What else the registry is to say of this truth.
+    """
     name = data.key
     with unfinished.unfinished(folder, name) as kept:
         listed = [_Job(task, schemes, replicates, kept / f"{task.name}.json") for task in tasks]
         _estimate(data, listed, name, backend, jobs, progress)
         truth = {
-            **_provenance(entry, data.vintage, data.files),
+            **_provenance(data.record, data.vintage, data.files),
             "rows": len(data),
             "weight": data.weight_column,
+            **(about or {}),
         }
         made = {job.task: unfinished.kept(job.path) for job in listed}
         _write(folder, name, truth, made)
-    return Built(name, folder, [task.name for task in tasks], left_out)
 
 
 def _write(folder: Path, key: str, truth: dict[str, Any], made: dict[Task, Any]) -> None:

@@ -11,7 +11,7 @@ The truth of tasks without conditions lies in a folder ``marginal`` of the same 
 fingerprint is that of its file, and those with conditions keep theirs whatever is added to these.
 
 The third holds P(Y | X) at each joint replicate of the survey, as whole steps from P(Y | X): it is
-read only when an error is asked for.
+read only when an error is asked for. A set of fresh tasks has such files of its own.
 
 Scores use the vintage listed first in the survey record, of those that are here; of one vintage,
 what a user built (in ``paths.home()``) before what the package ships.
@@ -19,6 +19,7 @@ what a user built (in ``paths.home()``) before what the package ships.
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,7 +42,15 @@ from lm_eval_epidemia.estimate.registry import (
     stamp,
 )
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.surveys.catalogue import RECORDS, all_tasks, record, records
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import (
+    RECORDS,
+    all_tasks,
+    drawn,
+    fresh_sets,
+    record,
+    records,
+)
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 if TYPE_CHECKING:
@@ -96,7 +105,8 @@ class GroundTruth:
     distances : dict of str to ndarray
         Bootstrap distances D(P, P^(b)) by scheme.
     fingerprint : str
-        First 12 hexadecimal digits of the hash of the cells file.
+        First 12 hexadecimal digits of the hash of the cells file; of a fresh task, of this and of
+        the file that declares its set, so of the record's wording too.
     place : Place
         Where it was read from.
     sample : str or None
@@ -207,7 +217,7 @@ def available() -> dict[str, Place]:
 
 def all_places() -> dict[str, list[Place]]:
     """Return every vintage of every task that is here, by task name; the one that is used first."""
-    shipped, found = paths.shipped_groundtruth(), list[Place]()
+    shipped, found = paths.shipped_groundtruth(), _of_sets()
     known, declared = records(), all_tasks()
     for registry in registries():
         folder = registry.parent
@@ -234,6 +244,34 @@ def all_places() -> dict[str, list[Place]]:
             if name in declared:
                 places.setdefault(name, []).append(place)
     return places
+
+
+def _of_sets() -> list[Place]:
+    """Return where the truths of fresh tasks are."""
+    found = []
+    for folder, made in fresh_sets().items():
+        key = f"{made.survey}_{made.vintage}"
+        try:
+            said = damaged(folder).get(key) or (
+                "" if _is_of(read_registry(folder).get(key, {}), made.sha256)
+                else f"its truth is not that of the tasks in {fresh.TASKS}"
+            )  # fmt: skip
+        except EpidemiaError as error:
+            said = str(error)
+        if said:
+            notices.warn(
+                "fresh tasks left out",
+                f"a set of fresh tasks is left out: {folder}: {said}; make it anew: "
+                f"{fresh.command(made)}",
+            )
+        else:
+            found.append(Place(folder, key, "built here"))
+    return found
+
+
+def _is_of(truth: dict[str, Any], sha256: str) -> bool:
+    said = truth.get("fresh")
+    return isinstance(said, dict) and said.get("declared") == sha256
 
 
 def _unrecorded(place: Place) -> str:
@@ -280,6 +318,8 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
                 f"{name} has no ground truth of {vintage} here, only of {', '.join(here) or 'none'}"
                 f": epidemia groundtruth build {declared.survey} --vintage {vintage} --raw FILE"
             )
+    if not places and (made := drawn(name)):
+        raise EpidemiaError(f"{name} has no ground truth here; make it: {fresh.command(made)}")
     if not places:
         official = survey.vintages[survey.official]
         raise EpidemiaError(
@@ -331,10 +371,18 @@ def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
             name_: _fixed(distances["distance"].to_numpy()[scheme == name_])
             for name_ in entry["bootstrap"]
         },
-        fingerprint=truth["files"]["cells"]["sha256"][:12],
+        fingerprint=_fingerprint(truth),
         place=place,
         sample=_sample(place, truth, entry),
     )
+
+
+def _fingerprint(truth: dict[str, Any]) -> str:
+    """Name the numbers of a survey's truth and, where the registry says so, their wording."""
+    found: str = truth["files"]["cells"]["sha256"]
+    if "fresh" in truth:
+        found = hashlib.sha256(f"{found} {truth['fresh']['declared']}".encode()).hexdigest()
+    return found[:12]
 
 
 def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str | None:
@@ -343,6 +391,8 @@ def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str |
         return ""
     if "replicates" not in entry:
         return None
+    if "sample" in truth:
+        return str(truth["sample"])
     return f"{place.key} {truth['files']['replicates']['sha256'][:12]}"
 
 

@@ -19,7 +19,8 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.quantities import store as quantities
-from lm_eval_epidemia.surveys.catalogue import own_files
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import declarations
 
 __all__ = ["render", "task_path", "write"]
 
@@ -228,8 +229,12 @@ def task_path(variant: Variant | None = None) -> Path:
     chosen = (variant or Variant()).in_task_files
     ships = paths.shipped_groundtruth()
     truths = store.registries()
-    built = [*(path for path in truths if ships not in path.parents), *_records(quantities.built()),
-             *own_files()]  # fmt: skip
+    built = [
+        *(path for path in truths if ships not in path.parents),
+        *_records(quantities.built()),
+        *declarations(),
+        *(file.parent / store.REGISTRY for file in fresh.files()),
+    ]
     if not any(file.is_file() for file in built) and not chosen:
         return paths.shipped_task_yamls()
     state = hashlib.sha256(__version__.encode())

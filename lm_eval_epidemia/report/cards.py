@@ -174,8 +174,10 @@ def card(record: Record) -> str:
     """
     truths = store.read_registry(paths.shipped_groundtruth())
     shipped = {
-        truth["vintage"]: truth for truth in truths.values() if truth["survey"] == record.survey
-    }
+        truth["vintage"]: truth for truth in truths.values()
+        # A record in the place of a shipped one need not know the tasks of that one's truth.
+        if truth["survey"] == record.survey and record.replaces is None
+    }  # fmt: skip
     available = {task for truth in shipped.values() for task in truth["tasks"]}
     waiting = [task for task in record.all_tasks if task.name not in available]
     lines = [

@@ -2,12 +2,14 @@
 
 Own records are found in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders that
 ``EPIDEMIA_RECORDS`` lists (``epidemia --record PATH`` adds to it). They are read when they change,
-so that one can be written while Python runs.
+so that one can be written while Python runs. Tasks are those that records declare, and those of the
+sets that were drawn from them (`surveys.fresh`).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -15,6 +17,8 @@ from typing import NamedTuple
 
 from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.fresh import FreshSet
 from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.record import Record, Task
 
@@ -22,7 +26,10 @@ __all__ = [
     "GROUPS",
     "RECORDS",
     "all_tasks",
+    "declarations",
+    "drawn",
     "file_of",
+    "fresh_sets",
     "official_cells",
     "own_files",
     "own_surveys",
@@ -43,12 +50,18 @@ Stamped = tuple[Path, tuple[int, int, int]]
 
 
 class _Known(NamedTuple):
-    """What was found: records and tasks by name, the files of own records, faults by file."""
+    """What was found.
+
+    Records and tasks by name, the files of own records, faults of records by file, fresh sets by
+    folder, and what keeps others from being used.
+    """
 
     records: dict[str, Record]
     tasks: dict[str, Task]
     own: dict[str, Path]
     faults: dict[Path, str]
+    fresh: dict[Path, FreshSet]
+    stale: list[str]
 
 
 def own_files() -> list[Path]:
@@ -92,6 +105,8 @@ def _shipped() -> dict[str, Record]:
 def _known(files: tuple[Stamped, ...]) -> _Known:
     found, origin, faults = dict(_shipped()), dict[str, Path](), dict[Path, str]()
     for path, _ in files:
+        if _is_set(path):
+            continue
         try:
             entry = load_record(path)
             _check_own(entry, path, origin.get(entry.survey))
@@ -101,7 +116,34 @@ def _known(files: tuple[Stamped, ...]) -> _Known:
             found[entry.survey] = entry
             origin[entry.survey] = path
     tasks = {entry.name: entry for item in found.values() for entry in item.all_tasks}
-    return _Known(found, tasks, origin, faults)
+    sets, stale = dict[Path, FreshSet](), list[str]()
+    for path, _ in files:
+        if _is_set(path):
+            try:
+                sets[path.parent] = one = _usable(path, found)
+            except EpidemiaError as error:
+                stale.append(str(error))
+            else:
+                tasks |= {task.name: task for task in one.tasks}
+    return _Known(found, tasks, origin, faults, sets, stale)
+
+
+def _is_set(path: Path) -> bool:
+    # A record of the user's own may be called tasks.yaml, too.
+    return path.parent.parent == paths.fresh_tasks()
+
+
+def _usable(path: Path, known: Mapping[str, Record]) -> FreshSet:
+    """Read a set of fresh tasks, and refuse it if it is not of the record that is here."""
+    found = fresh.read_set(path)
+    if (entry := known.get(found.survey)) is None:
+        raise EpidemiaError(f"{path}: there is no record of {found.survey} here")
+    if found.vintage not in entry.vintages or fresh.hash_of(entry, found.vintage) != found.record:
+        raise EpidemiaError(
+            f"{path.parent}: the record of {found.survey} has changed since it was drawn; make it "
+            f"anew: {fresh.command(found)}"
+        )
+    return found
 
 
 def _check_own(entry: Record, path: Path, other: Path | None) -> None:
@@ -133,6 +175,8 @@ def _now() -> _Known:
     found = _known(state())
     for said in found.faults.values():
         notices.warn("record left out", f"a record of your own is left out: {said}")
+    for said in found.stale:
+        notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {said}")
     return found
 
 
@@ -151,8 +195,26 @@ def own_surveys() -> frozenset[str]:
 
 
 def state() -> tuple[Stamped, ...]:
-    """Return what changes when an own record does, hashable."""
-    return tuple(_stamped(path) for path in own_files())
+    """Return what changes when an own record or a set of fresh tasks does, hashable."""
+    return tuple(_stamped(path) for path in declarations())
+
+
+def declarations() -> list[Path]:
+    """Return the files that declare tasks besides those of the package."""
+    return [*own_files(), *fresh.files()]
+
+
+def fresh_sets() -> dict[Path, FreshSet]:
+    """Return the sets of fresh tasks that can be used, by their folder.
+
+    One that is damaged, or whose survey's record has changed since, is left out with a warning.
+    """
+    return _now().fresh
+
+
+def drawn(task: str) -> FreshSet | None:
+    """Return the set that a task is of; None where a record declares it."""
+    return next((one for one in fresh_sets().values() if task.startswith(f"{one.group}_")), None)
 
 
 def record(survey: str) -> Record:

@@ -223,10 +223,10 @@ def _parts(column: str) -> list[str]:
     return column.split(" + ")
 
 
-def _recorded(record: Record, vintage: str, present: set[str]) -> dict[str, Variable]:
+def _recorded(record: Record, vintage: str, present: set[str], every: bool) -> dict[str, Variable]:
     """Choose how each variable is read: the first way whose columns are all in the files."""
     entry, found = record.vintages[vintage], {}
-    for name in sorted(record.used_variables(vintage)):
+    for name in sorted(record.variables if every else record.used_variables(vintage)):
         for way in record.ways(name, vintage):
             if {c.casefold() for c in _parts(entry.column(way.column))} <= present:
                 found[name] = way
@@ -254,12 +254,12 @@ def _restrictions(record: Record, vintage: str) -> set[str]:
     return {u.column for u in universes} | {r.known for r in rakes if r.known is not None}
 
 
-def _wanted(record: Record, vintage: str, present: set[str]) -> list[str]:
+def _wanted(record: Record, vintage: str, present: set[str], every: bool) -> list[str]:
     """Name, as in the vintage, every column of the files that is of use."""
     entry, design = record.vintages[vintage], record.design_of(vintage)
     columns = [*design.weight, design.strata, design.psu, design.unit, record.join]
     columns += design.replicate_columns if _replicated(design, present) else []
-    for way in _recorded(record, vintage, present).values():
+    for way in _recorded(record, vintage, present, every).values():
         columns += _parts(way.column)
         columns += [universe.column for level in way.levels for universe in level.also]
     columns += [*_restrictions(record, vintage), *(u.column for u in entry.select)]
@@ -458,7 +458,11 @@ def _joined(
 
 
 def load_microdata(
-    record: Record, paths: Path | Sequence[Path], vintage: str | None = None
+    record: Record,
+    paths: Path | Sequence[Path],
+    vintage: str | None = None,
+    *,
+    every: bool = False,
 ) -> Microdata:
     """Read a survey's files as its record describes them.
 
@@ -470,6 +474,8 @@ def load_microdata(
         or a folder that holds them.
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
+    every : bool
+        Read every variable of the record that the files have, not only those that tasks use.
 
     Returns
     -------
@@ -485,10 +491,10 @@ def load_microdata(
     with open_raw(paths, record.expected_files) as files:
         _check_parts(record, files)
         columns = {file: raw_columns(file) for file in files}
-        every = [column for names in columns.values() for column in names]
-        present = {column.casefold() for column in every}
-        viable = _viable(record, vintage, every, name)
-        wanted = list(dict.fromkeys(c for v in viable for c in _wanted(record, v, present)))
+        there = [column for names in columns.values() for column in names]
+        present = {column.casefold() for column in there}
+        viable = _viable(record, vintage, there, name)
+        wanted = list(dict.fromkeys(c for v in viable for c in _wanted(record, v, present, every)))
         replicated = {v: _replicated(record.design_of(v), present) for v in viable}
         small = [c for v in viable if replicated[v] for c in record.design_of(v).replicate_columns]
         texts = _texts(record, viable, wanted)
@@ -507,8 +513,8 @@ def load_microdata(
     if rows[vintage] < len(frame):
         frame = frame[selected[vintage]]
     entry, design = record.vintages[vintage], record.design_of(vintage)
-    variables = _recorded(record, vintage, present)
-    _check_complete(record, vintage, variables, every, name)
+    variables = _recorded(record, vintage, present, every)
+    _check_complete(record, vintage, variables, there, name)
 
     def values(column: str) -> NDArray[np.float64]:
         parts = [_coded(frame, entry.column(part), name) for part in _parts(column)]

@@ -496,7 +496,7 @@ class Task(_Strict):
     )
     retrieval: bool = Field(False, description="In the published subset for retrieval.")
     # Filled in by the record.
-    kind: Kind = "low"
+    kind: Kind | Literal["fresh"] = "low"
     survey: str = ""
 
     @field_validator("subject")
