@@ -48,7 +48,8 @@ def examples(task: str, number: int, way: Way) -> str:
     others = [
         truth
         for name, declared in all_tasks().items()
-        if declared.survey != survey and any(one.state == "shipped" for one in places.get(name, ()))
+        if declared.survey != survey and declared.given
+        if any(one.state == "shipped" for one in places.get(name, ()))
         if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
     ]
     if number > len(others):

@@ -240,10 +240,10 @@ def _stated(
     names = tasks
     if names is None:
         here = store.available()
-        names = [one.name for one in tasks_of(data, data.record.all_tasks) if one.name in here]
+        names = [one.name for one in tasks_of(data, data.record.declared) if one.name in here]
         if not names:
             # Says which facts the file lacks, if it does.
-            facts_of(data, tasks_of(data, data.record.all_tasks))
+            facts_of(data, tasks_of(data, data.record.declared))
             raise EpidemiaError(
                 f"no task of {survey} that {data.name} can answer with yes or no has a ground "
                 f"truth here: epidemia groundtruth build {survey} --raw FILE"

@@ -332,7 +332,7 @@ def sample_of(data: Microdata, number: int) -> Replicated:
     number : int
         Of the replicates.
     """
-    for task in data.record.all_tasks:
+    for task in data.record.declared:
         if len(task.given) > 1 or not data.can_estimate(task):
             continue
         try:

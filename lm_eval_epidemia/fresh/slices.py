@@ -129,7 +129,7 @@ def who_is_asked(record: Record, outcome: str) -> tuple[tuple[Universe, ...], st
     (tuple of Universe, str or None) or None
         None where nobody can say who is asked.
     """
-    declared = [(one.universe, one.subject) for one in record.all_tasks if one.outcome == outcome]
+    declared = [(one.universe, one.subject) for one in record.declared if one.outcome == outcome]
     usual = _form(record.subject)
     fitting = [one for one in declared if _form(one[1] or record.subject) == usual]
     if fitting:
@@ -140,7 +140,7 @@ def who_is_asked(record: Record, outcome: str) -> tuple[tuple[Universe, ...], st
 def _is_phrased(record: Record, name: str) -> bool:
     """Tell whether a variable's phrases fit the record's subject, as far as declared tasks say."""
     usual = _form(record.subject)
-    forms = {_form(one.subject or record.subject) for one in record.all_tasks if name in one.given}
+    forms = {_form(one.subject or record.subject) for one in record.declared if name in one.given}
     return not forms or usual in forms
 
 
@@ -245,7 +245,7 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
         Of the bootstrap of records that D_perfect is from.
     """
     variables = [task.outcome, *task.given]
-    declared = ({one.outcome, *one.given} for one in data.record.all_tasks)
+    declared = ({one.outcome, *one.given} for one in data.record.declared)
     if set(variables) in declared:
         return "declared"
     pairs = ((a, b) for n, a in enumerate(variables) for b in variables[:n])

@@ -669,10 +669,10 @@ class Record(_Strict):
     @property
     def all_tasks(self) -> tuple[Task, ...]:
         """The declared tasks, then P(Y) of every outcome."""
-        return *self._declared, *self._marginals
+        return *self.declared, *self._marginals
 
     @property
-    def _declared(self) -> tuple[Task, ...]:
+    def declared(self) -> tuple[Task, ...]:
         return tuple(entry for entries in self.tasks.values() for entry in entries)
 
     @property
@@ -684,7 +684,7 @@ class Record(_Strict):
         if self.vintages[self.official].tables:
             return
         firsts: dict[str, Task] = {}
-        for one in self._declared:
+        for one in self.declared:
             firsts.setdefault(one.outcome, one)
         for outcome, first in firsts.items():
             yield Task(
