@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.record import Record, Task
 
 __all__ = [
+    "MARGINAL",
     "QUANTILE",
     "REGISTRY",
     "GroundTruth",
