@@ -23,6 +23,7 @@ from scipy import stats
 
 from lm_eval_epidemia.elicit.ways.way import Elicited
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.fresh.slices import short
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.measured import Measured, Part, part_of
 from lm_eval_epidemia.score.probe import Alike, contrast, nearest
@@ -68,6 +69,8 @@ def main() -> None:
         truth = store.load(name)
         if (truth.survey, truth.vintage) in sets:
             part = part_of(truth)
+            if short(part.anchors.zero, part.anchors.perfect):
+                continue  # as the report leaves them out
             ratio = part.anchors.mean / part.anchors.zero
             alike = Alike((truth.survey, task.outcome), len(task.given), ratio)
             tasks[isinstance(task, FreshTask)].append((part, alike))
