@@ -18,8 +18,8 @@ import numpy as np
 
 from lm_eval_epidemia.estimate import boosted
 from lm_eval_epidemia.estimate.prepare import prepare
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.record import record
 
 
 def fit_records(weight, cell, outcome, fold, features):

@@ -50,7 +50,7 @@ from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.measured import Measured, Part
 from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import anchors, position, scale, zero
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 Z = 1.96
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.finetune.check import Checker, Fault, story
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.catalogue import record
 
 NOTES = Path(__file__).parent.parent / "tests" / "data"
 FILES = {"notes_planted.jsonl": "seen", "notes_unseen.jsonl": "unseen"}

@@ -22,9 +22,9 @@ from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.prepare import Prepared, prepare
 from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import scale, zero
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.record import record
-from lm_eval_epidemia.surveys.record import task as declared_task
 
 #: ACS is left out: with 3.4 million records its error is a tenth of the smallest of the others.
 FILES = {

@@ -22,8 +22,8 @@ from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.record import record
 
 
 def moved(truth, p, perfect):

@@ -30,8 +30,9 @@ from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
 from lm_eval_epidemia.score.measured import Measured, part_of
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import Task, all_tasks, record
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.record import Task
 
 __all__ = ["Draws", "Score", "Source", "Truth", "difference", "joint_error", "load_truth",
            "questions", "score", "tasks"]  # fmt: skip

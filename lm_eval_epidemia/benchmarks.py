@@ -25,8 +25,10 @@ from lm_eval_epidemia.quantities import store as quantities
 from lm_eval_epidemia.score import answerers, forecasters, interventions, respondents
 from lm_eval_epidemia.score import priors as stated
 from lm_eval_epidemia.score.metrics import metrics_of
-from lm_eval_epidemia.surveys.record import Task, all_tasks, record
-from lm_eval_epidemia.surveys.record import task as task_of
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import all_tasks, drawn, own_surveys, record, state
+from lm_eval_epidemia.surveys.catalogue import task as task_of
+from lm_eval_epidemia.surveys.record import Task
 
 __all__ = ["BENCHMARKS", "INTERVENTION", "OBSERVATION", "PRIOR", "TASK_VERSION", "Benchmark",
            "Entry", "Leaf", "groups", "leaves", "members"]  # fmt: skip
@@ -41,7 +43,7 @@ class Entry(NamedTuple):
     group : str
         One of the benchmark's.
     part : str
-        ``{group}_{part}`` is a group too; empty where a group has no parts.
+        A group in that group: ``epidemia_low_nsduh``; empty where a group has no parts.
     title : str
     facets : mapping of str to str
         By what the report cuts groups: survey, domain, dimension.
@@ -62,7 +64,7 @@ class Entry(NamedTuple):
     @property
     def groups(self) -> tuple[str, ...]:
         """All groups that it is in, the largest first."""
-        return (self.group, f"{self.group}_{self.part}") if self.part else (self.group,)
+        return (self.group, self.part) if self.part else (self.group,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,14 +183,26 @@ def _entry(task: Task) -> Entry:
     }
     if CLOSED.asks(task):
         facets["subset"] = "closed"
-    return Entry(task.name, task.group, task.survey, task.title, facets,
+    part = f"{task.group}_{task.survey}"
+    if isinstance(task, fresh.FreshTask):
+        part = task.part
+    elif task.survey in own_surveys() and task.kind == "extra":
+        part = f"epidemia_{task.survey}"
+    return Entry(task.name, task.group, part, task.title, facets,
                  (task.survey, task.outcome), task)  # fmt: skip
+
+
+def _metadata(truth: store.GroundTruth) -> dict[str, str]:
+    found = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
+    if made := drawn(truth.task):
+        found |= {"seed": str(made.seed), "record": made.record[:12]}
+    return found
 
 
 OBSERVATION = Benchmark(
     name="observation",
     base="_epidemia",
-    groups=("epidemia_low", "epidemia_high", "epidemia_extra"),
+    groups=("epidemia_low", "epidemia_high", "epidemia_extra", fresh.GROUP, "epidemia_marginal"),
     ways=("letters", "likelihood", "sampled", "closed", "rag"),
     metrics=metrics_of,
     primary="score",
@@ -196,9 +210,7 @@ OBSERVATION = Benchmark(
     digits=1,
     entries=lambda: {name: _entry(task) for name, task in all_tasks().items()},
     available=store.available,
-    metadata=lambda truth: {
-        "survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint,
-    },
+    metadata=_metadata,
     version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
     groups_version=TASK_VERSION,
     kinds=respondents.KINDS,
@@ -281,12 +293,12 @@ def leaves() -> dict[str, Leaf]:
     In the order in which they are listed everywhere: by benchmark, way, and task.
     """
     built = quantities.built()
-    return _leaves(built, stamp(built) if built.is_dir() else None)
+    return _leaves(built, stamp(built) if built.is_dir() else None, state())
 
 
 @lru_cache(maxsize=1)
-def _leaves(_built: Path, _stamp: Hashable) -> dict[str, Leaf]:
-    """Renewed when a user builds a set of quantities: the names of other tasks are fixed."""
+def _leaves(_built: Path, _stamp: Hashable, _records: Hashable) -> dict[str, Leaf]:
+    """Renewed when a user's quantities or records change: the names of other tasks are fixed."""
     return {
         in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
         for benchmark in BENCHMARKS
@@ -311,8 +323,8 @@ def members(name: str) -> list[tuple[str, str]]:
     Parameters
     ----------
     name : str
-        A task or group as lm-eval names it, a pattern (``epidemia_low_*``), or a survey: its tasks
-        with letters.
+        A task or group as lm-eval names it, a pattern (``epidemia_low_*``), or a survey: the tasks
+        that it declares, with letters.
 
     Returns
     -------
@@ -328,7 +340,9 @@ def members(name: str) -> list[tuple[str, str]]:
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
     named = [
         (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
-                *([leaf.entry.part] if leaf.entry.part and not WAYS[leaf.way].suffix else [])})
+                *([leaf.entry.facets["survey"]]
+                  if leaf.entry.part and leaf.entry.group != fresh.GROUP
+                  and not WAYS[leaf.way].suffix else [])})
         for own, leaf in leaves().items()
         if WAYS[leaf.way].asks(leaf.entry.declared)
     ]  # fmt: skip

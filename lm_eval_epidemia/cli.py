@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lm_eval_epidemia import __version__, report_cli
+from lm_eval_epidemia import __version__, fresh_cli, report_cli
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.finetune_cli import app as finetune_app
 from lm_eval_epidemia.printing import show, table_of
 from lm_eval_epidemia.quantities_cli import app as quantities_app
+from lm_eval_epidemia.survey_cli import app as survey_app
+from lm_eval_epidemia.surveys.catalogue import RECORDS
 
 app = typer.Typer(
     name="epidemia",
@@ -24,7 +27,6 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(no_args_is_help=True, help="The tasks and where their truth comes from.")
 truth_app = typer.Typer(no_args_is_help=True, help="Build and check ground truth.")
-survey_app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, check, describe.")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(truth_app, name="groundtruth")
 app.add_typer(survey_app, name="survey")
@@ -36,6 +38,12 @@ app.add_typer(finetune_app, name="finetune")
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    record: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A record of your own, or a folder of them; anywhere on the line, and repeatedly."
+        ),
+    ] = None,  # `main` has taken them
 ) -> None:
     if version:
         print(__version__)
@@ -185,6 +193,9 @@ def tasks_list(
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
 
 
+tasks_app.command("fresh")(fresh_cli.fresh)
+
+
 @tasks_app.command("write")
 def tasks_write(
     folder: Annotated[Path, typer.Argument(help="A new one, or one written before.")],
@@ -195,66 +206,6 @@ def tasks_write(
     files = yamls.render()
     yamls.write(folder, files, replace=True)
     print(f"{len(files)} task files are in {folder.resolve()}")
-
-
-@survey_app.command("download")
-def survey_download(
-    surveys: Annotated[list[str], typer.Argument(help="For example scf nhanes.")],
-    vintage: Annotated[str | None, typer.Option(help="Default: the official one.")] = None,
-) -> None:
-    """Fetch the official files of surveys; run again to go on where it stopped."""
-    from lm_eval_epidemia.surveys.download import download
-    from lm_eval_epidemia.surveys.record import record
-
-    for name in surveys:
-        folder = download(record(name), vintage)
-        chosen = f" --vintage {vintage}" if vintage else ""
-        print(f"the files of {name} are in {folder}")
-        print(f"next: epidemia groundtruth build {name}{chosen}")
-
-
-@survey_app.command("check")
-def survey_check(
-    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[list[Path], typer.Option(help="File or folder; may be given several times.")],
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
-) -> None:
-    """Check files against the survey's record, without building anything."""
-    from lm_eval_epidemia.surveys.check import check_files
-    from lm_eval_epidemia.surveys.record import record
-
-    found = check_files(record(survey), raw, vintage)
-    table = table_of("", "variable", "column", "known", "missing", "levels that nobody has",
-                   right=("known", "missing"))  # fmt: skip
-    for seen in found.variables:
-        table.add_row(seen.variable, seen.column, f"{seen.known:,}", f"{seen.missing:,}",
-                      ", ".join(seen.absent))  # fmt: skip
-    show(table)
-    weight = f", weight {found.weight}" if found.weight else ""
-    print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
-    tasks = len(found.tasks) + len(found.left_out)
-    print(f"{len(found.tasks)} of {tasks} tasks have their columns")
-
-
-@survey_app.command("card")
-def survey_card(
-    surveys: Annotated[list[str] | None, typer.Argument(help="All if none.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
-) -> None:
-    """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
-    from lm_eval_epidemia.paths import atomic_write
-    from lm_eval_epidemia.report.cards import card
-    from lm_eval_epidemia.surveys.record import record, records
-
-    for name in surveys or records():
-        text = card(record(name))
-        if out is None:
-            print(text)
-        else:
-            with atomic_write(out / f"{name}.md") as temporary:
-                temporary.write_text(text, encoding="utf-8")
-    if out is not None:
-        print(f"{len(surveys or records())} data cards are in {out.resolve()}")
 
 
 @truth_app.command("build")
@@ -277,14 +228,17 @@ def truth_build(
         str | None, typer.Option(help="Of joblib: dask or ray, on a cluster that is set up.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
+    marginal: Annotated[
+        bool, typer.Option("--marginal", help="Only the tasks without conditions: seconds.")
+    ] = False,
 ) -> None:
     """Build the truth of every task that survey files allow."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
+    from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import raw_folder
-    from lm_eval_epidemia.surveys.record import record
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
     if raw and len(surveys) > 1:
@@ -303,7 +257,7 @@ def truth_build(
         try:
             built = build(
                 survey, files, vintage=chosen, bootstrap=schemes, replicates=replicates, jobs=jobs,
-                backend=backend, out=out,
+                backend=backend, out=out, marginal=marginal,
             )  # fmt: skip
         except KeyboardInterrupt:
             print("\ninterrupted; finished tasks are kept, the same command continues",
@@ -429,10 +383,29 @@ def export(
     print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks epidemia_low --model ...")
 
 
+def _take_records(line: list[str]) -> list[str]:
+    """Take ``--record PATH`` out of a command line, for this process and those it starts."""
+    rest, given, words = [], [], iter(line)
+    for word in words:
+        name, is_equal, value = word.partition("=")
+        if name != "--record":
+            rest.append(word)
+            continue
+        if not is_equal:
+            value = next(words, "")
+        if not value:
+            raise EpidemiaError("--record wants the path of a record (.yaml) or of a folder")
+        given.append(str(Path(value).resolve()))
+    if given:
+        before = filter(None, [os.environ.get(RECORDS)])
+        os.environ[RECORDS] = os.pathsep.join([*before, *given])
+    return rest
+
+
 def main() -> None:
     """Run the command; what a user can mend is one line without a traceback."""
     try:
-        app()
+        app(_take_records(sys.argv[1:]))
     except EpidemiaError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

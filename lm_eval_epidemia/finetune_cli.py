@@ -153,8 +153,8 @@ def _lora(given: str | None) -> dict[str, int]:
 def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:
     """Return the files to read: those given, or the downloaded ones if there are any."""
     from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import raw_folder
-    from lm_eval_epidemia.surveys.record import record
 
     entry = record(survey)
     if raw or all(one.tables for one in entry.vintages.values()):
@@ -174,7 +174,7 @@ def _tasks(given: str | None) -> list[str] | None:
     """Spell out names as lm-eval has them, with letters: the way that is trained on."""
     from lm_eval_epidemia.benchmarks import members
     from lm_eval_epidemia.errors import EpidemiaError
-    from lm_eval_epidemia.surveys.record import all_tasks
+    from lm_eval_epidemia.surveys.catalogue import all_tasks
 
     if given is None:
         return None

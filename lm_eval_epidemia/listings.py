@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia.printing import plain, table_of
+from lm_eval_epidemia.surveys.fresh import GROUP
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -74,6 +75,8 @@ def changes(found: Iterable[Change]) -> Table:
 def tasks_summary(found: DataFrame) -> Table:
     """How many tasks each survey has, and of which state; `found` as `api.tasks` returns it."""
     groups = {"epidemia_low": "low", "epidemia_high": "high", "epidemia_extra": "extra"}
+    if (found.group == GROUP).any():
+        groups[GROUP] = "fresh"
     states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}
     numbers = (*groups.values(), *states.values())
     table = table_of(

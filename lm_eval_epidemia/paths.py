@@ -15,6 +15,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 __all__ = [
     "atomic_write",
     "check_writable",
+    "fresh_tasks",
     "home",
     "sha256_of",
     "shipped_groundtruth",
@@ -51,6 +52,11 @@ def home() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("lm-eval-epidemia", appauthor=False))
+
+
+def fresh_tasks() -> Path:
+    """Return the folder of the sets of fresh tasks that the user made (it need not exist)."""
+    return home() / "fresh"
 
 
 #: What to do about what the system says of a write.

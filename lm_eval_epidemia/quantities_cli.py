@@ -41,9 +41,9 @@ def new(
     from lm_eval_epidemia.errors import EpidemiaError
     from lm_eval_epidemia.quantities.generate import generate
     from lm_eval_epidemia.quantities.store import built
+    from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import raw_folder
     from lm_eval_epidemia.surveys.microdata import load_microdata
-    from lm_eval_epidemia.surveys.record import record
 
     entry = record(survey)
     if vintage is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,29 +102,51 @@ def report(
     standardised: Annotated[
         bool, typer.Option("--standardised", help="Add what answers in samples imply, over age.")
     ] = False,
+    recalibrated: Annotated[
+        bool,
+        typer.Option("--recalibrated", help="Add what answers score with the survey's P(Y)."),
+    ] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Add published tasks against fresh ones like them.")
+    ] = False,
+    cutoff: Annotated[
+        list[str] | None,
+        typer.Option(help="MODEL=2024-06: vintages before against those after; repeatedly."),
+    ] = None,
 ) -> None:
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
     from lm_eval_epidemia.report import output, tuning, tuning_rows
+    from lm_eval_epidemia.report import probe as probing
+    from lm_eval_epidemia.report import recalibrated as tilted
     from lm_eval_epidemia.report import standardised as standard
 
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
     write = _site_writer() if html is not None else None
+    dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
     found = _report(results, size, published, pair, informative)
+    cutoffs = probing.cutoffs_of(dates, found)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if html is not None and write is not None:
         try:
-            write(found, html)
+            write(found, html, cutoffs)
         except EpidemiaError as error:
             failed = error  # of the site alone
     implied, notes = standard.read(found) if standardised else ([], [])
-    for note in notes:
+    known, more_notes = tilted.read(found) if recalibrated else ([], [])
+    for note in dict.fromkeys([*notes, *more_notes]):
+        print(f"note: {note}", file=sys.stderr)
+    probed = probing.made(found, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
+    for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
     tuned = tuning.read(found)
     sections = [*output.sections(found, effects), *([standard.section(implied)] if implied else []),
-                *tuning.sections(tuned, effects), *tuning_rows.learning_table(found)]  # fmt: skip
-    more = [*standard.rows(found, implied), *tuning.rows(tuned)]
+                *([tilted.section(known)] if known else []),
+                *tuning.sections(tuned, effects), *tuning_rows.learning_table(found),
+                *probing.sections(probed)]  # fmt: skip
+    more = [*standard.rows(found, implied), *tilted.rows(found, known), *tuning.rows(tuned),
+            *probing.rows(probed)]  # fmt: skip
     if format == "json":
         print(output.as_json(found, more))
     elif format == "csv":
@@ -137,13 +159,13 @@ def report(
         raise failed
 
 
-def _site_writer() -> Callable[[Any, Path], None]:
+def _site_writer() -> Callable[..., None]:
     """Return what writes the site; without the extra, refuse before any result is read."""
     with needs("report", "the site"):
         from lm_eval_epidemia.report.site import build_site
 
-    def write(found: Any, out: Path) -> None:
-        index = build_site(found, out)
+    def write(found: Any, out: Path, cutoffs: Sequence[Any] = ()) -> None:
+        index = build_site(found, out, cutoffs)
         # Beside a report that is read by a program, this is no part of it.
         print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from conftest import nsduh_2023
 
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.catalogue import record
 
 
 def zipped(path: Path, members: dict[str, Path | str]) -> Path:

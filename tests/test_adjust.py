@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate.adjust import Target, adjust, rake
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
-from lm_eval_epidemia.surveys.record import Level, Rake, Rescale, Variable, record
+from lm_eval_epidemia.surveys.record import Level, Rake, Rescale, Variable
 
 
 def test_raking_by_hand():

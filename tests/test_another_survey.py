@@ -5,13 +5,12 @@ import pandas as pd
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia import benchmarks
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.prepare import Prepared, prepare
 from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.estimate.task import estimate_task
-from lm_eval_epidemia.surveys import record as records
+from lm_eval_epidemia.surveys.catalogue import record, task
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 RECORD = """
@@ -46,23 +45,18 @@ variables:
       - {label: "$30 to $39", phrase: has much, at_least: 30, below: 40}
       - {label: "$40 or more", phrase: has most, at_least: 40}
 tasks:
-  low:
+  extra:
     - {outcome: wealth, given: [region], title: "Toy: Wealth by Region"}
 """
-TASK = "epidemia_low_toy_wealth_by_region"
+TASK = "epidemia_extra_toy_wealth_by_region"
 
 
 @pytest.fixture
-def toy(tmp_path, monkeypatch):
-    path = tmp_path / "toy.yaml"
+def toy(home):
+    path = home / "surveys" / "toy.yaml"
+    path.parent.mkdir(parents=True)
     path.write_text(RECORD)
-    known = {**records.records(), "toy": records.load_record(path)}
-    monkeypatch.setattr(records, "records", lambda: known)
-    records.all_tasks.cache_clear()
-    benchmarks._leaves.cache_clear()
-    yield known["toy"]
-    records.all_tasks.cache_clear()
-    benchmarks._leaves.cache_clear()
+    return record("toy")
 
 
 @pytest.fixture
@@ -94,7 +88,7 @@ def test_cut_points_missing_codes_and_the_universe(toy, raw):
     expected = pd.cut(frame["NETWORTH"], cuts, right=False, labels=False).to_numpy()
     expected = np.where(frame["NETWORTH"] == -999, MISSING, expected)
     assert (data.levels["wealth"] == expected).all()
-    ready = prepare(data, records.task(TASK))
+    ready = prepare(data, task(TASK))
     assert ready.dropped == {
         "outside the universe (INTERVIEWED)": 50,
         "wealth missing": 5,
@@ -104,7 +98,7 @@ def test_cut_points_missing_codes_and_the_universe(toy, raw):
 
 def test_families_are_resampled_whole(toy, raw):
     """Five implicates are one family: i.i.d. records would be too sure by about sqrt(5)."""
-    ready = prepare(load_microdata(toy, raw), records.task(TASK))
+    ready = prepare(load_microdata(toy, raw), task(TASK))
     assert len(np.unique(ready.sample.units)) == 189
     families = estimate_task(ready, ("iid",), 200)
     alone = Prepared(
@@ -124,12 +118,12 @@ def test_it_runs_through_lm_eval_with_sampled_orderings(toy, raw):
     truth = store.load(TASK)
     assert truth.p.shape == (2, 6)
     found = {
-        kind: evaluate(["epidemia_low_toy"], model_args=f"kind={kind}")["results"]
+        kind: evaluate(["epidemia_toy"], model_args=f"kind={kind}")["results"]
         for kind in ("truth", "uniform", "mean", "noisy,noise=0.5", "truth,position_bias=0.5")
     }
     assert found["truth"][TASK]["score,none"] == 100
     assert found["uniform"][TASK]["score,none"] == pytest.approx(0, abs=1e-6)
-    assert found["mean"]["epidemia_low_toy"]["score,none"] > 0
+    assert found["mean"]["epidemia_toy"]["score,none"] > 0
     # 120 of 720 orderings: a position bias leaves an ordering error, a fair reader has none.
     biased = found["truth,position_bias=0.5"][TASK]
     assert biased["order_bias,none"] > 0.05

@@ -18,7 +18,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
 BY_AGE = "epidemia_low_nsduh_cocaine_ever_by_age"
 BY_TWO = "epidemia_high_nsduh_cocaine_ever_by_age_sex"

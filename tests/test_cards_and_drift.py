@@ -15,7 +15,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.score.drift import drift
-from lm_eval_epidemia.surveys.record import record, records
+from lm_eval_epidemia.surveys.catalogue import record, records
 
 
 @pytest.mark.parametrize("survey", sorted(records()))

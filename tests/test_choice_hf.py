@@ -16,7 +16,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.choices import Question, plan
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 pytest.importorskip("torch")
 

@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.surveys import record as records
+from lm_eval_epidemia.surveys import catalogue as records
 from lm_eval_epidemia.surveys.download import download, fetch, raw_folder
+from lm_eval_epidemia.surveys.record import File
 
 pytest.importorskip("pooch")
 CONTENT = bytes(range(256)) * 20_000
@@ -122,7 +123,7 @@ def test_every_file_of_a_vintage_is_fetched_into_its_folder(server, home):
     scf = records.record("scf")
     entry = scf.vintages["2022"]
     files = tuple(
-        records.File.model_construct(name=name, url=f"{server}/{name}", sha256=SHA256, members=())
+        File.model_construct(name=name, url=f"{server}/{name}", sha256=SHA256, members=())
         for name in ("one.zip", "two.zip")
     )
     changed = scf.model_copy(

@@ -17,7 +17,7 @@ from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import all_tasks, record, task
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record, task
 
 SNAPSHOT = Path(__file__).parent / "data" / "prompt_hashes.json"
 #: To be read by a person after every change of a record: one prompt per task.

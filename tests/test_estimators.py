@@ -16,9 +16,9 @@ from lm_eval_epidemia.estimate import estimators, prepare, published, store
 from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.estimate.estimators import Boosting, Counts, estimator_of
 from lm_eval_epidemia.estimate.task import estimate_task
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.record import all_tasks, record
-from lm_eval_epidemia.surveys.record import task as declared_task
 from lm_eval_epidemia.surveys.tables import PublishedTable
 
 LOW = "epidemia_low_nsduh_heroin_ever_by_age"

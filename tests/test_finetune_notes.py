@@ -21,8 +21,8 @@ from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import make, make_notes
 from lm_eval_epidemia.finetune.notes import by_model, by_template, written
 from lm_eval_epidemia.finetune.template import note, subjects
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.record import record
 
 NSDUH = record("nsduh")
 LOW = [f"epidemia_low_nsduh_{drug}_ever_by_{by}"

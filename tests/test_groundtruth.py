@@ -16,8 +16,8 @@ from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import check, check_all
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import rng_of
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.record import record
 
 #: NSDUH 2022, ages 12+, lifetime use: share and design-based standard error, in per cent.
 OFFICIAL = {

@@ -20,7 +20,7 @@ from lm_eval_epidemia.report.comparison import compare_entries
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, read_results
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.catalogue import record
 
 DRUGS = [
     f"epidemia_low_nsduh_{drug}_ever_by_{given}"

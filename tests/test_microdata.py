@@ -12,9 +12,10 @@ import pytest
 from conftest import nsduh_2023
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.csv_text import MAX_COLUMNS
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.read import MAX_COLUMNS, read_columns, read_grids
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.read import read_columns, read_grids
 
 pyreadstat = pytest.importorskip("pyreadstat")
 NSDUH = record("nsduh")

@@ -9,7 +9,7 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
 WAITS = "epidemia_low_nsduh_alcohol_past_month_by_age"

@@ -6,7 +6,7 @@ import pytest
 from conftest import REPOSITORY
 
 from lm_eval_epidemia.finetune.check import Checker, story
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.catalogue import record
 
 
 def checked(file):

@@ -17,9 +17,9 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import open_raw
-from lm_eval_epidemia.surveys.record import record
 
 lightgbm = pytest.importorskip("lightgbm")
 pytest.importorskip("pyreadstat")

@@ -24,8 +24,8 @@ from lm_eval_epidemia.quantities.generate import (
     generate,
 )
 from lm_eval_epidemia.quantities.nhanes import VARIABLES, Asked
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.record import record
 
 #: How the sets that ship were made: file, vintage.
 SHIPPED = {

@@ -21,9 +21,9 @@ from lm_eval_epidemia.estimate.joint import (
     replicate_weights,
 )
 from lm_eval_epidemia.estimate.sampling import Sample, design_variance
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.record import record
-from lm_eval_epidemia.surveys.record import task as declared_task
 
 
 def test_the_matrix_is_a_hadamard_matrix():

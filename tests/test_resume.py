@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 from conftest import nsduh_2023
 
-from lm_eval_epidemia import benchmarks
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, sampling
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.surveys import record as records
 
 RECORD = """
 survey: toy
@@ -53,10 +51,9 @@ variables:
       - {label: "Yes", phrase: is happy, codes: [1]}
       - {label: "No", phrase: is not happy, codes: [0]}
 tasks:
-  low:
+  extra:
     - {outcome: happy, given: [region], title: "Toy: Happiness by Region"}
     - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}
-  high:
     - {outcome: happy, given: [region, sex], title: "Toy: Happiness by Region and Sex"}
 """
 
@@ -78,22 +75,16 @@ def raw(tmp_path):
 
 
 @pytest.fixture
-def declare(tmp_path, monkeypatch):
+def declare(home):
     """Declare the toy survey, as it is or changed."""
-    shipped = records.records()
 
     def declare(old="", new=""):
-        path = tmp_path / "toy.yaml"
+        path = home / "surveys" / "toy.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
         assert old in RECORD
         path.write_text(RECORD.replace(old, new) if old else RECORD)
-        known = {**shipped, "toy": records.load_record(path)}
-        monkeypatch.setattr(records, "records", lambda: known)
-        records.all_tasks.cache_clear()
-        benchmarks._leaves.cache_clear()
 
-    yield declare
-    records.all_tasks.cache_clear()
-    benchmarks._leaves.cache_clear()
+    return declare
 
 
 def build(raw, out, **options):
@@ -101,7 +92,8 @@ def build(raw, out, **options):
 
 
 def contents(folder):
-    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.name != ".lock"}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 def interrupted(raw, out, monkeypatch, after=2):
@@ -167,7 +159,7 @@ def test_a_resumed_build_keeps_what_a_change_does_not_touch(raw, declare, tmp_pa
     done = interrupted(raw, out, monkeypatch)
     declare("citation: none", "citation: Somebody")
     again = estimated(raw, out, monkeypatch)
-    assert len(again) == 1
+    assert len(again) == 2
     assert not set(done) & set(again)
 
 
@@ -175,12 +167,13 @@ def test_a_task_that_left_the_record_does_not_stop_a_build(raw, declare, tmp_pat
     declare()
     out = tmp_path / "out"
     interrupted(raw, out, monkeypatch)
-    (out / ".toy_2020.unfinished" / "epidemia_low_toy_forgotten_by_sex.json").write_text("{}")
+    (out / ".toy_2020.unfinished" / "epidemia_extra_toy_forgotten_by_sex.json").write_text("{}")
     declare('    - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}\n', "")
     built = build(raw, out)
     assert built.tasks == [
-        "epidemia_low_toy_happy_by_region",
-        "epidemia_high_toy_happy_by_region_sex",
+        "epidemia_extra_toy_happy_by_region",
+        "epidemia_extra_toy_happy_by_region_sex",
+        "epidemia_marginal_toy_happy",
     ]
     assert not list(out.glob(".*unfinished"))
 

@@ -19,7 +19,7 @@ from lm_eval_epidemia.harness import yamls
 PACKAGE = Path(lm_eval_epidemia.__file__).parent
 #: Data flow downwards; a room imports from the rooms above it. `benchmarks` is one file.
 ROOMS = ["surveys", "graphs", "estimate", "quantities", "elicit", "finetune", "score",
-         "benchmarks", "harness", "report"]  # fmt: skip
+         "fresh", "benchmarks", "harness", "report"]  # fmt: skip
 
 
 def files_of(room):
@@ -59,6 +59,7 @@ def test_only_the_harness_knows_lm_eval():
         "elicit",
         "finetune",
         "score",
+        "fresh",
         "benchmarks",
         "report",
     ):

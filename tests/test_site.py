@@ -20,7 +20,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.leaderboard import make_report
 from lm_eval_epidemia.report.results import read_results
 from lm_eval_epidemia.report.site import build_site, sort_key
-from lm_eval_epidemia.surveys.record import records
+from lm_eval_epidemia.surveys.catalogue import records
 
 pytest.importorskip("torch")
 playwright = pytest.importorskip("playwright.sync_api")

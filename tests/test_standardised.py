@@ -28,7 +28,7 @@ from lm_eval_epidemia.score.standardised import (
     standardised,
     weighted,
 )
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
 HOME = "epidemia_high_scf_home_ownership_by_age_race"

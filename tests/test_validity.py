@@ -11,8 +11,8 @@ from conftest import REPOSITORY, raw_file
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 from lm_eval_epidemia.surveys.read import read_grids
-from lm_eval_epidemia.surveys.record import all_tasks, record
 
 DATA = Path(__file__).parent / "data"
 

@@ -17,7 +17,7 @@ from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 

@@ -18,7 +18,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.score import metrics, monte_carlo
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
 SEVERAL = "epidemia_low_gss_party_by_race"

@@ -10,7 +10,7 @@ from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.ways import Way, in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 __all__ = ["examples"]
 
@@ -48,7 +48,8 @@ def examples(task: str, number: int, way: Way) -> str:
     others = [
         truth
         for name, declared in all_tasks().items()
-        if declared.survey != survey and any(one.state == "shipped" for one in places.get(name, ()))
+        if declared.survey != survey and declared.given
+        if any(one.state == "shipped" for one in places.get(name, ()))
         if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
     ]
     if number > len(others):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
@@ -11,6 +12,10 @@ __all__ = ["ONE_LETTER", "likelihood_question", "prompt", "question"]
 
 #: What a model that writes its answer is asked for.
 ONE_LETTER = "Reply with the letter of one answer and nothing else."
+
+
+#: A subject's word for its conditions, which a clause with one of its own does not follow.
+_RELATIVE = re.compile(r"\bwho(?:se [a-z ]+)? (?=\{conditions\})")
 
 
 def _listed(phrases: Sequence[str]) -> str:
@@ -23,11 +28,18 @@ def _listed(phrases: Sequence[str]) -> str:
 def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variable],
                given: Sequence[str]) -> str:  # fmt: skip
     """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
-    phrases = [
-        next(level.phrase for level in ways[name].levels if level.label == label)
-        for name, label in zip(task.given, given, strict=True)
-    ]
-    subject = task.subject or record.subject
+    phrases, clauses = [], []
+    for name, label in zip(task.given, given, strict=True):
+        way = ways[name]
+        phrase = next(level.phrase for level in way.levels if level.label == label)
+        if way.relative:
+            clauses.append(f"{way.relative} {phrase}")
+        else:
+            phrases.append(phrase)
+    subject = record.about(task)
+    if not phrases:
+        subject = _RELATIVE.sub("", subject)
+    phrases += clauses
     return subject.format(year=record.vintages[vintage].said, conditions=_listed(phrases))
 
 

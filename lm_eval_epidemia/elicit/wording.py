@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lm_eval_epidemia.elicit.prompts import likelihood_question, question
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.record import Variable, record
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.record import Variable
 
 __all__ = ["Wording", "ways_of"]
 

@@ -18,16 +18,17 @@ from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import published, unfinished
 from lm_eval_epidemia.estimate.prepare import Cells, prepare
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.estimate.store import available, built_groundtruth
+from lm_eval_epidemia.estimate.store import MARGINAL, available, built_groundtruth, folder_of
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
-from lm_eval_epidemia.surveys.record import Record, Task, record
+from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
 
-__all__ = ["Built", "build", "not_scored"]
+__all__ = ["Built", "build", "build_tasks", "check_options", "not_scored", "read"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def build(
     jobs: int = 1,
     backend: str | None = None,
     out: Path | None = None,
+    marginal: bool = False,
     progress: bool = True,
 ) -> Built:
     """Build the ground truth of every task that a survey's files allow.
@@ -93,6 +95,8 @@ def build(
         Of joblib: "loky" (its default), "dask" or "ray", the last two with a cluster set up.
     out : Path, optional
         Folder to write to; by default the user's own, where scores look before what ships.
+    marginal : bool
+        Only the tasks without conditions.
     progress : bool
         Show a progress bar.
 
@@ -106,16 +110,7 @@ def build(
         If the files do not fit the survey's record, hold too few records, `out` cannot be written
         to, or another build of the same is at work there.
     """
-    if replicates < 4:
-        raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
-    try:
-        import joblib  # noqa: F401
-        import lightgbm  # noqa: F401
-    except ImportError as error:
-        raise EpidemiaError(
-            f"building ground truth needs {error.name}: pip install 'lm-eval-epidemia[build]'"
-        ) from None
-    check_jobs(backend, jobs)
+    check_options(replicates, backend, jobs)
     raws = [raw] if isinstance(raw, Path) else [Path(path) for path in raw]
     folder = Path(out) if out else built_groundtruth()
     entry = record(survey)
@@ -128,27 +123,95 @@ def build(
                 f"{survey} {tables} is a published table without a sampling design: only "
                 "--bootstrap iid is possible"
             )
-        return _build_tables(entry, tables, raws, replicates, folder)
-    data = load_microdata(entry, raws, vintage)
+        return _build_tables(entry, tables, raws, replicates, folder, marginal)
+    data, schemes = read(entry, raws, vintage, bootstrap)
+    asked = [task for task in data.record.all_tasks if not (marginal and task.given)]
+    tasks = [task for task in asked if data.can_estimate(task)]
+    left_out = [task.name for task in asked if not data.can_estimate(task)]
+    build_tasks(
+        data, tasks, folder, schemes, replicates, jobs=jobs, backend=backend, progress=progress
+    )
+    return Built(data.key, folder, [task.name for task in tasks], left_out)
+
+
+def check_options(replicates: int, backend: str | None, jobs: int) -> None:
+    """Refuse what cannot be meant, and what cannot be done without the extra ``build``."""
+    if replicates < 4:
+        raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
+    try:
+        import joblib  # noqa: F401
+        import lightgbm  # noqa: F401
+    except ImportError as error:
+        raise EpidemiaError(
+            f"building ground truth needs {error.name}: pip install 'lm-eval-epidemia[build]'"
+        ) from None
+    check_jobs(backend, jobs)
+
+
+def read(
+    entry: Record, raws: Sequence[Path], vintage: str | None,
+    bootstrap: Iterable[Scheme] | None = None, *, every: bool = False,
+) -> tuple[Microdata, tuple[Scheme, ...]]:  # fmt: skip
+    """Read the records of a survey, and find the bootstrap schemes that its design allows.
+
+    Parameters
+    ----------
+    entry : Record
+    raws : sequence of Path
+    vintage : str, optional
+    bootstrap : iterable of {"iid", "design", "population"}, optional
+        As for `build`.
+    every : bool
+        As for `load_microdata`.
+    """
+    data = load_microdata(entry, raws, vintage, every=every)
     _compare_rows(data)
     schemes = _schemes(data, bootstrap)
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
     _check_strata(data)
-    tasks = [task for task in data.record.all_tasks if data.can_estimate(task)]
-    left_out = [task.name for task in data.record.all_tasks if not data.can_estimate(task)]
+    return data, schemes
+
+
+def build_tasks(
+    data: Microdata, tasks: Sequence[Task], folder: Path, schemes: tuple[Scheme, ...],
+    replicates: int, *, jobs: int = 1, backend: str | None = None, progress: bool = True,
+    about: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Estimate tasks and write their truth, going on where an interrupted build stopped.
+
+    Parameters
+    ----------
+    data : Microdata
+    tasks : sequence of Task
+        That `data` can estimate.
+    folder : Path
+    schemes, replicates, jobs, backend, progress
+        As for `build`.
+    about : dict, optional
+        What else the registry is to say of this truth.
+    """
     name = data.key
     with unfinished.unfinished(folder, name) as kept:
         listed = [_Job(task, schemes, replicates, kept / f"{task.name}.json") for task in tasks]
         _estimate(data, listed, name, backend, jobs, progress)
         truth = {
-            **_provenance(entry, data.vintage, data.files),
+            **_provenance(data.record, data.vintage, data.files),
             "rows": len(data),
             "weight": data.weight_column,
+            **(about or {}),
         }
-        made = {job.task.name: unfinished.kept(job.path) for job in listed}
-        write_truth(folder, name, truth, made)
-    return Built(name, folder, [task.name for task in tasks], left_out)
+        made = {job.task: unfinished.kept(job.path) for job in listed}
+        _write(folder, name, truth, made)
+
+
+def _write(folder: Path, key: str, truth: dict[str, Any], made: dict[Task, Any]) -> None:
+    """Write what was estimated of a survey and vintage into the folders where it belongs."""
+    places: dict[Path, dict[str, Any]] = {}
+    for task, estimate in made.items():
+        places.setdefault(folder_of(task, folder), {})[task.name] = estimate
+    for place, estimates in places.items():
+        write_truth(place, key, truth, estimates)
 
 
 def _compare_rows(data: Microdata) -> None:
@@ -228,24 +291,26 @@ def _estimate_and_keep(ready: Cells, job: _Job, key: str) -> None:
 
 
 def _build_tables(
-    entry: Record, vintage: str, raws: Sequence[Path], replicates: int, folder: Path
-) -> Built:
+    entry: Record, vintage: str, raws: Sequence[Path], replicates: int, folder: Path,
+    marginal: bool,
+) -> Built:  # fmt: skip
     """Take published tables over; this takes no time, so nothing is kept in between."""
     name, made = f"{entry.survey}_{vintage}", {}
     found: dict[tuple[str, tuple[str, ...]], PublishedTable] = {
         (table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)
     }
-    for task in entry.all_tasks:
+    asked = [task for task in entry.all_tasks if not (marginal and task.given)]
+    for task in asked:
         if (table := found.get((task.outcome, task.given))) is not None:
             columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
             shares = published.take(table, task, columns, name)
-            made[task.name] = estimate_task(shares, shares.schemes, replicates)
+            made[task] = estimate_task(shares, shares.schemes, replicates)
     files = {p.name: paths.sha256_of(p) for p in raw_files(raws, entry.expected_files)}
     rows = max(item["entry"]["cells"] for item in made.values())
     truth = {**_provenance(entry, vintage, files), "rows": rows, "weight": ""}
-    write_truth(folder, name, truth, made)
-    left_out = [task.name for task in entry.all_tasks if task.name not in made]
-    return Built(name, folder, list(made), left_out)
+    _write(folder, name, truth, made)
+    left_out = [task.name for task in asked if task not in made]
+    return Built(name, folder, [task.name for task in made], left_out)
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:
@@ -274,7 +339,9 @@ def not_scored(built: Built) -> str:
         return f"scores do not use them: they look in {home}, then at what ships"
     places = available()
     used = [places[name] for name in built.tasks if name in places]
-    if not (others := [place for place in used if (place.folder, place.key) != (home, built.key)]):
+    here = {home, home / MARGINAL}
+    others = [place for place in used if place.folder not in here or place.key != built.key]
+    if not others:
         return ""
     survey, vintage = built.key.split("_", 1)
     named = few(sorted({f"{place.key} ({place.state})" for place in others}))

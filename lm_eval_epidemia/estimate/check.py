@@ -8,8 +8,9 @@ from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate.published import Published
 from lm_eval_epidemia.estimate.registry import entry_of
 from lm_eval_epidemia.estimate.store import GroundTruth, all_places, load
-from lm_eval_epidemia.surveys.record import MAX_LEVELS, record
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 __all__ = ["check", "check_all"]
 

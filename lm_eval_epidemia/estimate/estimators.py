@@ -29,6 +29,7 @@ from lm_eval_epidemia.estimate.sampling import (
     rng_of,
 )
 from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
+from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.record import Task
 
 if TYPE_CHECKING:
@@ -278,5 +279,9 @@ class Boosting(OfRecords):
 
 
 def estimator_of(task: Task) -> OfRecords:
-    """Return what estimates a task of microdata: one condition is counted, several are boosted."""
-    return Boosting() if len(task.given) > 1 else Counts()
+    """Return what estimates a task of microdata: one condition is counted, several are boosted.
+
+    Boosting is of two answers: a fresh task with more, whose cells are large, is counted.
+    """
+    counted = isinstance(task, FreshTask) and task.counted
+    return Boosting() if len(task.given) > 1 and not counted else Counts()

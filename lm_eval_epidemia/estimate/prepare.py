@@ -149,8 +149,7 @@ def prepare(data: Microdata, task: Task) -> Prepared:
             f"{data.name}: {task.name} has {units} sampled units (dropped: {dropped}), and "
             f"{lacks}: is the file whole?"
         )
-    conditions = np.column_stack([data.levels[name][keep] for name in task.given])
-    features, cell = _numbered(conditions)
+    features, cell = _numbered(data, task, keep)
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)
     levels = data.variables[task.outcome].levels
@@ -243,13 +242,18 @@ def _replicate_totals(
 
 def _absent(task: Task, ways: list[Variable], features: NDArray[Any]) -> list[str]:
     """Name the levels of a single condition that no record has and that the universe allows."""
-    if len(ways) > 1 or ways[0].column in {universe.column for universe in task.universe}:
+    if len(ways) != 1 or ways[0].column in {universe.column for universe in task.universe}:
         return []
     return [level.label for n, level in enumerate(ways[0].levels) if n not in set(features[:, 0])]
 
 
-def _numbered(conditions: NDArray[np.int16]) -> tuple[NDArray[Any], Codes]:
+def _numbered(
+    data: Microdata, task: Task, keep: NDArray[np.bool_]
+) -> tuple[NDArray[Any], Codes]:  # fmt: skip
     """Number the combinations of levels that occur, in their order: (C, d) and (n,)."""
+    if not task.given:  # everybody is in the one cell
+        return np.zeros((1, 0), dtype=np.int16), np.zeros(int(keep.sum()), dtype=np.int64)
+    conditions = np.column_stack([data.levels[name][keep] for name in task.given])
     sizes = conditions.max(axis=0).astype(np.int64) + 1
     flat = np.ravel_multi_index(tuple(conditions.T.astype(np.int64)), tuple(sizes))
     found, cell = np.unique(flat, return_inverse=True)

@@ -63,6 +63,13 @@ class Place(NamedTuple):
     @property
     def mend(self) -> str:
         """What to do when this truth cannot be used."""
+        if self.folder.parent == paths.fresh_tasks():
+            seed = self.folder.name.rpartition("_")[2]
+            return (
+                f"make the set anew with 'epidemia tasks fresh {self.survey} --raw FILE --vintage "
+                f"{self.vintage} --seed {seed} --replace' and the other options it had, or delete "
+                f"{self.folder}"
+            )
         build = f"rebuild with 'epidemia groundtruth build {self.survey} --vintage {self.vintage}"
         return {
             "shipped": f"reinstall the package, or {build} --raw FILE'",
@@ -114,7 +121,7 @@ def read_registry(folder: Path) -> dict[str, Any]:
     return _parse(path, stamp(path)) if path.is_file() else {}
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _parse(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
     mend = (
         "'epidemia groundtruth build SURVEY' sets it aside and begins another; or delete it to use "
@@ -142,7 +149,7 @@ def damaged(folder: Path) -> dict[str, str]:
     return _outlines(path, stamp(path)) if path.is_file() else {}
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _outlines(path: Path, _stamp: tuple[int, int, int]) -> dict[str, str]:
     wrong = {}
     for key, said in _parse(path, _stamp).items():

@@ -7,8 +7,11 @@ Three parquet files per survey and vintage, aggregates only, one row group per t
     nsduh_2022.replicates.parquet   task, cell, steps
     registry.json                   where they come from, how they were made, their hashes
 
+The truth of tasks without conditions lies in a folder ``marginal`` of the same kind: a truth's
+fingerprint is that of its file, and those with conditions keep theirs whatever is added to these.
+
 The third holds P(Y | X) at each joint replicate of the survey, as whole steps from P(Y | X): it is
-read only when an error is asked for.
+read only when an error is asked for. A set of fresh tasks has such files of its own.
 
 Scores use the vintage listed first in the survey record, of those that are here; of one vintage,
 what a user built (in ``paths.home()``) before what the package ships.
@@ -16,6 +19,7 @@ what a user built (in ``paths.home()``) before what the package ships.
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,13 +42,24 @@ from lm_eval_epidemia.estimate.registry import (
     stamp,
 )
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.surveys.record import all_tasks, record
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import (
+    RECORDS,
+    all_tasks,
+    drawn,
+    fresh_sets,
+    record,
+    records,
+)
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 if TYPE_CHECKING:
     import pyarrow.parquet
 
+    from lm_eval_epidemia.surveys.record import Record, Task
+
 __all__ = [
+    "MARGINAL",
     "QUANTILE",
     "REGISTRY",
     "GroundTruth",
@@ -52,9 +67,11 @@ __all__ = [
     "all_places",
     "available",
     "built_groundtruth",
+    "folder_of",
     "load",
     "load_folder",
     "read_registry",
+    "registries",
     "without_replicates",
 ]
 
@@ -89,7 +106,8 @@ class GroundTruth:
     distances : dict of str to ndarray
         Bootstrap distances D(P, P^(b)) by scheme.
     fingerprint : str
-        First 12 hexadecimal digits of the hash of the cells file.
+        First 12 hexadecimal digits of the hash of the cells file; of a fresh task, of this and of
+        the file that declares its set, so of the record's wording too.
     place : Place
         Where it was read from.
     sample : str or None
@@ -159,6 +177,21 @@ class GroundTruth:
         return float(np.quantile(self.distances[scheme], quantile))
 
 
+#: In a folder of ground truth, the one of tasks without conditions.
+MARGINAL = "marginal"
+
+
+def folder_of(task: Task, base: Path) -> Path:
+    """Return where the truth of a task lies in a folder of ground truth."""
+    return base / MARGINAL if task.kind == "marginal" else base
+
+
+def registries() -> list[Path]:
+    """Return the registries of what the user built and of what ships (they need not exist)."""
+    bases = (built_groundtruth(), paths.shipped_groundtruth())
+    return [folder / REGISTRY for base in bases for folder in (base, base / MARGINAL)]
+
+
 def built_groundtruth() -> Path:
     """Return the folder of ground truth that the user built (it need not exist)."""
     return paths.home() / "groundtruth"
@@ -185,36 +218,73 @@ def available() -> dict[str, Place]:
 
 def all_places() -> dict[str, list[Place]]:
     """Return every vintage of every task that is here, by task name; the one that is used first."""
-    folders: list[tuple[Path, State]] = [
-        (built_groundtruth(), "built here"),
-        (paths.shipped_groundtruth(), "shipped"),
-    ]
-    found: list[Place] = []
-    for folder, state in folders:
+    shipped, found = paths.shipped_groundtruth(), _of_sets()
+    known, declared = records(), all_tasks()
+    for registry in registries():
+        folder = registry.parent
+        state: State = "shipped" if shipped in (folder, folder.parent) else "built here"
         wrong = damaged(folder)
         for key in read_registry(folder):
             place = Place(folder, key, state)
             try:
                 if key in wrong:
                     raise EpidemiaError(wrong[key])
-                record(place.survey)
             except EpidemiaError as error:
                 said = f"{folder / REGISTRY}: the entry {key} is left out ({error}): {place.mend}"
                 notices.warn("damaged ground truth", said)
-            else:
+                continue
+            if place.survey in known:
                 found.append(place)
-    found.sort(key=_preference)
+            else:
+                notices.warn("record not here", _unrecorded(place))
+    found.sort(key=lambda place: _preference(place, known[place.survey]))
     places: dict[str, list[Place]] = {}
     for place in found:
         for name in read_registry(place.folder)[place.key]["tasks"]:
-            if name in all_tasks():
+            # What was built of a record of the user's own may have left it since.
+            if name in declared:
                 places.setdefault(name, []).append(place)
     return places
 
 
-def _preference(place: Place) -> tuple[str, int, str, bool]:
+def _of_sets() -> list[Place]:
+    """Return where the truths of fresh tasks are."""
+    found = []
+    for folder, made in fresh_sets().items():
+        key = f"{made.survey}_{made.vintage}"
+        try:
+            said = damaged(folder).get(key) or (
+                "" if _is_of(read_registry(folder).get(key, {}), made.sha256)
+                else f"its truth is not that of the tasks in {fresh.TASKS}"
+            )  # fmt: skip
+        except EpidemiaError as error:
+            said = str(error)
+        if said:
+            notices.warn(
+                "fresh tasks left out",
+                f"a set of fresh tasks is left out: {folder}: {said}; make it anew: "
+                f"{fresh.command(made)}",
+            )
+        else:
+            found.append(Place(folder, key, "built here"))
+    return found
+
+
+def _is_of(truth: dict[str, Any], sha256: str) -> bool:
+    said = truth.get("fresh")
+    return isinstance(said, dict) and said.get("declared") == sha256
+
+
+def _unrecorded(place: Place) -> str:
+    return (
+        f"the truth of {place.key} is left out: there is no record of {place.survey} here. Put it "
+        f"into {paths.home() / 'surveys'}, or name it in {RECORDS} or with --record"
+    )
+
+
+def _preference(place: Place, known: Record) -> tuple[str, int, str, bool]:
     """Sort the survey record's first vintage first, and what was built before what ships."""
-    listed = list(record(place.survey).vintages)
+    listed = list(known.vintages)
     number = listed.index(place.vintage) if place.vintage in listed else len(listed)
     return place.survey, number, place.vintage, place.state == "shipped"
 
@@ -249,6 +319,8 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
                 f"{name} has no ground truth of {vintage} here, only of {', '.join(here) or 'none'}"
                 f": epidemia groundtruth build {declared.survey} --vintage {vintage} --raw FILE"
             )
+    if not places and (made := drawn(name)):
+        raise EpidemiaError(f"{name} has no ground truth here; make it: {fresh.command(made)}")
     if not places:
         official = survey.vintages[survey.official]
         raise EpidemiaError(
@@ -268,12 +340,13 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
 
 def load_folder(folder: Path) -> dict[tuple[str, str], GroundTruth]:
     """Return all truths of a folder by the key of the survey's vintage and the task."""
-    registry = stamp(folder / REGISTRY)
+    declared = all_tasks()
     return {
-        (key, name): _load(name, Place(folder, key, "built here"), registry)
-        for key, truth in read_registry(folder).items()
+        (key, name): _load(name, Place(place, key, "built here"), stamp(place / REGISTRY))
+        for place in (folder, folder / MARGINAL)
+        for key, truth in read_registry(place).items()
         for name in truth["tasks"]
-        if name in all_tasks()
+        if name in declared
     }
 
 
@@ -299,10 +372,18 @@ def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
             name_: _fixed(distances["distance"].to_numpy()[scheme == name_])
             for name_ in entry["bootstrap"]
         },
-        fingerprint=truth["files"]["cells"]["sha256"][:12],
+        fingerprint=_fingerprint(truth),
         place=place,
         sample=_sample(place, truth, entry),
     )
+
+
+def _fingerprint(truth: dict[str, Any]) -> str:
+    """Name the numbers of a survey's truth and, where the registry says so, their wording."""
+    found: str = truth["files"]["cells"]["sha256"]
+    if "fresh" in truth:
+        found = hashlib.sha256(f"{found} {truth['fresh']['declared']}".encode()).hexdigest()
+    return found[:12]
 
 
 def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str | None:
@@ -311,6 +392,8 @@ def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str |
         return ""
     if "replicates" not in entry:
         return None
+    if "sample" in truth:
+        return str(truth["sample"])
     return f"{place.key} {truth['files']['replicates']['sha256'][:12]}"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 __all__ = ["NOTHING", "HoldOut", "hold_out_of", "hold_out_of_people", "in_training"]
 

@@ -25,9 +25,9 @@ from lm_eval_epidemia.finetune.hold_out import (
 from lm_eval_epidemia.finetune.notes import Writer, by_model, by_template, written
 from lm_eval_epidemia.finetune.prompts import answers, distributions, prompts_of
 from lm_eval_epidemia.finetune.statements import statements
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
-from lm_eval_epidemia.surveys.record import record
-from lm_eval_epidemia.surveys.record import task as declared_task
 
 __all__ = ["OF_PEOPLE", "ROWS", "TEMPLATE", "make", "make_notes"]
 
@@ -240,10 +240,10 @@ def _stated(
     names = tasks
     if names is None:
         here = store.available()
-        names = [one.name for one in tasks_of(data, data.record.all_tasks) if one.name in here]
+        names = [one.name for one in tasks_of(data, data.record.declared) if one.name in here]
         if not names:
             # Says which facts the file lacks, if it does.
-            facts_of(data, tasks_of(data, data.record.all_tasks))
+            facts_of(data, tasks_of(data, data.record.declared))
             raise EpidemiaError(
                 f"no task of {survey} that {data.name} can answer with yes or no has a ground "
                 f"truth here: epidemia groundtruth build {survey} --raw FILE"

@@ -9,8 +9,8 @@ import numpy as np
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.quantities.wording import named
-from lm_eval_epidemia.surveys.record import record
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 __all__ = ["share", "statements"]
 

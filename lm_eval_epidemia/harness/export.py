@@ -19,7 +19,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.paths import writing
 from lm_eval_epidemia.quantities import store as quantities
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.catalogue import record
 
 __all__ = ["export"]
 

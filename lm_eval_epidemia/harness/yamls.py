@@ -19,6 +19,8 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.quantities import store as quantities
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import declarations
 
 __all__ = ["render", "task_path", "write"]
 
@@ -150,14 +152,14 @@ def _of_way(
                 parts.setdefault(entry.part, []).append(entry)
         listed = []
         for part, entries in parts.items():
-            folder = above + (f"{part}/" if part else "")
+            folder = above + (f"{entries[0].facets['survey']}/" if part else "")
             include = "../" * folder.count("/") + base
             for entry in entries:
                 text = _task(benchmark, entry, way, include, dataset, variant)
                 files[f"{folder}{entry.name}{way.suffix}.yaml"] = text
             names = [entry.name + way.suffix for entry in entries]
             if part:
-                name = f"{group}_{part}{way.suffix}"
+                name = part + way.suffix
                 files[f"{folder}{name}.yaml"] = _group(benchmark, name, way, names)
                 names = [name]
             listed += names
@@ -225,12 +227,18 @@ def task_path(variant: Variant | None = None) -> Path:
     old one, do not disturb each other.
     """
     chosen = (variant or Variant()).in_task_files
-    built = [store.built_groundtruth() / store.REGISTRY, *_records(quantities.built())]
+    ships = paths.shipped_groundtruth()
+    truths = store.registries()
+    built = [
+        *(path for path in truths if ships not in path.parents),
+        *_records(quantities.built()),
+        *declarations(),
+        *(file.parent / store.REGISTRY for file in fresh.files()),
+    ]
     if not any(file.is_file() for file in built) and not chosen:
         return paths.shipped_task_yamls()
     state = hashlib.sha256(__version__.encode())
-    shipped = paths.shipped_groundtruth()
-    for file in (*built, shipped / store.REGISTRY, *_records(shipped / "quantities")):
+    for file in (*truths, *built, *_records(ships / "quantities")):
         state.update(file.read_bytes() if file.is_file() else b"")
     state.update(json.dumps(chosen, sort_keys=True).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]

@@ -172,10 +172,16 @@ def card(record: Record) -> str:
         Markdown: source, design, vintages, what was dropped and adjusted, variables, tasks with
         their anchors; only about the truth that ships.
     """
-    truths = store.read_registry(paths.shipped_groundtruth())
-    shipped = {
-        truth["vintage"]: truth for truth in truths.values() if truth["survey"] == record.survey
-    }
+    base, shipped = paths.shipped_groundtruth(), dict[str, dict[str, Any]]()
+    for truth in (
+        truth
+        for folder in (base, base / store.MARGINAL)
+        for truth in store.read_registry(folder).values()
+        # A record in the place of a shipped one need not know the tasks of that one's truth.
+        if truth["survey"] == record.survey and record.replaces is None
+    ):
+        known = shipped.setdefault(truth["vintage"], {**truth, "tasks": {}})
+        known["tasks"] |= truth["tasks"]
     available = {task for truth in shipped.values() for task in truth["tasks"]}
     waiting = [task for task in record.all_tasks if task.name not in available]
     lines = [

@@ -30,7 +30,7 @@ from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 __all__ = [
     "KNOWS_MARGINAL",

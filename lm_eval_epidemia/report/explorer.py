@@ -25,7 +25,7 @@ from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.record import record, records
+from lm_eval_epidemia.surveys.catalogue import record, records
 
 __all__ = ["explorer", "task_data"]
 

@@ -21,7 +21,7 @@ from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.score.standardised import crude, standardised
-from lm_eval_epidemia.surveys.record import record
+from lm_eval_epidemia.surveys.catalogue import record
 
 __all__ = ["Confounding", "confounding", "method"]
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from lm_eval_epidemia.report import published_priors
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score
-from lm_eval_epidemia.surveys.record import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 __all__ = ["MARK", "published"]
 

@@ -18,6 +18,7 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.paths import fresh_tasks
 from lm_eval_epidemia.quantities.store import PREFIX, built
 from lm_eval_epidemia.report.entry import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.report.naming import Config, pairs, short_names, weights_of
@@ -31,6 +32,7 @@ from lm_eval_epidemia.report.replicates import (
     in_conflict,
     said_in,
 )
+from lm_eval_epidemia.surveys.fresh import GROUP
 
 __all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size",
            "printable", "read_results"]  # fmt: skip
@@ -246,7 +248,13 @@ def _unknown(path: Path, file: _File, names: Mapping[str, Asked]) -> list[str]:
             "'epidemia quantities new SURVEY --raw FILE --n N --seed SEED' as it was made, or copy "
             f"its files (.json and .draws.parquet) into {built()}"
         )
-    if others := [name for name in unknown if not name.startswith(PREFIX)]:
+    if drawn := [name for name in unknown if name.startswith(f"{GROUP}_")]:
+        notes.append(
+            f"{path}: left out are {few(drawn)}, fresh tasks that are not here: make the set with "
+            "'epidemia tasks fresh SURVEY --raw FILE --n N --seed SEED' as it was made, or copy "
+            f"its folder into {fresh_tasks()}"
+        )
+    if others := [name for name in unknown if not name.startswith((PREFIX, f"{GROUP}_"))]:
         notes.append(
             f"{path}: left out are {few(others)}, which this version of lm-eval-epidemia does not "
             "know: install the one that they were run with"

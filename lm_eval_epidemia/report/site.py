@@ -6,7 +6,7 @@ import importlib.resources
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from lm_eval_epidemia.report import (
     data,
     effects,
     figures,
+    probe,
     standardised,
     tuning,
     tuning_rows,
@@ -37,7 +38,8 @@ from lm_eval_epidemia.report.method import method
 from lm_eval_epidemia.report.output import Section, details, leaderboards, number, of_priors
 from lm_eval_epidemia.report.quantities import quantities
 from lm_eval_epidemia.report.results import leaf
-from lm_eval_epidemia.surveys.record import Kind, records
+from lm_eval_epidemia.surveys.catalogue import records
+from lm_eval_epidemia.surveys.record import Declared
 
 __all__ = ["MARKER", "build_site"]
 
@@ -56,7 +58,7 @@ PAGES = (
 TUNED = ("tuning.html", "Fine-tuning")
 
 #: Groups of tasks, as records list them.
-KINDS: tuple[Kind, ...] = ("low", "high", "extra")
+KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 
 
 class _Row(NamedTuple):
@@ -64,12 +66,14 @@ class _Row(NamedTuple):
     kind: str = ""
 
 
-def build_site(report: Report, out: Path) -> Path:
+def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) -> Path:
     """Write the site.
 
     Parameters
     ----------
     report : Report
+    cutoffs : sequence of Cutoff
+        When the training of models ended, for the probe of vintages.
     out : Path
         A folder that does not exist, is empty, or holds a site: its files are replaced when the new
         ones are whole, and what is not ours is kept; see `folders.rewritten`.
@@ -87,11 +91,14 @@ def build_site(report: Report, out: Path) -> Path:
     out = out.resolve()
     with folders.rewritten(out, MARKER) as temporary:
         samples, notes = data.read_samples(report)
-        _write(temporary, report, samples, [*report.notes, *notes])
+        _write(temporary, report, samples, [*report.notes, *notes], cutoffs)
     return out / PAGES[0][0]
 
 
-def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]) -> None:
+def _write(
+    folder: Path, report: Report, samples: data.Samples, notes: list[str],
+    cutoffs: Sequence[probe.Cutoff],
+) -> None:  # fmt: skip
     _assets(folder / "assets")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
@@ -108,7 +115,7 @@ def _write(folder: Path, report: Report, samples: data.Samples, notes: list[str]
         made = environment.get_template(template or name).render(page=name, **values)
         (folder / name).write_text(made, encoding="utf-8")
 
-    page("index.html", **_index(report, notes))
+    page("index.html", **_index(report, notes, cutoffs))
     page("method.html", **method(report, samples))
     page("explorer.html", **explorer(folder / "data", report, samples))
     page("interventions.html", **effects.page(report))
@@ -158,7 +165,9 @@ def sort_key(text: str) -> str:
     return repr(number * unit)
 
 
-def _index(report: Report, notes: list[str]) -> dict[str, Any]:
+def _index(
+    report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]
+) -> dict[str, Any]:  # fmt: skip
     references = {entry.name for entry in report.entries if entry.reference}
     rows = data.leaderboard_rows(report)
 
@@ -174,9 +183,9 @@ def _index(report: Report, notes: list[str]) -> dict[str, Any]:
             {**shown(_with_baseline(section, report)), "figure": figure, "caption": caption}
         )
         intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
+    tables = [*details(report), *probe.sections(probe.made(report, cutoffs))]
     return {
-        "boards": boards, "sections": list(map(shown, details(report))), "notes": notes,
-        "intro": intro,
+        "boards": boards, "sections": list(map(shown, tables)), "notes": notes, "intro": intro,
     }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from lm_eval_epidemia.score.standardised import (
     standardised,
     weighted,
 )
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 __all__ = ["CONTRASTS", "Contrast", "Effect", "Implied", "Mixture", "Propensity", "Strata",
            "implied", "mixture", "of_surveys", "read", "rows", "section", "strata"]  # fmt: skip

@@ -14,7 +14,7 @@ import pandas as pd
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 __all__ = ["believed"]
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score.score import Anchors, scale
-from lm_eval_epidemia.surveys.record import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.fresh import FreshTask
 
 __all__ = ["Scale", "by_group", "has_bootstrap", "scales"]
 
@@ -77,7 +78,8 @@ def by_group(found: Iterable[Scale]) -> dict[str, list[Scale]]:
     """Sort scales into the groups of their tasks, and those into the order of their names."""
     groups = defaultdict(list)
     for one in found:
-        group = declared_task(one.task).group
-        for name in (group, f"{group}_{one.survey}"):
+        task = declared_task(one.task)
+        part = task.part if isinstance(task, FreshTask) else f"{task.group}_{one.survey}"
+        for name in (task.group, part):
             groups[name].append(one)
     return dict(sorted(groups.items()))

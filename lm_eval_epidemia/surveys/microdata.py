@@ -34,7 +34,7 @@ from lm_eval_epidemia.surveys.record import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING", "Microdata", "load_microdata"]
+__all__ = ["MISSING", "Microdata", "check_weights", "load_microdata"]
 
 #: Level number of a record whose answer is blank, refused or unknown.
 MISSING = -1
@@ -138,20 +138,51 @@ def _level_numbers(
         numbers[hit] = number
         known |= hit
     if not known.all():
-        codes, counts = values[~known], np.bincount(of_record, minlength=len(values))[~known]
-        listed = ", ".join(
-            f"{code:g} ({count} rows)" for code, count in zip(codes[:8], counts[:8], strict=True)
-        )
-        raise EpidemiaError(
-            f"{file}: column {variable.column} has codes that the record of {name!r} does not "
-            f"know: {listed}{', ...' if len(codes) > 8 else ''} ({rows_said(~known[of_record])}). "
-            "Is it another vintage? Otherwise add the codes to the survey record, as a level or as "
-            "missing"
-        )
+        raise _unknown([f"{value:g}" for value in values], known, of_record, variable, name, file)
     return numbers[of_record]
 
 
-def _check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
+def _text_levels(column: pd.Series, variable: Variable, name: str, file: str) -> NDArray[np.int16]:
+    """The same of a column of texts."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column):
+        raise EpidemiaError(
+            f"{file}: column {variable.column} holds numbers where the record of {name!r} expects "
+            f"texts such as {variable.levels[0].texts[0]!r}: is it the file with its codes?"
+        )
+    of_record, values = pd.factorize(column)
+    meant = {text.strip(): n for n, level in enumerate(variable.levels) for text in level.texts}
+    missing = {text.strip() for text in variable.missing_texts}
+    known = np.array([value in meant or value in missing for value in values], dtype=bool)
+    if not known.all():
+        # A blank has no number among the values: it is one more, which is known.
+        of_record = np.where(of_record < 0, len(values), of_record)
+        known = np.append(known, True)
+        raise _unknown([*map(repr, values), ""], known, of_record, variable, name, file)
+    numbers = [*(meant.get(value, MISSING) for value in values), MISSING]
+    return np.array(numbers, dtype=np.int16)[of_record]
+
+
+def _unknown(
+    said: list[str], known: NDArray[np.bool_], of_record: NDArray[np.int64], variable: Variable,
+    name: str, file: str,
+) -> EpidemiaError:  # fmt: skip
+    """Name the values of a column that its record does not know."""
+    counts = np.bincount(of_record, minlength=len(said))
+    unknown = np.flatnonzero(~known)
+    listed = ", ".join(f"{said[n]} ({counts[n]} rows)" for n in unknown[:8])
+    what = "texts" if variable.of_texts else "codes"
+    return EpidemiaError(
+        f"{file}: column {variable.column} has {what} that the record of {name!r} does not "
+        f"know: {listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(~known[of_record])}). "
+        f"Is it another vintage? Otherwise add the {what} to the survey record, as a level or as "
+        "missing"
+    )
+
+
+def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
+    """Refuse what is no weight: blanks, negative numbers, a sum that is that of no population."""
     what = f"{file}: column {column} (weight)"
     if (blank := np.isnan(weight)).any():
         raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
@@ -192,10 +223,10 @@ def _parts(column: str) -> list[str]:
     return column.split(" + ")
 
 
-def _recorded(record: Record, vintage: str, present: set[str]) -> dict[str, Variable]:
+def _recorded(record: Record, vintage: str, present: set[str], every: bool) -> dict[str, Variable]:
     """Choose how each variable is read: the first way whose columns are all in the files."""
     entry, found = record.vintages[vintage], {}
-    for name in sorted(record.used_variables(vintage)):
+    for name in sorted(record.variables if every else record.used_variables(vintage)):
         for way in record.ways(name, vintage):
             if {c.casefold() for c in _parts(entry.column(way.column))} <= present:
                 found[name] = way
@@ -223,17 +254,28 @@ def _restrictions(record: Record, vintage: str) -> set[str]:
     return {u.column for u in universes} | {r.known for r in rakes if r.known is not None}
 
 
-def _wanted(record: Record, vintage: str, present: set[str]) -> list[str]:
+def _wanted(record: Record, vintage: str, present: set[str], every: bool) -> list[str]:
     """Name, as in the vintage, every column of the files that is of use."""
     entry, design = record.vintages[vintage], record.design_of(vintage)
     columns = [*design.weight, design.strata, design.psu, design.unit, record.join]
     columns += design.replicate_columns if _replicated(design, present) else []
-    for way in _recorded(record, vintage, present).values():
+    for way in _recorded(record, vintage, present, every).values():
         columns += _parts(way.column)
         columns += [universe.column for level in way.levels for universe in level.also]
     columns += [*_restrictions(record, vintage), *(u.column for u in entry.select)]
     named = [entry.column(column) for column in columns if column is not None]
     return [column for column in dict.fromkeys(named) if column.casefold() in present]
+
+
+def _texts(record: Record, vintages: list[str], wanted: list[str]) -> list[str]:
+    """Name the wanted columns that may hold text: those with levels of texts, names of units."""
+    columns = {record.join}
+    for vintage in vintages:
+        entry, design = record.vintages[vintage], record.design_of(vintage)
+        named = [design.strata, design.psu, design.unit]
+        named += [way.column for ways in record.variables.values() for way in ways if way.of_texts]
+        columns |= {entry.column(column) for column in named if column is not None}
+    return [column for column in wanted if column in columns]
 
 
 def _replicated(design: Design, present: set[str]) -> bool:
@@ -276,12 +318,23 @@ def _viable(record: Record, given: str | None, columns: list[str], file: str) ->
     )
 
 
-def _selected(entry: Vintage, frame: pd.DataFrame) -> NDArray[np.bool_]:
+def _coded(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:
+    """Return a column of numbers, where others may hold text."""
+    found = frame[column]
+    if found.dtype.kind == "O":
+        raise EpidemiaError(
+            f"{file}: column {column} holds text where codes are expected, for example "
+            f"{found.dropna().iloc[0]!r}; export the file with its codes"
+        )
+    return found.to_numpy(np.float64)
+
+
+def _selected(entry: Vintage, frame: pd.DataFrame, file: str) -> NDArray[np.bool_]:
     """Tell which records of a file that may hold several years are of a vintage."""
     keep = np.ones(len(frame), dtype=bool)
     for universe in entry.select:
         if universe.column in frame:
-            keep &= _within(frame[universe.column].to_numpy(), universe.codes)
+            keep &= _within(_coded(frame, universe.column, file), universe.codes)
     return keep
 
 
@@ -358,7 +411,7 @@ def _check_parts(record: Record, files: list[Path]) -> None:
 
 def _joined(
     files: list[Path], columns: dict[Path, list[str]], wanted: list[str], record: Record,
-    small: list[str],
+    small: list[str], texts: list[str],
 ) -> pd.DataFrame:  # fmt: skip
     """Read the wanted columns of one file, of parts one under the other, or of files joined."""
     import pandas as pd
@@ -368,7 +421,7 @@ def _joined(
         return [column for column in wanted if column.casefold() in present]
 
     if len(files) == 1:
-        return read_columns(files[0], here(files[0]), small)
+        return read_columns(files[0], here(files[0]), small, texts)
     if record.join is None:
         # A list of parts is only accepted where the record says that a file has parts.
         members = {m.casefold() for v in record.vintages.values() for f in v.files
@@ -378,7 +431,7 @@ def _joined(
                 f"{len(files)} files were given ({', '.join(file.name for file in files)}), but "
                 f"{strange[0]} is not a part of a file of {record.survey}: give one file"
             )
-        return stacked([read_columns(file, here(file), small) for file in files])
+        return stacked([read_columns(file, here(file), small, texts) for file in files])
     key, seen = record.join, {record.join.casefold()}
     frames: list[pd.DataFrame] = []
     for file in files:
@@ -388,9 +441,15 @@ def _joined(
         if not new:
             continue
         seen |= {column.casefold() for column in new}
-        frame = read_columns(file, [key, *new], small).set_index(key)
+        frame = read_columns(file, [key, *new], small, texts)
+        frame = frame.astype({key: object} if frame[key].dtype.kind == "O" else {}).set_index(key)
         if not frame.index.is_unique:
             raise EpidemiaError(f"{file.name}: column {key} has duplicates, so it cannot be joined")
+        if frames and frame.index.dtype != frames[0].index.dtype:
+            raise EpidemiaError(
+                f"{file.name}: column {key} holds numbers here and text in another file, so they "
+                "cannot be joined: write it alike in both"
+            )
         frames.append(frame)
     # The file with the weight has everybody; the others have those who were asked or examined.
     weights = {column.casefold() for column in record.design.weight}
@@ -399,7 +458,11 @@ def _joined(
 
 
 def load_microdata(
-    record: Record, paths: Path | Sequence[Path], vintage: str | None = None
+    record: Record,
+    paths: Path | Sequence[Path],
+    vintage: str | None = None,
+    *,
+    every: bool = False,
 ) -> Microdata:
     """Read a survey's files as its record describes them.
 
@@ -411,6 +474,8 @@ def load_microdata(
         or a folder that holds them.
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
+    every : bool
+        Read every variable of the record that the files have, not only those that tasks use.
 
     Returns
     -------
@@ -426,15 +491,16 @@ def load_microdata(
     with open_raw(paths, record.expected_files) as files:
         _check_parts(record, files)
         columns = {file: raw_columns(file) for file in files}
-        every = [column for names in columns.values() for column in names]
-        present = {column.casefold() for column in every}
-        viable = _viable(record, vintage, every, name)
-        wanted = list(dict.fromkeys(c for v in viable for c in _wanted(record, v, present)))
+        there = [column for names in columns.values() for column in names]
+        present = {column.casefold() for column in there}
+        viable = _viable(record, vintage, there, name)
+        wanted = list(dict.fromkeys(c for v in viable for c in _wanted(record, v, present, every)))
         replicated = {v: _replicated(record.design_of(v), present) for v in viable}
         small = [c for v in viable if replicated[v] for c in record.design_of(v).replicate_columns]
-        frame = _joined(files, columns, wanted, record, small)
+        texts = _texts(record, viable, wanted)
+        frame = _joined(files, columns, wanted, record, small, texts)
         names = " ".join([name, *(file.name for file in files)])
-    selected = {v: _selected(record.vintages[v], frame) for v in viable}
+    selected = {v: _selected(record.vintages[v], frame, name) for v in viable}
     rows = {v: int(keep.sum()) for v, keep in selected.items()}
     vintage = _choose(record, vintage, viable, rows, name, names)
     if not rows[vintage]:
@@ -447,15 +513,18 @@ def load_microdata(
     if rows[vintage] < len(frame):
         frame = frame[selected[vintage]]
     entry, design = record.vintages[vintage], record.design_of(vintage)
-    variables = _recorded(record, vintage, present)
-    _check_complete(record, vintage, variables, every, name)
+    variables = _recorded(record, vintage, present, every)
+    _check_complete(record, vintage, variables, there, name)
 
     def values(column: str) -> NDArray[np.float64]:
-        parts = [frame[entry.column(part)].to_numpy(np.float64) for part in _parts(column)]
+        parts = [_coded(frame, entry.column(part), name) for part in _parts(column)]
         return np.sum(parts, axis=0)
 
     def numbers(variable: str, way: Variable) -> NDArray[np.int16]:
-        found = _level_numbers(values(way.column), way, variable, name)
+        if way.of_texts:
+            found = _text_levels(frame[entry.column(way.column)], way, variable, name)
+        else:
+            found = _level_numbers(values(way.column), way, variable, name)
         for number, level in enumerate(way.levels):
             for universe in level.also:
                 if universe.column in frame:
@@ -468,7 +537,7 @@ def load_microdata(
     valued = [c for c in weights if frame[entry.column(c)].notna().any()]
     weight_column = next(iter([*valued, *weights]), "")
     weight = values(weight_column) if weight_column else np.ones(len(frame))
-    _check_weights(weight, entry.column(weight_column), name)
+    check_weights(weight, entry.column(weight_column), name)
     strata = psu = unit = replicates = None
     if design.strata and design.psu:
         strata = _codes(frame[entry.column(design.strata)], design.strata, name)

@@ -6,9 +6,7 @@ reads columns of microdata as numbers, `read_grids` a workbook's sheets as they 
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
 import re
 import shutil
 import tempfile
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.paths import sha256_of
+from lm_eval_epidemia.surveys.csv_text import BLANKS, csv_batches, header, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,13 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
+    "naming",
     "open_raw",
     "raw_columns",
     "raw_files",
     "read_columns",
     "read_grids",
+    "read_labelled",
     "rows_said",
     "stacked",
+    "suffix_of",
 ]
 
 #: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
@@ -65,17 +67,12 @@ MAX_UNPACKED = 20 * 2**30
 MAX_RATIO = 200
 SMALL = 50 * 2**20
 
-#: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
-MAX_COLUMNS = 32_767
-
-#: Characters of a csv file that its header is looked for in; bytes that are parsed at once, which
-#: no row may exceed.
-HEADER = 4 * 2**20
-BLOCK = 16 * 2**20
+#: Rows of a parquet file that are looked at together.
 BATCH = 2**16
 
 
-def _suffix(name: str) -> str:
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file's name, in small letters."""
     # BRFSS publishes 'LLCP2023.XPT ', with a space at the end.
     return Path(name.strip()).suffix.lower()
 
@@ -89,7 +86,7 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
     try:
         with zipfile.ZipFile(path) as archive:
             inside = [item for item in archive.infolist() if not item.is_dir()]
-            members = [item for item in inside if _suffix(item.filename) in FORMATS]
+            members = [item for item in inside if suffix_of(item.filename) in FORMATS]
             declared = [item for item in members if _stem(item.filename) in expected]
             if len(members) != 1 and not declared:
                 found = ", ".join(item.filename for item in members) or "none"
@@ -98,7 +95,7 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
                     f"found {found}. Unpack it and give the file itself"
                 )
             members = declared or members
-            wanted = members + [item for item in inside if _suffix(item.filename) == SETUP]
+            wanted = members + [item for item in inside if suffix_of(item.filename) == SETUP]
             unpacked = sum(item.file_size for item in wanted)
             packed = max(sum(item.compress_size for item in wanted), 1)
             if unpacked > MAX_UNPACKED or (unpacked > SMALL and unpacked / packed > MAX_RATIO):
@@ -137,7 +134,7 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
 def _lay_beside(folder: Path, files: Iterable[Path]) -> None:
     """Put the agency's statements where the ASCII file they belong to was unpacked."""
     for file in files:
-        if _suffix(file.name) == SETUP and not (folder / file.name).exists():
+        if suffix_of(file.name) == SETUP and not (folder / file.name).exists():
             (folder / file.name).symlink_to(file.resolve())
 
 
@@ -195,7 +192,7 @@ def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
     found = sorted(
         file
         for file in folder.iterdir()
-        if _suffix(file.name) in known and _stem(file.name) in expected
+        if suffix_of(file.name) in known and _stem(file.name) in expected
     )
     if not found:
         raise EpidemiaError(
@@ -224,14 +221,14 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
     """
     files = raw_files(paths, expected)
     data: list[Path] = []
-    statements = [path for path in files if _suffix(path.name) == SETUP]
+    statements = [path for path in files if suffix_of(path.name) == SETUP]
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
-            suffix, own = _suffix(path.name), Path(folder) / str(number)
+            suffix, own = suffix_of(path.name), Path(folder) / str(number)
             if suffix == ".zip":
                 own.mkdir()
                 unpacked = _unpack(path, expected, own)
-                if any(_suffix(file.name) == ".dat" for file in unpacked):
+                if any(suffix_of(file.name) == ".dat" for file in unpacked):
                     _lay_beside(own, [*statements, *path.parent.iterdir()])
                 data += unpacked
             elif suffix == ".dat":
@@ -252,27 +249,45 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
         yield data
 
 
-def _pyreadstat(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
+def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
+    """Read an SPSS, Stata or SAS file, and what it says of its columns.
+
+    Parameters
+    ----------
+    path : Path
+        As given by `open_raw`.
+    **options
+        Of pyreadstat's function for the format. Without ``encoding``, what is not in the encoding
+        that the file claims is read as Western European.
+
+    Returns
+    -------
+    DataFrame, pyreadstat's metadata
+    """
     try:
         import pyreadstat
     except ImportError:
         raise EpidemiaError(
             f"reading {path.suffix} files needs pyreadstat: pip install 'lm-eval-epidemia[build]'"
         ) from None
-    if _suffix(path.name) == ".xpt" and path.stat().st_size % 80:
+    if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
         raise EpidemiaError(f"{path.name} is not whole (its size is no multiple of 80 bytes): "
                             "download it again")  # fmt: skip
-    reader = getattr(pyreadstat, FORMATS[_suffix(path.name)] or "")
+    reader = getattr(pyreadstat, FORMATS[suffix_of(path.name)] or "")
     try:
         return reader(str(path), **options)
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, pyreadstat.ReadstatError) as error:
         # Some agencies write labels in a Western European encoding and call it UTF-8.
+        if "encoding" in options or (
+            "decode" not in str(error) and "invalid byte" not in str(error)
+        ):
+            raise
         return reader(str(path), encoding="LATIN1", **options)
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Turn whatever a reader raises on a damaged file into an error that names the file."""
     try:
         yield
@@ -289,7 +304,7 @@ def _naming(path: Path) -> Iterator[None]:
         # A reader may quote what it could not read: several lines of it, or control characters.
         said = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
         raise EpidemiaError(
-            f"{path.name} cannot be read as {_suffix(path.name)} ({type(error).__name__}: {said})"
+            f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: {said})"
             ": it may be truncated or in another format; download it again"
         ) from error
 
@@ -304,7 +319,7 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
     """Find where an ASCII file's columns are: half-open, from 0, as its statements say."""
     positions: dict[str, tuple[int, int]] = {}
     for setup in sorted(path.parent.iterdir()):
-        if _suffix(setup.name) != SETUP or not _stem(setup.name).startswith(_stem(path.name)):
+        if suffix_of(setup.name) != SETUP or not _stem(setup.name).startswith(_stem(path.name)):
             continue
         text = setup.read_text(encoding="latin-1")
         if infix := _INFIX.search(text):
@@ -321,38 +336,18 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
     return positions
 
 
-def _header(path: Path) -> list[str]:
-    """Read the column names of a csv file; what is below them can be gigabytes."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        head = file.read(HEADER)
-    if "\0" in head.partition("\n")[0]:
-        raise EpidemiaError(f"{path.name} has NUL bytes in its header: save it as UTF-8 text")
-    rows = csv.reader(io.StringIO(head, newline=""))
-    names = next(rows, [])
-    if not names:
-        raise EpidemiaError(f"{path.name} does not begin with a header")
-    if len(names) > MAX_COLUMNS:
-        raise EpidemiaError(
-            f"{path.name} has more than {MAX_COLUMNS:,} columns, as no survey file has: are its "
-            "rows and columns exchanged? Otherwise save the columns of the survey's record alone"
-        )
-    if next(rows, None) is None and len(head) < HEADER:
-        raise EpidemiaError(f"{path.name} has zero rows")
-    return names
-
-
 def raw_columns(path: Path) -> list[str]:
     """Return the column names of an unpacked data file, as written there."""
     import pandas as pd
 
-    suffix = _suffix(path.name)
-    with _naming(path):
+    suffix = suffix_of(path.name)
+    with naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
             return list(pyarrow.parquet.read_schema(path).names)
         if suffix == ".csv":
-            names = _header(path)
+            names = header(path)
             if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
                 raise EpidemiaError(
                     f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
@@ -364,59 +359,34 @@ def raw_columns(path: Path) -> list[str]:
             return [str(name) for row in first.to_numpy() for name in row]
         if suffix == ".dat":
             return list(_positions(path))
-        return list(_pyreadstat(path, metadataonly=True)[1].column_names)
+        return list(read_labelled(path, metadataonly=True)[1].column_names)
 
 
-def _read_csv(path: Path, every: list[str], names: list[str], small: set[str]) -> pd.DataFrame:
-    """Read the columns called `names` of a csv file whose header is `every`.
-
-    A row that is wider or narrower than the header is an error here; pandas would take it, with
-    codes in the wrong columns.
-    """
+def _read_csv(
+    path: Path, every: list[str], names: list[str], small: set[str], texts: set[str]
+) -> pd.DataFrame:
+    """Read the columns called `names` of a csv file whose header is `every`."""
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.csv as arrow
 
-    # By position, since columns that nobody asks for may share a name.
-    places = {name: str(every.index(name)) for name in names}
-    batches = arrow.open_csv(
-        path,
-        arrow.ReadOptions(
-            column_names=[str(place) for place in range(len(every))],
-            skip_rows_after_names=1,
-            block_size=BLOCK,
-            use_threads=False,  # or an error would not say in which row
-        ),
-        arrow.ParseOptions(newlines_in_values=True),
-        arrow.ConvertOptions(
-            include_columns=list(places.values()),
-            column_types=dict.fromkeys(places.values(), pa.string()),
-            strings_can_be_null=True,
-            null_values=[*arrow.ConvertOptions().null_values, "None", "<NA>"],  # as in pandas
-        ),
-    )
-    parts = [pd.DataFrame({name: _parsed(batch.column(place), name.casefold() in small)
-                           for name, place in places.items()}, copy=False)
-             for batch in batches]  # fmt: skip
+    places = [every.index(name) for name in names]
+    parts = [
+        pd.DataFrame(
+            {
+                name: column.dictionary_encode().to_pandas()
+                if name.casefold() in texts
+                else parsed(column, name.casefold() in small)
+                for name, column in zip(names, batch.columns, strict=True)
+            },
+            copy=False,
+        )
+        for batch in csv_batches(path, places, len(every), bool(texts))
+    ]
     return stacked(parts) if parts else pd.DataFrame(columns=names)
 
 
-def _parsed(texts: Any, small: bool) -> NDArray[Any]:
-    """Turn the texts of a column into numbers; where one is none, leave all as they are."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    trimmed = pc.utf8_trim_whitespace(texts)
-    try:
-        numbers = pc.if_else(pc.equal(trimmed, ""), None, trimmed).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return texts.to_numpy(zero_copy_only=False)
-    found = numbers.to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):  # too large for single precision: infinite
-        return found.astype(np.float32) if small else found
-
-
-def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()) -> pd.DataFrame:
+def read_columns(
+    path: Path, columns: Iterable[str], small: Collection[str] = (), texts: Collection[str] = ()
+) -> pd.DataFrame:
     """Read some columns of an unpacked data file as numbers.
 
     Parameters
@@ -428,11 +398,14 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
         formats of one file.
     small : collection of str
         Those to hold in single precision (80 replicate weights of 3.4 million records).
+    texts : collection of str
+        Those that may hold text.
 
     Returns
     -------
     DataFrame
-        The columns under the names asked for, float64 (float32 if `small`), blanks as NaN.
+        The columns under the names asked for, float64 (float32 if `small`), blanks as NaN; of
+        `texts`, those of which not all are numbers as categories, without the spaces around them.
 
     Raises
     ------
@@ -454,15 +427,16 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
             f"{path.name} has {len(same)} columns called {' and '.join(same)}: keep the right one"
         )
     names = [present[name.casefold()] for name in wanted]
-    suffix = _suffix(path.name)
-    with _naming(path):
+    suffix = suffix_of(path.name)
+    with naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
             with pyarrow.parquet.ParquetFile(path) as file:
                 frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
         elif suffix == ".csv":
-            frame = _read_csv(path, every, names, {name.casefold() for name in small})
+            frame = _read_csv(path, every, names, {name.casefold() for name in small},
+                              {name.casefold() for name in texts})  # fmt: skip
         elif suffix in (".xlsx", ".xls"):
             frame = pd.read_excel(path, usecols=names)[names]
         elif suffix == ".dat":
@@ -471,14 +445,19 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
             frame = pd.read_fwf(path, colspecs=spans, names=names, header=None)
         elif suffix == ".xpt":
             # The transport reader cannot select columns.
-            frame = _pyreadstat(path)[0][names]
+            frame = read_labelled(path)[0][names]
         else:
-            frame = _pyreadstat(path, usecols=names, apply_value_formats=False)[0][names]
+            frame = read_labelled(path, usecols=names, apply_value_formats=False)[0][names]
     frame.columns = pd.Index(wanted)
     if frame.empty:
         raise EpidemiaError(f"{path.name} has zero rows")
     for name in wanted:
         precision = np.float32 if name in small else np.float64
+        if name in texts and frame[name].dtype.kind == "O":
+            if (words := _words(frame[name])) is not None:
+                frame[name] = words
+                continue
+            frame[name] = frame[name].where(~frame[name].isin(BLANKS))
         if frame[name].dtype != precision:
             numbers = _numbers(frame[name], name, path)
             with np.errstate(over="ignore"):  # too large for single precision: infinite
@@ -489,6 +468,22 @@ def read_columns(path: Path, columns: Iterable[str], small: Collection[str] = ()
                 "damaged or badly converted, take the official one"
             )
     return frame
+
+
+def _words(column: pd.Series) -> pd.Series | None:
+    """Return a column of text as categories, blanks as NaN; None where all are numbers."""
+    import pandas as pd
+
+    # Millions of records have few distinct texts.
+    numbers, found = pd.factorize(column)
+    said = pd.Series(list(found), dtype=object).map(lambda one: str(one).strip())
+    if pd.to_numeric(said[~said.isin(BLANKS)], errors="coerce").notna().all():
+        return None
+    said = said.where(~said.isin(["", "<NA>"]))
+    kinds, names = pd.factorize(said)
+    # One more place, which -1 (blank) finds.
+    codes: NDArray[np.int64] = np.append(kinds, -1)[numbers]
+    return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(names)), column.index)
 
 
 def rows_said(where: NDArray[np.bool_]) -> str:
@@ -543,13 +538,13 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
     """
     import pandas as pd
 
-    suffix = _suffix(path.name)
-    with _naming(path):
+    suffix = suffix_of(path.name)
+    with naming(path):
         if suffix in (".xlsx", ".xls"):
             book = pd.read_excel(path, sheet_name=None, header=None, dtype=object, nrows=rows)
             sheets = list(book.values())
         elif suffix == ".csv":
-            _header(path)
+            header(path)
             sheets = [pd.read_csv(path, header=None, dtype=object, nrows=rows)]
         elif suffix == ".parquet":
             import pyarrow as pa

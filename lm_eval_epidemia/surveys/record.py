@@ -1,20 +1,18 @@
-"""The schema of a survey record, and the catalogue of the records that ship.
+"""The schema of a survey record.
 
 A record is one YAML file: where the survey comes from, its weights and design, its variables
-(official column, code -> level) and its tasks. Adding a survey or a task is writing YAML.
+(official column, code -> level) and its tasks. Adding a survey or a task is writing YAML; `load`
+reads the file, `catalogue` knows which there are.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import lru_cache
-from math import inf, nextafter, prod
+from math import inf, nextafter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -45,20 +43,19 @@ __all__ = [
     "Universe",
     "Variable",
     "Vintage",
-    "all_tasks",
-    "load_record",
     "normalised",
-    "official_cells",
-    "record",
-    "records",
-    "task",
+    "written_out",
 ]
 
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26
+#: Levels that `each` writes; the oldest person has 120.
+MAX_EACH = 1000
 
-Kind = Literal["low", "high", "extra"]
-Domain = Literal["health", "economic", "social"]
+#: What the record declares; of every outcome it follows a task of the kind `marginal`.
+Declared = Literal["low", "high", "extra"]
+Kind = Literal[Declared, "marginal"]
+Domain = Literal["health", "economic", "social", "other"]
 
 
 class _Strict(BaseModel):
@@ -140,6 +137,9 @@ class Level(_Strict):
     names: tuple[str, ...] = Field(
         (), description="Texts that mean it: its row or column in a published table."
     )
+    texts: tuple[str, ...] = Field(
+        (), description="Texts of its column that mean it, in records without codes: 'Female'."
+    )
     also: tuple[Universe, ...] = Field(
         (), description="Records with these codes elsewhere belong here too if they lack `column`."
     )
@@ -148,9 +148,9 @@ class Level(_Strict):
     def _one_way(self) -> Level:
         cuts = (self.at_least, self.above, self.up_to, self.below)
         cut = any(bound is not None for bound in cuts)
-        if cut + bool(self.codes) + bool(self.names) != 1:
+        if cut + bool(self.codes) + bool(self.names) + bool(self.texts) != 1:
             raise ValueError(
-                f"level {self.label!r} needs one of 'codes', 'names' and cut points "
+                f"level {self.label!r} needs one of 'codes', 'texts', 'names' and cut points "
                 "('at_least' or 'above', 'up_to' or 'below')"
             )
         if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
@@ -165,14 +165,14 @@ class Level(_Strict):
     @property
     def intervals(self) -> Codes:
         """The numbers that mean it, as closed intervals; none where texts do."""
-        if self.codes or self.names:
+        if self.codes or self.names or self.texts:
             return self.codes
         low = self.at_least if self.above is None else nextafter(self.above, inf)
         high = self.up_to if self.below is None else nextafter(self.below, -inf)
         return ((-inf if low is None else low, inf if high is None else high),)
 
 
-def _levels(value: Any) -> Any:
+def written_out(value: Any) -> Any:
     """Write out ``{each: [18, 88], label: "{n}", phrase: is {n} years old}`` level by level."""
     if not isinstance(value, list):
         return value
@@ -182,8 +182,10 @@ def _levels(value: Any) -> Any:
             levels.append(item)
             continue
         match item["each"]:
-            case [int(first), int(last)] if first <= last:
+            case [int(first), int(last)] if first <= last < first + MAX_EACH:
                 pass
+            case [int(first), int(last)] if first <= last:
+                raise ValueError(f"'each' writes at most {MAX_EACH} levels, got {[first, last]}")
             case other:
                 raise ValueError(f"'each' takes two whole numbers such as [18, 88], got {other!r}")
         rest = {key: text for key, text in item.items() if key != "each"}
@@ -225,8 +227,9 @@ class Variable(_Strict):
     """One way of recording a variable: an official column and the levels made of its codes."""
 
     column: str = Field(description="May hold {yy}, the vintage's year, and be a sum: 'A + B'.")
-    levels: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(min_length=2)
+    levels: Annotated[tuple[Level, ...], BeforeValidator(written_out)] = Field(min_length=2)
     missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
+    missing_texts: tuple[str, ...] = Field((), description="The same of a column of texts.")
     question: str | None = Field(None, description="Asked when the variable is an outcome.")
     vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
     measure: Measure | None = None
@@ -240,6 +243,11 @@ class Variable(_Strict):
     revision: int = Field(
         0, description="Raised when its wording changes, so that scores stop being comparable."
     )
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether its column holds texts, not codes."""
+        return any(level.texts for level in self.levels)
 
     @model_validator(mode="after")
     def _levels_are_apart(self) -> Variable:
@@ -258,6 +266,7 @@ class Variable(_Strict):
                 if (first := names.setdefault(normalised(name), n)) != n:
                     said = f"{name!r} is a name of {self.levels[first].label!r} too: {give}"
                     yield ("levels", n, "names"), said
+        yield from self._faults_of_texts()
         meant = {self.column: [level.intervals for level in self.levels]}
         for column in dict.fromkeys(u.column for level in self.levels for u in level.also):
             meant[f"{column} ('also')"] = [
@@ -275,6 +284,30 @@ class Variable(_Strict):
             if later == len(self.levels):
                 said = f"{self.levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
                 yield ("levels", earlier), said
+
+    def _faults_of_texts(self) -> Iterator[Fault]:
+        """Find texts that mean two things, and what a column of texts cannot have."""
+        if not self.of_texts:
+            if self.missing_texts:
+                yield ("missing_texts",), "'missing_texts' go with levels that have 'texts'"
+            return
+        owner: dict[str, str] = {}
+        for n, level in enumerate(self.levels):
+            if not level.texts:
+                yield ("levels", n), f"{level.label!r} has no 'texts', other levels have: give some"
+            for text in level.texts:
+                if owner.setdefault(text.strip(), level.label) != level.label:
+                    said = f"{level.label!r} and {owner[text.strip()]!r} both take {text!r}"
+                    yield ("levels", n, "texts"), f"{said}: give it to one of them"
+        for text in self.missing_texts:
+            if text.strip() in owner:
+                said = f"{owner[text.strip()]!r} takes {text!r}, which 'missing_texts' drops"
+                yield ("missing_texts",), f"{said}: give it to one of them"
+        for field, there in (("missing", self.missing), ("measure", self.measure)):
+            if there:
+                yield (field,), f"{field!r} is of numbers, the levels are of texts"
+        if " + " in self.column:
+            yield ("column",), f"a sum ({self.column}) has no texts"
 
 
 class File(_Strict):
@@ -426,6 +459,19 @@ class Vintage(_Strict):
         return ", ".join(file.name for file in self.files)
 
 
+#: What is left out of a subject where nothing is said of a person: " who {conditions}".
+_CLAUSE = re.compile(r",? (who|that|which|whose [^,{}]+) \{conditions\}")
+
+
+def _anyone(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            text.format(year=2000)
+        except (KeyError, IndexError, ValueError):
+            raise ValueError("may contain {year} and no other braces") from None
+    return text
+
+
 def _subject(subject: str) -> str:
     try:
         subject.format(year=2000, conditions="")
@@ -441,13 +487,16 @@ class Task(_Strict):
 
     title: str
     outcome: str
-    given: tuple[str, ...] = Field(min_length=1)
+    given: tuple[str, ...] = Field(description="Conditions; none asks for P(Y).")
     number: int | None = Field(None, description="Position in the published list.")
     universe: tuple[Universe, ...] = ()
     subject: str | None = Field(None, description="Who is asked about, if not the record's.")
+    anyone: str | None = Field(
+        None, description="The same where nothing is said of them, if that is no part of it."
+    )
     retrieval: bool = Field(False, description="In the published subset for retrieval.")
     # Filled in by the record.
-    kind: Kind = "low"
+    kind: Kind | Literal["fresh"] = "low"
     survey: str = ""
 
     @field_validator("subject")
@@ -455,10 +504,16 @@ class Task(_Strict):
     def _subject_takes_conditions(cls, subject: str | None) -> str | None:
         return None if subject is None else _subject(subject)
 
+    @field_validator("anyone")
+    @classmethod
+    def _anyone_takes_none(cls, anyone: str | None) -> str | None:
+        return _anyone(anyone)
+
     @property
     def name(self) -> str:
         """The lm-eval task name, for example ``epidemia_low_nsduh_heroin_ever_by_age``."""
-        return f"epidemia_{self.kind}_{self.survey}_{self.outcome}_by_{'_'.join(self.given)}"
+        name = f"epidemia_{self.kind}_{self.survey}_{self.outcome}"
+        return f"{name}_by_{'_'.join(self.given)}" if self.given else name
 
     @property
     def group(self) -> str:
@@ -470,6 +525,9 @@ class Record(_Strict):
 
     survey: str = Field(pattern=r"^[a-z][a-z0-9]*$")
     domain: Domain = Field(description="What reports put it under.")
+    replaces: str | None = Field(
+        None, description="A record of your own in place of the shipped one: its name, the same."
+    )
     title: str
     publisher: str
     homepage: str
@@ -478,12 +536,17 @@ class Record(_Strict):
     subject: str = Field(
         description="Who is asked about: {year} is the vintage's, {conditions} the cell's phrases."
     )
+    anyone: str | None = Field(
+        None,
+        description="The same where nothing is said of them, if leaving ' who {conditions}' out of "
+        "`subject` does not say it.",
+    )
     design: Design
     vintages: dict[str, Vintage] = Field(min_length=1)
     join: str | None = Field(None, description="Column that several files of a vintage share.")
     universe: tuple[Universe, ...] = ()
     variables: dict[str, tuple[Variable, ...]]
-    tasks: dict[Kind, tuple[Task, ...]]
+    tasks: dict[Declared, tuple[Task, ...]]
 
     @model_validator(mode="before")
     @classmethod
@@ -513,6 +576,11 @@ class Record(_Strict):
     def _subject_takes_conditions(cls, subject: str) -> str:
         return _subject(subject)
 
+    @field_validator("anyone")
+    @classmethod
+    def _anyone_takes_none(cls, anyone: str | None) -> str | None:
+        return _anyone(anyone)
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Record:
         _refuse([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
@@ -533,6 +601,12 @@ class Record(_Strict):
             if variable not in self.variables:
                 hint = nearest(variable, self.variables)
                 yield f"the record does not define its variable {variable!r} ({hint})"
+        tables = self.vintages[self.official].tables
+        if not tables and not self.about(entry.model_copy(update={"given": ()})):
+            yield (
+                "of its subject, nothing can be said without {conditions}: say in 'anyone' who is "
+                "asked about then"
+            )
         ways = self.variables.get(entry.outcome, ())
         if any(way.question is None for way in ways):
             yield f"its outcome {entry.outcome!r} has no 'question'"
@@ -594,7 +668,45 @@ class Record(_Strict):
 
     @property
     def all_tasks(self) -> tuple[Task, ...]:
+        """The declared tasks, then P(Y) of every outcome."""
+        return *self.declared, *self._marginals
+
+    @property
+    def declared(self) -> tuple[Task, ...]:
         return tuple(entry for entries in self.tasks.values() for entry in entries)
+
+    @property
+    def _marginals(self) -> Iterator[Task]:
+        """P(Y) of every outcome, of those whom its first task is about.
+
+        None where the truth is a published table: the rows that a record takes need not be all.
+        """
+        if self.vintages[self.official].tables:
+            return
+        firsts: dict[str, Task] = {}
+        for one in self.declared:
+            firsts.setdefault(one.outcome, one)
+        for outcome, first in firsts.items():
+            yield Task(
+                title=f"{first.title.split(':')[0]}: {outcome.replace('_', ' ').capitalize()}",
+                outcome=outcome,
+                given=(),
+                number=None,
+                retrieval=False,
+                universe=first.universe,
+                subject=first.subject,
+                anyone=first.anyone,
+                kind="marginal",
+                survey=self.survey,
+            )
+
+    def about(self, task: Task) -> str:
+        """Say whom a task is about; of P(Y), without a place for conditions."""
+        if task.given:
+            return task.subject or self.subject
+        ways = (task.anyone, task.subject, self.anyone, self.subject)
+        said = [_CLAUSE.sub("", way) for way in ways if way]
+        return next((way for way in said if "{conditions}" not in way), "")
 
     def used_variables(self, vintage: str) -> set[str]:
         """Names of the variables that some task or an adjustment of the vintage uses."""
@@ -639,126 +751,3 @@ class Record(_Strict):
             f"{self.survey}: variable {variable!r} is not read from column {column!r} in this "
             f"version of the record; rebuild with 'epidemia groundtruth build {self.survey}'"
         )
-
-
-def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
-    """Return, for every level the schema sees, the YAML that wrote it: ``each`` writes several."""
-    items = yaml.constructor.SafeConstructor().construct_document(levels)
-    return [node for node, item in zip(levels.value, items, strict=True) for _ in _levels([item])]
-
-
-def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int:
-    """Follow a pydantic error location through composed YAML to a line number (1-based)."""
-    line, above = node.start_mark.line + 1 if node else 1, None
-    for step in location:
-        child: yaml.Node | None = None
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if key.value == str(step):
-                    child, line = value, key.start_mark.line + 1
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            items = _written(node) if above == "levels" else node.value
-            if step < len(items):
-                child, line = items[step], items[step].start_mark.line + 1
-        # A step that the file does not have: a missing field, or a list that the schema adds.
-        node, above = child or node, step
-    return line
-
-
-def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """Find keys that a mapping has twice: YAML would keep the last and lose the others."""
-    if isinstance(node, yaml.MappingNode):
-        seen = set()
-        for key, value in node.value:
-            if str(key.value) in seen:
-                yield key.start_mark.line + 1, str(key.value)
-            seen.add(str(key.value))
-            yield from _repeated(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            yield from _repeated(child)
-
-
-def _parsed(text: str) -> tuple[Any, yaml.Node | None]:
-    """Return the data of a YAML text, and its nodes, which know their lines."""
-    # libyaml's parser, where PyYAML was built with it, is ten times as fast; of an error, the one
-    # in Python says more.
-    if fast := getattr(yaml, "CSafeLoader", None):
-        with suppress(yaml.YAMLError):
-            return yaml.load(text, fast), yaml.compose(text, fast)
-    return yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
-
-
-def load_record(path: Path) -> Record:
-    """Read and check a survey record.
-
-    Parameters
-    ----------
-    path : Path
-        A YAML file.
-
-    Returns
-    -------
-    Record
-
-    Raises
-    ------
-    EpidemiaError
-        Naming file, line and field of everything that is wrong.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        data, tree = _parsed(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
-    except yaml.YAMLError as error:
-        said = " ".join(str(error).split())
-        raise EpidemiaError(f"{path.name} is not valid YAML: {said}") from None
-    if repeated := [
-        f"{path.name}:{line}: {key} is given twice here: keep one" for line, key in _repeated(tree)
-    ]:
-        raise EpidemiaError("\n".join(dict.fromkeys(repeated)))
-    try:
-        return Record.model_validate(data)
-    except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            field = ".".join(str(step) for step in problem["loc"]) or "record"
-            message = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{path.name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
-        raise EpidemiaError("\n".join(lines)) from None
-
-
-@lru_cache(maxsize=1)
-def records() -> dict[str, Record]:
-    """Return the survey records that ship, by survey name."""
-    found = [load_record(path) for path in sorted(Path(__file__).parent.glob("*.yaml"))]
-    return {entry.survey: entry for entry in found}
-
-
-def record(survey: str) -> Record:
-    """Return one survey's record; an unknown name is answered with the nearest ones."""
-    try:
-        return records()[survey]
-    except KeyError:
-        raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, records())})") from None
-
-
-@lru_cache(maxsize=1)
-def all_tasks() -> dict[str, Task]:
-    """Return every declared task, available or not, by its lm-eval name."""
-    return {entry.name: entry for item in records().values() for entry in item.all_tasks}
-
-
-def official_cells(task: Task) -> int:
-    """Return how many combinations the official levels of a task's conditions have."""
-    survey = record(task.survey)
-    return prod(len(survey.ways(name, survey.official)[0].levels) for name in task.given)
-
-
-def task(name: str) -> Task:
-    """Return one declared task; an unknown name is answered with the nearest ones."""
-    try:
-        return all_tasks()[name]
-    except KeyError:
-        raise EpidemiaError(f"no task {name!r} ({nearest(name, all_tasks())})") from None

@@ -15,7 +15,7 @@ from lm_eval_epidemia.elicit.replies import letter
 from lm_eval_epidemia.elicit.ways import likelihood
 from lm_eval_epidemia.elicit.ways.sampled import ANSWERED
 from lm_eval_epidemia.elicit.ways.way import Elicited, Way
-from lm_eval_epidemia.surveys.record import official_cells
+from lm_eval_epidemia.surveys.catalogue import official_cells
 
 __all__ = ["CLOSED", "CLOSED_CELLS", "RAG", "Statement"]
 

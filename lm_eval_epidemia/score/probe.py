@@ -1,0 +1,196 @@
+"""Are some tasks known better than comparable ones? Matching, and the error of the difference.
+
+Two things make a difference uncertain. The surveys' samples and the asking do, which the joint
+replicates tell (`score.joint`). And of two tasks that are equally hard to know, one is known better
+by chance: that shows in how the differences of matched pairs vary, beyond what sampling explains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from lm_eval_epidemia.score.joint import Draws, joint_error
+
+__all__ = ["CALIPER", "CONFIDENCE", "Alike", "Contrast", "contrast", "nearest"]
+
+#: How far apart the D_mean / D_zero of two matched tasks may be.
+CALIPER = 0.1
+
+#: Two-sided level of confidence of every claim.
+CONFIDENCE = 0.95
+
+
+class Alike(NamedTuple):
+    """What tasks are matched by.
+
+    Attributes
+    ----------
+    stratum : hashable
+        Only tasks of the same are matched: survey, vintage, way of asking, outcome.
+    conditions : int
+        How many.
+    ratio : float
+        D_mean / D_zero: what is left to know for who knows P(Y) alone.
+    """
+
+    stratum: Hashable
+    conditions: int
+    ratio: float
+
+
+def nearest(
+    ones: Sequence[Alike], others: Sequence[Alike], caliper: float = CALIPER
+) -> list[int | None]:
+    """Match each task with the nearest of others, which may serve several.
+
+    By the distance of the ratios, within the same stratum and number of conditions; where none of
+    these is within the caliper, within the stratum. Of equally near ones the first.
+
+    Parameters
+    ----------
+    ones, others : sequence of Alike
+    caliper : float
+        The largest distance.
+
+    Returns
+    -------
+    list of int or None
+        For each of `ones`, the place of its match; None where it has none.
+    """
+    found: list[int | None] = []
+    for one in ones:
+        near = [
+            (one.conditions != other.conditions, abs(one.ratio - other.ratio), place)
+            for place, other in enumerate(others)
+            if other.stratum == one.stratum and abs(one.ratio - other.ratio) <= caliper
+        ]
+        found.append(min(near)[2] if near else None)
+    return found
+
+
+class Contrast(NamedTuple):
+    """The mean difference of matched pairs.
+
+    Attributes
+    ----------
+    first, second : float
+        Means over the pairs.
+    pairs : int
+    used : int
+        How many different seconds there are.
+    survey : float
+        Joint standard error of the difference in these very tasks, from the surveys' samples and
+        the asking; NaN where that of a task is not known.
+    error : float
+        With what other tasks of this kind would differ by; NaN for one pair.
+    low, high : float
+        Confidence interval at `CONFIDENCE`.
+    """
+
+    first: float
+    second: float
+    pairs: int
+    used: int
+    survey: float
+    error: float
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> float:
+        return self.first - self.second
+
+    @property
+    def side(self) -> int:
+        """1 or -1 where the interval leaves out 0 on the upper or lower side, else 0."""
+        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+
+def contrast(
+    first: Sequence[float],
+    second: Sequence[float],
+    place: Sequence[int],
+    of_first: Sequence[Draws | None],
+    of_second: Sequence[Draws | None],
+) -> Contrast:
+    """Compare N tasks with their matches.
+
+    The difference is ``sum_i s_i / N - sum_j K_j s_j / N``, K_j being how many the second j serves.
+    Its error has two parts, independent of each other::
+
+        survey^2 = sum over samples of var_b(sum_t a_t s_t^(b)) + sum_t (a_t asking_t)^2
+        tasks^2  = sigma^2 (1 / N + sum_j K_j^2 / N^2)
+
+    with a_t the weight of a task. sigma^2 is how much scores of comparable tasks vary: the variance
+    of the N differences, less what sampling and asking add to it on average, over its expectation
+    for sigma = 1, ``1 + (N - sum_j K_j^2 / N) / (N - 1)``; 0 where that is negative. The interval
+    takes Student's t with N - 1 degrees of freedom.
+
+    Parameters
+    ----------
+    first, second : sequence of float
+        Scores; of `second` those that serve nobody count for nothing.
+    place : sequence of int, length N
+        Of the match of each first among the seconds.
+    of_first, of_second : sequence of Draws or None
+        At the joint replicates.
+    """
+    n = len(place)
+    if not n:
+        return Contrast(math.nan, math.nan, 0, 0, *(math.nan,) * 4)
+    used, match = np.unique(np.asarray(place), return_inverse=True)
+    times = np.bincount(match)
+    left = np.asarray(first, dtype=float)
+    right = np.asarray(second, dtype=float)[used]
+    drawn = [*of_first, *(of_second[one] for one in used)]
+    weights = [*[1 / n] * n, *(-times / n)]
+    survey = joint_error(drawn, weights)
+    value = float(left.mean()), float(right[match].mean())
+    if n < 2:
+        return Contrast(*value, n, len(used), survey, *(math.nan,) * 3)
+    expected = 1 + (n - (times**2).sum() / n) / (n - 1)
+    observed = float((left - right[match]).var(ddof=1))
+    sigma = max(0.0, observed - _explained(drawn, n, match)) / expected
+    error = math.sqrt(survey**2 + sigma * (1 / n + (times**2).sum() / n**2))
+    reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
+    difference = value[0] - value[1]
+    return Contrast(
+        *value, n, len(used), survey, error, difference - reach, difference + reach
+    )  # fmt: skip
+
+
+def _explained(drawn: Sequence[Draws | None], n: int, match: np.ndarray) -> float:
+    """Return by how much sampling and asking make N differences vary on average.
+
+    Parameters
+    ----------
+    drawn : sequence of Draws or None
+        Of the N firsts, then of the seconds.
+    n : int
+    match : ndarray of int, shape (N,)
+        Which of the seconds each first has.
+
+    Returns
+    -------
+    float
+        NaN where one is not known.
+    """
+    if any(one is None for one in drawn):
+        return math.nan
+    known = [one for one in drawn if one is not None]
+    total = 0.0
+    for sample, size in {one.sample: len(one.at) for one in known if len(one.at)}.items():
+        moved = np.stack(
+            [one.at - one.at.mean() if one.sample == sample else np.zeros(size) for one in known]
+        )
+        apart = moved[:n] - moved[n:][match]
+        total += float(apart.var(axis=0, ddof=1).mean()) * size / (size - 1)
+    asking = np.array([one.asking**2 for one in known])
+    times = np.bincount(match)
+    shared = float((times * asking[n:]).sum() - (times**2 * asking[n:]).sum() / n) / (n - 1)
+    return total + float(asking[:n].mean()) + shared

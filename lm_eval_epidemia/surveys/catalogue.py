@@ -1,0 +1,253 @@
+"""The records there are: those that ship, and the user's own.
+
+Own records are found in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders that
+``EPIDEMIA_RECORDS`` lists (``epidemia --record PATH`` adds to it). They are read when they change,
+so that one can be written while Python runs. Tasks are those that records declare, and those of the
+sets that were drawn from them (`surveys.fresh`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from lm_eval_epidemia import notices, paths
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.fresh import FreshSet
+from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.record import Record, Task
+
+__all__ = [
+    "GROUPS",
+    "RECORDS",
+    "all_tasks",
+    "declarations",
+    "drawn",
+    "file_of",
+    "fresh_sets",
+    "official_cells",
+    "own_files",
+    "own_surveys",
+    "record",
+    "records",
+    "state",
+    "task",
+]
+
+#: The environment variable that lists own records.
+RECORDS = "EPIDEMIA_RECORDS"
+
+#: Begin the names of groups: ``epidemia_low`` is not to be that of a survey called ``low``.
+GROUPS = ("low", "high", "extra", "fresh", "intervention", "marginal", "prior")
+
+#: A file, and what changes when it is replaced, however fast.
+Stamped = tuple[Path, tuple[int, int, int]]
+
+
+class _Known(NamedTuple):
+    """What was found.
+
+    Records and tasks by name, the files of own records, faults of records by file, fresh sets by
+    folder, and what keeps others from being used.
+    """
+
+    records: dict[str, Record]
+    tasks: dict[str, Task]
+    own: dict[str, Path]
+    faults: dict[Path, str]
+    fresh: dict[Path, FreshSet]
+    stale: list[str]
+
+
+def own_files() -> list[Path]:
+    """Return the files of the user's own records, whether or not they can be read.
+
+    Raises
+    ------
+    EpidemiaError
+        If ``EPIDEMIA_RECORDS`` names what does not exist, or a folder without records.
+    """
+    found = sorted((paths.home() / "surveys").glob("*.yaml"))
+    for named in filter(None, os.environ.get(RECORDS, "").split(os.pathsep)):
+        place = Path(named).expanduser()
+        if place.is_dir():
+            inside = sorted(place.glob("*.yaml"))
+            if not inside:
+                raise EpidemiaError(f"{place} ({RECORDS} or --record) holds no .yaml file")
+            found += inside
+        elif place.is_file():
+            found.append(place)
+        else:
+            raise EpidemiaError(
+                f"{place} ({RECORDS} or --record) does not exist: give a record, or a folder of "
+                "records (*.yaml)"
+            )
+    return list(dict.fromkeys(path.resolve() for path in found))
+
+
+def _stamped(path: Path) -> Stamped:
+    status = path.stat()
+    return path, (status.st_mtime_ns, status.st_ino, status.st_size)
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, Record]:
+    found = [load_record(path) for path in sorted(Path(__file__).parent.glob("*.yaml"))]
+    return {entry.survey: entry for entry in found}
+
+
+@lru_cache(maxsize=4)
+def _known(files: tuple[Stamped, ...]) -> _Known:
+    found, origin, faults = dict(_shipped()), dict[str, Path](), dict[Path, str]()
+    for path, _ in files:
+        if _is_set(path):
+            continue
+        try:
+            entry = load_record(path)
+            _check_own(entry, path, origin.get(entry.survey))
+        except EpidemiaError as error:
+            faults[path] = str(error)
+        else:
+            found[entry.survey] = entry
+            origin[entry.survey] = path
+    tasks = {entry.name: entry for item in found.values() for entry in item.all_tasks}
+    sets, stale = dict[Path, FreshSet](), list[str]()
+    for path, _ in files:
+        if _is_set(path):
+            try:
+                sets[path.parent] = one = _usable(path, found)
+            except EpidemiaError as error:
+                stale.append(str(error))
+            else:
+                tasks |= {task.name: task for task in one.tasks}
+    return _Known(found, tasks, origin, faults, sets, stale)
+
+
+def _is_set(path: Path) -> bool:
+    # A record of the user's own may be called tasks.yaml, too.
+    return path.parent.parent == paths.fresh_tasks()
+
+
+def _usable(path: Path, known: Mapping[str, Record]) -> FreshSet:
+    """Read a set of fresh tasks, and refuse it if it is not of the record that is here."""
+    found = fresh.read_set(path)
+    if (entry := known.get(found.survey)) is None:
+        raise EpidemiaError(f"{path}: there is no record of {found.survey} here")
+    if found.vintage not in entry.vintages or fresh.hash_of(entry, found.vintage) != found.record:
+        raise EpidemiaError(
+            f"{path.parent}: the record of {found.survey} has changed since it was drawn; make it "
+            f"anew: {fresh.command(found)}"
+        )
+    return found
+
+
+def _check_own(entry: Record, path: Path, other: Path | None) -> None:
+    """Refuse a record that would take another's place, or change what a shipped group asks."""
+    name = entry.survey
+    if other is not None:
+        raise EpidemiaError(f"{path}: {other} is a record of {name!r} too: rename one of them")
+    if name in GROUPS:
+        raise EpidemiaError(f"{path}: epidemia_{name} is another group: choose another 'survey'")
+    if entry.replaces not in (None, name) or (entry.replaces and name not in _shipped()):
+        raise EpidemiaError(
+            f"{path}: 'replaces: {entry.replaces}' in a record of {name!r}: a record takes the "
+            f"place of a shipped one of its own name ({nearest(name, _shipped())}), or of none"
+        )
+    if name in _shipped():
+        if entry.replaces is None:
+            raise EpidemiaError(
+                f"{path}: {name!r} is a survey that ships: choose another 'survey', or say "
+                f"'replaces: {name}'"
+            )
+    elif kinds := [kind for kind in entry.tasks if kind != "extra"]:
+        raise EpidemiaError(
+            f"{path}: tasks of your own survey stand under 'extra', not {' and '.join(kinds)}: "
+            "epidemia_low and epidemia_high are the same for everybody"
+        )
+
+
+def _now() -> _Known:
+    found = _known(state())
+    for said in found.faults.values():
+        notices.warn("record left out", f"a record of your own is left out: {said}")
+    for said in found.stale:
+        notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {said}")
+    return found
+
+
+def records() -> dict[str, Record]:
+    """Return the survey records, by survey name: those that ship, then the user's own.
+
+    An own record that is wrong is left out with a warning, so that other tasks go on; `record` says
+    what is wrong with it.
+    """
+    return _now().records
+
+
+def own_surveys() -> frozenset[str]:
+    """Return the names of the surveys that do not ship."""
+    return frozenset(_now().own.keys() - _shipped().keys())
+
+
+def state() -> tuple[Stamped, ...]:
+    """Return what changes when an own record or a set of fresh tasks does, hashable."""
+    return tuple(_stamped(path) for path in declarations())
+
+
+def declarations() -> list[Path]:
+    """Return the files that declare tasks besides those of the package."""
+    return [*own_files(), *fresh.files()]
+
+
+def fresh_sets() -> dict[Path, FreshSet]:
+    """Return the sets of fresh tasks that can be used, by their folder.
+
+    One that is damaged, or whose survey's record has changed since, is left out with a warning.
+    """
+    return _now().fresh
+
+
+def drawn(task: str) -> FreshSet | None:
+    """Return the set that a task is of; None where a record declares it."""
+    return next((one for one in fresh_sets().values() if task.startswith(f"{one.group}_")), None)
+
+
+def record(survey: str) -> Record:
+    """Return one survey's record; an unknown name is answered with the nearest ones."""
+    found = _now()
+    if survey in found.records:
+        return found.records[survey]
+    for path, said in found.faults.items():
+        if path.stem == survey:
+            raise EpidemiaError(said)
+    raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, found.records)})")
+
+
+def file_of(survey: str) -> Path:
+    """Return the file of a survey's record."""
+    record(survey)
+    return _now().own.get(survey, Path(__file__).parent / f"{survey}.yaml")
+
+
+def all_tasks() -> dict[str, Task]:
+    """Return every declared task, available or not, by its lm-eval name."""
+    return _now().tasks
+
+
+def official_cells(task: Task) -> int:
+    """Return how many combinations the official levels of a task's conditions have."""
+    survey = record(task.survey)
+    return prod(len(survey.ways(name, survey.official)[0].levels) for name in task.given)
+
+
+def task(name: str) -> Task:
+    """Return one declared task; an unknown name is answered with the nearest ones."""
+    try:
+        return all_tasks()[name]
+    except KeyError:
+        raise EpidemiaError(f"no task {name!r} ({nearest(name, all_tasks())})") from None

@@ -1,0 +1,127 @@
+"""The text of csv files: header and columns, some rows at a time."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.errors import EpidemiaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BLANKS", "MAX_COLUMNS", "csv_batches", "header", "parsed"]
+
+#: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
+MAX_COLUMNS = 32_767
+
+#: Characters of a csv file that its header is looked for in; bytes that are parsed at once, which
+#: no row may exceed.
+HEADER = 4 * 2**20
+BLOCK = 16 * 2**20
+
+#: What a csv file has in place of a number that is not known, beside what pyarrow knows. As an
+#: answer in words, "None" is one.
+BLANKS = ("", "None", "<NA>")
+
+
+def header(path: Path) -> list[str]:
+    """Read the column names of a csv file; what is below them can be gigabytes."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        head = file.read(HEADER)
+    if "\0" in head.partition("\n")[0]:
+        raise EpidemiaError(f"{path.name} has NUL bytes in its header: save it as UTF-8 text")
+    rows = csv.reader(io.StringIO(head, newline=""))
+    names = next(rows, [])
+    if any("\ufffd" in name for name in names):
+        # No UTF-8: in what other csv files of survey makers are in, every byte is a letter.
+        with path.open(encoding="latin-1", newline="") as file:
+            names = next(csv.reader(io.StringIO(file.read(HEADER), newline="")))
+    if not names:
+        raise EpidemiaError(f"{path.name} does not begin with a header")
+    if len(names) > MAX_COLUMNS:
+        raise EpidemiaError(
+            f"{path.name} has more than {MAX_COLUMNS:,} columns, as no survey file has: are its "
+            "rows and columns exchanged? Otherwise save the columns of the survey's record alone"
+        )
+    if next(rows, None) is None and len(head) < HEADER:
+        raise EpidemiaError(f"{path.name} has zero rows")
+    return names
+
+
+def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> Iterator[Any]:
+    """Read columns of a csv file as text, some rows at a time.
+
+    A row that is wider or narrower than the header is an error here; pandas would take it, with
+    codes in the wrong columns.
+
+    Parameters
+    ----------
+    path : Path
+    places : list of int
+        Which columns, by position, since columns that nobody asks for may share a name.
+    width : int
+        How many the header has.
+    of_texts : bool
+        Whether what they say matters, and so their encoding.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        The columns in the order of `places`, blanks as null.
+    """
+    import pyarrow as pa
+    import pyarrow.csv as arrow
+
+    names = [str(place) for place in places]
+    yield from arrow.open_csv(
+        path,
+        arrow.ReadOptions(
+            column_names=[str(place) for place in range(width)],
+            skip_rows_after_names=1,
+            block_size=BLOCK,
+            use_threads=False,  # or an error would not say in which row
+            encoding=_encoding(path) if of_texts else "utf8",
+        ),
+        arrow.ParseOptions(newlines_in_values=True),
+        arrow.ConvertOptions(
+            include_columns=names,
+            column_types=dict.fromkeys(names, pa.string()),
+            strings_can_be_null=True,
+        ),
+    )
+
+
+def _encoding(path: Path) -> str:
+    """Tell whether a csv file is UTF-8; if not, take every byte for a Western European letter."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as file:
+        try:
+            while block := file.read(BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "latin-1"
+    return "utf8"
+
+
+def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
+    """Turn the texts of a csv column into numbers; where one is none, leave all as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(texts)
+    try:
+        blank = pc.is_in(trimmed, value_set=pa.array(BLANKS))
+        numbers = pc.if_else(blank, None, trimmed).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return texts.to_numpy(zero_copy_only=False)
+    found = numbers.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):  # too large for single precision: infinite
+        return found.astype(np.float32) if small else found

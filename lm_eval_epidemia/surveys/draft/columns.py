@@ -1,0 +1,243 @@
+"""What the columns of a survey file are, from what it says of them: nothing is read of its rows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.surveys.draft.text import cleaned
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
+from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled, suffix_of
+
+__all__ = ["KNOWN", "Column", "Header", "header_of", "shared_column", "unusable"]
+
+#: Formats that a record is drafted from.
+KNOWN = (".sav", ".dta", ".sas7bdat", ".xpt", ".parquet", ".csv")
+
+#: Characters of a label that are looked at: no question is longer.
+LONGEST = 600
+
+Kind = Literal["numbers", "texts", "dates", "other"]
+
+
+class Column(NamedTuple):
+    """A column as its file describes it.
+
+    Attributes
+    ----------
+    name : str
+        As written there.
+    file : int
+        In which of the files.
+    place : int
+        Its position there, from 1.
+    label : str
+        In words; empty where the file has none.
+    labels : dict
+        Of its values, by code (a number, or a text in a column of texts).
+    missing : tuple of (float, float)
+        Ranges of codes that the file declares missing (SPSS).
+    kind : str
+        What it holds; of a csv file all columns are texts before they are read.
+    """
+
+    name: str
+    file: int
+    place: int
+    label: str = ""
+    labels: dict[float | str, str] = {}  # noqa: RUF012
+    missing: tuple[tuple[float, float], ...] = ()
+    kind: Kind = "numbers"
+
+    @property
+    def said(self) -> str:
+        """Its label, or its name."""
+        return self.label or self.name
+
+
+class Header(NamedTuple):
+    """What a file says of itself: its columns, a title, the rows where it counts them."""
+
+    columns: list[Column]
+    title: str
+    rows: int | None
+
+
+def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
+    """Read what a file says of its columns.
+
+    Parameters
+    ----------
+    path : Path
+        As given by `open_raw`.
+    file : int
+        Its number among several.
+    encoding : str, optional
+        Of the labels, where the file is wrong about it.
+
+    Raises
+    ------
+    EpidemiaError
+        If it is in no format with columns, or cannot be read.
+    """
+    suffix = suffix_of(path.name)
+    if suffix not in KNOWN:
+        raise EpidemiaError(
+            f"{path.name}: a record is drafted from {', '.join(KNOWN)}, given "
+            f"{suffix or 'no suffix'}: save it as one of them"
+        )
+    with naming(path):
+        if suffix == ".parquet":
+            return _of_parquet(path, file)
+        if suffix == ".csv":
+            names = raw_columns(path)
+            columns = [Column(name, file, n, kind="texts") for n, name in enumerate(names, 1)]
+            return Header(columns, "", None)
+        options: dict[str, Any] = {"encoding": encoding} if encoding else {}
+        if FORMATS[suffix] == "read_sav":
+            options["user_missing"] = True  # or the ranges are not told
+        _, told = read_labelled(path, metadataonly=True, **options)
+    return Header(_of_labelled(told, file), cleaned(told.file_label), told.number_rows)
+
+
+def _of_parquet(path: Path, file: int) -> Header:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    def kind(held: Any) -> Kind:
+        if isinstance(held, pa.DictionaryType):
+            held = held.value_type
+        if pa.types.is_string(held) or pa.types.is_large_string(held):
+            return "texts"
+        if pa.types.is_temporal(held):
+            return "dates"
+        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null,
+                 pa.types.is_decimal)  # fmt: skip
+        return "numbers" if any(is_one(held) for is_one in plain) else "other"
+
+    with pyarrow.parquet.ParquetFile(path) as opened:
+        fields = list(opened.schema_arrow)
+        rows = opened.metadata.num_rows
+    columns = [Column(one.name, file, n, kind=kind(one.type)) for n, one in enumerate(fields, 1)]
+    return Header(columns, "", rows)
+
+
+def _of_labelled(told: Any, file: int) -> list[Column]:
+    labels, missing = told.variable_value_labels, getattr(told, "missing_ranges", None) or {}
+    return [
+        Column(
+            name=name,
+            file=file,
+            place=place,
+            label=cleaned(told.column_names_to_labels.get(name))[:LONGEST],
+            labels=_labels(labels.get(name, {}), told.readstat_variable_types[name] == "string"),
+            missing=tuple(
+                (float(one["lo"]), float(one["hi"]))
+                for one in missing.get(name, ())
+                if not isinstance(one["lo"], str)
+            ),
+            kind="texts" if told.readstat_variable_types[name] == "string" else "numbers",
+        )
+        for place, name in enumerate(told.column_names, 1)
+    ]
+
+
+def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
+    """Clean the labels of a column's values, in the order of their codes."""
+    found: dict[float | str, str] = {}
+    for code, label in given.items():
+        if of_texts:
+            found[str(code).strip()] = cleaned(label)[:LONGEST]
+        elif not isinstance(code, str) and math.isfinite(code):
+            # Stata's .a to .z, which are blank where they are read, have labels by letter.
+            found[float(code)] = cleaned(label)[:LONGEST]
+    return {
+        code: found[code] for code in sorted(found, key=lambda one: (isinstance(one, str), one))
+    }
+
+
+def unusable(columns: Sequence[Column], join: str | None) -> dict[str, list[Column]]:
+    """Find columns that no record can name, by the reason.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Of all files.
+    join : str, optional
+        The one that several files share.
+    """
+    times = Counter((column.file, column.name.casefold()) for column in columns)
+    found: dict[str, list[Column]] = {}
+    seen: set[str] = set()
+    for column in columns:
+        name = column.name
+        reason = ""
+        if not name.strip():
+            reason = "without a name"
+        elif times[column.file, name.casefold()] > 1:
+            reason = "of a name that several columns have (upper and lower case are alike)"
+        elif " + " in name or "{yy}" in name or not name.isprintable():
+            reason = "of a name that a record cannot hold ('+', '{yy}', control characters)"
+        elif name.casefold() in seen and not (join and name.casefold() == join.casefold()):
+            reason = "in another file too, which is read"
+        elif column.kind == "dates":
+            reason = "dates or times"
+        elif column.kind == "other":
+            reason = "neither numbers nor text"
+        seen.add(name.casefold())
+        if reason:
+            found.setdefault(reason, []).append(column)
+    return found
+
+
+def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | None) -> str | None:
+    """Guess the column by which several files are joined.
+
+    Parameters
+    ----------
+    headers : sequence of Header
+    names : sequence of str
+        Of the files.
+    given : str, optional
+        What the user says it is.
+
+    Returns
+    -------
+    str or None
+        None of a single file.
+
+    Raises
+    ------
+    EpidemiaError
+        If the files share no column that could be one, or not the one given.
+    """
+    if len(headers) == 1:
+        return None
+    common = [
+        column
+        for column in headers[0].columns
+        if all(
+            column.name.casefold() in {other.name.casefold() for other in header.columns}
+            for header in headers[1:]
+        )
+    ]
+    if given is not None:
+        if chosen := [one.name for one in common if one.name.casefold() == given.casefold()]:
+            return chosen[0]
+        raise EpidemiaError(
+            f"--join {given}: not all of {', '.join(names)} have a column of that name (common: "
+            f"{few([one.name for one in common]) if common else 'none'})"
+        )
+    best = [one.name for one in common if IDENTIFIER.fits(one.name, one.label)]
+    best = best or [one.name for one in common if re.search(r"id|no|num|seq|key", one.name.lower())]
+    if not best:
+        raise EpidemiaError(
+            f"{', '.join(names)} share no column that looks like a person's number (common: "
+            f"{few([one.name for one in common]) if common else 'none'}): name it with --join"
+        )
+    return best[0]

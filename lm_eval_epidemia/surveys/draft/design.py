@@ -1,0 +1,103 @@
+"""Which columns carry the design: guessed from names and labels, never used without being asked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.draft.words import NO_WEIGHT, PSU, REPLICATE, STRATA, WEIGHT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Guess", "guessed", "single_units"]
+
+#: So many numbered columns of one name are replicates, if that is the name of a weight.
+MANY = 8
+
+#: Names of weights that say that they are the last step.
+_FINAL = re.compile(
+    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post"
+)
+
+
+class Guess(NamedTuple):
+    """Columns that look like the design.
+
+    Attributes
+    ----------
+    weights : list of str
+        The likeliest first.
+    strata, psu : str
+        Empty where there is none.
+    replicates : list of str
+        Replicate weights, which are left out.
+    """
+
+    weights: list[str]
+    strata: str
+    psu: str
+    replicates: list[str]
+
+
+def guessed(columns: Sequence[Column]) -> Guess:
+    """Guess the design from the names and labels of columns.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Those that a record can name.
+
+    Returns
+    -------
+    Guess
+    """
+    stems = Counter(_stem(column.name) for column in columns if column.name[-1:].isdigit())
+    replicates: list[str] = []
+    weights: list[Column] = []
+    tall = any("height" in (column.name + column.label).casefold() for column in columns)
+    for column in columns:
+        name, label = column.name.casefold(), column.label.casefold()
+        numbered = name[-1:].isdigit() and stems[_stem(name)] >= MANY
+        repeated = numbered and (WEIGHT.fits(_stem(name), "") or REPLICATE.search(name + label))
+        if repeated or ("weight" in label and REPLICATE.search(label)):
+            replicates.append(column.name)
+        elif column.labels or NO_WEIGHT.search(label) or (tall and name == "weight" and not label):
+            continue  # an answer, or what somebody weighs
+        elif WEIGHT.fits(column.name, column.label):
+            weights.append(column)
+    weights.sort(key=lambda one: not _FINAL.search(f"{one.name} {one.label}".casefold()))
+    named = {column.name for column in weights} | {*replicates}
+    others = [column for column in columns if column.name not in named]
+    psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")
+    strata = next(
+        (c.name for c in others if c.name != psu and STRATA.fits(c.name, c.label)), ""
+    )  # fmt: skip
+    return Guess([column.name for column in weights], strata, psu, replicates)
+
+
+def _stem(name: str) -> str:
+    return name.casefold().rstrip("0123456789").rstrip("_")
+
+
+def single_units(strata: pd.Series, psu: pd.Series) -> str:
+    """Say why strata and PSUs tell no variance; empty if they do.
+
+    Parameters
+    ----------
+    strata, psu : Series, shape (n,)
+        Of the records that are used.
+    """
+    blank = int((strata.isna() | psu.isna()).sum())
+    if blank:
+        return f"{blank:,} records have none"
+    units = strata.to_frame("strata").assign(psu=psu.to_numpy()).drop_duplicates()
+    sizes = np.unique(units["strata"].to_numpy(), return_counts=True)[1]
+    if single := int((sizes == 1).sum()):
+        return f"{single:,} of {len(sizes):,} strata have a single PSU"
+    return ""

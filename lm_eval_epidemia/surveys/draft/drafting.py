@@ -1,0 +1,385 @@
+"""Drafting a record, from the files to its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lm_eval_epidemia import paths
+from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.surveys.catalogue import own_surveys, records
+from lm_eval_epidemia.surveys.draft.columns import (
+    Column,
+    unusable,
+)
+from lm_eval_epidemia.surveys.draft.design import Guess, guessed
+from lm_eval_epidemia.surveys.draft.files import Files, described
+from lm_eval_epidemia.surveys.draft.files import named as named_columns
+from lm_eval_epidemia.surveys.draft.people import People, people_of, rows_in
+from lm_eval_epidemia.surveys.draft.tally import Tally, count
+from lm_eval_epidemia.surveys.draft.tasks import EACH, Plan, conditions_of, outcomes_of, planned
+from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_name
+from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
+from lm_eval_epidemia.surveys.draft.variables import Draft, drafted
+from lm_eval_epidemia.surveys.draft.wishes import Chooser, Question, Wishes
+from lm_eval_epidemia.surveys.draft.words import RESERVED
+from lm_eval_epidemia.surveys.draft.writing import Source, record_text
+from lm_eval_epidemia.surveys.microdata import load_microdata
+from lm_eval_epidemia.surveys.read import open_raw, suffix_of
+from lm_eval_epidemia.surveys.record import MAX_LEVELS
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["Drafted", "check_free", "draft", "fitting_name", "own_path", "write"]
+
+#: A record has at most so many variables; with --outcomes and --given those that are named.
+VARIABLES = 500
+
+
+class Drafted(NamedTuple):
+    """A draft.
+
+    Attributes
+    ----------
+    name : str
+        Of the survey.
+    text : str
+        Its record.
+    marks : int
+        Places that wait for a person's eye.
+    source : Source
+    variables : list of Draft
+    plans : list of Plan
+    left_out : dict of str to list of Column
+        By the reason.
+    notes : list of str
+        What else to tell the user.
+    """
+
+    name: str
+    text: str
+    marks: int
+    source: Source
+    variables: list[Draft]
+    plans: list[Plan]
+    left_out: dict[str, list[Column]]
+    notes: list[str]
+
+
+def own_path(name: str) -> Path:
+    """Return where a record of the user's own lies, which need not be there."""
+    return paths.home() / "surveys" / f"{name}.yaml"
+
+
+def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
+    """Return the name of a survey: as given, or from the name of its first file.
+
+    Raises
+    ------
+    EpidemiaError
+        If it cannot be one, or is that of a survey that ships.
+    """
+    name = given or re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())
+    if not given and not name[:1].isalpha():
+        name = f"survey{name}"
+    if not re.fullmatch(r"[a-z][a-z0-9]*", name):
+        raise EpidemiaError(
+            f"--name {name!r}: a survey's name is of small letters and digits and begins with a "
+            "letter, for example mysurvey2024"
+        )
+    ships = records().keys() - own_surveys()
+    if name in ships or name in RESERVED:
+        what = "a survey that ships" if name in ships else "a group of tasks"
+        raise EpidemiaError(
+            f"{name} is the name of {what}: give another with --name, for example --name my{name}"
+        )
+    return name
+
+
+def draft(
+    files: Sequence[Path],
+    wishes: Wishes = Wishes(),  # noqa: B008
+    choose: Chooser | None = None,
+    progress: bool = False,
+) -> Drafted:
+    """Draft the record of a survey from its files.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        One file, or several that share the number of a person; packed or not.
+    wishes : Wishes
+    choose : callable, optional
+        Asked before a guess is used. Without it, a guessed weight is an error, and strata and PSUs
+        are named in the draft but not used; outcomes and conditions are taken as proposed.
+    progress : bool
+        Show how far reading is.
+
+    Returns
+    -------
+    Drafted
+        Its text is a record that was loaded and through which the files were read.
+
+    Raises
+    ------
+    EpidemiaError
+        If a file cannot be read, an option names no column, a weight is none, or nothing is left.
+    """
+    if wishes.tasks < 1:
+        raise EpidemiaError(f"--tasks {wishes.tasks}: at least 1")
+    name = fitting_name(files, wishes.name)
+    for path in files:
+        if path.is_dir():
+            raise EpidemiaError(f"{path} is a folder: give the files in it")
+    with open_raw(files) as unpacked:
+        read = described(list(files), unpacked, wishes)
+        left_out = unusable(read.columns, read.join or None)
+        bad = {id(column) for columns in left_out.values() for column in columns}
+        usable = [column for column in read.columns if id(column) not in bad]
+        guess = guessed(usable)
+        design = people_of(read, usable, guess, wishes, choose)
+        named = named_columns(read, usable, left_out, wishes)
+        _put_aside(usable, guess, design, read.join, named, left_out)
+        aside = {id(column) for columns in left_out.values() for column in columns}
+        asked = [column for column in usable if id(column) not in aside]
+        tallies = _counted(read, asked, design, wishes.encoding, progress)
+        variables = _variables(asked, tallies, named, wishes, left_out)
+        outcomes, conditions, notes = _chosen(variables, named, wishes, choose)
+        variables = _fewer(variables, [*outcomes, *conditions], left_out)
+        members = [[path.name] if suffix_of(one.name) == ".zip" else []
+                   for one, path in zip(read.given, read.paths, strict=True)]  # fmt: skip
+        source = Source(
+            name=name,
+            title=next((one.title for one in read.headers if one.title), cleaned(files[0].stem)),
+            files=[(one.name, inside) for one, inside in zip(read.given, members, strict=True)],
+            year=design.year,
+            year_from=design.year_from,
+            rows=int(design.keep.sum()),
+            weight=design.weight,
+            strata=design.strata,
+            psu=design.psu,
+            join=read.join,
+            select=design.select,
+            checks=design.checks,
+        )
+        plans = planned(outcomes, conditions, 10 * wishes.tasks)
+        if not plans:
+            raise _nothing_left(read.said, variables, left_out)
+        # As a build will: every code is that of a level, or missing.
+        data = load_microdata(recorded(record_text(source, variables, plans, left_out)), files)
+        plans = planned(outcomes, conditions, wishes.tasks, possible(data))
+        if not plans:
+            raise EpidemiaError(
+                f"{read.said}: no pair of an outcome and a condition has {PEOPLE} people who "
+                "answered both: name others with --outcomes and --given"
+            )
+        text = record_text(source, variables, plans, left_out)
+        recorded(text)
+    if wishes.outcomes and wishes.given:
+        notes += _those_without(outcomes, conditions, plans, wishes.tasks)
+    return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
+
+
+def write(found: Drafted, out: Path | None = None, replace: bool = False) -> Path:
+    """Write a draft, whole or not at all.
+
+    Parameters
+    ----------
+    found : Drafted
+    out : Path, optional
+        A file; by default where records of the user's own are found.
+    replace : bool
+        Whether a file that is there is overwritten.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is one and it is not to be replaced, or it cannot be written.
+    """
+    path = out or own_path(found.name)
+    check_free(path, replace)
+    with paths.atomic_write(path) as temporary:
+        temporary.write_text(found.text, encoding="utf-8")
+    return path
+
+
+def check_free(path: Path, replace: bool) -> None:
+    """Refuse to write over a file that a person may have worked on."""
+    if path.exists() and not replace:
+        raise EpidemiaError(
+            f"{path} is there already: --replace overwrites it, --name or --out gives another"
+        )
+
+
+# -- Columns to variables -------------------------------------------------------------------------
+
+
+def _put_aside(
+    usable: Sequence[Column], guess: Guess, design: People, join: str,
+    named: Mapping[str, Sequence[Column]], left_out: dict[str, list[Column]],
+) -> None:  # fmt: skip
+    """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
+    wanted = {column.name for columns in named.values() for column in columns}
+    roles = {
+        "used for the design": {design.weight, design.strata, design.psu} - {""},
+        "replicate weights": {*guess.replicates},
+        "weights": {*guess.weights},
+        "strata or PSUs, by name or label": {guess.strata, guess.psu},
+    }
+    for column in usable:
+        for reason, names in roles.items():
+            if column.name in names and column.name not in wanted:
+                left_out.setdefault(reason, []).append(column)
+                break
+        else:
+            if column.name.casefold() == join.casefold():
+                left_out.setdefault("the number of a person, in every file", []).append(column)
+
+
+def _counted(
+    read: Files, asked: Sequence[Column], design: People, encoding: str | None, progress: bool
+) -> dict[str, Tally]:
+    """Count the values of columns, file by file, among the records that are used."""
+    from tqdm import tqdm
+
+    found: dict[str, Tally] = {}
+    total = len(design.keep) * len(read.paths)
+    with tqdm(total=total, desc="reading", unit="row", unit_scale=True,
+              disable=None if progress else True) as bar:  # fmt: skip
+        for number, path in enumerate(read.paths):
+            columns = [column for column in asked if column.file == number]
+            keep, weights, lacking = rows_in(path, design, read.join)
+            tallies = count(path, columns, keep, weights, encoding, bar.update)
+            for tally in tallies.values():
+                # Who is not in this file has no answer.
+                tally.blank += lacking[0]
+                tally.blank_weight += lacking[1]
+            found |= tallies
+    return found
+
+
+def _variables(
+    asked: Sequence[Column], tallies: Mapping[str, Tally], named: Mapping[str, Sequence[Column]],
+    wishes: Wishes, left_out: dict[str, list[Column]],
+) -> list[Draft]:  # fmt: skip
+    wanted = {column.name: option for option, columns in named.items() for column in columns}
+    found: list[Draft] = []
+    names: set[str] = set()
+    for column in asked:
+        name = apart(variable_name(column.name, column.place), names)
+        tally = tallies[column.name]
+        made = drafted(column, tally, name, wanted=column.name in wanted)
+        if not isinstance(made, str) and wishes.encoding and tally.words:
+            made = "text in an encoding that the record does not know"
+        if isinstance(made, str):
+            if column.name in wanted:
+                raise EpidemiaError(
+                    f"{wanted[column.name]} {column.name}: the column cannot be used: {made}"
+                )
+            left_out.setdefault(made, []).append(column)
+            continue
+        names.add(name)
+        found.append(made)
+    return found
+
+
+def _chosen(
+    variables: list[Draft], named: Mapping[str, Sequence[Column]], wishes: Wishes,
+    choose: Chooser | None,
+) -> tuple[list[Draft], list[Draft], list[str]]:  # fmt: skip
+    """Settle outcomes and conditions: as named, or as proposed and agreed to."""
+    by_column = {one.column.name: one for one in variables}
+    labels = {one.column.name: one.column.label for one in variables}
+    notes: list[str] = []
+
+    def settle(option: str, what: str, proposed: Sequence[Draft]) -> list[Draft]:
+        if option in named:
+            return list({c.name: by_column[c.name] for c in named[option]}.values())
+        if choose is None or not proposed:
+            return list(proposed)
+        asked = Question(what, option, tuple(one.column.name for one in proposed), labels)
+        known = {name.casefold(): one for name, one in by_column.items()}
+        taken = []
+        for name in choose(asked):
+            if name.casefold() not in known:
+                raise EpidemiaError(f"{option} {name}: no such variable ({nearest(name, labels)})")
+            taken.append(known[name.casefold()])
+        return taken
+
+    outcomes = [by_column[column.name] for column in named.get("--outcomes", ())]
+    free = [one for one in variables if one not in outcomes]
+    proposed = conditions_of(free)
+    if not proposed and "--given" not in named:
+        proposed = _any_conditions(free)
+        if proposed:
+            notes.append("no column looks like age, sex, race, education, income, region or "
+                         "marital status: conditions are what else has few answers")  # fmt: skip
+    conditions = settle("--given", "conditions", proposed)
+    most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
+    outcomes = settle("--outcomes", "outcomes", outcomes_of(variables, conditions, most))
+    for one in outcomes:
+        if len(one.levels) > MAX_LEVELS:
+            raise EpidemiaError(
+                f"--outcomes {one.column.name}: it has {len(one.levels)} answers, at most "
+                f"{MAX_LEVELS} can be lettered A to Z: take it as a condition"
+            )
+    return outcomes, conditions, notes
+
+
+def _any_conditions(drafts: Sequence[Draft]) -> list[Draft]:
+    """Propose conditions where none is demographic: some of the variables with few answers."""
+    able = [one for one in drafts if len(one.levels) <= 6 and one.most < 0.9]
+    return able[: min(3, len(drafts) // 2)]
+
+
+def _fewer(
+    variables: list[Draft], used: Sequence[Draft], left_out: dict[str, list[Column]]
+) -> list[Draft]:
+    """Keep a record readable: the variables of tasks, and the first of the others."""
+    names = {one.name for one in used}
+    room = max(VARIABLES - len(names), 0)
+    others = [one for one in variables if one.name not in names]
+    if gone := others[room:]:
+        reason = f"beyond {VARIABLES} variables: name them in --outcomes or --given to have them"
+        left_out[reason] = [one.column for one in gone]
+    kept = names | {one.name for one in others[:room]}
+    return [one for one in variables if one.name in kept]
+
+
+def _those_without(
+    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[Plan], most: int
+) -> list[str]:
+    """Say which of the named outcomes and conditions did not become a task, and why."""
+    possible = len(outcomes) * len(conditions)
+    if len(plans) >= most and possible > most:
+        return [f"{possible} tasks of one condition could be made, {most} were: --tasks takes more"]
+    there = {(plan.outcome, given) for plan in plans for given in plan.given}
+    gone = [
+        f"{one.name} by {other.name}"
+        for one in outcomes
+        for other in conditions
+        if (one.name, other.name) not in there and one is not other
+    ]
+    if not gone:
+        return []
+    return [f"no task of {few(gone)}: fewer than {PEOPLE} people answered both, or the one is a "
+            "recoding of the other"]  # fmt: skip
+
+
+def _nothing_left(
+    said: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Column]]
+) -> EpidemiaError:
+    reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
+    listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])
+    if len(variables) > 1:
+        return EpidemiaError(
+            f"{said}: no outcome and condition could be proposed: name them with --outcomes and "
+            f"--given, of {few([one.column.name for one in variables])}"
+        )
+    return EpidemiaError(
+        f"{said}: {'one column is' if variables else 'no column is'} left to make tasks of "
+        f"(left out: {listed or 'nothing'}); a task takes an outcome and a condition"
+    )

@@ -1,0 +1,260 @@
+"""How often each value of each column occurs: all that a draft needs to know of the rows.
+
+Files are read some rows at a time, and of a column only the counts of its values are kept, so that
+memory is bounded by the number of columns, not of people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.surveys.csv_text import BLANKS, csv_batches
+from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
+
+__all__ = ["KINDS", "MOST", "Tally", "blocks", "count"]
+
+#: Values (columns times rows) that are looked at together.
+CELLS = 8_000_000
+
+#: From so many values on, numbers are counted to three digits (which is enough for quintiles), and
+#: texts not at all.
+MOST = 4096
+KINDS = 1000
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Tally:
+    """Counts of the values of a column.
+
+    Attributes
+    ----------
+    values, counts, weights : ndarray, shape (V,)
+        Its numbers in order, how many records have each, and their weight.
+    texts : dict
+        Of its texts (numbers written as text too): count and weight. None beyond `KINDS`.
+    blank, blank_weight : float
+        Records without a value.
+    words : bool
+        Whether a text is no number.
+    whole : bool
+        Whether all numbers are whole.
+    distinct : bool
+        Whether (nearly) no two records have the same.
+    odd : str
+        Why it cannot be used, if so: dates, infinite numbers.
+    truths : bool
+        Whether it holds true and false.
+    """
+
+    values: Array = field(default_factory=lambda: np.empty(0))
+    counts: Array = field(default_factory=lambda: np.empty(0))
+    weights: Array = field(default_factory=lambda: np.empty(0))
+    texts: dict[str, tuple[float, float]] | None = field(default_factory=dict)
+    blank: float = 0
+    blank_weight: float = 0
+    words: bool = False
+    whole: bool = True
+    distinct: bool = False
+    odd: str = ""
+    truths: bool = False
+    exact: bool = True
+    unknown: tuple[float, float] = (0, 0)
+
+    def add(self, column: Any, weight: Array) -> None:
+        """Count some more records.
+
+        Parameters
+        ----------
+        column : Series or ndarray, shape (n,)
+        weight : ndarray, shape (n,)
+        """
+        import pandas as pd
+
+        if self.odd:
+            return
+        of_record, found = pd.factorize(column)
+        known = of_record >= 0
+        self.blank += float((~known).sum())
+        self.blank_weight += float(weight[~known].sum())
+        counts = _sums(of_record[known], np.ones(known.sum()), len(found))
+        weights = _sums(of_record[known], weight[known], len(found))
+        kinds = getattr(found, "dtype", np.dtype(object)).kind
+        if kinds == "b":
+            self.truths = True
+        if kinds in "biuf":
+            self._numbers(np.asarray(found, dtype=float), counts, weights)
+        elif kinds in "mM" or not all(isinstance(one, str) or _is_number(one) for one in found):
+            self.odd = "dates or times"
+        else:
+            self._texts([str(one).strip() for one in found], counts, weights)
+
+    def _numbers(self, values: Array, counts: Array, weights: Array) -> None:
+        if np.isinf(values).any():
+            self.odd = "infinite numbers"
+            return
+        self.whole &= bool((values == np.round(values)).all())
+        self._merge(values, counts, weights)
+        if self.exact:
+            self.distinct = len(self.values) >= 0.99 * self.counts.sum()
+        digits = 3
+        while len(self.values) > MOST and digits:
+            self.exact, rounded = False, _to_digits(self.values, digits)
+            counts, weights = self.counts, self.weights
+            self.values = self.counts = self.weights = np.empty(0)
+            self._merge(rounded, counts, weights)
+            digits -= 1
+
+    def _merge(self, values: Array, counts: Array, weights: Array) -> None:
+        every = np.concatenate([self.values, values])
+        self.values, of_one = np.unique(every, return_inverse=True)
+        size = len(self.values)
+        self.counts = _sums(of_one, np.concatenate([self.counts, counts]), size)
+        self.weights = _sums(of_one, np.concatenate([self.weights, weights]), size)
+
+    def _texts(self, texts: list[str], counts: Array, weights: Array) -> None:
+        import pandas as pd
+
+        said = pd.Series(texts, dtype=object)
+        blank = said.isin(BLANKS).to_numpy()
+        for n in np.flatnonzero(blank):
+            self._blank(texts[n], counts[n], weights[n])
+        numbers = pd.to_numeric(said.where(~blank), errors="coerce").to_numpy(float)
+        self.words |= bool((np.isnan(numbers) & ~blank).any())
+        if self.texts is not None and (~blank).sum() <= KINDS:
+            for n in np.flatnonzero(~blank):
+                before = self.texts.get(texts[n], (0.0, 0.0))
+                self.texts[texts[n]] = (before[0] + counts[n], before[1] + weights[n])
+        else:
+            self.texts = None
+        if self.texts is not None and len(self.texts) > KINDS:
+            self.texts = None
+        there = ~np.isnan(numbers)
+        if not self.words and there.any():
+            self._numbers(numbers[there], counts[there], weights[there])
+
+    def _blank(self, text: str, count: float, weight: float) -> None:
+        if text == "None":  # of a column of words it is one
+            self.unknown = (self.unknown[0] + count, self.unknown[1] + weight)
+        else:
+            self.blank += count
+            self.blank_weight += weight
+
+    def finished(self) -> Tally:
+        """Settle, when all is counted, what "None" meant."""
+        count, weight = self.unknown
+        self.unknown = (0, 0)
+        if count and self.words and self.texts is not None:
+            self.texts["None"] = (count, weight)
+        else:
+            self.blank += count
+            self.blank_weight += weight
+        return self
+
+
+def _sums(of_one: NDArray[np.int64], weights: Array, size: int) -> Array:
+    return np.bincount(of_one, weights, size).astype(float)
+
+
+def _is_number(value: Any) -> bool:
+    from decimal import Decimal
+    from numbers import Real
+
+    return isinstance(value, (Real, Decimal))
+
+
+def _to_digits(values: Array, digits: int) -> Array:
+    """Round to so many significant digits."""
+    with np.errstate(divide="ignore"):
+        size = np.floor(np.log10(np.abs(values), where=values != 0, out=np.zeros_like(values)))
+    scale = 10.0 ** (size - digits + 1)
+    return np.round(values / scale) * scale
+
+
+def blocks(
+    path: Path, columns: Sequence[Column], encoding: str | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read columns of a file, some rows at a time.
+
+    Yields
+    ------
+    start : int
+        The first row, from 0.
+    block : dict of str to Series or ndarray
+        The rows' values by column name.
+    """
+    names = [column.name for column in columns]
+    size = max(CELLS // max(len(names), 1), 1000)
+    suffix, start = suffix_of(path.name), 0
+    with naming(path):
+        if suffix == ".parquet":
+            import pyarrow.parquet
+
+            with pyarrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(size, columns=names):
+                    table = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    yield start, {name: table[name].to_pandas() for name in names}
+                    start += batch.num_rows
+            return
+        if suffix == ".csv":
+            every = raw_columns(path)
+            places = [column.place - 1 for column in columns]
+            for batch in csv_batches(path, places, len(every), of_texts=True):
+                # Encoded first: a column of millions of rows has few texts.
+                held = (one.dictionary_encode().to_pandas() for one in batch.columns)
+                yield start, dict(zip(names, held, strict=True))
+                start += batch.num_rows
+            return
+        options: dict[str, Any] = {"encoding": encoding} if encoding else {}
+        if suffix != ".xpt":  # of which not every version of the reader can select columns
+            options["usecols"] = names
+        while True:
+            frame, _ = read_labelled(path, row_offset=start, row_limit=size, **options)
+            if len(frame):
+                yield start, {name: frame[name] for name in names}
+            if len(frame) < size:
+                return
+            start += size
+
+
+def count(
+    path: Path, columns: Sequence[Column], keep: NDArray[np.bool_], weight: Array,
+    encoding: str | None = None, done: Any = None,
+) -> dict[str, Tally]:  # fmt: skip
+    """Count the values of columns.
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of Column
+    keep : ndarray of bool, shape (n,)
+        Which rows count.
+    weight : ndarray, shape (n,)
+    encoding : str, optional
+    done : callable, optional
+        Called with the number of rows read.
+
+    Returns
+    -------
+    dict of str to Tally
+        By column name.
+    """
+    found = {column.name: Tally() for column in columns}
+    if not columns:
+        return found
+    for start, block in blocks(path, columns, encoding):
+        rows = len(next(iter(block.values())))
+        here, weights = keep[start : start + rows], weight[start : start + rows]
+        for name, column in block.items():
+            found[name].add(column[here], weights[here])
+        if done is not None:
+            done(rows)
+    return {name: tally.finished() for name, tally in found.items()}

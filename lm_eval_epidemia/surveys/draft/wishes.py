@@ -1,0 +1,63 @@
+"""What a user says of a draft, and what he is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+__all__ = ["NONE", "Chooser", "Question", "Wishes"]
+
+#: Says that a column shall not be used.
+NONE = "none"
+
+
+class Question(NamedTuple):
+    """What a draft asks before it goes on.
+
+    Attributes
+    ----------
+    what : str
+        weight, strata and PSUs, outcomes, or conditions.
+    option : str
+        Of the command line, which answers it too.
+    proposed : tuple of str
+        Columns, as they would be taken; of a weight the likeliest first.
+    labels : mapping of str to str
+    """
+
+    what: str
+    option: str
+    proposed: tuple[str, ...]
+    labels: Mapping[str, str]
+
+
+#: Answers a question with the columns to take; none of them is an answer too.
+Chooser = Callable[[Question], Sequence[str]]
+
+
+class Wishes(NamedTuple):
+    """What a user says of a draft; what is not said is guessed, and asked or marked.
+
+    Attributes
+    ----------
+    name : str, optional
+    weight, strata, psu : str, optional
+        A column, or "none".
+    outcomes, given : sequence of str, optional
+        Columns.
+    join, encoding : str, optional
+    year : int, optional
+    tasks : int
+        How many at most.
+    """
+
+    name: str | None = None
+    weight: str | None = None
+    strata: str | None = None
+    psu: str | None = None
+    outcomes: Sequence[str] | None = None
+    given: Sequence[str] | None = None
+    join: str | None = None
+    encoding: str | None = None
+    year: int | None = None
+    tasks: int = 40

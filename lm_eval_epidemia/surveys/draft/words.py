@@ -1,0 +1,203 @@
+"""What columns and answers are known by: patterns of names and labels, as data.
+
+All are guesses, shown or marked for a person to check. They are of English surveys, with the usual
+non-answers of a few other languages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lm_eval_epidemia.surveys.catalogue import GROUPS
+
+__all__ = ["ABOUT_INTERVIEW", "DATE", "DEMOGRAPHIC", "IDENTIFIER", "NO_WEIGHT", "PREDICATES",
+           "PSU", "REPLICATE", "RESERVED", "STRATA", "WAYS", "WEIGHT", "Pattern",
+           "asks_nothing"]  # fmt: skip
+
+
+class Pattern(NamedTuple):
+    """What something is called: expressions for a column's name and for its label.
+
+    Either may tell; `but` are labels that tell otherwise.
+    """
+
+    name: str
+    label: str = r"(?!)"
+    but: str = r"(?!)"
+
+    def fits(self, name: str, label: str) -> bool:
+        """Tell whether a column of this name and label is one."""
+        name, label = name.casefold(), label.casefold()
+        if re.search(self.but, label):
+            return False
+        return bool(re.fullmatch(self.name, name) or re.search(self.label, label))
+
+
+WEIGHT = Pattern(
+    r"_?(\w+_)?(weights?|wgts?|wts?)(_?\w{1,4})?"
+    r"|(wtss|wtint|wtmec|wtfa|wtph|wtsaf|analwt|perwt|finalwt|finwt|pwgt|hhwt|asecwt|anweight"
+    r"|pspwght|pweight|dweight|_llcpwt|sampwt|samplewt|wgt|weight)\w*|w\d{0,2}",
+    r"\bweight(s|ing|ed)?\b|expansion factor",
+)
+
+#: What a person weighs is no weight.
+NO_WEIGHT = re.compile(
+    r"\b(kg|kgs|kilos?|kilograms?|lbs?|pounds?|body|birth|height|gain|gained|lost|lose|loss|diet"
+    r"|feel|trying|how much do|overweight|underweight|bmi)\b"
+)
+
+REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw")
+
+STRATA = Pattern(
+    r"_?(v|p|var|pseudo|sdmv)?_?(strata|strat|stra|stratum)(_?[a-z]?\d{0,2})|vestr\w*|var_?str"
+    r"|_?ststr|\w+_(strata|stratum)",
+    r"\bstrat(um|a)\b",
+)
+
+PSU = Pattern(
+    r"_?(v|p|s|var|sdmv|pseudo)?_?psus?(_?\w{1,3})?|verep|secu\w*|(v|var)?_?(cluster|clust)\w{0,4}"
+    r"|var_?unit\w{0,3}|\w+_psu",
+    r"primary sampling unit|\bpsus?\b|variance (estimation )?(primary|unit|replicate)"
+    r"|sampling error (cluster|unit|computation unit)|^cluster (number|id|variable)",
+)
+
+IDENTIFIER = Pattern(
+    r"(\w+_)?(id|ids|ident|uuid|guid)|(case|resp|respondent|person|pers|hh|household|record|serial"
+    r"|family|subject|participant|interview|quest|questionnaire|pid|user|worker|unique)_?"
+    r"(id|no|num|nr|nbr|number|key)\w{0,2}|seqn|seqno|idnum\w*|idno|serial|duid|dupersid|pid|ssuid"
+    r"|caseno|rowid|index|unnamed: \d+|responseid|questid\d?",
+    r"\b(respondent|case|person|household|interview|sequence|serial|record|participant|survey)"
+    r"('?s)?[ -]*(sequence )?(id\b|identif|identification|number$|no\.?$)|unique (id|identifier)"
+    r"|^id( number)?$",
+)
+
+#: A text that is a date or a time of day.
+DATE = re.compile(
+    r"\d{4}-\d{1,2}(-\d{1,2})?([T ].*)?|\d{1,2}[/.]\d{1,2}[/.](\d{2}|\d{4})( .*)?"
+    r"|\d{1,2}:\d{2}(:\d{2})?( ?[ap]\.?m\.?)?|\d{1,2}[- ]?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
+    r"|nov|dec)[a-z]*[- ]?(\d{2}|\d{4}).*",
+    re.IGNORECASE,
+)
+
+#: Of the interview, not of the person: no outcome worth asking a model about.
+ABOUT_INTERVIEW = Pattern(
+    r"(int|intv|interview|interviewer|sample|samp|ballot|version|form|mode|batch|wave|release|flag"
+    r"|year|month|day|date|quarter|language|lang|status|dispcode|consent|duration|filter)\w{0,6}"
+    r"|\w+_(flag|imp|fl|date|time)",
+    r"interviewer|interview (date|mode|language|month|status|time)|\bballot|questionnaire version"
+    r"|\bimput(ed|ation)\b|\bflag\b|date of interview|month of interview|sampl(e|ing) (type|frame)"
+    r"|release version|file (flag|version)|length of interview|in what language",
+)
+
+_OTHERS = r"father|mother|spouse|husband|wife|partner|parent|child|household (ref|member)|proxy"
+
+#: Demographic variables, which become conditions, most asked first.
+DEMOGRAPHIC: dict[str, Pattern] = {
+    "age": Pattern(
+        r"_?((r|person|p|hh|q)_|resp_?|q)?age(_?(p|r|c|x|cl|g|yrs?|years?|in_years|grp|group|groups|cat"
+        r"|range|band|bracket|5yr|recode)?(_?\d{0,3})(_?[axgpc])?)|ridageyr|catage?\d|agecat\w*"
+        r"|ageg?5?yr|_ageg\w*",
+        r"^(r'?s|respondent'?s?|current|person'?s)? ?age( of (respondent|person)\b.*| in (years|"
+        r"single years).*| (group|category|recode|range|bracket)s?.*| at (screening|interview).*"
+        r"|\(.*\)|, .*)?$|^how old are you|^what is your age",
+        r"first|began|start|when|stopp|quit|diagnos|onset|married|born|" + _OTHERS,
+    ),
+    "sex": Pattern(
+        r"_?(r|ir|hh|q|resp|ria)?_?(sex|gender|gendr)(_[a-z])?\d?|sexvar|birthsex",
+        r"^(r'?s|respondent'?s?)? ?(sex|gender)( of respondent)?$|^are you (male|a man)"
+        r"|what is your (sex|gender)|^gender\b|^sex\b( \(.*\)|, .*)?$",
+        r"orientation|partner|frequen|" + _OTHERS,
+    ),
+    "race": Pattern(
+        r"_?(r|q|imp|new)?_?(race|racethx?|raceeth|race_?ethn?\w*|ethnic\w*|hisp\w{0,6}|latino)"
+        r"\w{0,3}|ridreth\d|rac\d?p|newrace\d\w*|hisp",
+        r"^(r'?s|respondent'?s?)? ?(race|ethnicity|ethnic|hispanic)\b|race.{1,3}ethnic"
+        r"|\bhispanic origin",
+        _OTHERS + r"|racis|relations|race of inter",
+    ),
+    "education": Pattern(
+        r"_?(ir|r|hh|q)?_?(educ|edu|edlevel|edcl|edyrs?|isced|eisced|schl|degree|schooling)\w{0,8}"
+        r"|dmdeduc\d?|eduhigh\w*|ireduhigh\w*|highest_(degree|grade|level)\w*",
+        r"^(r'?s|respondent'?s?)? ?(education|educational|schooling)\b|highest .*(degree|grade|"
+        r"education|school)|level of (education|school)",
+        _OTHERS + r"|spending|quality|system|policy|field|major",
+    ),
+    "income": Pattern(
+        r"_?(r|hh|fam|real|tot|total|family|household|ir|q)?_?(income|inc|incomg|incgrp|inccat|incom"
+        r"|faminc|hhinc)(_?\w{0,4})|irpinc\d|irfamin\d|pincp|hincp|indfmpir|indhhin\d|povcat\w{0,3}"
+        r"|povlev\w*|wagp",
+        r"(family|household|personal|total|annual|respondent'?s?|r'?s|poverty).{0,12} income\b"
+        r"|^income\b|ratio of (family )?income|income (group|categor)",
+        _OTHERS + r"|satisf|opinion|inequal|tax|differences",
+    ),
+    "region": Pattern(
+        r"_?(census|r|q)?_?(region|division|state|stfips|statefip|province|country|cntry)\w{0,3}",
+        r"^(census )?(region|division|state|province|country)\b( of (interview|residence).*)?$"
+        r"|census region",
+        r"birth|born|origin|health",
+    ),
+    "marital status": Pattern(
+        r"_?(ir|r|q)?_?(marital(_?stat\w*)?|marstat?|marst|marit|marry|married)\w{0,4}|dmdmart[lz]|marp",
+        r"\bmarital status\b|^(are you|currently) married",
+        r"father|mother|parent|satisf|happi",
+    ),
+}
+
+#: Answers that continue "is" as they stand, once in small letters.
+PREDICATES = frozenset({
+    "male", "female", "married", "widowed", "divorced", "separated", "single", "unmarried",
+    "employed", "unemployed", "retired", "pregnant", "hispanic",
+})  # fmt: skip
+
+#: A task's name that ends so would be the name of another task in one of the ways of asking.
+WAYS = ("likelihood", "sampled", "closed", "rag", "written", "substitution", "retrieval",
+        "knowledge", "choice", "variance", "quantile", "grid")  # fmt: skip
+
+#: Names of surveys that would make ``epidemia_NAME`` the name of another group.
+RESERVED = frozenset({*GROUPS, *WAYS})
+
+# -- Answers that say nothing -------------------------------------------------------------------
+
+_STRONG = (
+    r"(item |unit )?(non|no)[- ]?response|no (answer|response|reply|data|information|opinion given)"
+    r"( given| provided)?|refus(ed|al|es?)( to (answer|say|respond|state))?|ref|rf|declined?( to "
+    r"(answer|say|state))?|(do not|don'?t|dont|doesn'?t|does not|didn'?t|cannot|can'?t) "
+    r"(know|choose|say|remember)|dk|d/k|dont_know|(prefer|would rather|wish) not( to)? "
+    r"(say|answer|state|disclose|respond)|rather not (say|answer)|not (applicable|asked|answered|"
+    r"ascertained|available|stated|reported|recorded|collected|determined|specified|given|known|"
+    r"in universe|administered|provided|interviewed)( .{0,30})?|inapplicable|inap|inapp?l?|iap|niu|"
+    r"n/?a|n\.a\.?|nap|(legitimate|valid|logical|web|instrument|system) ?(skip|missing|blank)"
+    r"(ped)?( logically assigned)?|skip(ped)?( (on|in) .{0,20}| pattern| question)?|bad data"
+    r"( logically assigned)?|(system |user |data )?missing( (data|value|answer|response|code))?s?"
+    r"|blank|unknown|undetermined|unclassifi(ed|able)|uncodeable|could not obtain"
+    r"|cannot be computed"
+    r"|out of range|invalid|suppressed|see codebook|dropped|partial interview|interview terminated"
+    r"|multiple (responses|answers|marks)|illegible|logically assigned|not in sample"
+    r"|keine angabe|weiß nicht|weiss nicht|trifft nicht zu|(ne )?sait pas|ne se prononce pas|"
+    r"nsp|sans réponse|non réponse|refus|sans objet|no sabe|no contesta|no responde|ns/?nr|ns/?nc|"
+    r"no aplica|weet niet|geen antwoord|vet ej|ved ikke|vet ikke|non so|non risponde|não sabe|"
+    r"não respondeu"
+)
+#: Answers only beside another non-answer: "Don't know / not sure".
+_WEAK = r"not sure|unsure|uncertain|no opinion|can'?t recall|other missing|or|etc\.?"
+
+#: Begins a label that says more: "Inapplicable: never married", "NA (under 18)".
+_BEGINS = re.compile(
+    r"(inapplicable|inap|iap|niu|not applicable|not asked|legitimate skip|bad data|not ascertained|"
+    r"refused|don'?t know|no answer|missing|skipped|valid skip|not in universe|blank|n/?a)"
+    r"\s*([:(,;=.\-\u2013\u2014]|$)"
+)
+_PARTS = re.compile(r"\s*(?:[/,;&|()\[\]]|\bor\b|\band\b|(?<=\s)-(?=\s))\s*")
+
+
+def asks_nothing(label: str) -> bool:
+    """Tell whether a label is that of no answer: refused, don't know, not applicable, blank."""
+    said = label.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").strip()
+    said = re.sub(r"^[\W\d_]+(?=[a-z])|[\W_]+$", "", said)
+    if re.fullmatch(_STRONG, said) or _BEGINS.match(said):
+        return True
+    parts = [part for part in _PARTS.split(said) if part]
+    return any(re.fullmatch(_STRONG, part) for part in parts) and all(
+        re.fullmatch(f"{_STRONG}|{_WEAK}", part) for part in parts
+    )

@@ -1,0 +1,209 @@
+"""The text of a drafted record, with a mark wherever a person's eye is needed."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.draft.tasks import Plan
+from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, number, quoted, shortened
+from lm_eval_epidemia.surveys.draft.variables import Draft, Level
+
+__all__ = ["Source", "record_text"]
+
+WIDTH = 96
+
+
+class Source(NamedTuple):
+    """Where a draft's records come from.
+
+    Attributes
+    ----------
+    name : str
+        Of the survey.
+    title : str
+    files : sequence of (str, sequence of str)
+        Names of the files and, of archives, of the data files in them.
+    year : int
+    year_from : str
+        What told it.
+    rows : int
+        Records that are of this year and have a weight.
+    weight, strata, psu, join : str
+        Columns; empty where there is none.
+    select : sequence of (str, float, float)
+        Columns and the range that the records have there.
+    checks : sequence of str
+        What was decided about the design.
+    """
+
+    name: str
+    title: str
+    files: Sequence[tuple[str, Sequence[str]]]
+    year: int
+    year_from: str
+    rows: int
+    weight: str = ""
+    strata: str = ""
+    psu: str = ""
+    join: str = ""
+    select: Sequence[tuple[str, float, float]] = ()
+    checks: Sequence[str] = ()
+
+
+def record_text(
+    source: Source,
+    drafts: Sequence[Draft],
+    plans: Sequence[Plan],
+    left_out: Mapping[str, Sequence[Column]],
+) -> str:
+    """Write a record.
+
+    Parameters
+    ----------
+    source : Source
+    drafts : sequence of Draft
+        Those of tasks are marked for checking one by one, the others together.
+    plans : sequence of Plan
+    left_out : mapping of str to sequence of Column
+        By the reason.
+
+    Returns
+    -------
+    str
+        YAML.
+    """
+    used = {name for plan in plans for name in (plan.outcome, *plan.given)}
+    lines = [*_head(source), "", "variables:"]
+    for draft in (one for one in drafts if one.name in used):
+        lines += _variable(draft, marked=True)
+    if others := [one for one in drafts if one.name not in used]:
+        lines += ["", f"  {CHECK} in no task yet; read what is below before you use it in one"]
+        for draft in others:
+            lines += _variable(draft, marked=False)
+    lines += ["", f"tasks:  {CHECK} which outcomes and conditions are worth asking about",
+              "  extra:"]  # fmt: skip
+    names = {draft.name: draft for draft in drafts}
+    for plan in plans:
+        given = ", ".join(plan.given)
+        title = quoted(_title(source.name, plan, names))
+        lines.append(f"    - {{outcome: {plan.outcome}, given: [{given}], title: {title}}}")
+    lines += _left_out(left_out)
+    return "\n".join(lines) + "\n"
+
+
+def _head(source: Source) -> list[str]:
+    files = ", ".join(_plain(name) for name, _ in source.files)
+    text = (
+        f"Drafted by 'epidemia survey new' from {files}. What waits for your eye is marked "
+        f"'check:'; delete a mark when you have looked, 'epidemia survey check {source.name}' "
+        "lists those that are left."
+    )
+    lines = [f"# {line}" for line in textwrap.wrap(text, WIDTH)]
+    unknown = quoted("not stated")
+    lines += [
+        f"survey: {quoted(source.name)}",
+        f"domain: other  {CHECK} health, economic or social, if it is one of these",
+        f"title: {quoted(source.title)}  {CHECK} as its publisher calls it",
+        f"publisher: {unknown}  {CHECK} who publishes it",
+        f"homepage: {unknown}  {CHECK} https://...",
+        f"licence: {unknown}  {CHECK} what may be done with it",
+        f"citation: {unknown}  {CHECK} how it wants to be cited",
+        f"{CHECK} who was asked, and where: 'a person aged 18 or older living in ... who'",
+        f"subject: {quoted('a person in {year} who {conditions}')}",
+        "",
+    ]
+    lines += [f"{CHECK} {_plain(said)}" for said in source.checks]
+    design = [("weight", source.weight), ("strata", source.strata), ("psu", source.psu)]
+    given = ", ".join(f"{key}: {quoted(column)}" for key, column in design if column)
+    lines.append(f"design: {{{given}}}  {CHECK} {_design(source)}")
+    if source.join:
+        lines.append(f"join: {quoted(source.join)}  {CHECK} the number of a person in all files")
+    year = str(source.year)
+    lines += ["", "vintages:", f"  {quoted(year)}:",
+              f"    year: {year}  {CHECK} {_plain(source.year_from)}",
+              "    files:"]  # fmt: skip
+    for name, members in source.files:
+        inside = f", members: [{', '.join(map(quoted, members))}]" if members else ""
+        lines.append(f"      - {{name: {quoted(name)}{inside}}}")
+    lines += [f"    page: {unknown}  {CHECK} where others find the files",
+              f"    rows: {source.rows}"]  # fmt: skip
+    if source.select:
+        lines.append(f"    select:  {CHECK} only these records are of this year and have a weight")
+        lines += [
+            f"      - {{column: {quoted(column)}, codes: {_codes([(low, high)])}}}"
+            for column, low, high in source.select
+        ]
+    return lines
+
+
+def _design(source: Source) -> str:
+    if not source.weight:
+        return "no weight, so that all records count alike"
+    if source.strata:
+        return "weight, strata and PSUs"
+    return "no strata and PSUs, so that errors are as of people drawn one by one"
+
+
+def _variable(draft: Draft, marked: bool) -> list[str]:
+    def mark(text: str) -> str:
+        return f"  {CHECK} {text}" if marked else ""
+
+    about = f"  # {_plain(shortened(draft.column.label))}" if draft.column.label else ""
+    lines = [f"  {draft.name}:{about}"]
+    lines += [f"    {CHECK if marked else '#'} {_plain(said)}" for said in draft.checks]
+    lines += [f"    # {_plain(said)}" for said in draft.asides]
+    lines += [
+        f"    column: {quoted(draft.column.name)}",
+        f"    question: {quoted(draft.question)}{mark('as you would ask it')}",
+        f"    levels:{mark('labels, and phrases that go on from: a person who')}",
+    ]
+    lines += [f"      - {_level(level)}" for level in draft.levels]
+    if draft.missing:
+        lines.append(f"    missing: {_codes(draft.missing)}")
+    if draft.missing_texts:
+        lines.append(f"    missing_texts: [{', '.join(map(quoted, draft.missing_texts))}]")
+    return lines
+
+
+def _level(level: Level) -> str:
+    said = f"label: {quoted(level.label)}, phrase: {quoted(level.phrase)}"
+    if level.texts:
+        return f"{{{said}, texts: [{', '.join(map(quoted, level.texts))}]}}"
+    if level.codes:
+        return f"{{{said}, codes: {_codes([(code, code) for code in level.codes])}}}"
+    bounds = ", ".join(f"{key}: {number(value)}" for key, value in level.bounds.items())
+    return f"{{{said}, {bounds}}}"
+
+
+def _codes(ranges: Iterable[tuple[float, float]]) -> str:
+    said = [number(lo) if lo == hi else f"[{number(lo)}, {number(hi)}]" for lo, hi in ranges]
+    return f"[{', '.join(said)}]"
+
+
+def _title(name: str, plan: Plan, drafts: Mapping[str, Draft]) -> str:
+    def said(variable: str) -> str:
+        draft = drafts[variable]
+        label = draft.column.label.rstrip(" :?.")
+        return draft.kind.capitalize() or (label if 0 < len(label) <= 60 else variable)
+
+    return f"{name.upper()}: {said(plan.outcome)} by {', '.join(map(said, plan.given))}"
+
+
+def _left_out(left_out: Mapping[str, Sequence[Column]]) -> list[str]:
+    total = sum(map(len, left_out.values()))
+    if not total:
+        return []
+    lines = ["", f"# Left out: {total:,} column{'s' if total > 1 else ''}."]
+    for reason, columns in left_out.items():
+        names = ", ".join(_plain(column.name) or "(no name)" for column in columns)
+        text = f"{_plain(reason)} ({len(columns):,}): {names}"
+        lines += [f"# {line}" for line in textwrap.wrap(text, WIDTH, break_long_words=False)]
+    return lines
+
+
+def _plain(text: str) -> str:
+    """Return a text as a comment may hold it: one line, and no mark, wherever it is wrapped."""
+    return cleaned(text).replace("check:", "check")

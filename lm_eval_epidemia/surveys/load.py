@@ -1,0 +1,156 @@
+"""A survey record from its YAML file; whatever is wrong with it is said with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.surveys.record import Record, written_out
+
+__all__ = ["load_record"]
+
+#: Values of a record with what its aliases stand for; the largest that ships has 5,200. A file in
+#: which aliases of aliases stand for billions would never be read to its end.
+MAX_VALUES = 500_000
+#: Bytes; the largest that ships has 48,000.
+MAX_SIZE = 5_000_000
+#: Lists in lists; those that ship have 6. libyaml ends the process at some tens of thousands.
+MAX_DEPTH = 50
+
+
+def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
+    """Return, for every level the schema sees, the YAML that wrote it: ``each`` writes several."""
+    items = yaml.constructor.SafeConstructor().construct_document(levels)
+    pairs = zip(levels.value, items, strict=True)
+    return [node for node, item in pairs for _ in written_out([item])]
+
+
+def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int:
+    """Follow a pydantic error location through composed YAML to a line number (1-based)."""
+    line, above = node.start_mark.line + 1 if node else 1, None
+    for step in location:
+        child: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == str(step):
+                    child, line = value, key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            items = _written(node) if above == "levels" else node.value
+            if step < len(items):
+                child, line = items[step], items[step].start_mark.line + 1
+        # A step that the file does not have: a missing field, or a list that the schema adds.
+        node, above = child or node, step
+    return line
+
+
+def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """Find keys that a mapping has twice: YAML would keep the last and lose the others."""
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if str(key.value) in seen:
+                yield key.start_mark.line + 1, str(key.value)
+            seen.add(str(key.value))
+            yield from _repeated(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            yield from _repeated(child)
+
+
+def _values(node: yaml.Node | None, known: dict[int, float]) -> float:
+    """Count the values below a node, those behind an alias as often as it stands there."""
+    if id(node) not in known:
+        known[id(node)] = inf  # an alias of what it stands in never ends
+        below: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            below = [child for pair in node.value for child in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            below = node.value
+        known[id(node)] = 1 + sum(_values(child, known) for child in below)
+    return known[id(node)]
+
+
+def _depth(text: str) -> int:
+    """Return how deeply a YAML text is nested, without recursion; as far as it is YAML."""
+    depth = deepest = 0
+    with suppress(yaml.YAMLError):
+        for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            deepest = max(deepest, depth)
+            if depth > MAX_DEPTH:
+                break
+    return deepest
+
+
+def _composed(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return the nodes of a YAML text and a loader for their data."""
+    # libyaml's parser, where PyYAML was built with it, is ten times as fast; of an error, the one
+    # in Python says more.
+    if fast := getattr(yaml, "CSafeLoader", None):
+        with suppress(yaml.YAMLError):
+            return yaml.compose(text, fast), fast
+    return yaml.compose(text, yaml.SafeLoader), yaml.SafeLoader
+
+
+def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
+    """Return the data of a YAML file, and its nodes, which know their lines."""
+    if (size := path.stat().st_size) > MAX_SIZE:
+        raise EpidemiaError(f"{path.name} has {size:,} bytes: that is no record of a survey")
+    text = path.read_text(encoding="utf-8")
+    # This costs as much as reading: it is spared where the record is one that ships.
+    if path.parent != Path(__file__).parent and _depth(text) > MAX_DEPTH:
+        raise EpidemiaError(f"{path.name} is nested too deeply for a record of a survey")
+    tree, loader = _composed(text)
+    if _values(tree, {}) > MAX_VALUES:
+        raise EpidemiaError(
+            f"{path.name}: its aliases (*name) stand for more than {MAX_VALUES:,} values: write "
+            "out what they stand for"
+        )
+    return yaml.load(text, loader), tree
+
+
+def load_record(path: Path) -> Record:
+    """Read and check a survey record.
+
+    Parameters
+    ----------
+    path : Path
+        A YAML file.
+
+    Returns
+    -------
+    Record
+
+    Raises
+    ------
+    EpidemiaError
+        Naming file, line and field of everything that is wrong.
+    """
+    try:
+        data, tree = _parsed(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
+    except yaml.YAMLError as error:
+        said = " ".join(str(error).split())
+        raise EpidemiaError(f"{path.name} is not valid YAML: {said}") from None
+    if repeated := [
+        f"{path.name}:{line}: {key} is given twice here: keep one" for line, key in _repeated(tree)
+    ]:
+        raise EpidemiaError("\n".join(dict.fromkeys(repeated)))
+    try:
+        return Record.model_validate(data)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            field = ".".join(str(step) for step in problem["loc"]) or "record"
+            message = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{path.name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
+        raise EpidemiaError("\n".join(lines)) from None

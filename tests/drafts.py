@@ -1,0 +1,74 @@
+"""Invented people in labelled files, for tests of drafting records from them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lm_eval_epidemia.surveys.load import load_record
+
+pyreadstat = pytest.importorskip("pyreadstat")
+
+ROWS = 400
+LABELS = {
+    "sex": {1: "male", 2: "female"},
+    "degree": {0: "less than high school", 1: "high school", 2: "college", 8: "DK", 9: "NA"},
+    "happy": {1: "very happy", 2: "pretty happy", 3: "not too happy", 8: "don't know",
+              9: "no answer", 0: "iap"},
+    "gun": {1: "yes", 2: "no", 3: "REFUSED", -1: "INAPPLICABLE"},
+    "age": {89: "89 or older", 98: "don't know"},
+    "firstuse": {991: "NEVER USED"},
+}  # fmt: skip
+COLUMN_LABELS = {"happy": "General happiness", "gun": "Do you have a gun at home?",
+                 "finalwt": "Final weight", "id": "Respondent id", "vstrat": "Variance stratum",
+                 "vpsu": "Primary sampling unit", "degree": "R's highest degree",
+                 "note": "Anything else?"}  # fmt: skip
+
+
+def people(rows=ROWS, seed=1):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows) + 1.0,
+            "age": rng.integers(18, 90, rows).astype(float),
+            "sex": rng.integers(1, 3, rows).astype(float),
+            "degree": rng.choice([0.0, 1, 2, 8], rows, p=[0.2, 0.4, 0.3, 0.1]),
+            "happy": rng.choice([1.0, 2, 3, 9, np.nan], rows),
+            "gun": rng.choice([1.0, 2, 3, -1], rows, p=[0.4, 0.5, 0.05, 0.05]),
+            "firstuse": np.where(rng.random(rows) < 0.4, 991.0, rng.integers(10, 60, rows)),
+            "bmi": np.round(rng.normal(27, 5, rows), 2),
+            "finalwt": rng.gamma(2, 500, rows),
+            "vstrat": np.arange(rows) % 10 + 1.0,
+            "vpsu": np.arange(rows) // 10 % 2 + 1.0,
+            "always": 1.0,
+            "rarely": np.where(np.arange(rows) < 40, 1.0, np.nan),
+            "note": [f"text {n}" for n in range(rows)],
+            "day": pd.to_datetime("2022-01-03") + pd.to_timedelta(np.arange(rows), "D"),
+        }
+    )
+
+
+def labelled_sav(folder):
+    """What SPSS would leave of these people."""
+    path = folder / "mine2022.sav"
+    pyreadstat.write_sav(people(), str(path), file_label="A survey: of ours",
+                         column_labels=COLUMN_LABELS, variable_value_labels=LABELS,
+                         missing_ranges={"degree": [{"lo": 8, "hi": 9}]})  # fmt: skip
+    return path
+
+
+def everything(question):
+    return question.proposed[:1] if question.what == "weight" else question.proposed
+
+
+def loaded(found, tmp_path):
+    path = tmp_path / "loaded.yaml"
+    path.write_text(found.text, encoding="utf-8")
+    return load_record(path)
+
+
+def way(record, name):
+    return record.variables[name][0]
+
+
+def labels_of(record, name):
+    return [level.label for level in way(record, name).levels]

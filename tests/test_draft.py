@@ -1,0 +1,383 @@
+"""Drafting a record from any survey file: what is read, guessed, asked, left out, and written."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import evaluate
+from drafts import LABELS, ROWS, everything, labelled_sav, labels_of, loaded, people, way
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.surveys.check import check_files
+from lm_eval_epidemia.surveys.draft import columns, cuts, words
+from lm_eval_epidemia.surveys.draft.drafting import draft, write
+from lm_eval_epidemia.surveys.draft.text import (
+    cleaned,
+)
+from lm_eval_epidemia.surveys.draft.variables import kind_of
+from lm_eval_epidemia.surveys.draft.wishes import Wishes
+from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.record import Design
+
+pyreadstat = pytest.importorskip("pyreadstat")
+
+
+@pytest.fixture
+def sav(tmp_path):
+    return labelled_sav(tmp_path)
+
+
+# -- What is drafted --------------------------------------------------------------------------
+
+
+def test_a_labelled_file_becomes_a_record(sav, tmp_path):
+    found = draft([sav], choose=everything)
+    record = loaded(found, tmp_path)
+    assert (record.survey, record.title, record.domain) == (
+        "mine2022",
+        "A survey: of ours",
+        "other",
+    )
+    assert record.design == Design(weight="finalwt", strata="vstrat", psu="vpsu")
+    assert record.official == "2022" and record.vintages["2022"].rows == ROWS
+    assert list(record.tasks) == ["extra"]
+    assert labels_of(record, "happy") == ["very happy", "pretty happy", "not too happy"]
+    assert way(record, "happy").missing == ((0, 0), (8, 8), (9, 9))
+    assert way(record, "gun").missing == ((-1, -1), (3, 3))
+    assert way(record, "gun").question == "Do you have a gun at home?"
+    assert [level.phrase for level in way(record, "sex").levels] == ["is male", "is female"]
+    assert way(record, "happy").levels[0].phrase == "answers 'very happy' to 'General happiness'"
+    # 8 and 9 are declared missing too; a code is in one range.
+    assert way(record, "degree").missing == ((8, 9),)
+    assert {plan.outcome for plan in found.plans} == {"happy", "gun", "firstuse", "bmi"}
+    assert {name for plan in found.plans for name in plan.given} == {"age", "sex", "degree"}
+    reasons = {reason: [c.name for c in listed] for reason, listed in found.left_out.items()}
+    assert reasons == {
+        "used for the design": ["finalwt", "vstrat", "vpsu"],
+        "identifiers: no two people have the same": ["id"],
+        "constant: everybody has one answer": ["always"],
+        "more than half of the people have no answer": ["rarely"],
+        "free text, or too many answers in words": ["note"],
+        "dates or times": ["day"],
+    }
+    for reason, names in reasons.items():
+        assert f"# {reason} ({len(names)}): {', '.join(names)}" in found.text
+
+
+def test_numbers_are_cut_and_their_labelled_ends_kept(sav, tmp_path):
+    record = loaded(draft([sav], choose=everything), tmp_path)
+    age = way(record, "age")
+    assert labels_of(record, "age")[-1].endswith("or older") and 3 <= len(age.levels) <= 5
+    assert age.levels[-1].below is None and age.missing == ((98, 98),)
+    first = way(record, "firstuse")
+    assert (first.levels[-1].label, first.levels[-1].codes) == ("NEVER USED", ((991, 991),))
+    assert first.levels[-2].below == 991 and first.levels[0].at_least is None
+    assert all(level.phrase.startswith("has a value of") for level in way(record, "bmi").levels)
+
+
+def test_the_quintiles_are_weighted():
+    values, even = np.arange(100.0), np.ones(100)
+    assert cuts.round_cuts(values, even, True) == [20, 40, 60, 80]
+    # Half of the people are at 90 or more: so are half of the cuts.
+    old = np.where(values >= 90, 9.0, 1.0)
+    assert sum(cut >= 90 for cut in cuts.round_cuts(values, old, True)) >= 2
+    assert cuts.round_cuts(np.array([0.0, 1, 2]), np.array([0.98, 0.01, 0.01]), True) == [1]
+    assert cuts.in_words(cuts.Bin(30, 45), True) == "30 to 44"
+    assert cuts.in_words(cuts.Bin(1.5, 2), False) == "1.5 to under 2"
+    assert cuts.in_words(cuts.Bin(None, 30), True) == "Under 30"
+
+
+@pytest.mark.parametrize(
+    ("codes", "labels", "levels", "missing", "said"),
+    [
+        # No labels: each number, with refusals far from the others, which is marked.
+        ([1, 2, 3, 7, 9], {}, ["1", "2", "3"], [7, 9], "far from the other codes: 7, 9"),
+        ([*range(11), 77, 99], {}, [*map(str, range(11))], [77, 99], "codes: 77, 99"),
+        ([-8, -1, 1, 2], {}, ["1", "2"], [-8, -1], "codes: -8, -1"),
+        # A scale around zero, neighbours, and wide gaps everywhere are answers.
+        ([-2, -1, 0, 1, 2], {}, ["-2", "-1", "0", "1", "2"], [], None),
+        ([*range(1, 10)], {}, [*map(str, range(1, 10))], [], None),
+        ([10, 50, 99], {}, ["10", "50", "99"], [], None),
+        # Ends of a scale.
+        ([1, 2, 3, 4, 5], {1: "never", 5: "always"}, ["never", "2", "3", "4", "always"], [], None),
+        # One code that was forgotten.
+        ([1, 2, 3], {1: "a", 2: "b"}, ["a", "b", "3"], [], "without a label, and a level: 3"),
+        # A label that nobody has: in a scale it is a level, beside it not.
+        ([1, 3], {1: "a", 2: "b", 3: "c", 4: "d"}, ["a", "b", "c"], [], None),
+        # Codes in front of labels; labels that are the same.
+        ([1, 2], {1: "1. yes", 2: "(2) no"}, ["yes", "no"], [], None),
+        ([1, 2], {1: "1 - yes", 2: "2 - no"}, ["yes", "no"], [], None),
+        ([1, 2, 3], {1: "1 child", 2: "2 children", 3: "3 or more"},
+         ["1 child", "2 children", "3 or more"], [], None),
+        ([1, 2], {1: "other", 2: "other"}, ["other (1)", "other (2)"], [], None),
+        ([0.5, 1.5], {}, ["0.5", "1.5"], [], None),
+    ],
+)  # fmt: skip
+def test_what_becomes_of_codes(tmp_path, codes, labels, levels, missing, said):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"x": np.resize(codes, ROWS).astype(float), "sex": rng.integers(1, 3, ROWS).astype(float)}
+    )
+    path = tmp_path / "codes2020.sav"
+    pyreadstat.write_sav(frame, str(path), variable_value_labels={"x": labels} if labels else None)
+    found = draft([path], Wishes(outcomes=["x"], given=["sex"]))
+    record = loaded(found, tmp_path)
+    assert labels_of(record, "x") == levels
+    assert [low for low, _ in way(record, "x").missing] == missing
+    checks = next(one for one in found.variables if one.name == "x").checks
+    assert any(said in check for check in checks) if said else not any("taken" in c for c in checks)
+
+
+def test_stata_letters_and_texts_with_labels(tmp_path):
+    frame = pd.DataFrame(
+        {"sex": np.resize([1.0, 2], ROWS), "opinion": np.resize([1.0, 1, 2], ROWS)}
+    )
+    path = tmp_path / "p2020.dta"
+    pyreadstat.write_dta(frame, str(path), version=14,
+                         variable_value_labels={"opinion": {1: "for", 2: "against"}})  # fmt: skip
+    (one,) = [c for c in columns.header_of(path).columns if c.name == "opinion"]
+    assert one.labels == {1.0: "for", 2.0: "against"}
+    # .a, as Stata has it, is told by letter and read as blank.
+    assert columns._labels({"a": "refused", 1: "for", 2.0: " against\n"}, False) == one.labels
+    words_ = pd.DataFrame(
+        {"sex": np.resize([1.0, 2], ROWS), "vote": np.resize(["d", "r", "d"], ROWS)}
+    )
+    spss = tmp_path / "q2020.sav"
+    pyreadstat.write_sav(
+        words_, str(spss), variable_value_labels={"vote": {"d": "Democrat", "r": "Republican"}}
+    )
+    record = loaded(draft([spss]), tmp_path)
+    assert [(x.label, x.texts) for x in way(record, "vote").levels] == [
+        ("Democrat", ("d",)), ("Republican", ("r",)),
+    ]  # fmt: skip
+
+
+def test_a_csv_of_words_works_as_it_is(tmp_path, home):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "Gender": rng.choice(["Male", "Female"], ROWS),
+            "Age": rng.integers(18, 80, ROWS),
+            "Religion": rng.choice(["None", "Catholic ", "Prefer not to say"], ROWS),
+            "Owns a car?": rng.choice(["Yes", "No", ""], ROWS),
+        }
+    )
+    path = tmp_path / "people 2021.csv"
+    frame.to_csv(path)  # with an index, which has no name
+    found = draft([path])
+    record = loaded(found, tmp_path)
+    assert found.left_out.keys() == {"without a name"}
+    assert labels_of(record, "religion") == ["Catholic", "None"]
+    assert way(record, "religion").missing_texts == ("Prefer not to say",)
+    assert way(record, "owns_a_car").column == "Owns a car?"
+    seen = {one.variable: one for one in check_files(record, [path]).variables}
+    assert seen["owns_a_car"].missing == (frame["Owns a car?"] == "").sum()
+    assert seen["religion"].missing == (frame["Religion"] == "Prefer not to say").sum()
+
+
+def test_files_are_joined_by_the_number_of_a_person(tmp_path):
+    frame = people()
+    first = frame[["id", "age", "sex", "finalwt"]].rename(columns={"id": "SEQN"})
+    other = frame[["id", "happy", "gun", "sex"]].rename(columns={"id": "SEQN"})[::-1][:300]
+    for name, part in (("A", first), ("B", other)):
+        pyreadstat.write_xport(part, str(tmp_path / f"{name}.xpt"), table_name=name,
+                               file_format_version=5)  # fmt: skip
+    files = [tmp_path / "B.xpt", tmp_path / "A.xpt"]  # the weight is in the second
+    found = draft(files, Wishes("joined", weight="finalwt", year=2020))
+    record = loaded(found, tmp_path)
+    assert record.join == "SEQN" and record.vintages["2020"].rows == ROWS
+    assert [c.name for c in found.left_out["in another file too, which is read"]] == ["sex"]
+    data = check_files(record, files)
+    gun = next(one for one in data.variables if one.variable == "gun")
+    here = other["gun"].isin([1, 2])
+    known = next(one for one in found.variables if one.name == "gun").known
+    levels = labels_of(record, "gun")
+    assert gun.known == (here.sum() if len(levels) == 2 else gun.known)
+    weight = first["finalwt"]
+    expected = weight[other["gun"][other["gun"].isin(map(float, levels))].index].sum()
+    assert known == pytest.approx(expected / weight.sum())
+    with pytest.raises(EpidemiaError, match="--join nobody: not all of"):
+        draft(files, Wishes("joined", weight="finalwt", year=2020, join="nobody"))
+    other.assign(SEQN=1.0).pipe(
+        lambda same: pyreadstat.write_xport(same, str(tmp_path / "B.xpt"), table_name="B")
+    )
+    with pytest.raises(EpidemiaError, match="SEQN has duplicates"):
+        draft(files, Wishes("joined", weight="finalwt", year=2020))
+
+
+def test_one_year_of_several_is_selected(tmp_path):
+    frame = pd.concat([people(seed=1).assign(year=2018.0), people(seed=2).assign(year=2022.0)])
+    frame.loc[frame["year"] == 2018, "happy"] = np.nan
+    frame["finalwt"] = frame["finalwt"].where(np.arange(len(frame)) % 7 > 0)
+    path = tmp_path / "all.parquet"
+    frame.to_parquet(path)
+    found = draft([path], Wishes(weight="finalwt"))
+    record = loaded(found, tmp_path)
+    year, weight = record.vintages["2022"].select
+    assert (year.column, year.codes, weight.column) == ("year", ((2022, 2022),), "finalwt")
+    kept = frame[(frame["year"] == 2022) & frame["finalwt"].notna()]
+    assert check_files(record, [path]).rows == len(kept) == record.vintages["2022"].rows
+    assert "happy" in {one.name for one in found.variables}
+    older = draft([path], Wishes(weight="finalwt", year=2018))
+    assert "happy" not in {one.name for one in older.variables}
+    with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of it"):
+        draft([path], Wishes(weight="finalwt", year=1999))
+
+
+def test_every_code_belongs_to_a_level_of_every_variable(sav, tmp_path):
+    """The draft is read through tasks; here every variable, used or not, is."""
+    found = draft([sav], choose=everything)
+    data = yaml.safe_load(found.text)
+    names = list(data["variables"])
+    data["tasks"]["extra"] = [
+        {"outcome": name, "given": ["sex"], "title": name} for name in names if name != "sex"
+    ]
+    path = tmp_path / "every.yaml"
+    path.write_text(yaml.safe_dump(data))
+    seen = check_files(load_record(path), [sav])
+    assert {one.variable for one in seen.variables} == set(names) and len(names) == 7
+
+
+def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
+    frame = people(300)[["age", "sex", "happy", "gun", "finalwt", "vstrat", "vpsu"]]
+    nasty = {
+        1: "{year} {{x}} <b>a</b> | & # check: 'b\"",
+        2: "!!python/object: &x *y\n- [",
+        9: "DK",
+    }
+    path = tmp_path / "nasty2022.sav"
+    pyreadstat.write_sav(frame, str(path), column_labels={"happy": "%s {0} {conditions} #"},
+                         variable_value_labels={**LABELS, "happy": nasty})  # fmt: skip
+    wishes = Wishes(weight="finalwt", strata="vstrat", psu="vpsu", tasks=10)
+    record = load_record(write(draft([path], wishes)))
+    built = building.build(record.survey, path, replicates=8, progress=False)
+    # Two outcomes by age and by sex, the one of two answers by both, and P(Y) of each.
+    assert len(built.tasks) == len(record.all_tasks) == 7
+    group = f"epidemia_{record.survey}"
+    assert evaluate([group])["groups"][group]["score,none"] == 100
+    name = "epidemia_extra_nasty2022_happy_by_sex"
+    prompt = evaluate([name], limit=1)["samples"][name][0]["doc"]["prompt"]
+    assert cleaned(nasty[1]) in prompt and "'%s {0} {conditions} #'" in prompt
+
+
+# -- What is guessed, and asked ----------------------------------------------------------------
+
+
+def test_a_guess_is_never_used_without_being_asked(sav):
+    with pytest.raises(EpidemiaError, match="--weight finalwt --strata vstrat --psu vpsu, or "
+                                            "--weight none"):  # fmt: skip
+        draft([sav])
+    alone = draft([sav], Wishes(weight="FINALWT"))
+    assert (alone.source.weight, alone.source.strata, alone.source.psu) == ("finalwt", "", "")
+    assert any("vstrat and vpsu look like" in check for check in alone.source.checks)
+    alike = draft([sav], Wishes(weight="none", strata="none"))
+    assert alike.source.weight == "" and not alike.source.checks
+    assert [c.name for c in alike.left_out["weights"]] == ["finalwt"]
+
+
+def test_answers_to_questions_are_used(sav):
+    asked = []
+
+    def answer(question):
+        asked.append(question.what)
+        return {"weight": ("finalwt",), "outcomes": ("gun",), "conditions": ("SEX", "age")}.get(
+            question.what, ()
+        )
+
+    found = draft([sav], choose=answer)
+    assert asked == ["weight", "strata and PSUs", "conditions", "outcomes"]
+    assert found.source.strata == ""
+    assert {plan.outcome for plan in found.plans} == {"gun"}
+    assert {one for plan in found.plans for one in plan.given} == {"sex", "age"}
+    with pytest.raises(EpidemiaError, match="--given nobody: no such variable"):
+        draft([sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.proposed[:1])
+
+
+def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
+    frame = people()[["age", "sex", "happy", "gun", "finalwt"]].rename(
+        columns={"finalwt": "W_FSTUWT"}
+    )
+    frame = frame.assign(weight=70.5 + np.arange(ROWS) % 9, height=170.0 + np.arange(ROWS) % 7)
+    for number_ in range(1, 11):
+        frame[f"repwt{number_}"] = frame["W_FSTUWT"] * (1 + number_ / 100)
+    path = tmp_path / "r2020.sav"
+    pyreadstat.write_sav(frame, str(path), column_labels={"W_FSTUWT": "Final student weight"})
+    found = draft([path], choose=everything)
+    assert found.source.weight == "W_FSTUWT"
+    assert len(found.left_out["replicate weights"]) == 10
+    assert "weight" in {one.name for one in found.variables}
+
+
+def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
+    frame = people()
+    frame.loc[frame["vstrat"] == 3, "vpsu"] = 1.0
+    path = tmp_path / "single2022.sav"
+    pyreadstat.write_sav(frame, str(path))
+    with pytest.raises(EpidemiaError, match="1 of 10 strata have a single PSU"):
+        draft([path], Wishes(weight="finalwt", strata="vstrat", psu="vpsu"))
+    guessed = draft([path], choose=everything)
+    assert guessed.source.strata == "" and "single PSU" in guessed.source.checks[0]
+
+
+def test_demographic_columns_are_known_by_name_or_label():
+    for kind, name, label in (
+        ("age", "RIDAGEYR", ""), ("age", "q1", "Age of respondent"), ("age", "AGE3", ""),
+        ("", "agewed", "age when first married"), ("", "IRALCAGE", "ALCOHOL AGE OF FIRST USE"),
+        ("", "page", ""), ("", "language", ""), ("sex", "v2", "Are you male or female?"),
+        ("sex", "RIAGENDR", ""), ("", "sexfreq", ""), ("race", "RACETHX", ""),
+        ("", "racdif1", ""), ("education", "degree", ""), ("", "paeduc", "father's education"),
+        ("income", "realinc", ""), ("region", "REGION21", ""), ("", "reg16", "region at birth"),
+        ("marital status", "v9", "Marital status"), ("", "hapmar", "happiness of marriage"),
+    ):  # fmt: skip
+        column = columns.Column(name, 0, 1, label)
+        assert kind_of(column) == kind, (name, label)
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["Refused", "DON'T KNOW", "Don\N{RIGHT SINGLE QUOTATION MARK}t know/Not sure", "DK, NA, IAP",
+     "-9 NOT ASCERTAINED", "-1 INAPPLICABLE", "BLANK (NO ANSWER)", "LEGITIMATE SKIP Logically "
+     "assigned", "Inapplicable: never married", "N/A", "(7) Refused", "skipped on web", "Missing",
+     "Prefer not to say", "bad data", "keine Angabe", "not available in this year"],
+)  # fmt: skip
+def test_labels_of_no_answer(label):
+    assert words.asks_nothing(label)
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["Yes", "None", "Never", "Other", "Not sure", "Undecided", "Missing teeth", "Refused a loan",
+     "Native American", "Not married", "Nothing", "Don't know how to swim", "18"],
+)  # fmt: skip
+def test_labels_of_answers(label):
+    assert not words.asks_nothing(label)
+
+
+def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    answers = rng.integers(1, 3, (ROWS, 100)).astype(float)
+    asked = pd.DataFrame(answers, columns=[f"q{n}" for n in range(100)])
+    frame = pd.concat([people()[["age", "sex"]], asked], axis=1)
+    path = tmp_path / "wide2020.sav"
+    labels = {f"q{n}": {1: "yes", 2: "no"} for n in range(100)} | {"sex": LABELS["sex"]}
+    pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
+    found = draft([path])
+    assert len(found.plans) == 40
+    assert sum(len(plan.given) == 2 for plan in found.plans) == 4
+    outcomes = [int(plan.outcome[1:]) for plan in found.plans if len(plan.given) == 1]
+    assert len(set(outcomes)) >= 18 and max(outcomes) > 90
+    assert len(draft([path], Wishes(tasks=150)).plans) == 150
+    assert len(found.variables) == 102
+    names = [f"q{n}" for n in range(30)]
+    few = draft([path], Wishes(outcomes=names, given=["age", "sex"]))
+    assert few.notes == ["60 tasks of one condition could be made, 40 were: --tasks takes more"]
+
+
+def test_a_recoding_is_no_task(tmp_path):
+    frame = people()[["sex", "gun", "happy"]].assign(woman=lambda f: f["sex"] - 1)
+    path = tmp_path / "same2020.sav"
+    pyreadstat.write_sav(frame, str(path))
+    found = draft([path], Wishes(outcomes=["woman", "happy"], given=["sex"]))
+    assert [plan.outcome for plan in found.plans] == ["happy"]
+    assert "woman by sex" in found.notes[0]

@@ -1,0 +1,425 @@
+"""Drafts of odd, bad and large files, what they write, and the command."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import nsduh_2023
+from drafts import (
+    ROWS,
+    everything,
+    labelled_sav,
+    labels_of,
+    loaded,
+    people,
+    way,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from lm_eval_epidemia import benchmarks, cli, survey_cli
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.surveys import catalogue
+from lm_eval_epidemia.surveys.draft import columns, tally, words
+from lm_eval_epidemia.surveys.draft.drafting import draft, own_path, write
+from lm_eval_epidemia.surveys.draft.tasks import Plan
+from lm_eval_epidemia.surveys.draft.text import (
+    CHECK,
+    apart,
+    cleaned,
+    marks,
+    number,
+    quoted,
+    variable_name,
+)
+from lm_eval_epidemia.surveys.draft.variables import drafted
+from lm_eval_epidemia.surveys.draft.wishes import Wishes
+from lm_eval_epidemia.surveys.draft.writing import Source, record_text
+from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.record import Design
+
+pyreadstat = pytest.importorskip("pyreadstat")
+
+
+@pytest.fixture
+def sav(tmp_path):
+    return labelled_sav(tmp_path)
+
+
+# -- Text of a file ----------------------------------------------------------------------------
+
+NASTY = st.text(
+    st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=30
+) | st.sampled_from(
+    ["{year}", "{{7*7}}", "%s", "- a: [b", "!!python/object/apply:os.system ['x']", "&a *a", "---",
+     "# check: all", "a # check: b", "'", '"', "\\", "\\n", "yes", "null", "~", "1.0", "0x1F",
+     "<script>alert(1)</script>", "\u202eabc", "\u0085", "\u2028", "\ufeff", "é\u0301", "😀👩‍👩‍👧",
+     "a" * 10_000, "b " * 5_000, ": ", "? x", "|", ">", "@", "`", "%YAML 1.2", "\t", " a "]
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(text=NASTY)
+def test_any_text_is_read_back_as_it_was_written(text):
+    assert yaml.safe_load(f"a: {quoted(text)}") == {"a": text}
+    assert yaml.load(f"a: {{b: {quoted(text)}}}", yaml.CSafeLoader) == {"a": {"b": text}}
+    assert cleaned(text).isprintable() and cleaned(cleaned(text)) == cleaned(text)
+
+
+@settings(max_examples=40)
+@given(
+    labels=st.lists(NASTY, min_size=2, max_size=6, unique=True), question=NASTY, name=NASTY,
+    other=st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=8),
+)  # fmt: skip
+def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, name, other):
+    """The names and labels of a parquet's or SPSS file's columns may be anything."""
+    made = []
+    for place, column in enumerate((name, other), 1):
+        given_ = {float(n): cleaned(label) for n, label in enumerate(labels)}
+        values = tally.Tally()
+        values.add(np.resize(np.arange(len(labels) + 1.0), 200), np.ones(200))
+        taken = [one.name for one in made]
+        held = columns.Column(column, 0, place, cleaned(question), given_)
+        made.append(drafted(held, values, apart(variable_name(column, place), taken), wanted=True))
+    if any(isinstance(one, str) for one in made):
+        assert all(isinstance(one, str) for one in made)
+        return
+    text = record_text(
+        Source("any", cleaned(question), [(name, [])], 2020, f"from {name!r}", 200),
+        made, [Plan(made[0].name, (made[1].name,))], {question: [made[0].column]},
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("any") / "any.yaml"
+    path.write_text(text, encoding="utf-8")
+    record = load_record(path)
+    first = record.variables[made[0].name][0]
+    assert first.column == name
+    for level in first.levels:
+        code = int(level.codes[0][0])
+        whole = cleaned(labels[code]) if code < len(labels) else str(code)
+        said = re.sub(r" \(\d+\)(_\d+)?$|_\d+$", "", level.label) if level.label != whole else whole
+        kept = (whole or str(code))[:150]
+        assert level.label == whole or said.startswith(kept) or whole.endswith(level.label)
+        assert len(level.label) <= 250 and level.label.isprintable()
+    # The marks are ours: a label that looks like one is none.
+    assert len(marks(text)) == len(
+        marks(text.replace("# check: all", "x").replace("# check: b", ""))
+    )
+
+
+def test_marks_are_comments_and_not_labels():
+    text = (
+        f"{CHECK} one\n"
+        f'a: "{CHECK} not"  {CHECK} two\n'
+        f"b: '{CHECK} not'\n"
+        f"c: |\n  {CHECK} not\n  x\n"
+        f"d: plain#check:not\n"
+        f"e: [1, 2]  {CHECK} three\n{CHECK}\n"
+    )
+    assert [(mark.line, mark.says) for mark in marks(text)] == [
+        (1, "one"), (2, "two"), (8, "three"), (9, CHECK),
+    ]  # fmt: skip
+    assert all(
+        marks(path.read_text()) == [] for path in Path(catalogue.__file__).parent.glob("*.yaml")
+    )
+
+
+def test_numbers_are_read_back():
+    for value in (1.0, -8.0, 0.1, 1e300, -1e-5, 1e-300, 2.0**60, float("inf"), -float("inf")):
+        assert yaml.safe_load(number(value)) == value
+
+
+def test_names_of_variables():
+    for column, name in (("Q1 (a)", "q1_a"), ("_LLCPWT", "llcpwt"), ("1st", "v1st"), ("年齢", "v7"),
+                         ("Größe", "groe"), ("a_by_b", "a_per_b"), ("closed", "closed_v"),
+                         ("No", "no_v"),
+                         ("x_likelihood", "x_likelihood_v"), ("a" * 90, "a" * 40)):  # fmt: skip
+        assert variable_name(column, 7) == name
+    assert {way.suffix.split("_")[-1] for way in WAYS.values()} - {""} <= set(words.WAYS)
+    groups = {name.removeprefix("epidemia_").split("_")[0] for name in benchmarks.groups()}
+    assert groups <= words.RESERVED
+
+
+def test_columns_of_the_same_name_are_told_apart(tmp_path):
+    rng = np.random.default_rng(1)
+    names = ["q 1", "q-1", "q_1", "Sex", "twice", "Twice"]
+    frame = pd.DataFrame({name: rng.integers(1, 3, ROWS) for name in names})
+    path = tmp_path / "same2020.csv"
+    frame.to_csv(path, index=False)
+    found = draft([path])
+    assert [one.name for one in found.variables] == ["q_1", "q_1_2", "q_1_3", "sex"]
+    (reason,) = found.left_out
+    assert reason.startswith("of a name that several columns have")
+
+
+# -- Bad files ---------------------------------------------------------------------------------
+
+
+def csv_of(tmp_path, name="x2020.csv", **columns_):
+    path = tmp_path / name
+    pd.DataFrame({"sex": np.resize([1, 2, 2], ROWS), **columns_}).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns_", "wishes", "said"),
+    [
+        ({"w": -1.0, "q": 1}, {"weight": "w"}, "w (weight) is negative in 400 rows"),
+        ({"w": 0, "q": 1}, {"weight": "w"}, "w (weight) is zero in every row"),
+        ({"w": "much", "q": 1}, {"weight": "w"}, "column w holds text where codes are expected"),
+        ({"q": 1}, {"weight": "wieght"}, "--weight wieght: x2020.csv has no such column"),
+        ({"happy": 1}, {"outcomes": ["hapy"]}, "--outcomes hapy: x2020.csv has no such column "
+                                               "(nearest: happy)"),
+        ({"q": 1}, {"given": ["sx"]}, "--given sx: x2020.csv has no such column (nearest: sex)"),
+        ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: the column cannot be used: constant"),
+        ({"q": 1}, {}, "one column is left to make tasks of (left out: constant"),
+        ({"q": 1}, {"strata": "sex"}, "--strata and --psu go together"),
+        ({"q": 1}, {"tasks": 0}, "--tasks 0: at least 1"),
+        ({"q": 1}, {"name": "nsduh"}, "nsduh is the name of a survey that ships"),
+        ({"q": 1}, {"name": "low"}, "low is the name of a group of tasks"),
+        ({"q": 1}, {"name": "My survey"}, "--name 'My survey': a survey's name is of small"),
+        ({"q": 1}, {"encoding": "klingon"}, "--encoding klingon: not known"),
+        ({"q": 1}, {"encoding": "cp1251"}, "x2020.csv is read as UTF-8"),
+        ({"q": [f"a{n % 30}" for n in range(ROWS)]}, {"outcomes": ["q"]},
+         "--outcomes q: it has 30 answers, at most 26"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(tmp_path, columns_, wishes, said):
+    path = csv_of(tmp_path, **columns_)
+    with pytest.raises(EpidemiaError) as raised:
+        draft([path], Wishes(**wishes))
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "empty2020.csv").write_text("")
+    (tmp_path / "head2020.csv").write_text("a,b\n")
+    (tmp_path / "x2020.sav").write_bytes(b"$FL2 not at all")
+    (tmp_path / "x2020.docx").write_bytes(b"PK")
+    (tmp_path / "semi2020.csv").write_text("a;b\n1;2\n")
+    (tmp_path / "folder2020").mkdir()
+    pd.DataFrame({"a": [1.0], "b": [2.0]})[:0].to_parquet(tmp_path / "none2020.parquet")
+    for name, said in (
+        ("empty2020.csv", "does not begin with a header"), ("head2020.csv", "has zero rows"),
+        ("x2020.sav", "cannot be read as .sav"), ("x2020.docx", "is not in a known format"),
+        ("semi2020.csv", "separated by ';'"), ("folder2020", "is a folder: give the files in it"),
+        ("none2020.parquet", "has zero rows"), ("gone2020.csv", "no file"),
+    ):  # fmt: skip
+        with pytest.raises(EpidemiaError) as raised:
+            draft([tmp_path / name])
+        assert said in str(raised.value) and "\n" not in str(raised.value)
+    with pytest.raises(EpidemiaError, match="neither a name nor a column called year"):
+        draft([csv_of(tmp_path, "x.csv", q=1)])
+
+
+def test_a_file_without_any_label_or_demography(tmp_path):
+    rng = np.random.default_rng(2)
+    path = tmp_path / "bare2020.csv"
+    pd.DataFrame(rng.integers(0, 4, (ROWS, 6)), columns=list("abcdef")).to_csv(path, index=False)
+    found = draft([path])
+    assert found.plans and "no column looks like age" in found.notes[0]
+    assert all(one.checks == ("if these are codes, say what they mean: the file does not",)
+               for one in found.variables)  # fmt: skip
+
+
+def test_labels_in_another_encoding(tmp_path):
+    path = tmp_path / "cyr2020.sav"
+    frame = pd.DataFrame({"sex": np.resize([1.0, 2], ROWS), "q": np.resize([1.0, 1, 2], ROWS)})
+    pyreadstat.write_sav(frame, str(path), variable_value_labels={"q": {1: "QQ", 2: "NNN"}})
+    path.write_bytes(path.read_bytes().replace(b"QQ", "Да".encode("cp1251"))
+                     .replace(b"NNN", "Нет".encode("cp1251")))  # fmt: skip
+    wrong = loaded(draft([path]), tmp_path)  # read as Western European, as files are that err
+    right = loaded(draft([path], Wishes(encoding="CP1251")), tmp_path)
+    assert labels_of(wrong, "q") == ["Äà", "Íåò"]
+    assert labels_of(right, "q") == ["Да", "Нет"]
+    # The record has no place for an encoding, so words are not read in one.
+    frame["vote"] = np.resize(["a", "b", "b"], ROWS)
+    pyreadstat.write_sav(frame, str(path))
+    assert "vote" not in {one.name for one in draft([path], Wishes(encoding="CP1251")).variables}
+    western = tmp_path / "west2020.csv"
+    rows = "1,groß\n2,klein\n2,groß\n1,klein\n1,groß\n" * 20
+    western.write_bytes(f"sex,Größe\n{rows}".encode("latin-1"))
+    record = loaded(draft([western]), tmp_path)
+    assert labels_of(record, "groe") == ["groß", "klein"]
+    assert way(record, "groe").column == "Größe"
+
+
+def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "sex": pd.Categorical(rng.choice(["m", "f"], ROWS)),
+            "smokes": rng.random(ROWS) < 0.3,
+            "perhaps": rng.choice([True, False, None], ROWS),
+            "when": pd.Timestamp("2020-01-01"),
+            "lists": [[1, 2]] * ROWS,
+            "nothing": None,
+            "endless": rng.choice([1.0, np.inf], ROWS),
+            "born": rng.choice(["1990-01-02", "1991-03-04", "1992-05-06"], ROWS),
+            "a + b": 1.0,
+            "bell\x07": 1.0,
+        }
+    )
+    path = tmp_path / "odd2020.parquet"
+    frame.to_parquet(path)
+    found = draft([path], Wishes(outcomes=["smokes", "perhaps"], given=["sex"]))
+    record = loaded(found, tmp_path)
+    assert labels_of(record, "smokes") == ["No", "Yes"]
+    assert labels_of(record, "perhaps") == ["False", "True"]
+    assert len(found.plans) == 2
+    assert {reason: [c.name for c in listed] for reason, listed in found.left_out.items()} == {
+        "dates or times": ["when", "born"],
+        "neither numbers nor text": ["lists"],
+        "empty: nobody has a value": ["nothing"],
+        "infinite numbers": ["endless"],
+        "of a name that a record cannot hold ('+', '{yy}', control characters)": [
+            "a + b", "bell\x07",
+        ],
+    }  # fmt: skip
+
+
+def test_a_zipped_file_is_named_with_what_is_in_it(sav, tmp_path):
+    with zipfile.ZipFile(tmp_path / "mine2022.zip", "w") as archive:
+        archive.write(sav, "mine2022.sav")
+    found = draft([tmp_path / "mine2022.zip"], Wishes(weight="finalwt"))
+    (file,) = loaded(found, tmp_path).vintages["2022"].files
+    assert (file.name, file.members) == ("mine2022.zip", ("mine2022.sav",))
+
+
+def test_five_thousand_columns_and_many_rows_in_little_memory(tmp_path):
+    """Of every column only counts are kept: 30 MB of numbers, read 1,600 rows at a time."""
+    import tracemalloc
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    wide = {f"q{n}": rng.integers(1, 5, 300) for n in range(4998)}
+    pq.write_table(pa.table({"sex": np.resize([1, 2, 2], 300), **wide}), tmp_path / "w2020.parquet")
+    found = draft([tmp_path / "w2020.parquet"], Wishes(outcomes=["q4990"]))
+    assert len(found.variables) == 500 and "q4990" in {one.name for one in found.variables}
+    assert sum(map(len, found.left_out.values())) == 4999 - 500
+    path = tmp_path / "long2020.parquet"
+    rows, width = 200_000, 40
+    with pq.ParquetWriter(path, pa.schema([(f"x{n}", pa.float64()) for n in range(width)])) as file:
+        for _ in range(10):
+            block = rng.lognormal(10, 2, (rows // 10, width))
+            file.write_table(pa.table({f"x{n}": block[:, n] for n in range(width)}))
+    tracemalloc.start()
+    header = columns.header_of(path)
+    counted = tally.count(path, header.columns, np.ones(rows, bool), np.ones(rows))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * rows * width / 2, "half of the numbers were in memory"
+    one = counted["x0"]
+    assert not one.exact and len(one.values) <= tally.MOST and one.counts.sum() == rows
+    # Three digits: the median of a lognormal is exp(10).
+    middle = one.values[np.searchsorted(one.counts.cumsum(), rows / 2)]
+    assert middle == pytest.approx(np.exp(10), rel=0.03)
+
+
+def test_blocks_of_every_format_have_the_same_rows(tmp_path, monkeypatch):
+    frame = people()[["age", "happy", "finalwt", "note"]]
+    monkeypatch.setattr(tally, "CELLS", 4000)  # 1,000 rows at the least
+    frame = pd.concat([frame] * 5, ignore_index=True)  # two blocks, and nothing after them
+    pyreadstat.write_sav(frame, str(tmp_path / "a.sav"))
+    pyreadstat.write_dta(frame, str(tmp_path / "a.dta"), version=14)
+    pyreadstat.write_xport(frame, str(tmp_path / "a.xpt"), table_name="A")
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    keep = np.arange(len(frame)) % 3 > 0
+    weight = frame["finalwt"].to_numpy()
+    expected = frame["happy"][keep].value_counts().sort_index()
+    for suffix in ("sav", "dta", "xpt", "parquet", "csv"):
+        path = tmp_path / f"a.{suffix}"
+        found = tally.count(path, columns.header_of(path).columns, keep, weight)
+        happy = found["happy"]
+        assert happy.values.tolist() == expected.index.tolist(), suffix
+        assert happy.counts.tolist() == expected.tolist()
+        assert happy.weights.sum() + happy.blank_weight == pytest.approx(weight[keep].sum())
+        assert happy.blank == frame["happy"][keep].isna().sum()
+        assert (found["note"].words and len(found["note"].texts) == ROWS - ROWS // 3) or suffix
+
+
+# -- The command -------------------------------------------------------------------------------
+
+
+def epidemia(*arguments, **options):
+    done = CliRunner().invoke(cli.app, [str(one) for one in arguments], **options)
+    if done.exception and not isinstance(done.exception, SystemExit | EpidemiaError):
+        raise done.exception
+    return done
+
+
+def test_the_command_drafts_counts_and_says_what_comes_next(sav, home):
+    done = epidemia("survey", "new", sav, "--weight", "finalwt", "--tasks", "10")
+    assert done.exit_code == 0, done.output
+    path = own_path("mine2022")
+    assert path == home / "surveys" / "mine2022.yaml" and path.is_file()
+    count = len(marks(path.read_text()))
+    assert f"{count} places wait for your eye" in done.output
+    assert "constant: everybody has one answer" in done.output
+    *_, check, build, ask = done.output.splitlines()
+    assert check.split() == ["epidemia", "survey", "check", "mine2022", "--raw", str(sav)]
+    assert build.split() == ["epidemia", "groundtruth", "build", "mine2022", "--raw", str(sav)]
+    assert ask.strip() == "lm_eval --tasks epidemia_mine2022 --model ..."
+    listed = epidemia("survey", "check", "mine2022").output
+    assert f"{count} places of {path}" in listed.replace("\n", "") and "who publishes it" in listed
+    checked = epidemia("survey", "check", "mine2022", "--raw", sav).output
+    tasks = len(load_record(path).all_tasks)  # ten, and P(Y) of every outcome
+    assert (
+        f"{tasks} of {tasks} tasks have their columns" in checked and f"{count} places" in checked
+    )
+    path.write_text(path.read_text().replace(CHECK, "#"))
+    assert "nothing is left to check" in epidemia("survey", "check", "mine2022").output
+    again = epidemia("survey", "new", sav, "--weight", "finalwt")
+    assert "is there already: --replace" in str(again.exception)
+    assert epidemia("survey", "new", sav, "--yes", "--replace").exit_code == 0
+    assert load_record(path).design.strata == "vstrat"
+
+
+def test_the_command_elsewhere_and_with_several_names(sav, tmp_path, home):
+    out = tmp_path / "a folder" / "mine.yaml"
+    done = epidemia("survey", "new", sav, "--weight", "none", "--outcomes", 'gun,"happy"',
+                    "--given", "sex", "--out", out, "--name", "other")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    record = load_record(out)
+    assert {task.outcome for task in record.all_tasks} == {"gun", "happy"}
+    assert f"EPIDEMIA_RECORDS='{out}'" in done.output and not own_path("other").exists()
+
+
+def test_on_a_terminal_it_asks(sav, monkeypatch, home):
+    monkeypatch.setattr(survey_cli, "_on_terminal", lambda: True)
+    done = epidemia("survey", "new", sav, input="finalwt\nn\n\ngun\n")
+    assert done.exit_code == 0, done.output
+    record = load_record(own_path("mine2022"))
+    assert record.design == Design(weight="finalwt")
+    assert {task.outcome for task in record.all_tasks} == {"gun"}
+    assert "Variance stratum" in done.output and "Proposed as conditions" in done.output
+
+
+def test_what_cannot_be_written_leaves_nothing(sav, tmp_path):
+    found = draft([sav], choose=everything)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EpidemiaError, match="cannot write"):
+        write(found, tmp_path / "file" / "x.yaml")
+    assert not list(tmp_path.glob("**/.x.yaml*"))
+
+
+def test_a_known_survey_is_drafted_from_its_official_layout(tmp_path):
+    """NSDUH as the agency codes it, without a label: codes that are far away are guessed."""
+    path = tmp_path / "NSDUH_2023.parquet"
+    nsduh_2023(800).to_parquet(path)
+    found = draft([path], Wishes(name="mynsduh"), choose=everything)
+    assert (found.source.weight, found.source.strata, found.source.psu) == (
+        "ANALWT2_C", "VESTR_C", "VEREP",
+    )  # fmt: skip
+    record = loaded(found, tmp_path)
+    assert labels_of(record, "herever") == ["1", "2"]
+    assert [low for low, _ in way(record, "herever").missing] == [94, 97]
+    assert len(way(record, "age3").levels) == 11

@@ -1,0 +1,171 @@
+"""Records without codes: levels of texts, and files that hold words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.surveys import csv_text
+from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.read import read_columns
+
+RECORD = """
+survey: toy
+domain: other
+title: A toy survey
+publisher: Nobody
+homepage: none
+licence: none
+citation: none
+subject: a person in {year} who {conditions}
+design: {strata: area, psu: block}
+join: id
+vintages:
+  "2020": {year: 2020, files: [{name: toy.csv}], page: none}
+variables:
+  sex:
+    column: Sex
+    levels:
+      - {label: Male, phrase: is male, texts: [Male, "M"]}
+      - {label: Female, phrase: is female, texts: [Female]}
+    missing_texts: [Refused]
+  faith:
+    column: Faith
+    question: What is this person's faith?
+    levels:
+      - {label: None, phrase: has none, texts: ["None", "1"]}
+      - {label: Some, phrase: has one, texts: [Some]}
+tasks:
+  extra:
+    - {outcome: faith, given: [sex], title: "Toy: Faith by Sex"}
+"""
+
+CODED = RECORD.replace('texts: [Male, "M"]', "codes: [1]").replace("texts: [Female]", "codes: [2]")
+
+
+def load(tmp_path, text=RECORD):
+    path = tmp_path / "toy.yaml"
+    path.write_text(text)
+    return load_record(path)
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {
+            "id": ["a1", "a2", "b1", "b2", "c1", "c2"],
+            "Sex": ["Male", " Female ", "M", "Refused", "", "Female"],
+            "Faith": ["None", "Some", "1", "Some", "Some", "None"],
+            "area": ["north", "north", "south", "south", "south", "north"],
+            "block": ["x", "y", "x", "y", "x", "x"],
+        }
+    )
+
+
+def write(frame, path):
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        pyreadstat = pytest.importorskip("pyreadstat")
+        pyreadstat.write_sav(frame, str(path))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".sav"])
+def test_words_are_levels_in_every_format(tmp_path, frame, suffix):
+    data = load_microdata(load(tmp_path), write(frame, tmp_path / f"toy{suffix}"))
+    assert data.levels["sex"].tolist() == [0, 1, 0, MISSING, MISSING, 1]
+    assert data.levels["faith"].tolist() == [0, 1, 0, 1, 1, 0]
+    assert data.strata.tolist() == [0, 0, 1, 1, 1, 0] and data.psu.tolist() == [0, 1, 2, 3, 2, 0]
+
+
+def test_categories_of_a_parquet_file_are_words(tmp_path, frame):
+    frame = frame.astype({"Sex": "category", "Faith": "category"})
+    data = load_microdata(load(tmp_path), write(frame, tmp_path / "toy.parquet"))
+    assert data.levels["sex"].tolist() == [0, 1, 0, MISSING, MISSING, 1]
+
+
+def test_files_are_joined_by_words(tmp_path, frame):
+    one = write(frame[["id", "Sex", "area", "block"]], tmp_path / "one.csv")
+    other = write(frame[["id", "Faith"]][::-1][:4], tmp_path / "other.csv")
+    data = load_microdata(load(tmp_path), [one, other])
+    assert data.levels["faith"].tolist() == [MISSING, MISSING, 0, 1, 1, 0]
+    numbered = write(frame.assign(id=range(6))[["id", "Faith"]], tmp_path / "other.csv")
+    with pytest.raises(EpidemiaError, match="holds numbers here and text in another file"):
+        load_microdata(load(tmp_path), [one, numbered])
+
+
+def test_a_word_that_the_record_does_not_know_is_named(tmp_path, frame):
+    frame.loc[[1, 5], "Sex"] = "female"
+    with pytest.raises(EpidemiaError, match=r"Sex has texts .* know: 'female' \(2 rows\) \(2 rows: "
+                                            r"2, 6\).*add the texts"):  # fmt: skip
+        load_microdata(load(tmp_path), write(frame, tmp_path / "toy.csv"))
+
+
+def test_numbers_where_words_are_expected_and_the_reverse(tmp_path, frame):
+    path = write(frame.assign(Sex=[1, 2, 1, 2, 1, 2]), tmp_path / "toy.csv")
+    with pytest.raises(EpidemiaError, match=r"holds numbers where .* texts such as 'Male'"):
+        load_microdata(load(tmp_path), path)
+    coded = CODED.replace("    missing_texts: [Refused]\n", "")
+    with pytest.raises(EpidemiaError, match="Sex holds text where codes are expected"):
+        load_microdata(load(tmp_path, coded), write(frame, tmp_path / "toy.csv"))
+    # A restriction is of codes, even on a column of words.
+    restricted = RECORD.replace("join: id", "join: id\nuniverse: [{column: Faith, codes: [1]}]")
+    with pytest.raises(EpidemiaError, match="Faith holds text where codes are expected"):
+        load_microdata(load(tmp_path, restricted), write(frame, tmp_path / "toy.csv"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('["None", "1"]', '["None", "Some "]', "'Some' and 'None' both take 'Some'"),
+        ("[Refused]", "[Female]", "'Female' takes 'Female', which 'missing_texts' drops"),
+        ("texts: [Some]", "codes: [1]", "'Some' has no 'texts', other levels have"),
+        ("texts: [Some]", "texts: [Some], codes: [1]", "needs one of 'codes', 'texts'"),
+        ("column: Faith", "column: Faith\n    missing: [9]", "'missing' is of numbers"),
+        ("column: Faith", "column: Faith\n    measure: {words: faith}", "'measure' is of numbers"),
+        ("column: Faith", 'column: "Faith + Sex"', "has no texts"),
+    ],
+)
+def test_mistakes_in_levels_of_texts_are_named(tmp_path, old, new, said):
+    assert old in RECORD
+    with pytest.raises(EpidemiaError) as raised:
+        load(tmp_path, RECORD.replace(old, new))
+    assert said in str(raised.value) and str(raised.value).startswith("toy.yaml:")
+
+
+def test_missing_texts_without_texts(tmp_path):
+    with pytest.raises(EpidemiaError, match="'missing_texts' go with levels that have 'texts'"):
+        load(tmp_path, CODED)
+
+
+def test_a_word_far_down_makes_the_whole_column_words(tmp_path, monkeypatch):
+    """A csv is read in blocks; what is a number in the first is as it was written there."""
+    monkeypatch.setattr(csv_text, "BLOCK", 200)
+    rows = ["01", "1", " 2 "] * 60 + ["two"]
+    path = tmp_path / "late.csv"
+    path.write_text("x,y\n" + "".join(f"{one},1\n" for one in rows))
+    frame = read_columns(path, ["x", "y"], texts=["x", "y"])
+    assert frame["x"].tolist() == [one.strip() for one in rows]
+    assert frame["y"].dtype == np.float64
+    with pytest.raises(EpidemiaError, match="x holds text where codes are expected"):
+        read_columns(path, ["x"])
+
+
+def test_what_stands_for_no_value(tmp_path):
+    path = tmp_path / "blank.csv"
+    path.write_text("x,y\nNone,None\nNA,1\n<NA>,<NA>\n,2\nyes,\nn/a,3\n")
+    frame = read_columns(path, ["x", "y"], texts=["x", "y"])
+    assert [one if isinstance(one, str) else None for one in frame["x"]] == [
+        "None", None, None, None, "yes", None,
+    ]  # fmt: skip
+    assert np.nan_to_num(frame["y"], nan=-1).tolist() == [-1, 1, -1, 2, -1, 3]
+
+
+def test_a_csv_that_is_not_utf8_is_western_european(tmp_path):
+    path = tmp_path / "west.csv"
+    path.write_bytes("Größe\ngroß\nklein\n".encode("latin-1"))
+    assert read_columns(path, ["Größe"], texts=["Größe"])["Größe"].tolist() == ["groß", "klein"]
