@@ -424,8 +424,8 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         part), ``metric`` (what the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``,
         ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``,
         ``high`` (interval of 95 % of a pair's difference, of the scale ``population``, and of
-        findings); NaN or empty where that does not apply. `standardised.rows` and `tuning.rows`
-        have more of them.
+        findings); NaN or empty where that does not apply. `standardised.rows`, `tuning.rows`
+        and `probe.rows` have more of them.
     """
     rows: list[dict[str, Any]] = []
 
