@@ -425,7 +425,7 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``,
         ``high`` (interval of 95 % of a pair's difference, of the scale ``population``, and of
         findings); NaN or empty where that does not apply. `standardised.rows`,
-        `recalibrated.rows` and `tuning.rows` have more of them.
+        `recalibrated.rows`, `tuning.rows` and `probe.rows` have more of them.
     """
     rows: list[dict[str, Any]] = []
 

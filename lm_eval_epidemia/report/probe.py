@@ -377,7 +377,8 @@ def _numbers(one: Probed) -> list[str]:
 
 def sections(found: Probe) -> list[Section]:
     """Return the tables."""
-    tables = []
+    tables: list[Section] = []
+    header: tuple[str, ...]
     if found.slices:
         rows = [
             [one.entry.name, one.way, one.survey, str(one.found.pairs),
