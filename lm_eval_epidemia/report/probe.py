@@ -386,7 +386,6 @@ def sections(found: Probe) -> list[Section]:
              str(one.found.used), *_numbers(one)]
             for one in found.slices
         ]  # fmt: skip
-        header: tuple[str, ...]
         header = ("model", "asked in", "survey", "pairs", "unmatched", "left out",
                   "of them, other number of conditions", "fresh ones used", "published", "fresh",
                   "difference", f"{CONFIDENCE:.0%} interval", "sampling", "verdict")  # fmt: skip
