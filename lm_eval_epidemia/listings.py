@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from lm_eval_epidemia.printing import plain, table_of
 from lm_eval_epidemia.surveys.fresh import GROUP
+from lm_eval_epidemia.surveys.record import Kind
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -74,7 +75,7 @@ def changes(found: Iterable[Change]) -> Table:
 
 def tasks_summary(found: DataFrame) -> Table:
     """How many tasks each survey has, and of which state; `found` as `api.tasks` returns it."""
-    groups = {"epidemia_low": "low", "epidemia_high": "high", "epidemia_extra": "extra"}
+    groups = {f"epidemia_{kind}": kind for kind in get_args(Kind)}
     if (found.group == GROUP).any():
         groups[GROUP] = "fresh"
     states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}

@@ -9,6 +9,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.export import export
+from lm_eval_epidemia.surveys.catalogue import task
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_age"
 
@@ -41,6 +42,11 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_low_likelihood": 63,
         "epidemia_high_likelihood": 44,
         "epidemia_extra_likelihood": 54,
+        **{
+            f"epidemia_{kind}{form}": sum(one.kind == kind for one in map(task, store.available()))
+            for kind in ("marginal",)
+            for form in ("", "_likelihood")
+        },
         "epidemia_high_closed": 32,
         "epidemia_high_rag": 10,
         **{

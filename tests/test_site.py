@@ -413,9 +413,8 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
     # With two conditions there is nothing to draw elicited against true.
     tab = visit(site, "explorer.html#task=epidemia_high_scf_home_ownership_by_sex_race")
     tab.wait_for_selector("#distribution svg")
-    assert (
-        len(list((site / "data").iterdir())) == 161 + 6 + 5
-    )  # six in two ways; sets of quantities
+    # Six in two ways; sets of quantities.
+    assert len(list((site / "data").iterdir())) == len(store.available()) + 6 + 5
 
 
 def test_the_figures_page_draws_what_there_is(site, visit):
