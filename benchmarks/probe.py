@@ -24,6 +24,7 @@ from scipy import stats
 from lm_eval_epidemia.elicit.ways.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.fresh.slices import short
+from lm_eval_epidemia.report.probe import PUBLISHED
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.measured import Measured, Part, part_of
 from lm_eval_epidemia.score.probe import Alike, contrast, nearest
@@ -64,15 +65,15 @@ def main() -> None:
             if isinstance(t, FreshTask) and n in here}  # fmt: skip
     tasks: dict[bool, list[tuple[Part, Alike]]] = {True: [], False: []}
     for name, task in all_tasks().items():
-        if name not in here or task.kind == "extra":
+        if name not in here or not (task.kind in PUBLISHED or isinstance(task, FreshTask)):
             continue
         truth = store.load(name)
         if (truth.survey, truth.vintage) in sets:
             part = part_of(truth)
             if short(part.anchors.zero, part.anchors.perfect):
                 continue  # as the report leaves them out
-            ratio = part.anchors.mean / part.anchors.zero
-            alike = Alike((truth.survey, task.outcome), len(task.given), ratio)
+            scale = part.anchors
+            alike = Alike((truth.survey, task.outcome), len(task.given), scale.mean, scale.zero)
             tasks[isinstance(task, FreshTask)].append((part, alike))
     published, fresh = tasks[False], tasks[True]
     places = nearest([alike for _, alike in published], [alike for _, alike in fresh])

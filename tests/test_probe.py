@@ -30,19 +30,32 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 def test_matches_are_the_nearest_within_outcome_and_conditions():
     ones = [
-        Alike("a", 1, 0.50),  # 0.02 from the second, 0.03 from the first
-        Alike("a", 2, 0.50),  # none with two: the nearest of the outcome, 0.01 away
-        Alike("a", 1, 0.70),  # nothing within 0.1
-        Alike("b", 1, 0.62),  # exactly the caliper, but for rounding
-        Alike("c", 1, 0.50),  # another outcome
-        Alike("a", 3, 0.49),  # the only one with three, though another is nearer
+        Alike("a", 1, 0.50, 1),  # 0.02 from the second, 0.03 from the first
+        Alike("a", 2, 0.50, 1),  # none with two: the nearest of the outcome, 0.01 away
+        Alike("a", 1, 0.70, 1),  # nothing within 0.1
+        Alike("b", 1, 0.62, 1),  # just within
+        Alike("c", 1, 0.50, 1),  # another outcome
+        Alike("a", 3, 0.49, 1),  # the only one with three, though another is nearer
     ]
-    others = [Alike("a", 1, 0.53), Alike("a", 1, 0.48), Alike("a", 3, 0.51), Alike("b", 1, 0.525)]
+    others = [
+        Alike("a", 1, 0.53, 1), Alike("a", 1, 0.48, 1), Alike("a", 3, 0.51, 1),
+        Alike("b", 1, 0.525, 1),
+    ]  # fmt: skip
     assert nearest(ones, others) == [1, 2, None, 3, None, 2]
-    assert nearest(ones, others, caliper=0.005) == [None] * 6
     assert nearest(ones, []) == [None] * 6 and nearest([], others) == []
     # Of equally near ones the first.
-    assert nearest([Alike("a", 1, 0.5)], [Alike("a", 1, 0.25), Alike("a", 1, 0.75)], 1) == [0]
+    assert nearest([ones[0]], [Alike("a", 1, 0.4375, 1), Alike("a", 1, 0.5625, 1)]) == [0]
+
+
+def test_scales_of_another_length_are_no_match():
+    one = Alike("a", 1, 0.2, 0.2)
+    # Equally far in D_mean / D_zero: the length decides; beyond a factor of 1.25 there is no match.
+    assert nearest([one], [Alike("a", 1, 0.24, 0.24), Alike("a", 1, 0.22, 0.22)]) == [1]
+    assert nearest([one], [Alike("a", 1, 0.24, 0.24), Alike("a", 1, 0.26, 0.26)]) == [0]
+    assert nearest([one], [Alike("a", 1, 0.26, 0.26), Alike("a", 1, 0.15, 0.15)]) == [None]
+    # hypot(0.05 / 0.1, log 1.1 / log 1.25) and hypot(0.08 / 0.1, 0)
+    found = [one.apart(other) for other in (Alike("a", 1, 0.209, 0.22), Alike("a", 1, 0.184, 0.2))]
+    assert found == pytest.approx([np.hypot(0.5, np.log(1.1) / np.log(1.25)), 0.8])
 
 
 # The error.

@@ -25,7 +25,7 @@ from lm_eval_epidemia.report.results import POPULATION, Asked, Entry, Score, lea
 from lm_eval_epidemia.report.section import Section, number
 from lm_eval_epidemia.score import probe
 from lm_eval_epidemia.score.joint import Draws
-from lm_eval_epidemia.score.probe import CALIPER, CONFIDENCE, Alike, Contrast, contrast
+from lm_eval_epidemia.score.probe import CONFIDENCE, FACTOR, RATIO, Alike, Contrast, contrast
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
@@ -151,7 +151,7 @@ def _compared(
     told = [one for one in published if not short(scales[one].zero, scales[one].perfect)]
     like = {
         asked: Alike((_where(asked), all_tasks()[asked.task].outcome),
-                     len(all_tasks()[asked.task].given), scales[asked].mean / scales[asked].zero)
+                     len(all_tasks()[asked.task].given), scales[asked].mean, scales[asked].zero)
         for asked in (*told, *drawn)
     }  # fmt: skip
     places = probe.nearest([like[one] for one in told], [like[one] for one in drawn])
@@ -340,10 +340,10 @@ def made(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
 SLICES_NOTE = (
     "Score against the population, 0 to 100, of published tasks (epidemia_low, epidemia_high) and "
     "of fresh ones, drawn at random, which nobody has printed. Every published task is matched "
-    "with the fresh one of the same survey, vintage and outcome whose D_mean / D_zero is nearest, "
-    f"at most {CALIPER:g} away, with as many conditions where there is one; a fresh one may serve "
-    "several. 'left out': published tasks of whose scale half or more is sampling error, as of no "
-    "fresh one. ± and the interval are of other tasks of this kind too; 'sampling' is the part "
+    "with the fresh one of the same survey, vintage and outcome whose scale is most like its own "
+    f"(D_mean / D_zero at most {RATIO:g} away, D_zero at most {FACTOR:g} times as long), with as "
+    "many conditions where there is one; a fresh one may serve several. 'left out': published "
+    "tasks of whose scale half or more is sampling error, as of no fresh one. ± and the interval are of other tasks of this kind too; 'sampling' is the part "
     "that the surveys' samples and the asking have in the error. 'published known better': these "
     "numbers are known better than comparable ones that were not printed."
 )

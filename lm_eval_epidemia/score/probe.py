@@ -16,10 +16,14 @@ from scipy import stats
 
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
-__all__ = ["CALIPER", "CONFIDENCE", "Alike", "Contrast", "contrast", "nearest"]
+__all__ = ["CONFIDENCE", "FACTOR", "RATIO", "Alike", "Contrast", "contrast", "nearest"]
 
 #: How far apart the D_mean / D_zero of two matched tasks may be.
-CALIPER = 0.1
+RATIO = 0.1
+
+#: By what factor their D_zero may differ. One error in the answers costs more of a shorter scale: a
+#: model that is equally wrong everywhere would seem to know the tasks of longer scales better.
+FACTOR = 1.25
 
 #: Two-sided level of confidence of every claim.
 CONFIDENCE = 0.95
@@ -34,28 +38,35 @@ class Alike(NamedTuple):
         Only tasks of the same are matched: survey, vintage, way of asking, outcome.
     conditions : int
         How many.
-    ratio : float
-        D_mean / D_zero: what is left to know for who knows P(Y) alone.
+    mean, zero : float
+        D_mean and D_zero. Their ratio is what is left to know for who knows P(Y) alone; D_zero is
+        how long the scale is.
     """
 
     stratum: Hashable
     conditions: int
-    ratio: float
+    mean: float
+    zero: float
+
+    def apart(self, other: Alike) -> float:
+        """How far the scales of two tasks are apart; infinite beyond `RATIO` or `FACTOR`.
+
+        ``hypot(change of D_mean / D_zero over RATIO, log of the D_zeros' ratio over log FACTOR)``.
+        """
+        ratio = (self.mean / self.zero - other.mean / other.zero) / RATIO
+        length = math.log(self.zero / other.zero) / math.log(FACTOR)
+        return math.inf if max(abs(ratio), abs(length)) > 1 else math.hypot(ratio, length)
 
 
-def nearest(
-    ones: Sequence[Alike], others: Sequence[Alike], caliper: float = CALIPER
-) -> list[int | None]:
+def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
     """Match each task with the nearest of others, which may serve several.
 
-    By the distance of the ratios, within the same stratum and number of conditions; where none of
-    these is within the caliper, within the stratum. Of equally near ones the first.
+    By how far the scales are apart, within the same stratum and number of conditions; where none
+    of these is within the calipers, within the stratum. Of equally near ones the first.
 
     Parameters
     ----------
     ones, others : sequence of Alike
-    caliper : float
-        The largest distance.
 
     Returns
     -------
@@ -65,9 +76,9 @@ def nearest(
     found: list[int | None] = []
     for one in ones:
         near = [
-            (one.conditions != other.conditions, abs(one.ratio - other.ratio), place)
+            (one.conditions != other.conditions, apart, place)
             for place, other in enumerate(others)
-            if other.stratum == one.stratum and abs(one.ratio - other.ratio) <= caliper
+            if other.stratum == one.stratum and (apart := one.apart(other)) < math.inf
         ]
         found.append(min(near)[2] if near else None)
     return found
