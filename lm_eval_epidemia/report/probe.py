@@ -343,9 +343,10 @@ SLICES_NOTE = (
     "with the fresh one of the same survey, vintage and outcome whose scale is most like its own "
     f"(D_mean / D_zero at most {RATIO:g} away, D_zero at most {FACTOR:g} times as long), with as "
     "many conditions where there is one; a fresh one may serve several. 'left out': published "
-    "tasks of whose scale half or more is sampling error, as of no fresh one. ± and the interval are of other tasks of this kind too; 'sampling' is the part "
-    "that the surveys' samples and the asking have in the error. 'published known better': these "
-    "numbers are known better than comparable ones that were not printed."
+    "tasks of whose scale half or more is sampling error, as of no fresh one. ± and the interval "
+    "are of other tasks of this kind too; 'sampling' is the part that the surveys' samples and the "
+    "asking have in the error. 'published known better': these numbers are known better than "
+    "comparable ones that were not printed."
 )
 VINTAGES_NOTE = (
     "Score against the population of the same tasks in two vintages: one whose year had ended at "
