@@ -41,6 +41,5 @@ class Wording:
 
     def described(self, cell: int) -> list[str]:
         """Say the conditions of the cell: "age: 30-34"."""
-        names = declared_task(self._truth.task).given
-        labels = self._truth.given[cell]
+        names, labels = self._about[2].given, self._truth.given[cell]
         return [f"{name}: {label}" for name, label in zip(names, labels, strict=True)]
