@@ -12,7 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.variable import (
@@ -26,6 +32,7 @@ from lm_eval_epidemia.surveys.variable import (
     listed,
     normalised,
     refuse,
+    with_joint,
     written_out,
 )
 
@@ -53,7 +60,7 @@ __all__ = [
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26
 #: What the record declares; of every outcome it follows a task of the kind `marginal`.
-Declared = Literal["low", "high", "extra"]
+Declared = Literal["low", "high", "extra", "joint"]
 Kind = Literal[Declared, "marginal"]
 Domain = Literal["health", "economic", "social", "other"]
 
@@ -319,6 +326,13 @@ class Record(Strict):
             }
         return data
 
+    @field_validator("variables", mode="wrap")
+    @classmethod
+    def _joint_are_of_others(
+        cls, variables: Any, read: ValidatorFunctionWrapHandler
+    ) -> dict[str, tuple[Variable, ...]]:
+        return with_joint(variables, read)
+
     @field_validator("subject")
     @classmethod
     def _subject_takes_conditions(cls, subject: str) -> str:
@@ -349,6 +363,11 @@ class Record(Strict):
             if variable not in self.variables:
                 hint = nearest(variable, self.variables)
                 yield f"the record does not define its variable {variable!r} ({hint})"
+        for variable in entry.given:
+            if self.is_joint(variable):
+                yield f"{variable!r} is a joint outcome, no condition: give {self.parts(variable)}"
+        if entry.kind == "joint" and not self.is_joint(entry.outcome):
+            yield f"its outcome {entry.outcome!r} is no joint one ('both'), as the others here are"
         tables = self.vintages[self.official].tables
         if not tables and not self.about(entry.model_copy(update={"given": ()})):
             yield (
@@ -459,7 +478,17 @@ class Record(Strict):
     def used_variables(self, vintage: str) -> set[str]:
         """Names of the variables that some task or an adjustment of the vintage uses."""
         asked = {name for entry in self.all_tasks for name in (entry.outcome, *entry.given)}
-        return asked | set(self._margin_variables(vintage))
+        asked |= set(self._margin_variables(vintage))
+        return asked | {part for name in asked for part in self.parts(name)}
+
+    def is_joint(self, variable: str) -> bool:
+        """Tell whether a variable is the joint outcome of two others."""
+        return any(way.both for way in self.variables.get(variable, ()))
+
+    def parts(self, variable: str) -> tuple[str, ...]:
+        """Return the two variables of a joint outcome; any other variable itself."""
+        both = next((way.both for way in self.variables.get(variable, ())), None)
+        return both or (variable,)
 
     def design_of(self, vintage: str) -> Design:
         return self.vintages[vintage].design or self.design

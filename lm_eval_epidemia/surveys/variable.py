@@ -7,20 +7,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf, nextafter
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from lm_eval_epidemia.errors import nearest
 
 __all__ = [
     "Codes",
     "Fault",
+    "Joint",
     "Level",
     "Measure",
     "Strict",
     "Universe",
     "Variable",
+    "joint_column",
     "listed",
     "normalised",
     "refuse",
+    "with_joint",
     "written_out",
 ]
 
@@ -213,6 +227,10 @@ class Variable(Strict):
     revision: int = Field(
         0, description="Raised when its wording changes, so that scores stop being comparable."
     )
+    # Filled in by the record.
+    both: tuple[str, str] | None = Field(
+        None, description="The two variables whose joint outcome it is: `Joint`."
+    )
 
     @property
     def of_texts(self) -> bool:
@@ -278,3 +296,98 @@ class Variable(Strict):
                 yield (field,), f"{field!r} is of numbers, the levels are of texts"
         if " + " in self.column:
             yield ("column",), f"a sum ({self.column}) has no texts"
+
+
+class Joint(Strict):
+    """The joint outcome of two variables of the record that have two levels each."""
+
+    both: tuple[str, str]
+    question: str = Field(description="Asks for the answer to both.")
+    labels: tuple[str, ...] = Field(
+        description="Of yes and yes, yes and no, no and yes, no and no; yes is the first level."
+    )
+    revision: int = Field(0, description="As of a variable.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_own(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            own = sorted({"column", "levels", "missing", "vintages"} & data.keys())
+            said = "a joint outcome has those of its two variables: leave it out"
+            refuse(((field,), said) for field in own)
+        return data
+
+    @model_validator(mode="after")
+    def _four_answers(self) -> Joint:
+        if len(set(self.labels)) != 4 or len(self.labels) != 4:
+            said = f"takes four different answers ({Joint.model_fields['labels'].description}), got"
+            refuse([(("labels",), f"{said} {list(self.labels)}")])
+        return self
+
+    def ways(self, one: Sequence[Variable], other: Sequence[Variable]) -> tuple[Variable, ...]:
+        """Return how it is recorded: in each way of the one with each of the other, best first."""
+        return tuple(
+            self._way(first, second)
+            for first in one
+            for second in other
+            if not (first.vintages and second.vintages)
+            or set(first.vintages) & set(second.vintages)
+        )
+
+    def _way(self, one: Variable, other: Variable) -> Variable:
+        pairs = ((a, b) for a in one.levels for b in other.levels)
+        levels = [
+            {"label": label, "phrase": f"{a.phrase} and {b.phrase}", "codes": [k]}
+            for k, (label, (a, b)) in enumerate(zip(self.labels, pairs, strict=True))
+        ]
+        known = set(one.vintages or other.vintages) & set(other.vintages or one.vintages)
+        made = {
+            "column": joint_column(one, other),
+            "levels": levels,
+            "vintages": [v for v in one.vintages or other.vintages if v in known],
+        }
+        return Variable.model_validate(made | self.model_dump(include=_KEPT))
+
+
+#: What a way of a joint outcome has of its own.
+_KEPT = {"both", "question", "revision"}
+
+
+def joint_column(one: Variable, other: Variable) -> str:
+    """Name what a joint outcome is read from: no column, but the two of its variables."""
+    return f"{one.column} & {other.column}"
+
+
+#: As a record has them: a variable recorded in one way is a list of one.
+_JOINT = TypeAdapter(dict[str, tuple[Joint]])
+
+
+def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tuple[Variable, ...]]:
+    """Read the variables of a record; those that are joint outcomes are made of the others."""
+    if not isinstance(written, dict):
+        return read(written)
+    joint = {
+        name: ways
+        for name, ways in written.items()
+        if isinstance(ways, (list, tuple)) and any("both" in w for w in ways if isinstance(w, dict))
+    }
+    plain = read({name: ways for name, ways in written.items() if name not in joint})
+    made = {name: one for name, (one,) in _JOINT.validate_python(joint).items()}
+    refuse(((name, 0, "both"), said) for name, one in made.items()
+           for said in _faults_of_both(one.both, plain, made))  # fmt: skip
+    ways = {name: one.ways(*(plain[part] for part in one.both)) for name, one in made.items()}
+    return {name: plain.get(name) or ways[name] for name in written}
+
+
+def _faults_of_both(
+    both: tuple[str, str], plain: dict[str, tuple[Variable, ...]], joint: dict[str, Joint]
+) -> Iterator[str]:
+    if both[0] == both[1]:
+        yield f"names {both[0]!r} twice: a joint outcome is of two variables"
+    for name in dict.fromkeys(both):
+        if name in joint:
+            yield f"{name!r} is a joint outcome itself: name variables with a column"
+        elif name not in plain:
+            yield f"the record does not define {name!r} ({nearest(name, plain)})"
+        elif sizes := {len(way.levels) for way in plain[name]} - {2}:
+            yield f"{name!r} has {max(sizes)} levels: a joint outcome is of two levels and two"
