@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import Target, adjust, rake
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
@@ -105,6 +106,11 @@ def test_a_rake_of_the_cells_does_not_leak_into_a_later_rake_of_both():
     rescaled = adjust(data, [scaled, both], task)
     assert rescaled.cell_weight is rescaled.weight
     assert [note.get("for") for note in rescaled.notes] == [None, "P(X) and P(Y | X)"]
+    # Without conditions P(Y) is the population's: what is known of its cells weighs the records.
+    of_all = adjust(data, [cells, both], task.model_copy(update={"given": ()}))
+    assert of_all.weight == pytest.approx(found.cell_weight)
+    assert of_all.cell_weight is of_all.weight
+    assert [note["for"] for note in of_all.notes] == ["P(Y)", "P(Y)"]
 
 
 @pytest.fixture(scope="module")
@@ -173,9 +179,11 @@ def test_nhis_weights_meet_the_margins_and_only_weigh_the_cells():
     # Another raking of the same file, to more margins, is in the data folder: the same picture.
     diabetes = data.levels["diabetes"]
     known = diabetes != MISSING
-    assert np.average(diabetes[known] == 0, weights=adjusted.cell_weight[known]) == pytest.approx(
-        0.096, abs=0.002
-    )
+    share = np.average(diabetes[known] == 0, weights=adjusted.cell_weight[known])
+    assert share == pytest.approx(0.096, abs=0.002)
+    # And so has the truth of everybody that ships.
+    everyone = store.load("epidemia_marginal_nhis_diabetes")
+    assert everyone.p[0, 0] == pytest.approx(share, abs=1e-9)
 
 
 def test_rescaling_gives_the_known_total_and_the_same_shares():

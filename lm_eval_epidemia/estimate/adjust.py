@@ -181,11 +181,12 @@ def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted
             )
         elif not rule.outcomes or concerned & {*rule.outcomes}:
             before, (cell_weight, note) = cell_weight, _rake(data, rule, cell_weight)
-            if rule.cells_only:
+            # Without conditions there is no cell whose respondents could count alike.
+            if rule.cells_only and task.given:
                 notes.append({**note, "for": "P(X)"})
             elif before is weight:
                 weight = cell_weight
-                notes.append({**note, "for": "P(X) and P(Y | X)"})
+                notes.append({**note, "for": "P(X) and P(Y | X)" if task.given else "P(Y)"})
             else:
                 # An earlier rule was for P(X) alone: P(Y | X) is raked from its own weight.
                 weight, own = _rake(data, rule, weight)
