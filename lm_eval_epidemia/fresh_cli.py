@@ -103,10 +103,18 @@ def _numbers(text: str) -> list[int]:
         ) from None
 
 
+#: How estimators are said.
+SAID = {"bins": "counting", "lightgbm": "boosting"}
+
+
 def _show(found: FreshSet) -> None:
+    from lm_eval_epidemia.estimate.estimators import estimator_of
+    from lm_eval_epidemia.surveys.catalogue import record
+
     table = table_of("", "task", "outcome", "given", "estimated by")
+    survey = record(found.survey)
     for task in found.tasks:
-        boosted = len(task.given) > 1 and not task.counted
+        answers = len(survey.ways(task.outcome, found.vintage)[0].levels)
         table.add_row(task.name, task.outcome, ", ".join(task.given),
-                      "boosting" if boosted else "counting")  # fmt: skip
+                      SAID[estimator_of(task, answers).name])  # fmt: skip
     show(table)

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from conftest import raw_file
 
 from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import estimators, prepare, published, store
 from lm_eval_epidemia.estimate.check import check
@@ -37,7 +35,8 @@ def test_every_shipped_truth_has_the_estimator_and_the_parameters_that_would_ser
             if name not in all_tasks():
                 continue
             table = entry["estimator"] == published.Published.name
-            serves = published.Published() if table else estimator_of(declared_task(name))
+            answers = len(entry["levels"])
+            serves = published.Published() if table else estimator_of(declared_task(name), answers)
             said = serves.name, serves.parameters
             assert (entry["estimator"], entry["parameters"]) == said, (key, name)
 
@@ -67,11 +66,14 @@ def test_a_fit_has_a_distribution_for_each_cell(data):
         assert p.sum(axis=1) == pytest.approx(1)
 
 
-def test_boosting_takes_a_binary_outcome(data):
-    ready = prepare.prepare(data, declared_task(HIGH))
-    ready = replace(ready, levels=("Yes", "No", "Perhaps"))
-    with pytest.raises(EpidemiaError, match=r"2 conditions and 3 levels: .* must be binary"):
-        estimate_task(ready, ("iid",), 4)
+@pytest.mark.parametrize(
+    ("given", "answers", "served"),
+    [([], 2, Counts), (["sex"], 2, Counts), (["sex", "race"], 2, Boosting),
+     (["sex", "race"], 3, Counts), (["sex", "race", "age"], 4, Counts)],
+)  # fmt: skip
+def test_two_answers_under_several_conditions_are_boosted(given, answers, served):
+    task = declared_task(HIGH).model_copy(update={"given": tuple(given)})
+    assert type(estimator_of(task, answers)) is served
 
 
 @pytest.mark.parametrize("n_eff", [[50.0, 200.0], [np.inf, np.inf]])
@@ -117,7 +119,7 @@ class Pooled(Counts):
 
 def test_another_estimator_is_a_class_and_a_line(home, nsduh_parquet, monkeypatch):
     """Served in `estimator_of`, it is built, registered and checked as the others are."""
-    monkeypatch.setattr(prepare, "estimator_of", lambda task: Pooled())
+    monkeypatch.setattr(prepare, "estimator_of", lambda task, answers: Pooled())
     built = building.build("nsduh", nsduh_parquet, replicates=4, progress=False)
     registry = store.read_registry(store.built_groundtruth())["nsduh_2023"]
     assert {entry["estimator"] for entry in registry["tasks"].values()} == {"pooled"}

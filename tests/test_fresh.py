@@ -392,7 +392,6 @@ def test_results_say_the_seed_and_the_record(raw, declare):
 
 def test_many_answers_and_several_conditions_are_counted(raw, declare):
     found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.found.tasks[0]
-    assert found.counted
     truth = store.load(found.name)
     frame = pd.DataFrame(
         {name: labelled(name) for name in (*found.given, "mood")} | {"W": people().W}

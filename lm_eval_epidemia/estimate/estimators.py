@@ -29,7 +29,6 @@ from lm_eval_epidemia.estimate.sampling import (
     rng_of,
 )
 from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
-from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.record import Task
 
 if TYPE_CHECKING:
@@ -208,11 +207,6 @@ class Boosting(OfRecords):
         return asked // 2
 
     def fit(self, ready: Prepared, weight: Array, rng: np.random.Generator) -> Array:
-        if len(ready.levels) != 2:
-            raise EpidemiaError(
-                f"{ready.task.name} has {len(ready.task.given)} conditions and "
-                f"{len(ready.levels)} levels: with several conditions the outcome must be binary"
-            )
         import lightgbm
 
         fold = boosted.assign_folds(ready.sample.units, rng)
@@ -278,11 +272,9 @@ class Boosting(OfRecords):
         }
 
 
-def estimator_of(task: Task) -> OfRecords:
-    """Return what estimates a task of microdata: one condition is counted, several are boosted.
+def estimator_of(task: Task, answers: int) -> OfRecords:
+    """Return what estimates a task of microdata that has so many answers.
 
-    Boosting is of two answers: a fresh task with more, whose cells are large, and a joint outcome
-    are counted.
+    Two answers under several conditions are boosted, as published; else people are counted.
     """
-    counted = task.kind == "joint" or (isinstance(task, FreshTask) and task.counted)
-    return Boosting() if len(task.given) > 1 and not counted else Counts()
+    return Boosting() if len(task.given) > 1 and answers == 2 else Counts()

@@ -142,7 +142,8 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     keep, dropped = _kept(data, task, (adjusted.weight == 0) | (adjusted.cell_weight == 0))
     if not keep.any():
         raise EpidemiaError(f"{data.name}: no record is left for {task.name} (dropped: {dropped})")
-    estimator = estimator_of(task)
+    levels = data.variables[task.outcome].levels
+    estimator = estimator_of(task, len(levels))
     units = int(keep.sum()) if data.unit is None else len(np.unique(data.unit[keep]))
     if lacks := estimator.lacks(units):
         raise EpidemiaError(
@@ -152,7 +153,6 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     features, cell = _numbered(data, task, keep)
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)
-    levels = data.variables[task.outcome].levels
     totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
     stratum_of_psu = replicate_totals = replicated = None
     if data.has_strata:

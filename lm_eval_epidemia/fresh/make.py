@@ -237,7 +237,6 @@ def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
         title=f"{survey.upper()}, fresh: {named[0]} by {', '.join(named[1:])}",
         outcome=drawn.outcome, given=drawn.given, universe=universe, subject=subject,
         survey=survey, seed=seed, number=number, retrieval=False, anyone=None,
-        counted=len(drawn.given) > 1 and len(data.variables[drawn.outcome].levels) > 2,
     )  # fmt: skip
 
 

@@ -33,9 +33,6 @@ class FreshTask(Task):
     kind: Literal["low", "high", "extra", "fresh"] = "fresh"
     number: int = Field(ge=1)
     seed: int = Field(ge=0)
-    counted: bool = Field(
-        False, description="Whether it is counted in spite of several conditions (many answers)."
-    )
 
     @property
     def name(self) -> str:
