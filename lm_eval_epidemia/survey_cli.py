@@ -127,10 +127,14 @@ def _say(found: Drafted) -> None:
           f"{', '.join(design)}")  # fmt: skip
     outcomes = list(dict.fromkeys(plan.outcome for plan in found.plans))
     given = list(dict.fromkeys(one for plan in found.plans for one in plan.given))
-    print(f"{len(found.variables):,} variables, {len(found.plans)} tasks: {len(outcomes)} outcomes "
-          f"({few(outcomes)}) by {', '.join(given)}")  # fmt: skip
+    print(f"{len(found.variables):,} variables, {_counted(found.plans, 'task')}: "
+          f"{_counted(outcomes, 'outcome')} ({few(outcomes)}) by {', '.join(given)}")  # fmt: skip
     for note in [*source.checks, *found.notes]:
         print(f"note: {note}")
+
+
+def _counted(things: Sequence[object], noun: str) -> str:
+    return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
 
 
 @app.command("check")

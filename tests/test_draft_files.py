@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import nsduh_2023
+from conftest import REPOSITORY, nsduh_2023
 from drafts import (
     ROWS,
     everything,
@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from lm_eval_epidemia import benchmarks, cli, survey_cli
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.draft import columns, tally, words
 from lm_eval_epidemia.surveys.draft.drafting import draft, own_path, write
@@ -177,14 +178,15 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
                                                "(nearest: happy)"),
         ({"q": 1}, {"given": ["sx"]}, "--given sx: x2020.csv has no such column (nearest: sex)"),
         ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: the column cannot be used: constant"),
-        ({"q": 1}, {}, "one column is left to make tasks of (left out: constant"),
         ({"q": 1}, {"strata": "sex"}, "--strata and --psu go together"),
         ({"q": 1}, {"tasks": 0}, "--tasks 0: at least 1"),
         ({"q": 1}, {"name": "nsduh"}, "nsduh is the name of a survey that ships"),
         ({"q": 1}, {"name": "low"}, "low is the name of a group of tasks"),
         ({"q": 1}, {"name": "My survey"}, "--name 'My survey': a survey's name is of small"),
         ({"q": 1}, {"encoding": "klingon"}, "--encoding klingon: not known"),
-        ({"q": 1}, {"encoding": "cp1251"}, "x2020.csv is read as UTF-8"),
+        ({"q": 1}, {"encoding": "cp1251"}, "save it as UTF-8 (iconv -f cp1251 -t utf-8)"),
+        ({"q": 1}, {}, "one column is left to make tasks of (left out: constant"),
+        ({"age": np.arange(ROWS) % 50, "q": 1}, {}, "of sex, age (left out: constant"),
         ({"q": [f"a{n % 30}" for n in range(ROWS)]}, {"outcomes": ["q"]},
          "--outcomes q: it has 30 answers, at most 26"),
     ],
@@ -247,6 +249,50 @@ def test_labels_in_another_encoding(tmp_path):
     record = loaded(draft([western]), tmp_path)
     assert labels_of(record, "groe") == ["groß", "klein"]
     assert way(record, "groe").column == "Größe"
+
+
+def test_a_csv_that_windows_wrote_is_drafted_and_built(tmp_path, home):
+    path = tmp_path / "windows2020.csv"
+    answers = np.resize(["„Groß“", "klein", "Don\u2019t know"], 300)
+    frame = pd.DataFrame({"sex": np.resize(["m", "f"], 300), "q € 1": answers})
+    frame.to_csv(path, index=False, encoding="cp1252")
+    found = draft([path])
+    assert [note for note in found.notes if "save it as UTF-8" in note]
+    record = load_record(write(found))
+    question = way(record, "q_1")
+    assert labels_of(record, "q_1") == ["klein", "„Groß“"] and question.column == "q € 1"
+    assert question.missing_texts == ("Don\u2019t know",)
+    built = building.build("windows2020", path, replicates=4, progress=False)
+    assert len(built.tasks) == len(record.all_tasks)
+    frame.to_csv(path, index=False)  # UTF-8 says the same, and is not remarked on
+    again = draft([path], Wishes(name="windows2020"))
+    assert again.text == found.text and not [note for note in again.notes if "UTF-8" in note]
+
+
+def test_columns_without_a_name_or_with_one_name_are_left_out(tmp_path):
+    rows = "".join(f"{n},{n % 2},{n % 3},{n % 3},{n % 5}\n" for n in range(ROWS))
+    path = tmp_path / "spare2020.csv"
+    path.write_text(f",sex,q,Q,r\n{rows}")
+    found = draft([path])
+    assert [one.name for one in found.variables] == ["sex", "r"]
+    assert {reason.split(" (")[0]: [one.name for one in listed]
+            for reason, listed in found.left_out.items()} == {
+        "without a name": [""], "of a name that several columns have": ["q", "Q"],
+    }  # fmt: skip
+
+
+def test_a_sas_file_is_drafted_and_built(tmp_path, home):
+    """No library here writes .sas7bdat: Fisher's irises, an example of R's haven (MIT)."""
+    with zipfile.ZipFile(REPOSITORY / "tests/data/iris.sas7bdat.zip") as archive:
+        archive.extract("iris.sas7bdat", tmp_path)
+    path = tmp_path / "iris.sas7bdat"
+    record = load_record(write(draft([path], Wishes(year=2020, outcomes=["Species"]))))
+    assert labels_of(record, "species") == ["setosa", "versic", "virgin"]
+    assert [level.intervals[0][0] for level in way(record, "sepal_length").levels[1:]] == [
+        5.1, 5.6, 6, 6.5,
+    ]  # fmt: skip
+    built = building.build("iris", path, replicates=4, progress=False)
+    assert set(built.tasks) == {task.name for task in record.all_tasks}
 
 
 def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
@@ -400,6 +446,7 @@ def test_on_a_terminal_it_asks(sav, monkeypatch, home):
     record = load_record(own_path("mine2022"))
     assert record.design == Design(weight="finalwt")
     assert {task.outcome for task in record.all_tasks} == {"gun"}
+    assert " tasks: 1 outcome (gun) by " in done.output
     assert "Variance stratum" in done.output and "Proposed as conditions" in done.output
 
 

@@ -169,3 +169,12 @@ def test_a_csv_that_is_not_utf8_is_western_european(tmp_path):
     path = tmp_path / "west.csv"
     path.write_bytes("Größe\ngroß\nklein\n".encode("latin-1"))
     assert read_columns(path, ["Größe"], texts=["Größe"])["Größe"].tolist() == ["groß", "klein"]
+
+
+def test_as_windows_writes_it_and_otherwise_every_byte_is_a_character(tmp_path):
+    path = tmp_path / "windows.csv"
+    path.write_bytes("q € x\nDon\u2019t know\n5 €\n".encode("cp1252"))
+    frame = read_columns(path, ["q € x"], texts=["q € x"])
+    assert frame["q € x"].tolist() == ["Don\u2019t know", "5 €"]
+    path.write_bytes(b"x\n\x81\n\xe4\n")  # 81 is nothing there
+    assert read_columns(path, ["x"], texts=["x"])["x"].tolist() == ["\x81", "ä"]

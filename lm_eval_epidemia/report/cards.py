@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from lm_eval_epidemia.errors import few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.catalogue import own_surveys
 from lm_eval_epidemia.surveys.record import Record, Task, Universe, Vintage
 
 __all__ = ["card"]
@@ -33,6 +35,19 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
+def _plain(text: str) -> str:
+    """Escape what Markdown would take for more than text: records may come from any file."""
+    return re.sub(r"([\\`*|\[\]]|<(?=[/!?a-zA-Z]))", r"\\\1", _words(text))
+
+
+def _code(text: str) -> str:
+    return f"`{_words(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+
+
+def _is_address(text: str | None) -> bool:
+    return bool(re.fullmatch(r"https?://[^\s<>]+", text or ""))
+
+
 def _asked(universe: Sequence[Universe]) -> str:
     """Say a restriction: ``AGEP 18-79 and ESR 1, 2, 4, 5``."""
     said = []
@@ -45,18 +60,19 @@ def _asked(universe: Sequence[Universe]) -> str:
 def _source(record: Record) -> list[str]:
     design = record.design
     sampling = [
-        f"weight {' or '.join(f'`{c}`' for c in design.weight)}" if design.weight else "no weight",
-        *([f"strata `{design.strata}`, PSU `{design.psu}`"] if design.strata else []),
-        *([f"sampled unit `{design.unit}`"] if design.unit else []),
+        f"weight {' or '.join(map(_code, design.weight))}" if design.weight else "no weight",
+        *([f"strata {_code(design.strata)}, PSU `{design.psu}`"] if design.strata else []),
+        *([f"sampled unit {_code(design.unit)}"] if design.unit else []),
         *([f"replicate weights `{design.replicates}` where present"] if design.replicates else []),
     ]
     if any(vintage.tables for vintage in record.vintages.values()) and not design.weight:
         sampling = ["published tables, taken as they are"]
     lines = [
-        f"- **Publisher**: {record.publisher}, <{record.homepage}>",
-        f"- **Licence**: {_words(record.licence)}",
-        f"- **Cite**: {_words(record.citation)}",
-        f"- **Who is asked about**: {record.subject}",
+        f"- **Publisher**: {_plain(record.publisher)}"
+        + (f", <{record.homepage}>" if _is_address(record.homepage) else ""),
+        f"- **Licence**: {_plain(record.licence)}",
+        f"- **Cite**: {_plain(record.citation)}",
+        f"- **Who is asked about**: {_plain(record.subject)}",
         f"- **Design**: {'; '.join(sampling)}",
     ]
     if record.universe:
@@ -65,8 +81,9 @@ def _source(record: Record) -> list[str]:
 
 
 def _files(vintage: Vintage) -> str:
-    files = [f"[{file.name}]({file.url})" if file.url else file.name for file in vintage.files]
-    return f"{', '.join(files)} ([page]({vintage.page}))"
+    names = [(_plain(file.name), file.url) for file in vintage.files]
+    files = ", ".join(f"[{name}]({url})" if url else name for name, url in names)
+    return f"{files} ([page]({vintage.page}))" if _is_address(vintage.page) else files
 
 
 def _vintages(record: Record, shipped: dict[str, Any]) -> list[str]:
@@ -142,18 +159,22 @@ def _variables(record: Record) -> list[str]:
             labels = [level.label for level in way.levels]
             if len(labels) > 12:
                 labels = [*labels[:5], "...", *labels[-2:]]
-            column = f"`{way.column}`" + (f" ({', '.join(way.vintages)})" if way.vintages else "")
-            rows.append([name, column, str(len(way.levels)), "; ".join(labels), way.question or ""])
+            column = _code(way.column) + (f" ({', '.join(way.vintages)})" if way.vintages else "")
+            said = _plain("; ".join(labels))
+            rows.append([name, column, str(len(way.levels)), said, _plain(way.question or "")])
     return _table(["variable", "column", "levels", "labels", "asked"], rows)
 
 
 def _waiting(record: Record, tasks: Sequence[Task]) -> list[str]:
-    official = record.vintages[record.official]
+    files = _files(record.vintages[record.official])
+    build = f"`epidemia groundtruth build {record.survey} --raw FILE`"
+    if record.survey in own_surveys():
+        said = ["## Tasks", "", f"{len(tasks)} tasks, which {build} makes from {files}:"]
+    else:
+        waiting = f"{len(tasks)} tasks wait for {files}; then {build} makes them available:"
+        said = ["## Not shipped", "", waiting]
     return [
-        "## Not shipped",
-        "",
-        f"{len(tasks)} tasks wait for {_files(official)}; then `epidemia groundtruth build "
-        f"{record.survey} --raw FILE` makes them available:",
+        *said,
         "",
         *(f"- `{task.name}`" for task in tasks),
     ]
@@ -185,7 +206,7 @@ def card(record: Record) -> str:
     available = {task for truth in shipped.values() for task in truth["tasks"]}
     waiting = [task for task in record.all_tasks if task.name not in available]
     lines = [
-        f"# {record.title}",
+        f"# {_plain(record.title)}",
         "",
         f"<!-- Generated: epidemia survey card {record.survey} --out docs/surveys -->",
         "",

@@ -191,7 +191,7 @@ def _index(
 
 #: What the first page says of a benchmark whose results it has.
 INTRO = {
-    "observation": "Each score says how close a model's answers come to what a US survey found: 0 "
+    "observation": "Each score says how close a model's answers come to what a survey found: 0 "
     "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
     '<a href="method.html">How it is measured</a>; <a href="explorer.html">every task and '
     "condition</a>.",

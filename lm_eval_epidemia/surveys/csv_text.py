@@ -16,7 +16,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BLANKS", "MAX_COLUMNS", "csv_batches", "header", "parsed"]
+__all__ = ["BLANKS", "MAX_COLUMNS", "csv_batches", "encoding_of", "header", "parsed"]
 
 #: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
 MAX_COLUMNS = 32_767
@@ -40,8 +40,7 @@ def header(path: Path) -> list[str]:
     rows = csv.reader(io.StringIO(head, newline=""))
     names = next(rows, [])
     if any("\ufffd" in name for name in names):
-        # No UTF-8: in what other csv files of survey makers are in, every byte is a letter.
-        with path.open(encoding="latin-1", newline="") as file:
+        with path.open(encoding=encoding_of(path), newline="") as file:
             names = next(csv.reader(io.StringIO(file.read(HEADER), newline="")))
     if not names:
         raise EpidemiaError(f"{path.name} does not begin with a header")
@@ -87,7 +86,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
             skip_rows_after_names=1,
             block_size=BLOCK,
             use_threads=False,  # or an error would not say in which row
-            encoding=_encoding(path) if of_texts else "utf8",
+            encoding=encoding_of(path) if of_texts else "utf8",
         ),
         arrow.ParseOptions(newlines_in_values=True),
         arrow.ConvertOptions(
@@ -98,17 +97,25 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     )
 
 
-def _encoding(path: Path) -> str:
-    """Tell whether a csv file is UTF-8; if not, take every byte for a Western European letter."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def encoding_of(path: Path) -> str:
+    """Tell whether a csv file is UTF-8; if not, it is taken for Western European.
+
+    That is ``cp1252`` as Windows writes it, and ``latin-1``, in which every byte is a character,
+    where a byte has no meaning there.
+    """
+    return next((one for one in ("utf8", "cp1252") if _is_in(path, one)), "latin-1")
+
+
+def _is_in(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
     with path.open("rb") as file:
         try:
             while block := file.read(BLOCK):
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            return "latin-1"
-    return "utf8"
+            return False
+    return True
 
 
 def parsed(texts: Any, small: bool = False) -> NDArray[Any]:

@@ -447,7 +447,7 @@ def read_columns(
             # The transport reader cannot select columns.
             frame = read_labelled(path)[0][names]
         else:
-            frame = read_labelled(path, usecols=names, apply_value_formats=False)[0][names]
+            frame = read_labelled(path, usecols=names)[0][names]
     frame.columns = pd.Index(wanted)
     if frame.empty:
         raise EpidemiaError(f"{path.name} has zero rows")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
+from lm_eval_epidemia.surveys.csv_text import encoding_of
 from lm_eval_epidemia.surveys.draft.columns import (
     Column,
     unusable,
@@ -178,6 +179,7 @@ def draft(
             )
         text = record_text(source, variables, plans, left_out)
         recorded(text)
+        notes += _foreign(unpacked)
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans, wishes.tasks)
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
@@ -369,6 +371,16 @@ def _those_without(
             "recoding of the other"]  # fmt: skip
 
 
+def _foreign(files: Sequence[Path]) -> list[str]:
+    """Say which files had to be taken for Western European."""
+    return [
+        f"{path.name} is not UTF-8 and was read as Western European: if letters look wrong, save "
+        "it as UTF-8 and draft it again"
+        for path in files
+        if suffix_of(path.name) == ".csv" and encoding_of(path) != "utf8"
+    ]
+
+
 def _nothing_left(
     said: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Column]]
 ) -> EpidemiaError:
@@ -377,7 +389,8 @@ def _nothing_left(
     if len(variables) > 1:
         return EpidemiaError(
             f"{said}: no outcome and condition could be proposed: name them with --outcomes and "
-            f"--given, of {few([one.column.name for one in variables])}"
+            f"--given, of {few([one.column.name for one in variables])} (left out: "
+            f"{listed or 'nothing'})"
         )
     return EpidemiaError(
         f"{said}: {'one column is' if variables else 'no column is'} left to make tasks of "

@@ -61,7 +61,7 @@ def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
     if other := [path.name for path in files if suffix_of(path.name) in (".csv", ".parquet")]:
         raise EpidemiaError(
             f"--encoding is of SPSS, Stata and SAS files; {other[0]} is read as UTF-8, or as "
-            "Western European where it is none"
+            f"Western European where it is none: save it as UTF-8 (iconv -f {encoding} -t utf-8)"
         )
 
 

@@ -1,0 +1,62 @@
+"""What a survey file says is text, wherever it is shown: card and site of a survey of one's own."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import recorded
+from test_site import HOSTILE, browser, visit  # noqa: F401
+
+from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.report.site import build_site
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.draft.drafting import draft, write
+
+pyreadstat = pytest.importorskip("pyreadstat")
+
+MARKUP = "[a](javascript:window.hacked=1) **b** `c` | d <!-- e --> \\f ${g} {{h}}"
+TASK = "epidemia_extra_evil2020_q_by_sex"
+
+
+@pytest.fixture
+def evil(tmp_path, home):
+    """A survey whose every label is markup, drafted and built."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"sex": rng.integers(1, 3, 300), "q": rng.integers(1, 4, 300)})
+    path = tmp_path / "evil2020.sav"
+    bad = {1: HOSTILE[:100], 2: MARKUP}
+    labels = {"sex": bad, "q": {**bad, 3: "</script><svg onload=window.hacked=1>"}}
+    pyreadstat.write_sav(frame.astype(float), str(path), file_label=HOSTILE[:60],
+                         column_labels={"q": f"{MARKUP} {HOSTILE}"},
+                         variable_value_labels=labels)  # fmt: skip
+    write(draft([path]))
+    building.build("evil2020", path, replicates=4, progress=False)
+    return path
+
+
+def test_a_card_holds_any_label(evil):
+    text = card(record("evil2020"))
+    assert "not stated)" not in text and "<not stated>" not in text  # no links to nowhere
+    assert "2 tasks, which `epidemia groundtruth build evil2020" in text and "wait for" not in text
+    rows = [line for line in text.splitlines() if line.startswith(("| sex", "| q"))]
+    assert len(rows) == 2
+    for row in rows:
+        assert row.replace("\\\\", "").replace("\\|", "").count("|") == 6  # of five cells
+
+
+def test_the_site_shows_labels_and_runs_none(evil, tmp_path, visit):  # noqa: F811
+    recorded(tmp_path / "runs", [TASK], model_args="kind=mean")
+    site = tmp_path / "site"
+    build_site(make_report(read_results([tmp_path / "runs"])), site)
+    for page in ("index.html", f"explorer.html#task={TASK}&cell=0", "survey-evil2020.html"):
+        # Without its content security policy, a script in the page would run.
+        tab = visit(site, page, bypass_csp=True)
+        if "explorer" in page:
+            tab.get_by_text("Consider a person in 2020").first.wait_for()
+        if "index" not in page:
+            body = tab.locator("body").inner_text()
+            assert HOSTILE[:25] in body and "[a](javascript:window.hacked=1) **b** `c` | d" in body
+        assert tab.evaluate("window.hacked") is None
+        assert tab.locator("a[href^=javascript]").count() == 0
