@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import check, check_all
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import rng_of
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import record, task
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 #: NSDUH 2022, ages 12+, lifetime use: share and design-based standard error, in per cent.
@@ -56,7 +57,14 @@ def test_every_high_truth_has_the_marginal_of_the_low_one():
 
 def test_shipped_truth_is_whole():
     places = store.available()
-    assert len(places) == 63 + 44 + 54
+    kinds = Counter(task(name).kind for name in places)
+    assert [kinds[kind] for kind in ("low", "high", "extra", "joint")] == [63, 44, 54, 9]
+    # P(Y) of every outcome of these, where the source is no published table.
+    tables = {"bls", "brfss", "fbi", "ipeds"}
+    asked = [task(name) for name in places if task(name).survey not in tables]
+    outcomes = {(one.survey, one.outcome) for one in asked}
+    assert {(one.survey, one.outcome) for one in asked if one.kind == "marginal"} == outcomes
+    assert kinds["marginal"] == len(outcomes)
     assert check_all() == {name: [] for name in places}
 
 
