@@ -44,7 +44,7 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_extra_likelihood": 54,
         **{
             f"epidemia_{kind}{form}": sum(one.kind == kind for one in map(task, store.available()))
-            for kind in ("marginal",)
+            for kind in ("marginal", "joint")
             for form in ("", "_likelihood")
         },
         "epidemia_high_closed": 32,
