@@ -236,3 +236,53 @@ def test_a_record_that_changes_after_the_build(home, raw):
     write(home / "surveys", RECORD.replace("column: HAPPY", "column: JOY"))
     with pytest.raises(EpidemiaError, match="rebuild with 'epidemia groundtruth build mine'"):
         evaluate([TASK], limit=1)
+
+
+EDITED = {
+    "codes exchanged": ("is male, codes: [1]", "is male, codes: [2]",
+                        "is female, codes: [2]", "is female, codes: [1]"),
+    "a label": ('label: "No"', 'label: "Nope"'),
+    "another weight": ("{weight: W}", "{weight: HAPPY}"),
+    "fewer people": ("subject:", "universe: [{column: SEX, codes: [1]}]\nsubject:"),
+    "missing": ("    column: HAPPY\n", "    column: HAPPY\n    missing: [9]\n"),
+    "another year": ("year: 2020, files", "year: 2021, files"),
+}  # fmt: skip
+WORDED = {
+    "a phrase": ("is not happy", "is unhappy"),
+    "a question": ("Is this person happy?", "Are they happy?"),
+    "a title": ("title: My survey", "title: Our survey"),
+}
+
+
+@pytest.mark.parametrize("case", [*EDITED, *WORDED])
+def test_a_record_that_counts_something_else_than_its_truth_wants_a_build(home, raw, case, caplog):
+    path = write(home / "surveys")
+    build(raw)
+    assert store.available()[TASK].state == "built here"
+    text = RECORD
+    edits = {**EDITED, **WORDED}[case]
+    for old, new in zip(edits[::2], edits[1::2], strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    if case in WORDED:
+        assert TASK in store.available() and store.load(TASK).task == TASK
+        return
+    assert TASK not in store.available()
+    assert "its record has changed in what is counted" in caplog.text
+    assert "epidemia groundtruth build mine --vintage 2020 --raw FILE" in caplog.text
+    with pytest.raises(EpidemiaError, match="its record has changed in what is counted"):
+        store.load(TASK)
+    build(raw)
+    assert store.load(TASK).n.sum() <= 900
+
+
+def test_another_task_of_the_record_leaves_a_truth_as_it_is(home, raw):
+    path = write(home / "surveys")
+    build(raw)
+    path.write_text(
+        RECORD
+        + "    - {outcome: happy, given: [sex], universe: "
+        "[{column: SEX, codes: [1]}], title: Again}\n"
+    )
+    assert TASK in store.available()

@@ -16,13 +16,14 @@ import numpy as np
 from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import published, unfinished
+from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import Cells, prepare
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import available, built_groundtruth, folder_of, folders
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import own, record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -204,16 +205,18 @@ def build_tasks(
             **(about or {}),
         }
         made = {job.task: unfinished.kept(job.path) for job in listed}
-        _write(folder, name, truth, made)
+        _write(folder, data.record, truth, made)
 
 
-def _write(folder: Path, key: str, truth: dict[str, Any], made: dict[Task, Any]) -> None:
+def _write(folder: Path, entry: Record, truth: dict[str, Any], made: dict[Task, Any]) -> None:
     """Write what was estimated of a survey and vintage into the folders where it belongs."""
     places: dict[Path, dict[str, Any]] = {}
     for task, estimate in made.items():
+        if entry.survey in own():  # what ships changes with the package only
+            estimate["entry"][FIELD] = meaning_of(entry, task, truth["vintage"])
         places.setdefault(folder_of(task, folder), {})[task.name] = estimate
     for place, estimates in places.items():
-        write_truth(place, key, truth, estimates)
+        write_truth(place, f"{entry.survey}_{truth['vintage']}", truth, estimates)
 
 
 def _compare_rows(data: Microdata) -> None:
@@ -309,7 +312,7 @@ def _build_tables(
     files = {p.name: paths.sha256_of(p) for p in raw_files(raws, entry.expected_files)}
     rows = max(item["entry"]["cells"] for item in made.values())
     truth = {**_provenance(entry, vintage, files), "rows": rows, "weight": ""}
-    _write(folder, name, truth, made)
+    _write(folder, entry, truth, made)
     left_out = [task.name for task in asked if task not in made]
     return Built(name, folder, [task.name for task in made], left_out)
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import (
     REGISTRY,
     Place,
@@ -216,6 +217,7 @@ def available() -> dict[str, Place]:
             truth, _entry = entry_of(place, name)
             for file in truth["files"].values():
                 _checked(place, file["name"], file["sha256"])
+            check_meaning(place, name)
         except EpidemiaError as error:
             notices.warn("damaged ground truth", f"{name} is left out: {error}")
         else:
@@ -337,6 +339,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
     place = places[0]
     registry = place.folder / REGISTRY
     before = stamp(registry)
+    check_meaning(place, name)
     try:
         return _load(name, place, before)
     except EpidemiaError:

@@ -31,6 +31,7 @@ __all__ = [
     "file_of",
     "fresh_sets",
     "official_cells",
+    "own",
     "own_files",
     "own_surveys",
     "record",
@@ -187,6 +188,11 @@ def records() -> dict[str, Record]:
     what is wrong with it.
     """
     return _now().records
+
+
+def own() -> dict[str, Path]:
+    """Return the files of the user's own records, by survey."""
+    return _now().own
 
 
 def own_surveys() -> frozenset[str]:

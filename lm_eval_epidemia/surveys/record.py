@@ -403,7 +403,7 @@ class Record(Strict):
         for name, vintage in self.vintages.items():
             named = {
                 "may_lack": vintage.may_lack,
-                "adjustments": self._margin_variables(name),
+                "adjustments": self.margin_variables(name),
                 "tables": [v for table in vintage.tables for v in (table.outcome, table.given)],
             }
             for field, variables in named.items():
@@ -424,7 +424,8 @@ class Record(Strict):
                         f"{list(table.shares)}, the variable the levels {labels}",
                     )
 
-    def _margin_variables(self, vintage: str) -> list[str]:
+    def margin_variables(self, vintage: str) -> list[str]:
+        """Return the variables by which the adjustments of a vintage weigh."""
         return [
             variable
             for adjustment in self.vintages[vintage].adjustments
@@ -478,7 +479,7 @@ class Record(Strict):
     def used_variables(self, vintage: str) -> set[str]:
         """Names of the variables that some task or an adjustment of the vintage uses."""
         asked = {name for entry in self.all_tasks for name in (entry.outcome, *entry.given)}
-        asked |= set(self._margin_variables(vintage))
+        asked |= set(self.margin_variables(vintage))
         return asked | {part for name in asked for part in self.parts(name)}
 
     def is_joint(self, variable: str) -> bool:

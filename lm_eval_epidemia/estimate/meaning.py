@@ -1,0 +1,83 @@
+"""What the numbers of a task are made of: all that its record says, but for the words.
+
+A record of one's own is drafted, built, and then mended. Words may change without another build,
+what is counted may not: the registry keeps a hash of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from typing import Any
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate.registry import Place, entry_of
+from lm_eval_epidemia.surveys import catalogue
+from lm_eval_epidemia.surveys.record import Record, Task
+
+__all__ = ["FIELD", "check_meaning", "meaning_of"]
+
+#: Where a truth's entry has the hash.
+FIELD = "record"
+WORDS = {"phrase": True}
+
+
+def meaning_of(survey: Record, task: Task, vintage: str) -> str:
+    """Hash what a task's numbers are made of.
+
+    Parameters
+    ----------
+    survey : Record
+    task : Task
+    vintage : str
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits. Phrases, questions and titles are no part of it; labels are.
+    """
+    asked = [part for name in (task.outcome, *task.given) for part in (name, *survey.parts(name))]
+    variables = {
+        name: [
+            way.model_dump(
+                mode="json", exclude_defaults=True,
+                include={"column": True, "missing": True, "missing_texts": True, "both": True,
+                         "levels": True},
+                exclude={"levels": {"__all__": WORDS}},
+            )
+            for way in survey.ways(name, vintage)
+        ]
+        for name in sorted({*asked, *survey.margin_variables(vintage)})
+    }  # fmt: skip
+    rules: list[Any] = [
+        survey.design_of(vintage).model_dump(mode="json", exclude_defaults=True),
+        survey.model_dump(mode="json", include={"join", "universe"}),
+        survey.vintages[vintage].model_dump(mode="json", include={"year", "select", "adjustments"}),
+        task.model_dump(mode="json", include={"outcome", "given", "universe"}),
+    ]
+    return hashlib.sha256(json.dumps([variables, rules]).encode()).hexdigest()
+
+
+def check_meaning(place: Place, task: str) -> None:
+    """Refuse the truth of a task whose record counts something else by now.
+
+    Raises
+    ------
+    EpidemiaError
+        If it does.
+    """
+    said = entry_of(place, task)[1].get(FIELD)
+    if said is not None and said != _now(catalogue.state(), task, place.vintage):
+        raise EpidemiaError(
+            f"since the truth of {task} was built, its record has changed in what is counted "
+            f"(levels, codes, weights, who is asked): 'epidemia groundtruth build {place.survey} "
+            f"--vintage {place.vintage} --raw FILE' builds it anew"
+        )
+
+
+@lru_cache(maxsize=4096)
+def _now(_state: tuple[catalogue.Stamped, ...], task: str, vintage: str) -> str:
+    declared = catalogue.task(task)
+    survey = catalogue.record(declared.survey)
+    return meaning_of(survey, declared, vintage) if vintage in survey.vintages else ""
