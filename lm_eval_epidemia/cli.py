@@ -240,7 +240,7 @@ def truth_build(
     from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
-    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.catalogue import own, record
     from lm_eval_epidemia.surveys.download import raw_folder
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
@@ -252,6 +252,8 @@ def truth_build(
         if not files:
             chosen = vintage or record(survey).official
             folder = raw_folder(survey, chosen)
+            if not folder.is_dir() and survey in own():
+                raise EpidemiaError(f"{survey} is a survey of your own: give its file with --raw")
             if not folder.is_dir():
                 raise EpidemiaError(
                     f"no downloaded files of {survey} {chosen}: run 'epidemia survey download "

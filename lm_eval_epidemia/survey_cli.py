@@ -69,10 +69,10 @@ def new(
     path = drafting.write(found, out, replace)
     _say(found)
     print(f"the draft is in {path}: {found.marks} places wait for your eye, marked '{CHECK}'")
-    if out is not None:
-        print(f"it is found with EPIDEMIA_RECORDS={shlex.quote(str(path.resolve()))}")
     raw = " ".join(f"--raw {shlex.quote(str(file))}" for file in files)
     print("next:")
+    if out is not None:
+        print(f"  export EPIDEMIA_RECORDS={shlex.quote(str(path.resolve()))}")
     print(f"  epidemia survey check {found.name} {raw}")
     print(f"  epidemia groundtruth build {found.name} {raw}")
     print(f"  lm_eval --tasks epidemia_{found.name} --model ...")
@@ -208,4 +208,4 @@ def card(
             with atomic_write(out / f"{name}.md") as temporary:
                 temporary.write_text(text, encoding="utf-8")
     if out is not None:
-        print(f"{len(surveys or records())} data cards are in {out.resolve()}")
+        print(f"{_counted([*(surveys or records())], 'data card')} in {out.resolve()}")

@@ -254,7 +254,7 @@ def test_survey_check_and_card(tmp_path):
     card = epidemia("survey", "card", "ipeds")
     assert card.stdout.startswith("# Integrated Postsecondary") or "Degrees" in card.stdout
     written = epidemia("survey", "card", "ipeds", "scf", "--out", tmp_path / "cards")
-    assert "2 data cards are in" in written.stdout
+    assert "2 data cards in" in written.stdout
     assert (tmp_path / "cards" / "scf.md").is_file()
 
 

@@ -225,6 +225,16 @@ def test_one_year_of_several_is_selected(tmp_path):
         draft([path], Wishes(weight="finalwt", year=1999))
 
 
+def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
+    path = tmp_path / "one.parquet"
+    people().assign(year=2018.0).to_parquet(path)
+    assert not any("year" in said for said in draft([path], Wishes(weight="finalwt")).source.checks)
+    found = draft([path], Wishes(weight="finalwt", year=2022))
+    (said,) = [said for said in found.source.checks if "year" in said]
+    assert said == "year says 2018 of every record, --year 2022: questions say 2022"
+    assert "2022" in loaded(found, tmp_path).vintages
+
+
 def test_every_code_belongs_to_a_level_of_every_variable(sav, tmp_path):
     """The draft is read through tasks; here every variable, used or not, is."""
     found = draft([sav], choose=everything)

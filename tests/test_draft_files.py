@@ -28,7 +28,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.draft import columns, tally, words
-from lm_eval_epidemia.surveys.draft.drafting import draft, own_path, write
+from lm_eval_epidemia.surveys.draft.drafting import check_free, draft, own_path, write
 from lm_eval_epidemia.surveys.draft.tasks import Plan
 from lm_eval_epidemia.surveys.draft.text import (
     CHECK,
@@ -183,6 +183,10 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         ({"q": 1}, {"name": "nsduh"}, "nsduh is the name of a survey that ships"),
         ({"q": 1}, {"name": "low"}, "low is the name of a group of tasks"),
         ({"q": 1}, {"name": "My survey"}, "--name 'My survey': a survey's name is of small"),
+        ({"q": 1}, {"name": ""}, "--name '': a survey's name is of small"),
+        ({"q": 1}, {"name": "a" * 300}, "and is no longer than 40"),
+        ({"q": 1}, {"year": -5}, "--year -5: expected a year such as 2022"),
+        ({"q": 1}, {"year": 99999}, "--year 99999: expected a year such as 2022"),
         ({"q": 1}, {"encoding": "klingon"}, "--encoding klingon: not known"),
         ({"q": 1}, {"encoding": "cp1251"}, "save it as UTF-8 (iconv -f cp1251 -t utf-8)"),
         ({"q": 1}, {}, "one column is left to make tasks of (left out: constant"),
@@ -217,6 +221,16 @@ def test_files_that_are_none(tmp_path):
         assert said in str(raised.value) and "\n" not in str(raised.value)
     with pytest.raises(EpidemiaError, match="neither a name nor a column called year"):
         draft([csv_of(tmp_path, "x.csv", q=1)])
+    one = csv_of(tmp_path, q=1)
+    with pytest.raises(EpidemiaError, match=r"x2020.csv is given twice"):
+        draft([one, one])
+    with pytest.raises(EpidemiaError, match=r"a record is a .yaml file"):
+        check_free(tmp_path / "x.txt", replace=False)
+
+
+def test_a_long_name_of_a_file_makes_a_name(tmp_path):
+    found = draft([csv_of(tmp_path, "a" * 200 + "2020.csv", q=np.arange(ROWS) % 4)])
+    assert found.name == "a" * 34
 
 
 def test_a_file_without_any_label_or_demography(tmp_path):

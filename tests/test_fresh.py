@@ -320,6 +320,17 @@ def test_the_same_bytes_again_and_with_two_processes(raw, declare):
         (first.folder / name).unlink()
     made(raw, jobs=2)
     assert contents(first.folder) == before
+    # What is missing is made again.
+    for name in before:
+        (first.folder / name).unlink()
+        made(raw)
+        assert contents(first.folder) == before, name
+
+
+def test_too_few_replicates_are_refused_before_anything_is_drawn(raw, declare):
+    for number in (0, 1, 3):
+        with pytest.raises(EpidemiaError, match=rf"--replicates {number} is too few .* at least 4"):
+            planned(raw, replicates=number)
 
 
 def test_another_seed_draws_others_and_more_begin_with_the_same(raw, declare):

@@ -68,6 +68,31 @@ def test_shipped_truth_is_whole():
     assert check_all() == {name: [] for name in places}
 
 
+def test_tasks_apart_have_the_replicates_of_the_others():
+    """P(Y) of everybody varies as a mean over cells does; of other draws, not at all alike."""
+    seen = set()
+    for name, places in store.all_places().items():
+        if task(name).kind not in store.APART:
+            continue
+        for place in places:
+            truth = store.load(name, place.vintage)
+            others = [
+                store.load(one, place.vintage) for one, there in store.all_places().items()
+                if task(one).kind in ("low", "extra") and task(one).survey == truth.survey
+                and any(other.vintage == place.vintage for other in there)
+            ]  # fmt: skip
+            assert {one.sample for one in others} == {truth.sample}, name
+            outcome = task(name).outcome
+            same = [one for one in others
+                    if task(one.task).outcome == outcome and len(one.given[0]) == 1]  # fmt: skip
+            if task(name).kind == "marginal" and same:
+                seen.add(place.key)
+                drawn = [one.weights @ one.replicates[:, :, 0].T for one in (truth, *same)]
+                best = max(np.corrcoef(drawn[0], one)[0, 1] for one in drawn[1:])
+                assert best > 0.8, (name, place.vintage, best)
+    assert len(seen) >= 8
+
+
 def test_nsduh_uses_every_record():
     for entry in shipped_tasks().values():
         assert {scheme: b["replicates"] for scheme, b in entry["bootstrap"].items()} == {

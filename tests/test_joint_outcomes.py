@@ -174,6 +174,8 @@ WRONG = {
                     "question: Field required"),
     "a condition": ("outcome: happy, given: [region]", "outcome: happy, given: [both_well]",
                     "given: [both_well]", "is a joint outcome, no condition"),
+    "a part": ("outcome: both_well, given: [region]", "outcome: both_well, given: [happy]",
+               "outcome: both_well, given: [happy]", "'happy' is a part of its outcome"),
     "not joint": ("  extra:\n    - {outcome: both_well",
                   "  joint:\n    - {outcome: happy, given: [region], title: A}\n"
                   "  extra:\n    - {outcome: both_well", "title: A}", "'happy' is no joint one"),

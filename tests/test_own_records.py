@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import evaluate
+from typer.testing import CliRunner
 
 from lm_eval_epidemia import cli
 from lm_eval_epidemia.api import tasks
@@ -226,7 +227,7 @@ def test_lm_eval_finds_them_in_a_process_of_its_own(home, raw, tmp_path):
     assert "there is no record of mine here" in run.stderr
 
 
-def test_a_record_that_changes_after_the_build(home, raw):
+def test_a_record_that_changes_after_the_build(home, raw, caplog):
     """Its wording is the new one; levels that are not those of the truth ask for another build."""
     write(home / "surveys")
     build(raw)
@@ -234,8 +235,10 @@ def test_a_record_that_changes_after_the_build(home, raw):
     sample = evaluate([TASK], limit=1)["samples"][TASK][0]
     assert "Would they say so?" in sample["doc"]["prompt"]
     write(home / "surveys", RECORD.replace("column: HAPPY", "column: JOY"))
-    with pytest.raises(EpidemiaError, match="rebuild with 'epidemia groundtruth build mine'"):
+    with pytest.raises(KeyError, match=TASK):
         evaluate([TASK], limit=1)
+    assert f"{TASK} is left out" in caplog.text
+    assert "epidemia groundtruth build mine --vintage 2020 --raw FILE" in caplog.text
 
 
 EDITED = {
@@ -280,9 +283,36 @@ def test_a_record_that_counts_something_else_than_its_truth_wants_a_build(home, 
 def test_another_task_of_the_record_leaves_a_truth_as_it_is(home, raw):
     path = write(home / "surveys")
     build(raw)
-    path.write_text(
-        RECORD
-        + "    - {outcome: happy, given: [sex], universe: "
-        "[{column: SEX, codes: [1]}], title: Again}\n"
-    )
+    text = RECORD.replace("column: SEX", "column: SEX\n    question: Which sex is it?")
+    path.write_text(text + '    - {outcome: sex, given: [happy], title: "Mine: Sex"}\n')
+    assert "epidemia_extra_mine_sex_by_happy" in catalogue.all_tasks()
     assert TASK in store.available()
+
+
+def test_everybody_and_the_cells_of_one_build_have_joint_errors(home, raw):
+    write(home / "surveys")
+    build(raw)
+    everybody = "epidemia_marginal_mine_happy"
+    assert store.load(TASK).sample == store.load(everybody).sample
+    building.build("mine", raw, replicates=12, progress=False, only=["marginal"])
+    assert store.load(everybody).sample.startswith("mine_2020-marginal ")
+    building.build("mine", raw, replicates=8, progress=False, only=["marginal"])
+    assert store.load(TASK).sample == store.load(everybody).sample
+
+
+def test_results_of_a_survey_whose_record_is_gone_say_so(home, raw, tmp_path):
+    path = write(home / "surveys")
+    build(raw)
+    done = subprocess.run(
+        [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline",
+         "--tasks", "epidemia_mine,epidemia_marginal_mine", "--output_path", str(tmp_path / "out")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = CliRunner().invoke(cli.app, ["report", str(tmp_path / "out")])
+    assert made.exit_code == 0 and "N/A" not in made.output, made.output
+    path.unlink()
+    made = CliRunner().invoke(cli.app, ["report", str(tmp_path / "out")])
+    assert isinstance(made.exception, EpidemiaError)
+    assert "there is no record of mine here" in str(made.exception)
+    assert "this version of lm-eval-epidemia" not in str(made.exception)

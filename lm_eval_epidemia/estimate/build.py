@@ -6,6 +6,8 @@ of this machine or a cluster, each kept when it is done), and the writer, when a
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import published, unfinished
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import Cells, prepare
+from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import available, built_groundtruth, folder_of, folders
 from lm_eval_epidemia.estimate.task import estimate_task
@@ -215,8 +218,39 @@ def _write(folder: Path, entry: Record, truth: dict[str, Any], made: dict[Task, 
         if entry.survey in own():  # what ships changes with the package only
             estimate["entry"][FIELD] = meaning_of(entry, task, truth["vintage"])
         places.setdefault(folder_of(task, folder), {})[task.name] = estimate
-    for place, estimates in places.items():
-        write_truth(place, f"{entry.survey}_{truth['vintage']}", truth, estimates)
+    key = f"{entry.survey}_{truth['vintage']}"
+    for place, estimates in sorted(places.items()):  # the folder itself, then those in it
+        entries = [one["entry"] for one in estimates.values()]
+        sample = {} if place == folder else {
+            "sample": _sample_beside(read_registry(folder).get(key), truth, entries, place.name)
+        }  # fmt: skip
+        write_truth(place, key, {**truth, **sample}, estimates)
+
+
+def _sample_beside(
+    beside: dict[str, Any] | None, truth: dict[str, Any], entries: Sequence[dict[str, Any]],
+    where: str,
+) -> str:  # fmt: skip
+    """Name the joint replicates of what is written into a folder of a folder of ground truth.
+
+    From the same file, and as many, they are those of the survey's other tasks there; else they are
+    taken as independent of these, which a name of their own says.
+    """
+    key, number = f"{truth['survey']}_{truth['vintage']}", _replicates_of(entries)
+    if (
+        beside is not None
+        and beside["raw"] == truth["raw"]
+        and _replicates_of(beside["tasks"].values()) == number
+    ):
+        return str(beside.get("sample") or f"{key} {beside['files']['replicates']['sha256'][:12]}")
+    digest = hashlib.sha256(json.dumps([truth["raw"], number]).encode()).hexdigest()
+    return f"{key}-{where} {digest[:12]}"
+
+
+def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
+    """Return how many joint replicates the tasks of a truth have."""
+    return max((int(one["replicates"]["number"]) for one in entries if "replicates" in one),
+               default=0)  # fmt: skip
 
 
 def _compare_rows(data: Microdata) -> None:

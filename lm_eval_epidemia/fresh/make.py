@@ -140,7 +140,7 @@ def plan(
         If an option cannot be meant, the files do not fit the record, or nothing can be kept.
     """
     entry = record(survey)
-    _check(entry, n, seed, dimension, outcomes, vintage)
+    _check(entry, n, seed, dimension, outcomes, vintage, replicates)
     data, schemes = building.read(entry, raw, vintage, every=True)
     space = slices.space_of(data, sorted(set(dimension)), outcomes)
     if lacking := [name for name in outcomes if name not in space.outcomes]:
@@ -181,11 +181,12 @@ def plan(
 
 def _check(
     entry: Record, n: int, seed: int, dimension: Sequence[int], outcomes: Sequence[str],
-    vintage: str | None,
+    vintage: str | None, replicates: int,
 ) -> None:  # fmt: skip
     """Refuse options that cannot be meant."""
     if n < 1:
         raise EpidemiaError(f"--n {n}: at least 1")
+    building.check_options(replicates, None, 1)
     if seed < 0:
         raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
     if wrong := [one for one in dimension if one not in DIMENSIONS]:
@@ -303,7 +304,8 @@ def _is_built(folder: Path, key: str, declared: str, sample: str) -> bool:
     try:
         truth = store.read_registry(folder)[key]
         same = truth["fresh"]["declared"] == declared and truth["sample"] == sample
-        return same and (folder / fresh.TASKS).is_file()
+        files = [folder / file["name"] for file in truth["files"].values()]
+        return same and all(path.is_file() for path in (folder / fresh.TASKS, *files))
     except (EpidemiaError, KeyError, TypeError):
         return False
 

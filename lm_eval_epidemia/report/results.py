@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import reprlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +19,7 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
-from lm_eval_epidemia.paths import fresh_tasks
+from lm_eval_epidemia.paths import fresh_tasks, home
 from lm_eval_epidemia.quantities.store import PREFIX, built
 from lm_eval_epidemia.report.entry import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.report.naming import Config, pairs, short_names, weights_of
@@ -32,6 +33,7 @@ from lm_eval_epidemia.report.replicates import (
     in_conflict,
     said_in,
 )
+from lm_eval_epidemia.surveys.catalogue import GROUPS, records
 from lm_eval_epidemia.surveys.fresh import GROUP
 
 __all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size",
@@ -43,6 +45,9 @@ INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names", 
 
 #: Metrics of other tasks, the first found is shown; then any other that is better when higher.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
+
+#: A task or group of one survey.
+_OF_OWN = re.compile(r"epidemia_(?:extra_|marginal_)?([a-z][a-z0-9]*)(?:_|$)")
 
 #: What rounding may add to a bound.
 ROUNDING = 1e-6
@@ -254,7 +259,18 @@ def _unknown(path: Path, file: _File, names: Mapping[str, Asked]) -> list[str]:
             "'epidemia tasks fresh SURVEY --raw FILE --n N --seed SEED' as it was made, or copy "
             f"its folder into {fresh_tasks()}"
         )
-    if others := [name for name in unknown if not name.startswith((PREFIX, f"{GROUP}_"))]:
+    others = [name for name in unknown if not name.startswith((PREFIX, f"{GROUP}_"))]
+    surveys = {name: str(match[1]) for name in others if (match := _OF_OWN.match(name))}
+    mine = {name: one for name, one in surveys.items() if one not in {*records(), *GROUPS}}
+    if mine:
+        notes.append(
+            f"{path}: left out are {few(list(mine))}: there is no record of "
+            f"{few(list(dict.fromkeys(mine.values())))} here. Of your own surveys a report needs "
+            f"the record and the truth: copy both from where they were run (here "
+            f"{home() / 'surveys'} and {home() / 'groundtruth'}), or name the record with --record "
+            "and build anew"
+        )
+    if others := [name for name in others if name not in mine]:
         notes.append(
             f"{path}: left out are {few(others)}, which this version of lm-eval-epidemia does not "
             "know: install the one that they were run with"

@@ -366,6 +366,9 @@ class Record(Strict):
         for variable in entry.given:
             if self.is_joint(variable):
                 yield f"{variable!r} is a joint outcome, no condition: give {self.parts(variable)}"
+        if self.is_joint(entry.outcome):
+            for variable in {*self.parts(entry.outcome)} & {*entry.given}:
+                yield f"{variable!r} is a part of its outcome {entry.outcome!r}, and a condition"
         if entry.kind == "joint" and not self.is_joint(entry.outcome):
             yield f"its outcome {entry.outcome!r} is no joint one ('both'), as the others here are"
         tables = self.vintages[self.official].tables

@@ -75,6 +75,10 @@ def own_path(name: str) -> Path:
     return paths.home() / "surveys" / f"{name}.yaml"
 
 
+#: Characters of a survey's name, which is part of file names.
+LONGEST = 40
+
+
 def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     """Return the name of a survey: as given, or from the name of its first file.
 
@@ -83,13 +87,15 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     EpidemiaError
         If it cannot be one, or is that of a survey that ships.
     """
-    name = given or re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())
-    if not given and not name[:1].isalpha():
-        name = f"survey{name}"
-    if not re.fullmatch(r"[a-z][a-z0-9]*", name):
+    if given is None:
+        name = re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())[: LONGEST - 6]
+        name = name if name[:1].isalpha() else f"survey{name}"
+    else:
+        name = given
+    if not re.fullmatch(rf"[a-z][a-z0-9]{{,{LONGEST - 1}}}", name):
         raise EpidemiaError(
-            f"--name {name!r}: a survey's name is of small letters and digits and begins with a "
-            "letter, for example mysurvey2024"
+            f"--name {name[:60]!r}: a survey's name is of small letters and digits, begins with "
+            f"a letter, and is no longer than {LONGEST}; for example mysurvey2024"
         )
     ships = records().keys() - own_surveys()
     if name in ships or name in RESERVED:
@@ -209,7 +215,9 @@ def write(found: Drafted, out: Path | None = None, replace: bool = False) -> Pat
 
 
 def check_free(path: Path, replace: bool) -> None:
-    """Refuse to write over a file that a person may have worked on."""
+    """Refuse what is no record's name, and to write over what a person may have worked on."""
+    if path.suffix != ".yaml":
+        raise EpidemiaError(f"--out {path}: a record is a .yaml file")
     if path.exists() and not replace:
         raise EpidemiaError(
             f"{path} is there already: --replace overwrites it, --name or --out gives another"

@@ -38,6 +38,8 @@ class Files(NamedTuple):
 
 
 def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
+    if twice := [path.name for n, path in enumerate(given) if path in given[:n]]:
+        raise EpidemiaError(f"{twice[0]} is given twice: files of the same people differ")
     if wishes.encoding:
         _check_encoding(wishes.encoding, unpacked)
     headers = [header_of(path, n, wishes.encoding) for n, path in enumerate(unpacked)]

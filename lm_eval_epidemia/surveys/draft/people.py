@@ -99,6 +99,11 @@ def people_of(
     select: list[tuple[str, float, float]] = []
     column = next((frame[name] for name in years[:1] if _of_years(frame[name])), None)
     year, year_from = _year(read, column, wishes)
+    if column is not None and column.nunique() == 1 and year != column.iloc[0]:
+        checks.append(
+            f"{column.name} says {column.iloc[0]:g} of every record, --year {year}: questions say "
+            f"{year}"
+        )
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
@@ -208,6 +213,8 @@ def _units(
 def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, str]:
     """Return the year of the records, and what told it."""
     if wishes.year is not None:
+        if not 1800 <= wishes.year <= 2199:
+            raise EpidemiaError(f"--year {wishes.year}: expected a year such as 2022")
         return wishes.year, "as given"
     if column is not None:
         more = ", the last of several: --year takes another" if column.nunique() > 1 else ""
