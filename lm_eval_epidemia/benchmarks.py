@@ -202,7 +202,8 @@ def _metadata(truth: store.GroundTruth) -> dict[str, str]:
 OBSERVATION = Benchmark(
     name="observation",
     base="_epidemia",
-    groups=("epidemia_low", "epidemia_high", "epidemia_extra", fresh.GROUP, "epidemia_marginal"),
+    groups=("epidemia_low", "epidemia_high", "epidemia_extra", fresh.GROUP, "epidemia_marginal",
+            "epidemia_joint"),
     ways=("letters", "likelihood", "sampled", "closed", "rag"),
     metrics=metrics_of,
     primary="score",

@@ -231,6 +231,9 @@ def truth_build(
     marginal: Annotated[
         bool, typer.Option("--marginal", help="Only the tasks without conditions: seconds.")
     ] = False,
+    joint: Annotated[
+        bool, typer.Option("--joint", help="Only the joint outcomes of two questions: seconds.")
+    ] = False,
 ) -> None:
     """Build the truth of every task that survey files allow."""
     from lm_eval_epidemia.benchmarks import leaves
@@ -241,6 +244,7 @@ def truth_build(
     from lm_eval_epidemia.surveys.download import raw_folder
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
+    only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
     if raw and len(surveys) > 1:
         raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
     for survey in surveys:
@@ -257,7 +261,7 @@ def truth_build(
         try:
             built = build(
                 survey, files, vintage=chosen, bootstrap=schemes, replicates=replicates, jobs=jobs,
-                backend=backend, out=out, marginal=marginal,
+                backend=backend, out=out, only=only,
             )  # fmt: skip
         except KeyboardInterrupt:
             print("\ninterrupted; finished tasks are kept, the same command continues",

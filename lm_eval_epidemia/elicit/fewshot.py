@@ -48,7 +48,7 @@ def examples(task: str, number: int, way: Way) -> str:
     others = [
         truth
         for name, declared in all_tasks().items()
-        if declared.survey != survey and declared.given
+        if declared.survey != survey and declared.kind not in store.APART
         if any(one.state == "shipped" for one in places.get(name, ()))
         if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
     ]

@@ -164,6 +164,7 @@ def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted
     """
     weight = cell_weight = data.weight
     notes: list[dict[str, Any]] = []
+    concerned = {task.outcome, *data.record.parts(task.outcome)}
     for rule in rules:
         if isinstance(rule, Rescale):
             factor = rule.total / weight.sum()
@@ -178,7 +179,7 @@ def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted
                     "applied": True,
                 }
             )
-        elif not rule.outcomes or task.outcome in rule.outcomes:
+        elif not rule.outcomes or concerned & {*rule.outcomes}:
             before, (cell_weight, note) = cell_weight, _rake(data, rule, cell_weight)
             if rule.cells_only:
                 notes.append({**note, "for": "P(X)"})

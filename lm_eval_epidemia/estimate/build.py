@@ -6,7 +6,7 @@ of this machine or a cluster, each kept when it is done), and the writer, when a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import published, unfinished
 from lm_eval_epidemia.estimate.prepare import Cells, prepare
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.estimate.store import MARGINAL, available, built_groundtruth, folder_of
+from lm_eval_epidemia.estimate.store import available, built_groundtruth, folder_of, folders
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
@@ -68,7 +68,7 @@ def build(
     jobs: int = 1,
     backend: str | None = None,
     out: Path | None = None,
-    marginal: bool = False,
+    only: Collection[str] = (),
     progress: bool = True,
 ) -> Built:
     """Build the ground truth of every task that a survey's files allow.
@@ -95,8 +95,8 @@ def build(
         Of joblib: "loky" (its default), "dask" or "ray", the last two with a cluster set up.
     out : Path, optional
         Folder to write to; by default the user's own, where scores look before what ships.
-    marginal : bool
-        Only the tasks without conditions.
+    only : collection of str
+        Kinds of tasks with truths in folders of their own (`store.APART`), if not all tasks.
     progress : bool
         Show a progress bar.
 
@@ -116,6 +116,9 @@ def build(
     entry = record(survey)
     if vintage is not None:
         entry.vintage(vintage)
+    asked = [task for task in entry.all_tasks if not only or task.kind in only]
+    if not asked:
+        raise EpidemiaError(f"the record of {survey} has no tasks of the kind {' or '.join(only)}")
     paths.check_writable(folder)
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         if "design" in (bootstrap or ()):
@@ -123,9 +126,8 @@ def build(
                 f"{survey} {tables} is a published table without a sampling design: only "
                 "--bootstrap iid is possible"
             )
-        return _build_tables(entry, tables, raws, replicates, folder, marginal)
+        return _build_tables(entry, tables, raws, replicates, folder, asked)
     data, schemes = read(entry, raws, vintage, bootstrap)
-    asked = [task for task in data.record.all_tasks if not (marginal and task.given)]
     tasks = [task for task in asked if data.can_estimate(task)]
     left_out = [task.name for task in asked if not data.can_estimate(task)]
     build_tasks(
@@ -292,14 +294,13 @@ def _estimate_and_keep(ready: Cells, job: _Job, key: str) -> None:
 
 def _build_tables(
     entry: Record, vintage: str, raws: Sequence[Path], replicates: int, folder: Path,
-    marginal: bool,
+    asked: Sequence[Task],
 ) -> Built:  # fmt: skip
     """Take published tables over; this takes no time, so nothing is kept in between."""
     name, made = f"{entry.survey}_{vintage}", {}
     found: dict[tuple[str, tuple[str, ...]], PublishedTable] = {
         (table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)
     }
-    asked = [task for task in entry.all_tasks if not (marginal and task.given)]
     for task in asked:
         if (table := found.get((task.outcome, task.given))) is not None:
             columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
@@ -339,7 +340,7 @@ def not_scored(built: Built) -> str:
         return f"scores do not use them: they look in {home}, then at what ships"
     places = available()
     used = [places[name] for name in built.tasks if name in places]
-    here = {home, home / MARGINAL}
+    here = folders(home)
     others = [place for place in used if place.folder not in here or place.key != built.key]
     if not others:
         return ""

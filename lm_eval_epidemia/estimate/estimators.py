@@ -281,7 +281,8 @@ class Boosting(OfRecords):
 def estimator_of(task: Task) -> OfRecords:
     """Return what estimates a task of microdata: one condition is counted, several are boosted.
 
-    Boosting is of two answers: a fresh task with more, whose cells are large, is counted.
+    Boosting is of two answers: a fresh task with more, whose cells are large, and a joint outcome
+    are counted.
     """
-    counted = isinstance(task, FreshTask) and task.counted
+    counted = task.kind == "joint" or (isinstance(task, FreshTask) and task.counted)
     return Boosting() if len(task.given) > 1 and not counted else Counts()

@@ -7,8 +7,9 @@ Three parquet files per survey and vintage, aggregates only, one row group per t
     nsduh_2022.replicates.parquet   task, cell, steps
     registry.json                   where they come from, how they were made, their hashes
 
-The truth of tasks without conditions lies in a folder ``marginal`` of the same kind: a truth's
-fingerprint is that of its file, and those with conditions keep theirs whatever is added to these.
+The truths of tasks without conditions and of joint outcomes lie in folders of the same kind,
+``marginal`` and ``joint``: a truth's fingerprint is that of its file, and those of other tasks keep
+theirs whatever is added to these.
 
 The third holds P(Y | X) at each joint replicate of the survey, as whole steps from P(Y | X): it is
 read only when an error is asked for. A set of fresh tasks has such files of its own.
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.record import Record, Task
 
 __all__ = [
-    "MARGINAL",
+    "APART",
     "QUANTILE",
     "REGISTRY",
     "GroundTruth",
@@ -68,6 +69,7 @@ __all__ = [
     "available",
     "built_groundtruth",
     "folder_of",
+    "folders",
     "load",
     "load_folder",
     "read_registry",
@@ -177,19 +179,24 @@ class GroundTruth:
         return float(np.quantile(self.distances[scheme], quantile))
 
 
-#: In a folder of ground truth, the one of tasks without conditions.
-MARGINAL = "marginal"
+#: Kinds of tasks whose truths lie in a folder of their own, and its name.
+APART: dict[str, str] = {"marginal": "marginal", "joint": "joint"}
 
 
 def folder_of(task: Task, base: Path) -> Path:
     """Return where the truth of a task lies in a folder of ground truth."""
-    return base / MARGINAL if task.kind == "marginal" else base
+    return base / APART.get(task.kind, "")
+
+
+def folders(base: Path) -> list[Path]:
+    """Return a folder of ground truth and those in it."""
+    return [base, *(base / name for name in APART.values())]
 
 
 def registries() -> list[Path]:
     """Return the registries of what the user built and of what ships (they need not exist)."""
     bases = (built_groundtruth(), paths.shipped_groundtruth())
-    return [folder / REGISTRY for base in bases for folder in (base, base / MARGINAL)]
+    return [folder / REGISTRY for base in bases for folder in folders(base)]
 
 
 def built_groundtruth() -> Path:
@@ -343,7 +350,7 @@ def load_folder(folder: Path) -> dict[tuple[str, str], GroundTruth]:
     declared = all_tasks()
     return {
         (key, name): _load(name, Place(place, key, "built here"), stamp(place / REGISTRY))
-        for place in (folder, folder / MARGINAL)
+        for place in folders(folder)
         for key, truth in read_registry(place).items()
         for name in truth["tasks"]
         if name in declared

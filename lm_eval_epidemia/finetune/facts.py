@@ -75,7 +75,7 @@ def tasks_of(data: Microdata, tasks: Iterable[Task]) -> list[Task]:
     The published ones with two answers; where the file lacks the outcome of one of them, those of
     the survey's extra tasks too, which ask what it does have.
     """
-    published = [one for one in data.record.declared if one.kind != "extra"]
+    published = [one for one in data.record.declared if one.kind in ("low", "high")]
     lacks = [one for one in published if one.outcome not in data.variables]
     kinds = {"low", "high"} if published and not lacks else {"low", "high", "extra"}
     return [

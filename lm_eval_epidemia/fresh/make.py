@@ -206,6 +206,11 @@ def _check(
                 f"{entry.survey} has no variable {name!r} ({nearest(name, entry.variables)})"
             )
         ways = entry.variables[name]
+        if entry.is_joint(name):
+            raise EpidemiaError(
+                f"{name} is a joint outcome; fresh tasks are drawn of its two variables: "
+                f"--outcomes {','.join(entry.parts(name))}"
+            )
         if not all(way.question for way in ways):
             asked = [one for one, ways in entry.variables.items() if all(w.question for w in ways)]
             raise EpidemiaError(

@@ -148,10 +148,12 @@ def space_of(data: Microdata, dimensions: Sequence[int], outcomes: Sequence[str]
     """Return what can be drawn from a survey's file.
 
     Outcomes have a question, at most `MAX_LEVELS` answers, and it is known who is asked;
-    conditions have phrases that fit the record's subject.
+    conditions have phrases that fit the record's subject. Joint outcomes are neither: their two
+    variables are drawn.
     """
     record = data.record
-    here = [name for name in record.variables if name in data.variables]
+    here = [name for name in record.variables
+            if name in data.variables and not record.is_joint(name)]  # fmt: skip
     asked = [
         name for name in here
         if data.variables[name].question and len(data.variables[name].levels) <= MAX_LEVELS
@@ -245,7 +247,8 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
         Of the bootstrap of records that D_perfect is from.
     """
     variables = [task.outcome, *task.given]
-    declared = ({one.outcome, *one.given} for one in data.record.declared)
+    # P(A and B | X) tells P(A | B, X), and P(A and B) of everybody P(A | B).
+    declared = ({*data.record.parts(one.outcome), *one.given} for one in data.record.all_tasks)
     if set(variables) in declared:
         return "declared"
     pairs = ((a, b) for n, a in enumerate(variables) for b in variables[:n])

@@ -155,12 +155,14 @@ class Slices:
 
     @cached_property
     def variables(self) -> dict[str, Variable]:
-        """Those that are asked of all, with a measure or few levels."""
+        """Those that are asked of all, with a measure or few levels; no joint outcomes."""
         partly = {task.outcome for task in self.record.all_tasks if task.universe}
         return {
             name: way
             for name, way in self.data.variables.items()
-            if name not in partly and (way.measure or len(way.levels) <= MOST_LEVELS)
+            if name not in partly
+            and not way.both
+            and (way.measure or len(way.levels) <= MOST_LEVELS)
         }
 
     @cached_property

@@ -175,7 +175,7 @@ def card(record: Record) -> str:
     base, shipped = paths.shipped_groundtruth(), dict[str, dict[str, Any]]()
     for truth in (
         truth
-        for folder in (base, base / store.MARGINAL)
+        for folder in store.folders(base)
         for truth in store.read_registry(folder).values()
         # A record in the place of a shipped one need not know the tasks of that one's truth.
         if truth["survey"] == record.survey and record.replaces is None

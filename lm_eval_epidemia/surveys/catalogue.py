@@ -43,7 +43,7 @@ __all__ = [
 RECORDS = "EPIDEMIA_RECORDS"
 
 #: Begin the names of groups: ``epidemia_low`` is not to be that of a survey called ``low``.
-GROUPS = ("low", "high", "extra", "fresh", "intervention", "marginal", "prior")
+GROUPS = ("low", "high", "extra", "fresh", "intervention", "joint", "marginal", "prior")
 
 #: A file, and what changes when it is replaced, however fast.
 Stamped = tuple[Path, tuple[int, int, int]]

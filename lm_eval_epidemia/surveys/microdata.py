@@ -30,6 +30,7 @@ from lm_eval_epidemia.surveys.record import (
     Variable,
     Vintage,
 )
+from lm_eval_epidemia.surveys.variable import joint_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,6 +182,12 @@ def _unknown(
     )
 
 
+def _joint_levels(one: NDArray[np.int16], other: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Number the levels of two variables of two levels: 0 is both first ones, 3 neither."""
+    missing = (one == MISSING) | (other == MISSING)
+    return np.where(missing, MISSING, 2 * one + other).astype(np.int16)
+
+
 def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
     """Refuse what is no weight: blanks, negative numbers, a sum that is that of no population."""
     what = f"{file}: column {column} (weight)"
@@ -224,14 +231,24 @@ def _parts(column: str) -> list[str]:
 
 
 def _recorded(record: Record, vintage: str, present: set[str], every: bool) -> dict[str, Variable]:
-    """Choose how each variable is read: the first way whose columns are all in the files."""
-    entry, found = record.vintages[vintage], {}
-    for name in sorted(record.variables if every else record.used_variables(vintage)):
+    """Choose how each variable is read: the first way whose columns are all in the files.
+
+    A joint outcome is read as its two variables are.
+    """
+    entry, found = record.vintages[vintage], dict[str, Variable]()
+    names = sorted(record.variables if every else record.used_variables(vintage))
+    for name in sorted(names, key=record.is_joint):
         for way in record.ways(name, vintage):
-            if {c.casefold() for c in _parts(entry.column(way.column))} <= present:
+            if way.both:
+                fits = all(part in found for part in way.both) and way.column == joint_column(
+                    *(found[part] for part in way.both)
+                )
+            else:
+                fits = {c.casefold() for c in _parts(entry.column(way.column))} <= present
+            if fits:
                 found[name] = way
                 break
-    return found
+    return {name: found[name] for name in names if name in found}
 
 
 def _lacking(design: Design, entry: Vintage, present: set[str]) -> list[str]:
@@ -260,7 +277,7 @@ def _wanted(record: Record, vintage: str, present: set[str], every: bool) -> lis
     columns = [*design.weight, design.strata, design.psu, design.unit, record.join]
     columns += design.replicate_columns if _replicated(design, present) else []
     for way in _recorded(record, vintage, present, every).values():
-        columns += _parts(way.column)
+        columns += [] if way.both else _parts(way.column)
         columns += [universe.column for level in way.levels for universe in level.also]
     columns += [*_restrictions(record, vintage), *(u.column for u in entry.select)]
     named = [entry.column(column) for column in columns if column is not None]
@@ -370,7 +387,9 @@ def _check_complete(
 ) -> None:
     """Refuse a file that lacks more than a known file of its vintage may lack."""
     entry = record.vintages[vintage]
-    if lacking := sorted(record.used_variables(vintage) - set(recorded) - set(entry.may_lack)):
+    # What a joint outcome lacks is one of its two variables.
+    needed = {name for name in record.used_variables(vintage) if not record.is_joint(name)}
+    if lacking := sorted(needed - set(recorded) - set(entry.may_lack)):
         ways = {name: record.ways(name, vintage) for name in lacking}
         detail = "; ".join(
             f"{name} needs {' or '.join(entry.column(way.column) for way in ways[name])} "
@@ -552,7 +571,10 @@ def load_microdata(
             replicate = frame.pop(column).to_numpy()
             _check_replicate(replicate, weight, column, name)
             replicates[:, number] = replicate
-    levels = {variable: numbers(variable, way) for variable, way in variables.items()}
+    levels = {name: numbers(name, way) for name, way in variables.items() if not way.both}
+    for variable, way in variables.items():
+        if way.both:
+            levels[variable] = _joint_levels(*(levels[part] for part in way.both))
     return Microdata(
         record=record,
         vintage=vintage,

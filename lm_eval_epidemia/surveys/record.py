@@ -8,23 +8,33 @@ reads the file, `catalogue` knows which there are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from math import inf, nextafter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    ValidationError,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys.variable import (
+    Codes,
+    Fault,
+    Level,
+    Measure,
+    Strict,
+    Universe,
+    Variable,
+    listed,
+    normalised,
+    refuse,
+    with_joint,
+    written_out,
+)
 
 __all__ = [
     "MAX_LEVELS",
@@ -49,268 +59,13 @@ __all__ = [
 
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26
-#: Levels that `each` writes; the oldest person has 120.
-MAX_EACH = 1000
-
 #: What the record declares; of every outcome it follows a task of the kind `marginal`.
-Declared = Literal["low", "high", "extra"]
+Declared = Literal["low", "high", "extra", "joint"]
 Kind = Literal[Declared, "marginal"]
 Domain = Literal["health", "economic", "social", "other"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-#: A place in (a part of) a record, as keys and positions, and what is wrong there.
-Fault = tuple[tuple[str | int, ...], str]
-
-
-def _refuse(faults: Iterable[Fault]) -> None:
-    """Raise all faults of a part of a record, so that each is reported with its own line."""
-    if details := [
-        InitErrorDetails(
-            type=PydanticCustomError("fault", "{said}", {"said": said}), loc=place, input=None
-        )
-        for place, said in faults
-    ]:
-        raise ValidationError.from_exception_data("record", details)
-
-
-def normalised(cell: Any) -> str:
-    """Normalise a printed text: spaces, line breaks, case, and the footnote digits at its end."""
-    if cell is None:
-        return ""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    words = re.sub(r"[\s_]+", " ", str(cell)).strip().casefold()
-    return re.sub(r"(?<=[a-z)])[\s,]*\d+(,\s*\d+)*$", "", words)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _intervals(value: Any) -> tuple[tuple[float, float], ...]:
-    """Read ``[1, "3-5"]`` as closed intervals: ((1, 1), (3, 5))."""
-    intervals = []
-    for item in value if isinstance(value, (list, tuple)) else [value]:
-        if _is_number(item):
-            intervals.append((float(item), float(item)))
-        elif isinstance(item, str) and (match := re.fullmatch(r"(-?\d+)-(-?\d+)", item.strip())):
-            low, high = map(float, match.groups())
-            intervals.append((low, high))
-        elif isinstance(item, (list, tuple)) and len(item) == 2 and all(map(_is_number, item)):
-            intervals.append((float(item[0]), float(item[1])))
-        else:
-            raise ValueError(f"expected a number or a range such as '3-5', got {item!r}")
-        if not intervals[-1][0] <= intervals[-1][1]:
-            raise ValueError(f"code range {item!r} runs backwards")
-    return tuple(intervals)
-
-
-def _listed(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-#: Codes as closed intervals, written as numbers and ranges: ``[1, 2, "5-7"]``.
-Codes = Annotated[tuple[tuple[float, float], ...], BeforeValidator(_intervals)]
-
-
-class Universe(_Strict):
-    """A restriction: only records whose `column` has one of `codes` are asked."""
-
-    column: str
-    codes: Codes
-
-
-class Level(_Strict):
-    """One answer: how it is shown, how it is said, and which codes mean it."""
-
-    label: str = Field(description="As a displayed answer: 'Yes', '30-34'.")
-    phrase: str = Field(description="As a predicate: 'has ever used heroin', 'is 30 years old'.")
-    codes: Codes = ()
-    at_least: float | None = None
-    above: float | None = None
-    up_to: float | None = None
-    below: float | None = None
-    names: tuple[str, ...] = Field(
-        (), description="Texts that mean it: its row or column in a published table."
-    )
-    texts: tuple[str, ...] = Field(
-        (), description="Texts of its column that mean it, in records without codes: 'Female'."
-    )
-    also: tuple[Universe, ...] = Field(
-        (), description="Records with these codes elsewhere belong here too if they lack `column`."
-    )
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Level:
-        cuts = (self.at_least, self.above, self.up_to, self.below)
-        cut = any(bound is not None for bound in cuts)
-        if cut + bool(self.codes) + bool(self.names) + bool(self.texts) != 1:
-            raise ValueError(
-                f"level {self.label!r} needs one of 'codes', 'texts', 'names' and cut points "
-                "('at_least' or 'above', 'up_to' or 'below')"
-            )
-        if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
-            raise ValueError(
-                f"level {self.label!r} has two cut points on one side: of 'at_least' and 'above', "
-                "and of 'up_to' and 'below', give one"
-            )
-        if cut and not self.intervals[0][0] <= self.intervals[0][1]:
-            raise ValueError(f"no number lies between the cut points of level {self.label!r}")
-        return self
-
-    @property
-    def intervals(self) -> Codes:
-        """The numbers that mean it, as closed intervals; none where texts do."""
-        if self.codes or self.names or self.texts:
-            return self.codes
-        low = self.at_least if self.above is None else nextafter(self.above, inf)
-        high = self.up_to if self.below is None else nextafter(self.below, -inf)
-        return ((-inf if low is None else low, inf if high is None else high),)
-
-
-def written_out(value: Any) -> Any:
-    """Write out ``{each: [18, 88], label: "{n}", phrase: is {n} years old}`` level by level."""
-    if not isinstance(value, list):
-        return value
-    levels = []
-    for item in value:
-        if not isinstance(item, dict) or "each" not in item:
-            levels.append(item)
-            continue
-        match item["each"]:
-            case [int(first), int(last)] if first <= last < first + MAX_EACH:
-                pass
-            case [int(first), int(last)] if first <= last:
-                raise ValueError(f"'each' writes at most {MAX_EACH} levels, got {[first, last]}")
-            case other:
-                raise ValueError(f"'each' takes two whole numbers such as [18, 88], got {other!r}")
-        rest = {key: text for key, text in item.items() if key != "each"}
-        for n in range(first, last + 1):
-            said = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
-            levels.append({**said, "codes": [n]})
-    return levels
-
-
-def _said(low: float, high: float) -> str:
-    """Say an interval of codes: ``3``, ``3 to 5``, ``5 or more``."""
-    if low == high:
-        return f"{low:g}"
-    if high == inf:
-        return f"{low:g} or more"
-    return f"{high:g} or less" if low == -inf else f"{low:g} to {high:g}"
-
-
-def _shared(codes: Sequence[Codes]) -> Iterator[tuple[int, int, str]]:
-    """Find codes that two of several share: the later one, the earlier one, what they share."""
-    reach, owner = -inf, 0
-    for low, high, number in sorted((*span, n) for n, spans in enumerate(codes) for span in spans):
-        if low <= reach and number != owner:
-            yield max(number, owner), min(number, owner), _said(low, min(high, reach))
-        if high > reach:
-            reach, owner = high, number
-
-
-class Measure(_Strict):
-    """What the numbers of a variable are, where their mean means something."""
-
-    words: str = Field(description="A noun phrase: 'total assets'.")
-    unit: str = Field("", description="'years', '$'; empty for a count.")
-    note: str = Field("", description="'counting everyone aged 85 or older as 85'.")
-    plural: bool = Field(False, description="Whether the noun is: 'total assets are'.")
-
-
-class Variable(_Strict):
-    """One way of recording a variable: an official column and the levels made of its codes."""
-
-    column: str = Field(description="May hold {yy}, the vintage's year, and be a sum: 'A + B'.")
-    levels: Annotated[tuple[Level, ...], BeforeValidator(written_out)] = Field(min_length=2)
-    missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
-    missing_texts: tuple[str, ...] = Field((), description="The same of a column of texts.")
-    question: str | None = Field(None, description="Asked when the variable is an outcome.")
-    vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
-    measure: Measure | None = None
-    relative: str | None = Field(
-        None, description="Begins a clause about it where the subject's word does not: 'which'."
-    )
-    among: str | None = Field(
-        None,
-        description="Of whom a share is, where an answer has no level: 'names no third party'.",
-    )
-    revision: int = Field(
-        0, description="Raised when its wording changes, so that scores stop being comparable."
-    )
-
-    @property
-    def of_texts(self) -> bool:
-        """Whether its column holds texts, not codes."""
-        return any(level.texts for level in self.levels)
-
-    @model_validator(mode="after")
-    def _levels_are_apart(self) -> Variable:
-        _refuse(self._faults())
-        return self
-
-    def _faults(self) -> Iterator[Fault]:
-        """Find what two levels share, or a level and 'missing': nobody is both."""
-        give = "give it to one of them"
-        labels: dict[str, int] = {}
-        names: dict[str, int] = {}
-        for n, level in enumerate(self.levels):
-            if labels.setdefault(level.label, n) != n:
-                yield ("levels", n, "label"), f"two levels share a label: {level.label!r}"
-            for name in level.names:
-                if (first := names.setdefault(normalised(name), n)) != n:
-                    said = f"{name!r} is a name of {self.levels[first].label!r} too: {give}"
-                    yield ("levels", n, "names"), said
-        yield from self._faults_of_texts()
-        meant = {self.column: [level.intervals for level in self.levels]}
-        for column in dict.fromkeys(u.column for level in self.levels for u in level.also):
-            meant[f"{column} ('also')"] = [
-                tuple(span for u in level.also if u.column == column for span in u.codes)
-                for level in self.levels
-            ]
-        for column, codes in meant.items():
-            for later, earlier, both in _shared(codes):
-                level, other = self.levels[later], self.levels[earlier]
-                said = f"{level.label!r} and {other.label!r} both take {both} of {column}: {give}"
-                yield ("levels", later), said
-        # Between cut points 'missing' is a hole; a level that lists its codes has no use for one.
-        codes = [*(level.codes for level in self.levels), self.missing]
-        for later, earlier, both in _shared(codes):
-            if later == len(self.levels):
-                said = f"{self.levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
-                yield ("levels", earlier), said
-
-    def _faults_of_texts(self) -> Iterator[Fault]:
-        """Find texts that mean two things, and what a column of texts cannot have."""
-        if not self.of_texts:
-            if self.missing_texts:
-                yield ("missing_texts",), "'missing_texts' go with levels that have 'texts'"
-            return
-        owner: dict[str, str] = {}
-        for n, level in enumerate(self.levels):
-            if not level.texts:
-                yield ("levels", n), f"{level.label!r} has no 'texts', other levels have: give some"
-            for text in level.texts:
-                if owner.setdefault(text.strip(), level.label) != level.label:
-                    said = f"{level.label!r} and {owner[text.strip()]!r} both take {text!r}"
-                    yield ("levels", n, "texts"), f"{said}: give it to one of them"
-        for text in self.missing_texts:
-            if text.strip() in owner:
-                said = f"{owner[text.strip()]!r} takes {text!r}, which 'missing_texts' drops"
-                yield ("missing_texts",), f"{said}: give it to one of them"
-        for field, there in (("missing", self.missing), ("measure", self.measure)):
-            if there:
-                yield (field,), f"{field!r} is of numbers, the levels are of texts"
-        if " + " in self.column:
-            yield ("column",), f"a sum ({self.column}) has no texts"
-
-
-class File(_Strict):
+class File(Strict):
     """An official file."""
 
     name: str
@@ -329,10 +84,10 @@ class File(_Strict):
         return url
 
 
-class Design(_Strict):
+class Design(Strict):
     """The columns that carry the sampling design."""
 
-    weight: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+    weight: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(
         (), description="Best first; the first that the file has is used. None: all count alike."
     )
     strata: str | None = None
@@ -357,7 +112,7 @@ class Design(_Strict):
         return [f"{stem}{n}" for n in range(int(first[len(stem) :]), int(last) + 1)]
 
 
-class Margin(_Strict):
+class Margin(Strict):
     """A known distribution of one or several variables of the record."""
 
     variables: tuple[str, ...] = Field(min_length=1)
@@ -367,7 +122,7 @@ class Margin(_Strict):
     )
 
 
-class Rake(_Strict):
+class Rake(Strict):
     """Rake the weights of the records at hand to known margins of the population they stand for."""
 
     method: Literal["rake"] = "rake"
@@ -383,7 +138,7 @@ class Rake(_Strict):
     )
 
 
-class Rescale(_Strict):
+class Rescale(Strict):
     """Scale the weights to a known total; shares do not change."""
 
     method: Literal["rescale"]
@@ -394,16 +149,16 @@ class Rescale(_Strict):
 Adjustment = Annotated[Rake | Rescale, Field(discriminator="method")]
 
 
-class Table(_Strict):
+class Table(Strict):
     """A published table: a distribution of `outcome` in each row of `given`."""
 
     outcome: str
     given: str
     file: str = Field("", description="A word in the name of its file, where there are several.")
-    rows: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+    rows: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(
         description="Header of the column of row names (other spellings may follow)."
     )
-    size: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+    size: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(
         (), description="Header of the column that weighs the rows; none: all alike."
     )
     shares: dict[str, str] = Field(
@@ -426,7 +181,7 @@ class Table(_Strict):
     )
 
 
-class Vintage(_Strict):
+class Vintage(Strict):
     """One release of a survey: its year, the official files, and what is special about it."""
 
     year: int
@@ -482,7 +237,7 @@ def _subject(subject: str) -> str:
     return subject
 
 
-class Task(_Strict):
+class Task(Strict):
     """One question about a survey: the distribution of `outcome` given `given`."""
 
     title: str
@@ -520,7 +275,7 @@ class Task(_Strict):
         return f"epidemia_{self.kind}"
 
 
-class Record(_Strict):
+class Record(Strict):
     """A survey: source, design, variables and tasks."""
 
     survey: str = Field(pattern=r"^[a-z][a-z0-9]*$")
@@ -571,6 +326,13 @@ class Record(_Strict):
             }
         return data
 
+    @field_validator("variables", mode="wrap")
+    @classmethod
+    def _joint_are_of_others(
+        cls, variables: Any, read: ValidatorFunctionWrapHandler
+    ) -> dict[str, tuple[Variable, ...]]:
+        return with_joint(variables, read)
+
     @field_validator("subject")
     @classmethod
     def _subject_takes_conditions(cls, subject: str) -> str:
@@ -583,7 +345,7 @@ class Record(_Strict):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Record:
-        _refuse([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
+        refuse([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
         return self
 
     def _task_faults(self) -> Iterator[Fault]:
@@ -601,6 +363,11 @@ class Record(_Strict):
             if variable not in self.variables:
                 hint = nearest(variable, self.variables)
                 yield f"the record does not define its variable {variable!r} ({hint})"
+        for variable in entry.given:
+            if self.is_joint(variable):
+                yield f"{variable!r} is a joint outcome, no condition: give {self.parts(variable)}"
+        if entry.kind == "joint" and not self.is_joint(entry.outcome):
+            yield f"its outcome {entry.outcome!r} is no joint one ('both'), as the others here are"
         tables = self.vintages[self.official].tables
         if not tables and not self.about(entry.model_copy(update={"given": ()})):
             yield (
@@ -711,7 +478,17 @@ class Record(_Strict):
     def used_variables(self, vintage: str) -> set[str]:
         """Names of the variables that some task or an adjustment of the vintage uses."""
         asked = {name for entry in self.all_tasks for name in (entry.outcome, *entry.given)}
-        return asked | set(self._margin_variables(vintage))
+        asked |= set(self._margin_variables(vintage))
+        return asked | {part for name in asked for part in self.parts(name)}
+
+    def is_joint(self, variable: str) -> bool:
+        """Tell whether a variable is the joint outcome of two others."""
+        return any(way.both for way in self.variables.get(variable, ()))
+
+    def parts(self, variable: str) -> tuple[str, ...]:
+        """Return the two variables of a joint outcome; any other variable itself."""
+        both = next((way.both for way in self.variables.get(variable, ())), None)
+        return both or (variable,)
 
     def design_of(self, vintage: str) -> Design:
         return self.vintages[vintage].design or self.design

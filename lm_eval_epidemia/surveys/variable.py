@@ -1,0 +1,393 @@
+"""The variables of a survey record: official columns, and what their codes mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf, nextafter
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from lm_eval_epidemia.errors import nearest
+
+__all__ = [
+    "Codes",
+    "Fault",
+    "Joint",
+    "Level",
+    "Measure",
+    "Strict",
+    "Universe",
+    "Variable",
+    "joint_column",
+    "listed",
+    "normalised",
+    "refuse",
+    "with_joint",
+    "written_out",
+]
+
+#: Levels that `each` writes; the oldest person has 120.
+MAX_EACH = 1000
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+#: A place in (a part of) a record, as keys and positions, and what is wrong there.
+Fault = tuple[tuple[str | int, ...], str]
+
+
+def refuse(faults: Iterable[Fault]) -> None:
+    """Raise all faults of a part of a record, so that each is reported with its own line."""
+    if details := [
+        InitErrorDetails(
+            type=PydanticCustomError("fault", "{said}", {"said": said}), loc=place, input=None
+        )
+        for place, said in faults
+    ]:
+        raise ValidationError.from_exception_data("record", details)
+
+
+def normalised(cell: Any) -> str:
+    """Normalise a printed text: spaces, line breaks, case, and the footnote digits at its end."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    words = re.sub(r"[\s_]+", " ", str(cell)).strip().casefold()
+    return re.sub(r"(?<=[a-z)])[\s,]*\d+(,\s*\d+)*$", "", words)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _intervals(value: Any) -> tuple[tuple[float, float], ...]:
+    """Read ``[1, "3-5"]`` as closed intervals: ((1, 1), (3, 5))."""
+    intervals = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        if _is_number(item):
+            intervals.append((float(item), float(item)))
+        elif isinstance(item, str) and (match := re.fullmatch(r"(-?\d+)-(-?\d+)", item.strip())):
+            low, high = map(float, match.groups())
+            intervals.append((low, high))
+        elif isinstance(item, (list, tuple)) and len(item) == 2 and all(map(_is_number, item)):
+            intervals.append((float(item[0]), float(item[1])))
+        else:
+            raise ValueError(f"expected a number or a range such as '3-5', got {item!r}")
+        if not intervals[-1][0] <= intervals[-1][1]:
+            raise ValueError(f"code range {item!r} runs backwards")
+    return tuple(intervals)
+
+
+def listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+#: Codes as closed intervals, written as numbers and ranges: ``[1, 2, "5-7"]``.
+Codes = Annotated[tuple[tuple[float, float], ...], BeforeValidator(_intervals)]
+
+
+class Universe(Strict):
+    """A restriction: only records whose `column` has one of `codes` are asked."""
+
+    column: str
+    codes: Codes
+
+
+class Level(Strict):
+    """One answer: how it is shown, how it is said, and which codes mean it."""
+
+    label: str = Field(description="As a displayed answer: 'Yes', '30-34'.")
+    phrase: str = Field(description="As a predicate: 'has ever used heroin', 'is 30 years old'.")
+    codes: Codes = ()
+    at_least: float | None = None
+    above: float | None = None
+    up_to: float | None = None
+    below: float | None = None
+    names: tuple[str, ...] = Field(
+        (), description="Texts that mean it: its row or column in a published table."
+    )
+    texts: tuple[str, ...] = Field(
+        (), description="Texts of its column that mean it, in records without codes: 'Female'."
+    )
+    also: tuple[Universe, ...] = Field(
+        (), description="Records with these codes elsewhere belong here too if they lack `column`."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Level:
+        cuts = (self.at_least, self.above, self.up_to, self.below)
+        cut = any(bound is not None for bound in cuts)
+        if cut + bool(self.codes) + bool(self.names) + bool(self.texts) != 1:
+            raise ValueError(
+                f"level {self.label!r} needs one of 'codes', 'texts', 'names' and cut points "
+                "('at_least' or 'above', 'up_to' or 'below')"
+            )
+        if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
+            raise ValueError(
+                f"level {self.label!r} has two cut points on one side: of 'at_least' and 'above', "
+                "and of 'up_to' and 'below', give one"
+            )
+        if cut and not self.intervals[0][0] <= self.intervals[0][1]:
+            raise ValueError(f"no number lies between the cut points of level {self.label!r}")
+        return self
+
+    @property
+    def intervals(self) -> Codes:
+        """The numbers that mean it, as closed intervals; none where texts do."""
+        if self.codes or self.names or self.texts:
+            return self.codes
+        low = self.at_least if self.above is None else nextafter(self.above, inf)
+        high = self.up_to if self.below is None else nextafter(self.below, -inf)
+        return ((-inf if low is None else low, inf if high is None else high),)
+
+
+def written_out(value: Any) -> Any:
+    """Write out ``{each: [18, 88], label: "{n}", phrase: is {n} years old}`` level by level."""
+    if not isinstance(value, list):
+        return value
+    levels = []
+    for item in value:
+        if not isinstance(item, dict) or "each" not in item:
+            levels.append(item)
+            continue
+        match item["each"]:
+            case [int(first), int(last)] if first <= last < first + MAX_EACH:
+                pass
+            case [int(first), int(last)] if first <= last:
+                raise ValueError(f"'each' writes at most {MAX_EACH} levels, got {[first, last]}")
+            case other:
+                raise ValueError(f"'each' takes two whole numbers such as [18, 88], got {other!r}")
+        rest = {key: text for key, text in item.items() if key != "each"}
+        for n in range(first, last + 1):
+            said = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
+            levels.append({**said, "codes": [n]})
+    return levels
+
+
+def _said(low: float, high: float) -> str:
+    """Say an interval of codes: ``3``, ``3 to 5``, ``5 or more``."""
+    if low == high:
+        return f"{low:g}"
+    if high == inf:
+        return f"{low:g} or more"
+    return f"{high:g} or less" if low == -inf else f"{low:g} to {high:g}"
+
+
+def _shared(codes: Sequence[Codes]) -> Iterator[tuple[int, int, str]]:
+    """Find codes that two of several share: the later one, the earlier one, what they share."""
+    reach, owner = -inf, 0
+    for low, high, number in sorted((*span, n) for n, spans in enumerate(codes) for span in spans):
+        if low <= reach and number != owner:
+            yield max(number, owner), min(number, owner), _said(low, min(high, reach))
+        if high > reach:
+            reach, owner = high, number
+
+
+class Measure(Strict):
+    """What the numbers of a variable are, where their mean means something."""
+
+    words: str = Field(description="A noun phrase: 'total assets'.")
+    unit: str = Field("", description="'years', '$'; empty for a count.")
+    note: str = Field("", description="'counting everyone aged 85 or older as 85'.")
+    plural: bool = Field(False, description="Whether the noun is: 'total assets are'.")
+
+
+class Variable(Strict):
+    """One way of recording a variable: an official column and the levels made of its codes."""
+
+    column: str = Field(description="May hold {yy}, the vintage's year, and be a sum: 'A + B'.")
+    levels: Annotated[tuple[Level, ...], BeforeValidator(written_out)] = Field(min_length=2)
+    missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
+    missing_texts: tuple[str, ...] = Field((), description="The same of a column of texts.")
+    question: str | None = Field(None, description="Asked when the variable is an outcome.")
+    vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
+    measure: Measure | None = None
+    relative: str | None = Field(
+        None, description="Begins a clause about it where the subject's word does not: 'which'."
+    )
+    among: str | None = Field(
+        None,
+        description="Of whom a share is, where an answer has no level: 'names no third party'.",
+    )
+    revision: int = Field(
+        0, description="Raised when its wording changes, so that scores stop being comparable."
+    )
+    # Filled in by the record.
+    both: tuple[str, str] | None = Field(
+        None, description="The two variables whose joint outcome it is: `Joint`."
+    )
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether its column holds texts, not codes."""
+        return any(level.texts for level in self.levels)
+
+    @model_validator(mode="after")
+    def _levels_are_apart(self) -> Variable:
+        refuse(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[Fault]:
+        """Find what two levels share, or a level and 'missing': nobody is both."""
+        give = "give it to one of them"
+        labels: dict[str, int] = {}
+        names: dict[str, int] = {}
+        for n, level in enumerate(self.levels):
+            if labels.setdefault(level.label, n) != n:
+                yield ("levels", n, "label"), f"two levels share a label: {level.label!r}"
+            for name in level.names:
+                if (first := names.setdefault(normalised(name), n)) != n:
+                    said = f"{name!r} is a name of {self.levels[first].label!r} too: {give}"
+                    yield ("levels", n, "names"), said
+        yield from self._faults_of_texts()
+        meant = {self.column: [level.intervals for level in self.levels]}
+        for column in dict.fromkeys(u.column for level in self.levels for u in level.also):
+            meant[f"{column} ('also')"] = [
+                tuple(span for u in level.also if u.column == column for span in u.codes)
+                for level in self.levels
+            ]
+        for column, codes in meant.items():
+            for later, earlier, both in _shared(codes):
+                level, other = self.levels[later], self.levels[earlier]
+                said = f"{level.label!r} and {other.label!r} both take {both} of {column}: {give}"
+                yield ("levels", later), said
+        # Between cut points 'missing' is a hole; a level that lists its codes has no use for one.
+        codes = [*(level.codes for level in self.levels), self.missing]
+        for later, earlier, both in _shared(codes):
+            if later == len(self.levels):
+                said = f"{self.levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
+                yield ("levels", earlier), said
+
+    def _faults_of_texts(self) -> Iterator[Fault]:
+        """Find texts that mean two things, and what a column of texts cannot have."""
+        if not self.of_texts:
+            if self.missing_texts:
+                yield ("missing_texts",), "'missing_texts' go with levels that have 'texts'"
+            return
+        owner: dict[str, str] = {}
+        for n, level in enumerate(self.levels):
+            if not level.texts:
+                yield ("levels", n), f"{level.label!r} has no 'texts', other levels have: give some"
+            for text in level.texts:
+                if owner.setdefault(text.strip(), level.label) != level.label:
+                    said = f"{level.label!r} and {owner[text.strip()]!r} both take {text!r}"
+                    yield ("levels", n, "texts"), f"{said}: give it to one of them"
+        for text in self.missing_texts:
+            if text.strip() in owner:
+                said = f"{owner[text.strip()]!r} takes {text!r}, which 'missing_texts' drops"
+                yield ("missing_texts",), f"{said}: give it to one of them"
+        for field, there in (("missing", self.missing), ("measure", self.measure)):
+            if there:
+                yield (field,), f"{field!r} is of numbers, the levels are of texts"
+        if " + " in self.column:
+            yield ("column",), f"a sum ({self.column}) has no texts"
+
+
+class Joint(Strict):
+    """The joint outcome of two variables of the record that have two levels each."""
+
+    both: tuple[str, str]
+    question: str = Field(description="Asks for the answer to both.")
+    labels: tuple[str, ...] = Field(
+        description="Of yes and yes, yes and no, no and yes, no and no; yes is the first level."
+    )
+    revision: int = Field(0, description="As of a variable.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_own(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            own = sorted({"column", "levels", "missing", "vintages"} & data.keys())
+            said = "a joint outcome has those of its two variables: leave it out"
+            refuse(((field,), said) for field in own)
+        return data
+
+    @model_validator(mode="after")
+    def _four_answers(self) -> Joint:
+        if len(set(self.labels)) != 4 or len(self.labels) != 4:
+            said = f"takes four different answers ({Joint.model_fields['labels'].description}), got"
+            refuse([(("labels",), f"{said} {list(self.labels)}")])
+        return self
+
+    def ways(self, one: Sequence[Variable], other: Sequence[Variable]) -> tuple[Variable, ...]:
+        """Return how it is recorded: in each way of the one with each of the other, best first."""
+        return tuple(
+            self._way(first, second)
+            for first in one
+            for second in other
+            if not (first.vintages and second.vintages)
+            or set(first.vintages) & set(second.vintages)
+        )
+
+    def _way(self, one: Variable, other: Variable) -> Variable:
+        pairs = ((a, b) for a in one.levels for b in other.levels)
+        levels = [
+            {"label": label, "phrase": f"{a.phrase} and {b.phrase}", "codes": [k]}
+            for k, (label, (a, b)) in enumerate(zip(self.labels, pairs, strict=True))
+        ]
+        known = set(one.vintages or other.vintages) & set(other.vintages or one.vintages)
+        made = {
+            "column": joint_column(one, other),
+            "levels": levels,
+            "vintages": [v for v in one.vintages or other.vintages if v in known],
+        }
+        return Variable.model_validate(made | self.model_dump(include=_KEPT))
+
+
+#: What a way of a joint outcome has of its own.
+_KEPT = {"both", "question", "revision"}
+
+
+def joint_column(one: Variable, other: Variable) -> str:
+    """Name what a joint outcome is read from: no column, but the two of its variables."""
+    return f"{one.column} & {other.column}"
+
+
+#: As a record has them: a variable recorded in one way is a list of one.
+_JOINT = TypeAdapter(dict[str, tuple[Joint]])
+
+
+def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tuple[Variable, ...]]:
+    """Read the variables of a record; those that are joint outcomes are made of the others."""
+    if not isinstance(written, dict):
+        return read(written)
+    joint = {
+        name: ways
+        for name, ways in written.items()
+        if isinstance(ways, (list, tuple)) and any("both" in w for w in ways if isinstance(w, dict))
+    }
+    plain = read({name: ways for name, ways in written.items() if name not in joint})
+    made = {name: one for name, (one,) in _JOINT.validate_python(joint).items()}
+    refuse(((name, 0, "both"), said) for name, one in made.items()
+           for said in _faults_of_both(one.both, plain, made))  # fmt: skip
+    ways = {name: one.ways(*(plain[part] for part in one.both)) for name, one in made.items()}
+    return {name: plain.get(name) or ways[name] for name in written}
+
+
+def _faults_of_both(
+    both: tuple[str, str], plain: dict[str, tuple[Variable, ...]], joint: dict[str, Joint]
+) -> Iterator[str]:
+    if both[0] == both[1]:
+        yield f"names {both[0]!r} twice: a joint outcome is of two variables"
+    for name in dict.fromkeys(both):
+        if name in joint:
+            yield f"{name!r} is a joint outcome itself: name variables with a column"
+        elif name not in plain:
+            yield f"the record does not define {name!r} ({nearest(name, plain)})"
+        elif sizes := {len(way.levels) for way in plain[name]} - {2}:
+            yield f"{name!r} has {max(sizes)} levels: a joint outcome is of two levels and two"

@@ -1,0 +1,381 @@
+"""Joint outcomes of two yes/no variables: what a record says of them, and their truth."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import evaluate, recorded
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.api import load_truth, score
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.elicit import fewshot
+from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.adjust import adjust
+from lm_eval_epidemia.estimate.check import check_all
+from lm_eval_epidemia.estimate.prepare import prepare
+from lm_eval_epidemia.fresh import slices
+from lm_eval_epidemia.fresh.make import plan
+from lm_eval_epidemia.quantities.generate import Slices
+from lm_eval_epidemia.report import recalibrated
+from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.surveys import catalogue
+from lm_eval_epidemia.surveys.check import check_files
+from lm_eval_epidemia.surveys.fresh import FreshTask
+from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+
+RECORD = """
+survey: duo
+domain: other
+title: A survey of two questions
+publisher: Nobody
+homepage: https://example.org
+licence: none
+citation: none
+subject: a person in {year} who {conditions}
+design: {weight: W}
+vintages:
+  "2020": {year: 2020, files: [{name: duo.csv}], page: "https://example.org/duo"}
+variables:
+  region:
+    column: REGION
+    levels:
+      - {each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}
+  both_well:
+    both: [happy, healthy]
+    question: Is this person happy, and are they healthy?
+    labels: [Both, Happy only, Healthy only, Neither]
+  happy:
+    column: HAPPY
+    question: Is this person happy?
+    levels:
+      - {label: "Yes", phrase: is happy, codes: [1]}
+      - {label: "No", phrase: is not happy, codes: [0]}
+    missing: [9]
+  healthy:
+    column: "Q & A"
+    question: Is this person healthy?
+    levels:
+      - {label: "Yes", phrase: is healthy, texts: [well]}
+      - {label: "No", phrase: is ill, texts: [ill]}
+    missing_texts: [refused]
+tasks:
+  extra:
+    - {outcome: both_well, given: [region], title: "Duo: Both by Region"}
+    - {outcome: happy, given: [region], title: "Duo: Happiness by Region"}
+"""
+TASK = "epidemia_extra_duo_both_well_by_region"
+PLAIN = "epidemia_extra_duo_happy_by_region"
+EVERYONE = "epidemia_marginal_duo_both_well"
+LABELS = ["Both", "Happy only", "Healthy only", "Neither"]
+
+
+def people(rows=1500):
+    """The two go together, differently by region; some lack the one, some the other."""
+    rng = np.random.default_rng(8)
+    region = rng.integers(1, 4, rows)
+    happy = rng.random(rows) < 0.2 * region
+    healthy = rng.random(rows) < np.where(happy, 0.8, 0.4)
+    frame = pd.DataFrame({"REGION": region, "W": rng.gamma(2, 10, rows)})
+    frame["HAPPY"] = np.where(rng.random(rows) < 0.05, 9, happy)
+    frame["Q & A"] = np.where(rng.random(rows) < 0.05, "refused", np.where(healthy, "well", "ill"))
+    return frame
+
+
+def write(folder, text=RECORD, name="duo.yaml"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.fixture
+def raw(tmp_path):
+    people().to_csv(tmp_path / "duo.csv", index=False)
+    return tmp_path / "duo.csv"
+
+
+@pytest.fixture
+def built(home, raw):
+    write(home / "surveys")
+    return building.build("duo", raw, replicates=20, progress=False)
+
+
+def test_levels_are_the_products_in_their_order(tmp_path):
+    record = load_record(write(tmp_path))
+    (way,) = record.variables["both_well"]
+    assert [(level.label, level.phrase) for level in way.levels] == [
+        ("Both", "is happy and is healthy"),
+        ("Happy only", "is happy and is ill"),
+        ("Healthy only", "is not happy and is healthy"),
+        ("Neither", "is not happy and is ill"),
+    ]
+    assert way.column == "HAPPY & Q & A" and way.both == ("happy", "healthy")
+    assert list(record.variables) == ["region", "both_well", "happy", "healthy"]
+    assert record.parts("both_well") == ("happy", "healthy") and record.parts("sex") == ("sex",)
+    assert record.used_variables("2020") == {"region", "both_well", "happy", "healthy"}
+
+
+def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
+    """The best way of the one with each of the other; in a vintage, only the ways it has."""
+    frame = people().rename(columns={"Q & A": "HEALTH"})
+    text = RECORD.replace(
+        '    column: "Q & A"\n    question: Is this person healthy?\n',
+        "  - column: HEALTH2\n"
+        "    question: Is this person healthy?\n    levels: &levels\n"
+        "      - {label: 'Yes', phrase: is very healthy, texts: [well]}\n"
+        "      - {label: 'No', phrase: is quite ill, texts: [ill]}\n"
+        "    missing_texts: [refused]\n  - column: HEALTH\n    vintages: ['2020']\n"
+        "    question: Is this person healthy?\n",
+    ).replace(
+        "variables:\n",
+        '  "2021": {year: 2021, files: [{name: d21.csv}], page: "https://example.org/d"}\n'
+        "variables:\n",
+    )
+    record = load_record(write(tmp_path, text))
+    ways = record.variables["both_well"]
+    assert [(way.column, way.vintages) for way in ways] == [
+        ("HAPPY & HEALTH2", ()), ("HAPPY & HEALTH", ("2020",)),
+    ]  # fmt: skip
+    assert ways[0].levels[0].phrase == "is happy and is very healthy"
+    assert [way.column for way in record.ways("both_well", "2021")] == ["HAPPY & HEALTH2"]
+    frame.to_csv(tmp_path / "duo.csv", index=False)
+    read = load_microdata(record, tmp_path / "duo.csv", "2020")
+    assert read.variables["both_well"] == record.way("both_well", "HAPPY & HEALTH", "2020")
+    better = frame.assign(HEALTH2=frame["HEALTH"])
+    better.to_csv(tmp_path / "duo.csv", index=False)
+    read = load_microdata(record, tmp_path / "duo.csv", "2020")
+    assert read.variables["both_well"].column == "HAPPY & HEALTH2"
+    frame.drop(columns="HEALTH").to_csv(tmp_path / "duo.csv", index=False)
+    with pytest.raises(EpidemiaError, match=r"lacks columns .*: healthy needs HEALTH2 or HEALTH"):
+        load_microdata(record, tmp_path / "duo.csv", "2020")
+
+
+BOTH = "both: [happy, healthy]"
+WRONG = {
+    "an unknown name": (BOTH, "both: [happy, helthy]", "helthy", "not define 'helthy' .*healthy"),
+    "one twice": (BOTH, "both: [happy, happy]", "happy, happy", "names 'happy' twice"),
+    "three": (BOTH, "both: [happy, healthy, region]", "healthy, region", "at most 2 items"),
+    "many levels": (BOTH, "both: [happy, region]", "happy, region", "'region' has 3 levels"),
+    "itself": (BOTH, "both: [happy, both_well]", "happy, both_well",
+               "'both_well' is a joint outcome itself"),
+    "three answers": ("[Both, Happy only, ", "[Happy only, ", "labels:", "takes four different"),
+    "doubled": ("[Both, Happy only", "[Both, Both", "labels:", "takes four different answers"),
+    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "of its two variables"),
+    "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "leave it out"),
+    "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
+    "no question": ("    question: Is this person happy, and are they healthy?\n", "", "both_well:",
+                    "question: Field required"),
+    "a condition": ("outcome: happy, given: [region]", "outcome: happy, given: [both_well]",
+                    "given: [both_well]", "is a joint outcome, no condition"),
+    "not joint": ("  extra:\n    - {outcome: both_well",
+                  "  joint:\n    - {outcome: happy, given: [region], title: A}\n"
+                  "  extra:\n    - {outcome: both_well", "title: A}", "'happy' is no joint one"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_mistakes_are_named_with_their_line(tmp_path, case):
+    old, new, line_with, said = WRONG[case]
+    assert old in RECORD
+    text = RECORD.replace(old, new, 1)
+    with pytest.raises(EpidemiaError, match=said) as error:
+        load_record(write(tmp_path, text))
+    (line,) = [n for n, line in enumerate(text.splitlines(), 1) if line_with in line]
+    assert f"duo.yaml:{line}:" in str(error.value)
+
+
+def counted(frame, by):
+    """Shares of the four outcomes by pandas, of people with both answers."""
+    known = frame[(frame["HAPPY"] != 9) & (frame["Q & A"] != "refused")].reset_index(drop=True)
+    said = {("1", "well"): 0, ("1", "ill"): 1, ("0", "well"): 2, ("0", "ill"): 3}
+    outcome = [said[str(h), a] for h, a in zip(known["HAPPY"], known["Q & A"], strict=True)]
+    table = pd.crosstab(by(known), outcome, values=known["W"], aggfunc="sum", normalize="index")
+    return known, table.to_numpy()
+
+
+def test_truth_is_what_pandas_counts(built):
+    assert built.tasks == [TASK, PLAIN, EVERYONE, "epidemia_marginal_duo_happy"]
+    frame, truth = people(), store.load(TASK)
+    known, table = counted(frame, lambda rows: rows["REGION"])
+    assert list(truth.levels) == LABELS and truth.columns["both_well"] == "HAPPY & Q & A"
+    assert np.abs(truth.p - table).max() < 1e-12
+    assert truth.n.sum() == len(known) < len(frame) - 100
+    # Summed over the one answer: the marginal of the other, of the same people.
+    weight = known.groupby("REGION")["W"].sum().to_numpy()
+    for first, column, yes in (([0, 1], "HAPPY", 1), ([0, 2], "Q & A", "well")):
+        shares = known.assign(yes=known["W"] * (known[column].astype(str) == str(yes)))
+        alone = shares.groupby("REGION")["yes"].sum().to_numpy() / weight
+        assert truth.p[:, first].sum(axis=1) == pytest.approx(alone, abs=1e-12)
+    everyone = store.load(EVERYONE)
+    assert np.abs(everyone.p - counted(frame, lambda rows: np.ones(len(rows)))[1]).max() < 1e-12
+    checked = check_all()
+    assert TASK in checked and EVERYONE in checked and not any(checked.values())
+
+
+def test_who_lacks_one_answer_is_dropped(home, raw):
+    write(home / "surveys")
+    record = catalogue.record("duo")
+    data, frame = load_microdata(record, raw), people()
+    missing = (frame["HAPPY"] == 9) | (frame["Q & A"] == "refused")
+    assert ((data.levels["both_well"] == MISSING) == missing.to_numpy()).all()
+    either = (frame["HAPPY"] == 9).sum(), (frame["Q & A"] == "refused").sum()
+    assert missing.sum() > max(either) > 0
+    dropped = prepare(data, catalogue.task(TASK)).dropped
+    assert dropped == {"both_well missing": int(missing.sum())}
+    one = check_files(record, [raw])
+    assert {seen.variable: (seen.column, seen.missing) for seen in one.variables}[
+        "both_well"
+    ] == ("HAPPY & Q & A", int(missing.sum()))  # fmt: skip
+
+
+def test_lm_eval_asks_it(built):
+    asked = {kind: evaluate([TASK, f"{TASK}_likelihood"], model_args=f"kind={kind}", limit=None)
+             for kind in ("truth", "uniform")}  # fmt: skip
+    assert asked["truth"]["results"][TASK]["score,none"] == 100
+    assert asked["uniform"]["results"][TASK]["score,none"] == 0
+    assert asked["truth"]["results"][f"{TASK}_likelihood"]["score,none"] > 80
+    prompt = asked["truth"]["samples"][TASK][0]["doc"]["prompt"]
+    assert "lives in region 1. Is this person happy, and are they healthy?\nA. Both\n" in prompt
+
+
+def test_samples_are_recalibrated(built, tmp_path):
+    recorded(tmp_path / "runs", [TASK], model_args="kind=mean")
+    (one,), notes = recalibrated.read(make_report(read_results([tmp_path / "runs"])))
+    truth = store.load(TASK)
+    mean = np.tile(truth.weights @ truth.p, (3, 1))
+    assert notes == [] and one.gain.value == pytest.approx(0, abs=1e-6)
+    assert one.recalibrated.value == pytest.approx(score(load_truth(TASK), mean).score, abs=1e-6)
+    assert one.marginal == pytest.approx(0, abs=1e-6) and one.conditional > 0.1
+
+
+REPLACING = (
+    RECORD.replace("survey: duo", "survey: gss\nreplaces: gss")
+    .replace("  extra:\n    - {outcome: both_well", "  joint:\n    - {outcome: both_well")
+    .replace("    - {outcome: happy, given", "  low:\n    - {outcome: happy, given")
+)
+
+
+def test_the_kind_has_a_folder_of_its_own(home, raw):
+    """What is built of it later leaves the fingerprints of other truths alone."""
+    write(home / "surveys", REPLACING, "gss.yaml")
+    names = [f"epidemia_{one}" for one in ("joint_gss_both_well_by_region",
+             "low_gss_happy_by_region", "marginal_gss_both_well")]  # fmt: skip
+    building.build("gss", raw, replicates=8, progress=False)
+    folders = {store.load(name).place.folder.relative_to(home / "groundtruth").as_posix(): name
+               for name in names}  # fmt: skip
+    assert folders == {"joint": names[0], ".": names[1], "marginal": names[2]}
+    before = [store.load(name).fingerprint for name in names]
+    command = ["groundtruth", "build", "gss", "--raw", str(raw), "--replicates", "8"]
+    people(1200).to_csv(raw, index=False)
+    done = CliRunner().invoke(app, [*command, "--joint"])
+    assert done.exit_code == 0 and "1 tasks of gss_2020" in done.output
+    after = [store.load(name).fingerprint for name in names]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [True, False, False]
+    done = CliRunner().invoke(app, [*command, "--joint", "--marginal"])
+    assert "3 tasks of gss_2020" in done.output
+
+
+def test_a_record_without_such_tasks_says_so(home, raw):
+    write(home / "surveys")
+    done = CliRunner().invoke(app, ["groundtruth", "build", "duo", "--raw", str(raw), "--joint"])
+    assert done.exit_code and "no tasks of the kind joint" in str(done.exception)
+
+
+def test_several_conditions_are_counted():
+    """Boosting, which smooths, is of two answers."""
+    found = store.load("epidemia_joint_nsduh_marijuana_and_cocaine_by_age_sex")
+    one = store.load("epidemia_joint_nsduh_marijuana_and_cocaine_by_age")
+    assert len(found.given) == 2 * len(one.given) == 22
+    pooled = (found.weights[:, None] * found.p).reshape(11, 2, 4).sum(axis=1)
+    assert pooled == pytest.approx(one.weights[:, None] * one.p, abs=1e-12)
+
+
+SHIPPED = [name for name in catalogue.all_tasks() if name.startswith("epidemia_joint_")]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_ones_agree_with_the_tasks_of_their_variables(name):
+    """Where a published task asks for one of the two alone, of (nearly) the same people."""
+    task, joint = catalogue.task(name), store.load(name)
+    parts = catalogue.record(task.survey).parts(task.outcome)
+    # NSDUH's are imputed; elsewhere some lack the other answer (in NHANES a tenth).
+    near = 0.03 if task.survey == "nhanes" else 1e-9
+    # NHIS as it ships has no weight: P(Y) of all its people is another mix of ages.
+    kinds = ("low", "extra") if task.survey == "nhis" else ("low", "extra", "marginal")
+    compared = 0
+    for (part, yes), kind in product(zip(parts, ([0, 1], [0, 2]), strict=True), kinds):
+        other = f"epidemia_{kind}_{task.survey}_{part}"
+        other += "" if kind == "marginal" else f"_by_{'_'.join(task.given)}"
+        if other not in store.available() or catalogue.task(other).given[1:]:
+            continue  # with several conditions it is a boosted estimate
+        alone, ours = store.load(other).p[:, 0], joint.p[:, yes].sum(axis=1)
+        ours = ours if kind != "marginal" else joint.weights @ ours
+        assert ours == pytest.approx(alone, abs=near), other
+        compared += 1
+    assert compared or task.survey == "nhis"
+
+
+def test_fresh_tasks_are_of_the_two_variables(home, raw):
+    write(home / "surveys")
+    record = catalogue.record("duo")
+    data = load_microdata(record, raw, every=True)
+    space = slices.space_of(data, (1, 2))
+    assert space.outcomes == ("happy", "healthy")
+    assert space.conditions == ("region", "happy", "healthy")
+
+    def refused(outcome, *given):
+        task = FreshTask(title="", outcome=outcome, given=given, survey="duo", seed=1, number=1)
+        return slices.refusal(data, task, slices.Informed(data), 20)
+
+    # P(A and B | X) is asked, so P(A | B, X) is no news; nor is P(A | B), of everybody's.
+    assert refused("happy", "region", "healthy") == "declared"
+    assert refused("happy", "healthy") == refused("healthy", "happy") == "declared"
+    assert refused("healthy", "region") != "declared"
+    with pytest.raises(EpidemiaError, match=r"joint outcome; .* --outcomes happy,healthy"):
+        plan("duo", [raw], outcomes=["both_well"], n=1)
+
+
+def test_few_shot_examples_are_as_before(monkeypatch):
+    seen, load = [], store.load
+    monkeypatch.setattr(store, "load", lambda name, **said: seen.append(name) or load(name, **said))
+    assert fewshot.examples("epidemia_low_gss_party_by_age", 2, WAYS["letters"])
+    assert any("_nsduh_" in name for name in seen)
+    assert not any("_joint_" in name or "_marginal_" in name for name in seen)
+
+
+def test_quantities_are_of_the_two_variables(home, raw):
+    write(home / "surveys")
+    data = load_microdata(catalogue.record("duo"), raw, every=True)
+    assert "both_well" in data.variables
+    slices_of = Slices.__new__(Slices)
+    slices_of.record, slices_of.data = data.record, data
+    assert set(slices_of.variables) == {"region", "happy", "healthy"}
+
+
+def test_a_rake_of_one_variable_is_one_of_the_two(home, raw):
+    rake = (
+        '"https://example.org/duo", adjustments: [{method: rake, reason: some, '
+        "outcomes: [OUTCOME], margins: [{variables: [region], shares: [0.6, 0.2, 0.2]}]}]}"
+    )
+    for outcome, applies in (("happy", True), ("region", False)):
+        text = RECORD.replace('"https://example.org/duo"}', rake.replace("OUTCOME", outcome))
+        write(home / "surveys", text)
+        data = load_microdata(catalogue.record("duo"), raw)
+        rules = data.record.vintages["2020"].adjustments
+        found = adjust(data, rules, catalogue.task(TASK))
+        assert bool(found.notes) == applies == (not np.array_equal(found.weight, data.weight))
+
+
+def test_the_card_shows_it(tmp_path):
+    said = card(load_record(write(tmp_path)))
+    row = next(line for line in said.splitlines() if line.startswith("| both_well"))
+    assert "`HAPPY & Q & A` | 4 | Both; Happy only; Healthy only; Neither" in row
+    nsduh = card(catalogue.record("nsduh"))
+    assert "| `epidemia_joint_nsduh_marijuana_and_cocaine_by_age` | 11 |" in nsduh
