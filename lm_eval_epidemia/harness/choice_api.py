@@ -177,7 +177,7 @@ class ChoiceAPI(LM):
             nonlocal answered, seen
             good = [(prompt, one.result()) for prompt, one in ready
                     if not one.cancelled() and one.exception() is None]  # fmt: skip
-            remember(self, (pair for prompt, one in good for pair in take(prompt, one)))
+            remember(self, [pair for prompt, one in good for pair in take(prompt, one)])
             answered += len(good)
             for _, one in good[: ENOUGH - len(began)]:
                 began.append(one.began)

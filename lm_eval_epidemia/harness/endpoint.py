@@ -7,6 +7,7 @@ asking again will not mend ends the run in one line. Nothing said here holds a k
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import random
@@ -24,7 +25,8 @@ try:
     import httpx
 except ImportError:
     try:
-        import httpx2 as httpx  # its successor, which newer huggingface-hub brings
+        # Its successor, of the same interface: huggingface-hub 2 brings it.
+        httpx = importlib.import_module("httpx2")
     except ImportError:
         raise EpidemiaError(
             "--model choice-api needs httpx: pip install 'lm-eval-epidemia[api]'"
