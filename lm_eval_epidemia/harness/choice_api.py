@@ -69,6 +69,8 @@ class ChoiceAPI(LM):
     verify_certificate : bool
     ca_cert_path : str, optional
         A file of certificates that are trusted.
+    enable_thinking : bool, optional
+        Handed to the server's chat template (vLLM, SGLang); False for models that think first.
     """
 
     def __init__(
@@ -76,8 +78,8 @@ class ChoiceAPI(LM):
         variants: str = "auto", max_cost_tokens: int | None = None, timeout: float = 120,
         max_retries: int = 9, pause: float = 1.0, api_key_env: str = "OPENAI_API_KEY",
         header_env: str | None = None, verify_certificate: bool = True,
-        ca_cert_path: str | None = None, batch_size: Any = None, max_batch_size: Any = None,
-        device: Any = None, **unknown: Any,
+        ca_cert_path: str | None = None, enable_thinking: bool | None = None,
+        batch_size: Any = None, max_batch_size: Any = None, device: Any = None, **unknown: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_arguments(unknown, base_url, model, variants)
@@ -91,7 +93,11 @@ class ChoiceAPI(LM):
             int(max_retries) + 1, float(pause),
             verify_certificate and (ca_cert_path or True),
         )  # fmt: skip
-        self.served = Served(self.endpoint, self.model, self.chat, variants)
+        self.served = Served(
+            self.endpoint, self.model, self.chat, variants,
+            {} if enable_thinking is None
+            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}},
+        )  # fmt: skip
 
     # What lm-eval asks of a model.
 
@@ -140,12 +146,14 @@ class ChoiceAPI(LM):
 
     def get_model_info(self) -> dict[str, Any]:
         """Say in the results how letters were read, and what it took."""
-        how = self.served.how
+        how, variants = self.served.how, self.served.variants
         read = "nothing asked" if how is None else "token ids" if how.ids else f"top {how.top}"
+        if how is not None:
+            variants = "sum" if self.served.adds else "one"
         return {
             "choice_api": {
-                "letters_read_by": read, "variants": "sum" if self.served.adds else "one",
-                "tokens": self.served.tokens, "asked_again": dict(self.endpoint.faults),
+                "letters_read_by": read, "variants": variants, "tokens": self.served.tokens,
+                "asked_again": dict(self.endpoint.faults),
             }
         }  # fmt: skip
 
@@ -162,6 +170,8 @@ class ChoiceAPI(LM):
         done: SimpleQueue[tuple[Prompt, Future[Answered]]] = SimpleQueue()
         began: list[str] = []
         seen, answered, running = False, 0, 0
+        #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
+        held: list[tuple[Any, Any]] = []
 
         def hand_in(prompt: Prompt, one: Future[Answered]) -> None:
             done.put((prompt, one))
@@ -177,11 +187,13 @@ class ChoiceAPI(LM):
             nonlocal answered, seen
             good = [(prompt, one.result()) for prompt, one in ready
                     if not one.cancelled() and one.exception() is None]  # fmt: skip
-            remember(self, [pair for prompt, one in good for pair in take(prompt, one)])
-            answered += len(good)
-            for _, one in good[: ENOUGH - len(began)]:
-                began.append(one.began)
+            held.extend(pair for prompt, one in good for pair in take(prompt, one))
             seen = seen or any(_is_seen(one) for _, one in good)
+            if seen and held:
+                remember(self, held)
+                held.clear()
+            answered += len(good)
+            began.extend(one.began for _, one in good[: ENOUGH - len(began)])
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
@@ -256,7 +268,7 @@ class ChoiceAPI(LM):
         return EpidemiaError(
             f"none of the first {len(began)} answers of {self.model} begins with a letter, nor is "
             f"one among its likeliest tokens (choice_mass is 0): they begin with {shown}. A model "
-            "that thinks first must be told not to, on its server; another may want "
+            "that thinks first must be told not to (enable_thinking=False); another may want "
             f"--apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
         )
 

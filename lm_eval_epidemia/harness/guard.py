@@ -32,10 +32,10 @@ from lm_eval_epidemia.harness.keys import refuse_keys
 __all__ = ["checked", "guarded"]
 
 _WITHOUT_LOG_PROBABILITIES = (
-    "{model} gives no log-probabilities of a prompt, which {task} needs. Ask for a group in which "
-    "the model writes its answer: epidemia_low_sampled, epidemia_high_sampled, "
-    "epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' "
-    "says what it takes)"
+    "{model} gives no log-probabilities of a prompt, which {task} needs. --model choice-api needs "
+    "those of the first token of its answer only. Or ask for a group in which the model writes its "
+    "answer: epidemia_low_sampled, epidemia_high_sampled, epidemia_high_closed or "
+    "epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' says what it takes)"
 )
 
 

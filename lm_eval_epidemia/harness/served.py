@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.errors import EpidemiaError
@@ -92,10 +93,16 @@ class Served:
         Whether it takes messages.
     variants : {"auto", "sum", "one"}
         See `ChoiceAPI`.
+    more : mapping
+        What else is sent with each prompt.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str, chat: bool, variants: str) -> None:
+    def __init__(
+        self, endpoint: Endpoint, model: str, chat: bool, variants: str,
+        more: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
+        self._more = more
         #: Known once the first prompt is answered.
         self.how: How | None = None
         #: Tokens that the server counted, the most of one request, and whether it counts.
@@ -194,6 +201,7 @@ class Served:
 
     def _payload(self, context: Any, how: How, ids: Sequence[int]) -> dict[str, Any]:
         payload: dict[str, Any] = {"model": self.model, how.limit: 1, "temperature": 0}
+        payload |= self._more
         if ids:
             payload |= {"logprob_token_ids": list(ids), "return_tokens_as_token_ids": True}
         if not self.chat:
