@@ -509,7 +509,7 @@ def test_two_thousand_prompts_with_faults_and_a_kill(tmp_path):
         start = [sys.executable, "-c", CLIENT, server.url(False), str(cache)]
         client = subprocess.Popen(start, env=environment, stderr=subprocess.DEVNULL)
         ends = time.monotonic() + 300  # on a busy machine
-        while server.answered.total() < 700 and time.monotonic() < ends:
+        while server.answered.total() < 700 and time.monotonic() < ends and client.poll() is None:
             time.sleep(0.005)
         os.kill(client.pid, signal.SIGKILL)
         client.wait()

@@ -181,7 +181,7 @@ def from_the_first(answers):
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-def test_choice_api_gives_what_choice_hf_gives(served, asked, chat):
+def test_a_server_asked_by_choice_api_gives_what_choice_hf_gives(served, asked, chat):
     """By token ids, where this vLLM takes them; else the likeliest tokens, letter by letter."""
     answers, found = choice_api(served, chat, variants="one")
     theirs, _ = asked("choice-hf", chat)
@@ -201,7 +201,7 @@ def test_choice_api_gives_what_choice_hf_gives(served, asked, chat):
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-def test_the_score_read_from_the_likeliest_tokens_is_off_by_no_more_than_said(
+def test_a_server_that_shows_its_likeliest_tokens_is_off_by_no_more_than_said(
     served, asked, chat, monkeypatch
 ):
     """As from a server that takes no ids."""

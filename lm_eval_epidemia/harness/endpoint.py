@@ -32,7 +32,7 @@ except ImportError:
             "--model choice-api needs httpx: pip install 'lm-eval-epidemia[api]'"
         ) from None
 
-__all__ = ["BadReply", "Declined", "Endpoint", "Stopped", "Unanswered"]
+__all__ = ["BadReply", "Declined", "Endpoint", "Stopped"]
 
 #: Seconds of a pause at most, and how long a server may ask to be left alone.
 LONGEST_PAUSE, PATIENCE = 60.0, 600.0
@@ -46,33 +46,7 @@ T = TypeVar("T")
 
 
 class BadReply(ValueError):
-    """A reply that cannot be used; the server may do better when asked again.
-
-    Parameters
-    ----------
-    what : str
-        What is wrong with it, and a name by which such replies are counted.
-    tries : int
-        How often it is asked at most.
-    """
-
-    def __init__(self, what: str, tries: int = 1_000_000) -> None:
-        super().__init__(what)
-        self.tries = tries
-
-
-class Unanswered(EpidemiaError):
-    """All tries were in vain.
-
-    Attributes
-    ----------
-    fault : BadReply
-        What came of the last one.
-    """
-
-    def __init__(self, message: str, fault: BadReply) -> None:
-        super().__init__(message)
-        self.fault = fault
+    """A reply that cannot be used, and why; the server may do better when asked again."""
 
 
 class Declined(Exception):
@@ -168,9 +142,9 @@ class Endpoint:
                 return read(self._posted(url, content))
             except BadReply as fault:
                 self._note(str(fault))
-                if tried >= min(most, fault.tries):
-                    raise Unanswered(
-                        f"{url} did not answer a request in {tried} tries, the last: {fault}", fault
+                if tried >= most:
+                    raise EpidemiaError(
+                        f"{url} did not answer a request in {tried} tries, the last: {fault}"
                     ) from None
                 self._pause_after(tried, fault)
 

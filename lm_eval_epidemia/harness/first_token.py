@@ -28,10 +28,7 @@ _SPACES = ("▁", "Ġ")
 
 
 class Without(BadReply):
-    """A reply without log-probabilities: three in a row are from a server that gives none."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what, tries=3)
+    """A reply without log-probabilities: a slip, or a server that gives none."""
 
 
 class Shown(NamedTuple):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness.endpoint import BadReply, Declined, Endpoint, Unanswered
+from lm_eval_epidemia.harness.endpoint import BadReply, Declined, Endpoint
 from lm_eval_epidemia.harness.first_token import Without, by_id, by_text, shown_in, spellings
 
 __all__ = ["WAY_OUT", "Answered", "How", "Prompt", "Served"]
@@ -23,6 +23,9 @@ TOPS = (20, 10, 5, 1)
 
 #: A word whose tokens no prompt of ours makes likely: a server that returns them heeds ids.
 UNLIKELY = " zyzzyva"
+
+#: A server that gives no log-probabilities of the first prompt so many times gives none.
+SLIPS = 3
 
 WAY_OUT = (
     "Ask for a group in which the model writes its answer: epidemia_low_sampled, "
@@ -109,6 +112,8 @@ class Served:
         self.tokens, self.longest, self.counts = 0, 0, True
         self._ids: dict[tuple[str, str], tuple[int, ...]] = {}
         self._lock = threading.Lock()
+        #: Replies to the first prompt without log-probabilities.
+        self._slips = 0
 
     @property
     def adds(self) -> bool:
@@ -126,7 +131,11 @@ class Served:
             If the server gives no log-probabilities or cannot be asked.
         """
         if self.how is None:
-            return self._first(prompt)
+            try:
+                return self._first(prompt)
+            except BaseException:
+                self.how = None
+                raise
         try:
             return self._asked(prompt, self.how)
         except Declined as error:
@@ -150,10 +159,6 @@ class Served:
                     words = str(error)
                     if "max_completion_tokens" not in words:
                         break
-                except Unanswered as error:
-                    if isinstance(error.fault, Without):
-                        raise self._without(str(error.fault)) from None
-                    raise
         if "logprob" in words.lower():
             raise self._without(words)
         raise EpidemiaError(f"{self.endpoint.url} does not take the first prompt: {words}")
@@ -175,7 +180,13 @@ class Served:
 
         def read(reply: Any) -> Answered:
             tokens = self._count(reply)
-            shown = shown_in(reply)
+            try:
+                shown = shown_in(reply)
+            except Without as error:
+                self._slips += trial
+                if trial and self._slips == SLIPS:
+                    raise self._without(str(error)) from None
+                raise
             self.counts &= tokens > 0
             if trial and asked:
                 try:
