@@ -11,16 +11,19 @@ a request, as a model would.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
 from lm_eval.api.instance import Instance
+
+SERVER = Path(__file__).parents[1] / "tests" / "scripted_server.py"
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWX"
 
@@ -40,6 +43,27 @@ def seconds(lm: Any, asked: list[Instance]) -> float:
     taken = time.perf_counter() - start
     assert len(found) == len(asked) and all(x <= 0 for x, _ in found)
     return taken
+
+
+@contextmanager
+def scripted(delay: float) -> Iterator[str]:
+    """The scripted server in a process of its own; its address."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = Path(folder) / "port"
+        server = subprocess.Popen([sys.executable, str(SERVER), str(port), str(delay)])
+        try:
+            while not (port.exists() and port.read_text()):
+                assert server.poll() is None
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port.read_text()}"
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def asked_so_far(address: str) -> int:
+    with urllib.request.urlopen(f"{address}/asked") as reply:
+        return int(reply.read())
 
 
 def tokenizer(folder: Path) -> Path:
@@ -75,12 +99,10 @@ def main() -> None:
     from lm_eval_epidemia.harness.choice_api import ChoiceAPI
 
     with ExitStack() as stack:
-        url, server = options.url, None
+        url, address = options.url, ""
         if url is None:
-            from scripted_server import scripted
-
-            server = stack.enter_context(scripted(ids=True, delay=options.delay))
-            url = server.url(False)
+            address = stack.enter_context(scripted(options.delay))
+            url = f"{address}/v1/completions"
         folder = options.tokenizer or str(
             tokenizer(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         )
@@ -89,13 +111,15 @@ def main() -> None:
             base_url=url, model=options.model, num_concurrent=options.concurrent,
             tokenizer=folder, tokenizer_backend="huggingface",
         )  # fmt: skip
-        print("| client | prompts/s | requests per prompt |\n|---|--:|--:|")
-        rates = []
+        rates, rows = [], []
         for name, lm in (("local-completions", theirs), ("choice-api", ours)):
-            before = len(server.payloads) if server else 0
+            before, busy = asked_so_far(address) if address else 0, time.process_time()
             rates.append(options.prompts / seconds(lm, asked))
-            sent = f"{(len(server.payloads) - before) / options.prompts:.2f}" if server else ""
-            print(f"| {name} | {rates[-1]:,.1f} | {sent} |")
+            busy = 1000 * (time.process_time() - busy) / options.prompts
+            sent = (asked_so_far(address) - before) / options.prompts if address else float("nan")
+            rows.append(f"| {name} | {rates[-1]:,.1f} | {sent:.2f} | {busy:.2f} |")
+        print("| client | prompts/s | requests per prompt | its own ms per prompt |")
+        print("|---|--:|--:|--:|", *rows, sep="\n")
         print(f"\nchoice-api / local-completions = {rates[1] / rates[0]:.1f}")
 
 

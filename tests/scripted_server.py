@@ -3,9 +3,10 @@
 Log-probabilities of its vocabulary follow from the prompt. Faults are named by a function of the
 prompt and of how often it was asked; a server is stopped by the one that started it.
 
-    python scripted_server.py PORT_FILE [SECONDS]
+    python scripted_server.py PORT_FILE DELAY
 
-serves, without faults, in a process of its own (for measurements).
+serves, without faults, in a process of its own (for measurements); GET /asked says how often it was
+asked.
 """
 
 import json
@@ -113,6 +114,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+    def do_GET(self):
+        self.send(200, len(self.server.payloads))
 
     def do_POST(self):
         server = self.server
@@ -248,10 +252,10 @@ def scripted(**arguments):
         server.server_close()
 
 
-def main(port_file, seconds="600"):
-    with scripted(ids=True) as server:
+def main(port_file, delay):
+    with scripted(ids=True, delay=float(delay)) as server:
         Path(port_file).write_text(str(server.server_address[1]))
-        time.sleep(float(seconds))
+        server.thread.join()
 
 
 if __name__ == "__main__":
