@@ -347,6 +347,12 @@ def cost(
             *("" if number is None else f"{number:,}" for number in line[1:]),
         )
     show(table)
+    if letters := [line for line in lines if not line.written]:
+        print(
+            f"by log-probabilities of a server: --model choice-api sends "
+            f"{sum(line.prompts for line in letters):,} requests (one per prompt, for one token "
+            f"each), local-completions {sum(line.requests for line in letters):,}"
+        )
     if loaded is None:
         print("tokens are counted with --tokenizer")
     elif several := costs.letters_of_several_tokens(loaded):

@@ -77,7 +77,11 @@ def test_cost_on_the_command_line(tiny_llama):
     said = run("cost", "epidemia_high_rag", "--tokenizer", tiny_llama)
     assert "epidemia_high_rag" in said and "375" in said and "384,000" in said
     assert "every letter is one token" in said
-    assert "tokens are counted with --tokenizer" in run("cost", TASK)
+    assert "choice-api" not in said  # the model writes
+    said = run("cost", TASK)
+    assert "tokens are counted with --tokenizer" in said
+    assert "choice-api sends 22 requests (one per prompt, for one token each)" in said
+    assert "local-completions 44" in said
     with pytest.raises(EpidemiaError, match="nearest: epidemia_low_sampled"):
         run("cost", "epidemia_low_smapled")
     with pytest.raises(EpidemiaError, match="has no ground truth here: it needs NSDUH-2023"):

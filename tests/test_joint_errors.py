@@ -350,7 +350,7 @@ def test_what_goes_wrong_with_our_errors_leaves_the_results(replicated, caplog, 
 
 
 def test_processes_without_results_and_runs_without_scores_are_left_alone(replicated):
-    noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {})
+    noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {}, {})
     group_errors.write(None, noted, {})
     found = evaluate([BY_AGE], predict_only=True)
     assert "epidemia" not in found and "samples" in found

@@ -159,6 +159,66 @@ def test_a_completions_server_gives_what_hf_gives(served, smollm2, asked, chat):
     assert_same((answers_of(found), found["results"]), asked("hf", chat))
 
 
+def choice_api(served, chat, **more):
+    """What choice-api reads of the prompts of all tasks, and its results."""
+    path = "chat/completions" if chat else "completions"
+    given = "".join(f",{name}={value}" for name, value in more.items())
+    found = evaluate(
+        TASKS, model="choice-api", apply_chat_template=chat, limit=LIMIT, log_samples=True,
+        model_args=f"base_url={served}/{path},model=real,num_concurrent=2{given}",
+        metadata={"orderings": "balanced"},
+    )  # fmt: skip
+    return answers_of(found), found
+
+
+def from_the_first(answers):
+    """Log-probabilities of a prompt's letters, less that of the first.
+
+    In a chat lm-eval counts the line break that ends the template as part of every answer, which no
+    chat endpoint tells.
+    """
+    return [[x - row[0][0] for x, _ in row] for row in answers]
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+def test_a_server_asked_by_choice_api_gives_what_choice_hf_gives(served, asked, chat):
+    """By token ids, where this vLLM takes them; else the likeliest tokens, letter by letter."""
+    answers, found = choice_api(served, chat, variants="one")
+    theirs, _ = asked("choice-hf", chat)
+    by_ids = found["config"]["choice_api"]["letters_read_by"] == "token ids"
+    for task in TASKS:
+        ours, expected = from_the_first(answers[task]), from_the_first(theirs[task])
+        may = 2 * rounding.log_probability((x for row in theirs[task] for x, _ in row),
+                                           rounding.REAL)  # fmt: skip
+        assert may < 1e-2
+        apart = np.abs(np.array(ours) - np.array(expected))
+        if by_ids or "unseen_mass,none" not in found["results"][task]:
+            assert apart.max() <= may
+        else:  # letters that were not shown are shared out
+            assert apart.min() <= may
+    if not by_ids:
+        pytest.skip("this vLLM's server does not take logprob_token_ids: compared by text alone")
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+def test_a_server_that_shows_its_likeliest_tokens_is_off_by_no_more_than_said(
+    served, asked, chat, monkeypatch
+):
+    """As from a server that takes no ids."""
+    from lm_eval_epidemia.harness.served import Served
+
+    monkeypatch.setattr(Served, "_tokens_of", lambda self, prompt: None)
+    _, found = choice_api(served, chat, variants="one")
+    assert found["config"]["choice_api"]["letters_read_by"] == "top 20"
+    _, theirs = asked("choice-hf", chat)
+    for task in TASKS:
+        apart = abs(found["results"][task]["score,none"] - theirs[task]["score,none"])
+        bound = found["results"][task].get("unseen_effect,none", 0.0)
+        if task.endswith("_likelihood") and bound == 0:
+            continue  # two intervals as likely as each other may change places by rounding
+        assert apart <= bound + 100 * 1e-3
+
+
 def chat_completions(served, task, **arguments):
     """What a chat endpoint writes to the prompts of a task, one request at a time.
 

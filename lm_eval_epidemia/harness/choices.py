@@ -24,6 +24,7 @@ __all__ = [
     "group",
     "plan",
     "remember",
+    "spaces_moved",
 ]
 
 #: A choice's tokens are taken from other contexts that end in the same characters, once this many
@@ -64,7 +65,7 @@ class Question(NamedTuple):
     last: list[int]
 
 
-def _spaces_moved(context: str, choice: str) -> Key:
+def spaces_moved(context: str, choice: str) -> Key:
     """Give a context's trailing spaces to the choice, as lm-eval does."""
     kept = context.rstrip()
     return kept, context[len(kept) :] + choice
@@ -91,7 +92,7 @@ def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list
         As ``lm._loglikelihood_tokens`` takes them.
     """
     encoder = batch_encoder(lm)
-    moved = [_spaces_moved(*request) for request in requests]
+    moved = [spaces_moved(*request) for request in requests]
     contexts = list(dict.fromkeys(context for context, _ in moved))
     tokens: dict[str, list[int]] = {}
     with tqdm(total=len(contexts), desc="Tokenizing contexts", disable=disable_tqdm) as bar:

@@ -31,7 +31,7 @@ class Cost(NamedTuple):
         Texts put to the model.
     requests : int
         What lm-eval makes of them: one per letter where log-probabilities are asked for, one per
-        prompt where the model writes.
+        prompt where the model writes. `choice-api` sends one per prompt.
     characters : int
         Of all prompts.
     tokens : int or None

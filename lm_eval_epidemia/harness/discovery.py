@@ -38,6 +38,7 @@ __all__ = [
 MODELS = {
     "epidemia-baseline": "lm_eval_epidemia.harness.baseline:Baseline",
     "choice-hf": "lm_eval_epidemia.harness.choice_hf:ChoiceHF",
+    "choice-api": "lm_eval_epidemia.harness.choice_api:ChoiceAPI",
     "choice-vllm": "lm_eval_epidemia.harness.choice_vllm:ChoiceVLLM",
 }
 

@@ -21,6 +21,7 @@ from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.ways.way import Metric
 from lm_eval_epidemia.score.joint import Draws, joint_error
+from lm_eval_epidemia.score.unseen import Unseen, unseen
 
 __all__ = ["KEY", "Noted", "noting", "write"]
 
@@ -46,10 +47,13 @@ class Noted(NamedTuple):
         By task, as lm-eval names it, and metric; None where they are not known.
     kept : dict of str to str
         By task, what was said.
+    unseen : dict of str to Unseen
+        By task, what letters that a server did not show may do to its score.
     """
 
     draws: _Draws
     kept: dict[str, str]
+    unseen: dict[str, Unseen]
 
 
 @functools.lru_cache(maxsize=1)
@@ -90,6 +94,8 @@ def noting(task: Any, task_name: str, noted: Noted) -> Iterator[None]:
                 draws[name] = metric.draws(answers) if metric.draws else None
                 if metric.kept:
                     noted.kept[task_name] = metric.kept(answers)
+                if task_name not in noted.unseen and (found := unseen(answers)):
+                    noted.unseen[task_name] = found
             return of(answers)
 
         return aggregate
@@ -114,6 +120,7 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
     tasks : dict
         The tasks and groups of the run, as ``evaluate`` takes them.
     """
+    _write_unseen(results, noted.unseen)
     draws = {task: known for task, known in noted.draws.items() if known}
     if not draws or not isinstance(results, dict):
         return
@@ -140,6 +147,15 @@ def _plain(results: dict[str, Any], draws: _Draws) -> None:
             key = f"{metric}_stderr,none"
             if isinstance(error := row.get(key), float):
                 row[key] = "N/A" if math.isnan(error) else float(error)
+
+
+def _write_unseen(results: Any, found: Mapping[str, Unseen]) -> None:
+    """Write beside a task's metrics what letters that were not shown may do to its score."""
+    rows = results.get("results", {}) if isinstance(results, dict) else {}
+    for task, one in found.items():
+        if task in rows:
+            rows[task]["unseen_mass,none"] = one.mass
+            rows[task]["unseen_effect,none"] = "N/A" if math.isnan(one.effect) else one.effect
 
 
 def _groups(tasks: Any) -> list[Any]:

@@ -27,14 +27,15 @@ from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import collector, group_errors, hooks
+from lm_eval_epidemia.harness.keys import refuse_keys
 
 __all__ = ["checked", "guarded"]
 
 _WITHOUT_LOG_PROBABILITIES = (
-    "{model} gives no log-probabilities of a prompt, which {task} needs. Ask for a group in which "
-    "the model writes its answer: epidemia_low_sampled, epidemia_high_sampled, "
-    "epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' "
-    "says what it takes)"
+    "{model} gives no log-probabilities of a prompt, which {task} needs. --model choice-api needs "
+    "those of the first token of its answer only. Or ask for a group in which the model writes its "
+    "answer: epidemia_low_sampled, epidemia_high_sampled, epidemia_high_closed or "
+    "epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' says what it takes)"
 )
 
 
@@ -58,6 +59,8 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             given = inspect.signature(simple_evaluate).bind_partial(*args, **kwargs).arguments
         except TypeError:
             given = {}  # lm-eval says better what is wrong with them
+        if given.get("model") == "choice-api":
+            refuse_keys(_model_args(given))  # lm-eval logs them next
         _check_arguments(given)
         return simple_evaluate(*args, **kwargs)
 
@@ -84,13 +87,19 @@ def _name(task: Any) -> str:
     return ""
 
 
-def _unheeded(given: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is wrong with the arguments of a run of our tasks."""
-    model_args, metadata = given.get("model_args") or {}, given.get("metadata") or {}
+def _model_args(given: Mapping[str, Any]) -> Any:
+    """Return the arguments of a run's model, however they were written."""
+    model_args = given.get("model_args") or {}
     if isinstance(model_args, str):
         from lm_eval.utils import simple_parse_args_string
 
-        model_args = simple_parse_args_string(model_args)
+        return simple_parse_args_string(model_args)
+    return model_args
+
+
+def _unheeded(given: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is wrong with the arguments of a run of our tasks."""
+    model_args, metadata = _model_args(given), given.get("metadata") or {}
     manager = given.get("task_manager")
     read = metadata if manager is None else getattr(manager, "metadata", None) or {}
     own = {key: value for key, value in {**read, **metadata}.items() if key not in model_args}
@@ -131,7 +140,7 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         for name, task in ours.items():
             _check_metrics(name, task)
         watched = _Watched(given["lm"], frozenset(ours))
-        noted = group_errors.Noted({}, {})
+        noted = group_errors.Noted({}, {}, {})
         with collector.at_rest(), ExitStack() as stack:
             for name, task in ours.items():
                 stack.enter_context(_building_what_is_asked(task))

@@ -14,6 +14,7 @@ from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways.way import Answer, Elicited, Metric, Way
+from lm_eval_epidemia.elicit.within import Within, most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
@@ -96,7 +97,7 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
         If these are not such.
     """
     try:
-        found = tuple(float(logprob) for logprob, _greedy in responses)
+        found = tuple(one if isinstance(one, Within) else float(one) for one, _greedy in responses)
     except (TypeError, ValueError):
         raise ValueError(
             "expected a log-probability and whether it is greedy, (float, bool), for each letter"
@@ -151,6 +152,12 @@ def distribution(said: Array, one: Letters, levels: int) -> Elicited:
     """Average over the orderings what each level got."""
     found = by_level(softmax(said), np.array(orderings(levels, one.design)))
     return Elicited(found.mean(axis=1), by_order=found)
+
+
+def moved(said: Array, low: Array, high: Array, _one: Letters, _levels: int) -> Array:
+    """Bound how far each cell's distribution may be off: the mean over its orderings."""
+    found: Array = most_moved(softmax(said), low, high).mean(axis=1)
+    return found
 
 
 def by_position(answers: Sequence[Letters]) -> Array:
@@ -234,6 +241,7 @@ WAY = Way(
     read=read,
     check=check,
     distribution=distribution,
+    moved=moved,
     diagnostics={"choice_mass": CHOICE_MASS, "order_bias": ORDER_BIAS},
     by_position=by_position,
     question=lambda wording, cell, _level: wording.question(cell),

@@ -23,6 +23,7 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways.letters import CHOICE_MASS, logprobs_of, softmax
 from lm_eval_epidemia.elicit.ways.way import Elicited, Metric, Way
+from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
@@ -90,6 +91,20 @@ def elicited(said: Array, _one: Estimate, levels: int) -> Elicited:
     )
 
 
+def moved(said: Array, low: Array, high: Array, _one: Estimate, levels: int) -> Array:
+    """Bound how far each cell's distribution may be off: other intervals that may be likeliest."""
+    may = high >= low.max(axis=-1, keepdims=True)
+    p = MIDPOINTS[said.argmax(axis=-1)]
+    least = np.minimum(np.where(may, MIDPOINTS, 1.0).min(axis=-1), p)
+    most = np.maximum(np.where(may, MIDPOINTS, 0.0).max(axis=-1), p)
+    if levels == 2:
+        apart: Array = 2 * np.maximum(most - p, p - least)[:, 0]
+        return apart
+    found = most_moved(distribution(p, levels), least, most)
+    # Where all may be 0 they count as equally likely, which no bound on shares knows.
+    return np.where((least.sum(axis=-1) == 0) & (most.sum(axis=-1) > 0), 2.0, found)
+
+
 def bin_mass(answers: Sequence[Estimate]) -> float:
     """Mean probability, among the letters, of the interval that is chosen; in [1/22, 1]."""
     over_bins = softmax(np.array([answer.logprobs for answer in answers]))
@@ -119,6 +134,7 @@ WAY = Way(
     read=read,
     check=check_level,
     distribution=elicited,
+    moved=moved,
     expects=True,
     diagnostics={"choice_mass": CHOICE_MASS, "bin_mass": Metric(bin_mass, True, 0, 1)},
     question=lambda wording, cell, level: wording.probability(cell, level),

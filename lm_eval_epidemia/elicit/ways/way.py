@@ -148,6 +148,10 @@ class Way:
     distribution : callable, optional
         From what was said in complete cells, shape (C, prompts, ...), one of the answers, and K to
         `Elicited`; None where an answer is no part of a distribution.
+    moved : callable, optional
+        From what was said in complete cells, the bounds of its probabilities (each of shape (C,
+        prompts, letters)), one of the answers, and K to how far each cell's distribution may be
+        off in L1, shape (C,).
     expects : bool
         Whether `Elicited.expected` is given: another metric, ``score_expected``.
     diagnostics : mapping of str to Metric
@@ -200,6 +204,7 @@ class Way:
     prompts_are: str = "prompts"
     check: Callable[[Any, Any, Any], None] = lambda answer, first, truth: None
     distribution: Callable[[Array, Any, int], Elicited] | None = None
+    moved: Callable[[Array, Array, Array, Any, int], Array] | None = None
     expects: bool = False
     diagnostics: Mapping[str, Metric] = field(default_factory=dict)
     by_position: Callable[[Sequence[Any]], Array | None] | None = None

@@ -1,0 +1,345 @@
+"""``--model choice-api``: letters of a served model, one request per prompt.
+
+lm-eval's API models echo the whole prompt once per choice, and chat endpoints cannot do that at
+all. Here one token is generated, and the log-probabilities of the letters are read where it stands:
+by their token ids where the server takes these (vLLM), else among the likeliest tokens that it
+shows. No tokenizer is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+from urllib.parse import urlsplit
+
+from lm_eval.api.model import LM
+from lm_eval.models.api_models import JsonChatStr
+from tqdm import tqdm
+
+from lm_eval_epidemia.elicit.within import Within
+from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.harness.choices import remember, spaces_moved
+from lm_eval_epidemia.harness.endpoint import Endpoint
+from lm_eval_epidemia.harness.keys import headers, refuse_keys
+from lm_eval_epidemia.harness.served import WAY_OUT, Answered, Prompt, Served
+
+__all__ = ["ChoiceAPI"]
+
+#: Prompts after which a model that never began with a letter is not asked on.
+ENOUGH = 30
+
+_logger = logging.getLogger("lm_eval_epidemia")
+
+#: From a prompt and its answer to what lm-eval's cache keeps of it.
+_Take = Callable[[Prompt, Answered], Iterable[tuple[Any, Any]]]
+
+
+class ChoiceAPI(LM):
+    """Answers multiple-choice requests whose choices are letters, through a server.
+
+    Parameters
+    ----------
+    base_url : str
+        Ends in ``/chat/completions`` or ``/completions``.
+    model : str
+        As the server knows it.
+    num_concurrent : int
+        Prompts that are asked at a time.
+    variants : {"auto", "sum", "one"}
+        Whether " A" and "A." count as "A": added up, or the very token that lm-eval asks for, as in
+        `choice-hf`. By default the first where tokens are read as text and the second where the
+        server takes token ids.
+    max_cost_tokens : int, optional
+        Tokens after which no other prompt is asked.
+    timeout : float
+        Seconds that one request may take.
+    max_retries : int
+        How often a prompt is asked again at most.
+    pause : float
+        Seconds before it is asked again; doubled each time.
+    api_key_env, header_env : str
+        Names of environment variables: of the key, and of a whole header, ``Name: value``.
+    verify_certificate : bool
+    ca_cert_path : str, optional
+        A file of certificates that are trusted.
+    enable_thinking : bool, optional
+        Handed to the server's chat template (vLLM, SGLang); False for models that think first.
+    """
+
+    def __init__(
+        self, base_url: str | None = None, model: str | None = None, num_concurrent: int = 8,
+        variants: str = "auto", max_cost_tokens: int | None = None, timeout: float = 120,
+        max_retries: int = 9, pause: float = 1.0, api_key_env: str = "OPENAI_API_KEY",
+        header_env: str | None = None, verify_certificate: bool = True,
+        ca_cert_path: str | None = None, enable_thinking: bool | None = None,
+        batch_size: Any = None, max_batch_size: Any = None, device: Any = None, **unknown: Any,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        _check_arguments(unknown, base_url, model, variants)
+        assert base_url is not None and model is not None
+        self.model, self.base_url = str(model), base_url
+        self.chat = urlsplit(base_url).path.endswith("/chat/completions")
+        self.concurrent = max(int(num_concurrent), 1)
+        self._most_tokens = None if max_cost_tokens is None else int(max_cost_tokens)
+        self.endpoint = Endpoint(
+            base_url, headers(api_key_env, header_env), self.concurrent, float(timeout),
+            int(max_retries) + 1, float(pause),
+            verify_certificate and (ca_cert_path or True),
+        )  # fmt: skip
+        self.served = Served(
+            self.endpoint, self.model, self.chat, variants,
+            {} if enable_thinking is None
+            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}},
+        )  # fmt: skip
+
+    # What lm-eval asks of a model.
+
+    def loglikelihood(
+        self, requests: list[Any], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        """Answer requests, one prompt at a time for all its letters."""
+        prompts, answers = _prompts(requests, self.chat), [None] * len(requests)
+
+        def take(prompt: Prompt, answered: Answered) -> Iterable[tuple[Any, Any]]:
+            for number, choice in prompt.requests:
+                answers[number] = answered.letters[choice]  # type: ignore[call-overload]
+                yield requests[number].args, answers[number]
+
+        self._ask_all(prompts, take, disable_tqdm)
+        return answers  # type: ignore[return-value]
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        kind = "chat-" if self.chat else ""
+        raise EpidemiaError(
+            f"choice-api reads letters and lets nothing be written, which {_task(requests)} needs: "
+            f"run it with --model local-{kind}completions"
+        )
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        raise EpidemiaError(
+            f"choice-api reads letters and not the log-probability of texts, which "
+            f"{_task(requests)} needs: run it with --model local-completions"
+        )
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> Any:
+        """Hand messages on as they are: the server has the template."""
+        if not self.chat:
+            raise EpidemiaError(
+                f"{self.base_url} takes plain text: with --apply_chat_template give the address "
+                "that ends in /chat/completions, whose server applies the template"
+            )
+        return JsonChatStr(json.dumps(chat_history, ensure_ascii=False))
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Of what fits the messages; part of the key under which lm-eval keeps requests."""
+        return f"choice-api__{self.model}".replace("/", "__")
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Say in the results how letters were read, and what it took."""
+        how, variants = self.served.how, self.served.variants
+        read = "nothing asked" if how is None else "token ids" if how.ids else f"top {how.top}"
+        if how is not None:
+            variants = "sum" if self.served.adds else "one"
+        return {
+            "choice_api": {
+                "letters_read_by": read, "variants": variants, "tokens": self.served.tokens,
+                "asked_again": dict(self.endpoint.faults),
+            }
+        }  # fmt: skip
+
+    # Asking.
+
+    def _ask_all(self, prompts: list[Prompt], take: _Take, quiet: bool) -> None:
+        """Ask prompts, each once, and write what they got to lm-eval's cache as it comes.
+
+        No more prompts are asked at a time than there are connections, those counted whose answer
+        is not yet written: these a run that is killed asks again, and no others.
+        """
+        # Equal beginnings side by side, so that they meet in the server's prefix cache.
+        left = iter(sorted(prompts, key=lambda one: str(one.context)))
+        done: SimpleQueue[tuple[Prompt, Future[Answered]]] = SimpleQueue()
+        began: list[str] = []
+        seen, answered, running = False, 0, 0
+        #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
+        held: list[tuple[Any, Any]] = []
+
+        def hand_in(prompt: Prompt, one: Future[Answered]) -> None:
+            done.put((prompt, one))
+
+        def begin(most: int) -> None:
+            nonlocal running
+            for prompt in islice(left, most):
+                future = pool.submit(self.served.answer, prompt)
+                future.add_done_callback(partial(hand_in, prompt))
+                running += 1
+
+        def keep(ready: Sequence[tuple[Prompt, Future[Answered]]]) -> None:
+            nonlocal answered, seen
+            good = [(prompt, one.result()) for prompt, one in ready
+                    if not one.cancelled() and one.exception() is None]  # fmt: skip
+            held.extend(pair for prompt, one in good for pair in take(prompt, one))
+            seen = seen or any(_is_seen(one) for _, one in good)
+            if seen and held:
+                remember(self, held)
+                held.clear()
+            answered += len(good)
+            began.extend(one.began for _, one in good[: ENOUGH - len(began)])
+            if self.served.counts:
+                bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
+            bar.update(len(good))
+
+        def ready_now() -> list[tuple[Prompt, Future[Answered]]]:
+            return [done.get() for _ in range(done.qsize())]
+
+        self.endpoint.stopped.clear()
+        with (
+            tqdm(total=len(prompts), desc="Prompts", unit="prompt", disable=quiet) as bar,
+            self._explained(lambda: (answered, len(prompts))),
+            ThreadPoolExecutor(self.concurrent) as pool,
+        ):
+            try:
+                begin(1)  # finds out how the server is asked
+                while running:
+                    ready = [done.get(), *ready_now()]
+                    running -= len(ready)
+                    keep(ready)
+                    for _, one in ready:
+                        one.result()
+                    if not seen and (len(began) == ENOUGH or answered == len(prompts)):
+                        raise self._without_letters(began)
+                    begin(self._affordable(running))
+            finally:
+                # Nothing more is begun; what is under way is waited for and kept.
+                self.endpoint.stopped.set()
+                pool.shutdown(cancel_futures=True)
+                keep(ready_now())
+            if answered < len(prompts):
+                raise EpidemiaError(
+                    f"stopped before max_cost_tokens={self._most_tokens} would be exceeded: "
+                    f"{self.served.tokens:,} tokens spent"
+                )
+
+    def _affordable(self, running: int) -> int:
+        """Return how many more prompts may be asked now, if each takes what the longest took."""
+        room = self.concurrent - running
+        if self._most_tokens is None:
+            return room
+        if not self.served.counts:
+            raise EpidemiaError(
+                f"{self.base_url} does not say how many tokens a request took (usage), so that "
+                "max_cost_tokens cannot be heeded: leave it out"
+            )
+        left = self._most_tokens - self.served.tokens
+        return max(min(room, left // max(self.served.longest, 1) - running), 0)
+
+    @contextmanager
+    def _explained(self, how_many: Callable[[], tuple[int, int]]) -> Iterator[None]:
+        """Add to an error what became of the answers before it; say what was asked again."""
+        try:
+            yield
+        except EpidemiaError as error:
+            answered, prompts = how_many()
+            what = (
+                "they are in the file of --use_cache, and the same command goes on from there"
+                if self.cache_hook.dbdict is not None
+                else "they are lost: with --use_cache PATH each is kept, and the same command goes "
+                "on where it stopped"
+            )
+            said = f"{error}. {answered:,} of {prompts:,} prompts are answered; {what}"
+            raise EpidemiaError(said if answered else str(error)) from None
+        finally:
+            if faults := self.endpoint.faults:
+                told = ", ".join(f"{n:,} x {what}" for what, n in faults.most_common())
+                _logger.warning("epidemia: choice-api asked again after: %s", told)
+
+    def _without_letters(self, began: list[str]) -> EpidemiaError:
+        """Refuse a model that begins its answers with something else than letters."""
+        shown = few([repr(one) for one in dict.fromkeys(began)])
+        return EpidemiaError(
+            f"none of the first {len(began)} answers of {self.model} begins with a letter, nor is "
+            f"one among its likeliest tokens (choice_mass is 0): they begin with {shown}. A model "
+            "that thinks first must be told not to (enable_thinking=False); another may want "
+            f"--apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
+        )
+
+
+def _is_seen(answered: Answered) -> bool:
+    """Whether any letter was shown."""
+    return any(not isinstance(x, Within) or x.shown for x, _ in answered.letters)
+
+
+def _check_arguments(
+    unknown: Mapping[str, Any], base_url: str | None, model: str | None, variants: str
+) -> None:
+    """Refuse arguments that are missing, not known, or would give a key away."""
+    refuse_keys({**unknown, "base_url": base_url})
+    for name in unknown:
+        known = set(ChoiceAPI.__init__.__annotations__) - {"unknown", "return"}
+        raise EpidemiaError(
+            f"choice-api has no argument {name!r} ({nearest(name, known)}); it needs no tokenizer"
+        )
+    path = urlsplit(base_url or "").path
+    if not path.endswith("/completions"):
+        raise EpidemiaError(
+            f"choice-api: base_url={base_url}: expected an address that ends in "
+            "/v1/chat/completions or /v1/completions"
+        )
+    if not model:
+        raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
+    if variants not in ("auto", "sum", "one"):
+        raise EpidemiaError(f"choice-api: variants={variants}: expected auto, sum or one")
+
+
+def _task(requests: Sequence[Any]) -> str:
+    return str(getattr(requests[0], "task_name", None) or "this task") if requests else "this task"
+
+
+def _prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
+    """Put the requests together that one prompt answers.
+
+    Raises
+    ------
+    EpidemiaError
+        If a choice is not a letter, or a context not what the address takes.
+    """
+    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
+    for number, request in enumerate(requests):
+        context, choice = request.args
+        letter = choice.strip()
+        if not (len(letter) == 1 and letter.isascii() and letter.isalpha()):
+            raise EpidemiaError(
+                f"choice-api reads letters, and {_task([request])} has the choice {choice!r}: only "
+                "the first token of an answer is seen. Ask such tasks with --model "
+                "local-completions, or with choice-vllm or choice-hf on the model itself"
+            )
+        if not context:
+            raise EpidemiaError(
+                f"{_task([request])} asks for a letter without any prompt (acc_mutual_info), which "
+                "no server answers: leave that metric out"
+            )
+        if chat == isinstance(context, str):
+            raise EpidemiaError(
+                f"{_task([request])}: the address takes messages, not plain text: add "
+                "--apply_chat_template"
+                if chat
+                else f"{_task([request])}: the address takes plain text, not messages: give the "
+                "one that ends in /chat/completions"
+            )
+        if not chat:
+            context, choice = spaces_moved(context, choice)
+        choices, numbers = by_context.setdefault(context, ({}, []))
+        numbers.append((number, choices.setdefault(choice, len(choices))))
+    return [
+        Prompt(context, tuple(choices), numbers)
+        for context, (choices, numbers) in by_context.items()
+    ]
