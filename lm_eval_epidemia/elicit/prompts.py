@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.surveys.record import Record, Task, Variable
 
-__all__ = ["ONE_LETTER", "likelihood_question", "prompt", "question"]
+__all__ = ["ONE_LETTER", "hundred", "likelihood_question", "prompt", "question"]
 
 #: What a model that writes its answer is asked for.
 ONE_LETTER = "Reply with the letter of one answer and nothing else."
 
+#: What a subject calls one of those it is about, and many.
+_MANY = {"person": "people", "household": "households", "family": "families", "adult": "adults",
+         "child": "children", "woman": "women", "man": "men", "student": "students",
+         "worker": "workers", "patient": "patients"}  # fmt: skip
+_NOUN = re.compile(rf"\b(?:{'|'.join(_MANY)})\b")
 
 #: A subject's word for its conditions, which a clause with one of its own does not follow.
 _RELATIVE = re.compile(r"\bwho(?:se [a-z ]+)? (?=\{conditions\})")
@@ -74,6 +79,12 @@ def likelihood_question(
     """Word the question for the probability of one level in one cell."""
     who = _described(record, vintage, task, ways, given)
     return f"What is the probability that {who} {ways[task.outcome].levels[level].phrase}?"
+
+
+def hundred(record: Record, task: Task) -> str:
+    """Ask for the whole distribution of the people, households, ... that a question is about."""
+    found = _NOUN.search(record.about(task))
+    return f"Of 100 such {_MANY[found[0]] if found else 'cases'}, how many would give each answer?"
 
 
 def prompt(question: str, answers: Sequence[str], note: str = "", request: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.elicit.prompts import likelihood_question, question
+from lm_eval_epidemia.elicit.prompts import hundred, likelihood_question, question
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -38,6 +38,10 @@ class Wording:
     def probability(self, cell: int, level: int) -> str:
         """Ask for the probability of a level in the cell."""
         return likelihood_question(*self._about, self._truth.given[cell], level)
+
+    def hundred(self) -> str:
+        """Ask how many of 100 such people give each answer."""
+        return hundred(self._about[0], self._about[2])
 
     def described(self, cell: int) -> list[str]:
         """Say the conditions of the cell: "age: 30-34"."""

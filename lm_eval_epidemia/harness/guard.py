@@ -32,9 +32,9 @@ __all__ = ["checked", "guarded"]
 
 _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of a prompt, which {task} needs. Ask for a group in which "
-    "the model writes its answer: epidemia_low_sampled, epidemia_high_sampled, "
-    "epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' "
-    "says what it takes)"
+    "the model writes its answer: epidemia_low_stated, epidemia_high_stated, "
+    "epidemia_low_sampled, epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag, of "
+    "priors epidemia_prior ('epidemia cost GROUP' says what it takes)"
 )
 
 
