@@ -105,6 +105,6 @@ def orderings(levels: int, asked: str | int | None = None) -> tuple[tuple[int, .
 
 @lru_cache(maxsize=64)
 def mirrored(levels: int) -> tuple[tuple[int, ...], ...]:
-    """Return two orderings of K answers, as listed and reversed: each one's mean place is the same."""
+    """Return two orderings, as listed and reversed: the mean place of each answer is the same."""
     listed = tuple(range(levels))
     return listed, listed[::-1]

@@ -67,7 +67,11 @@ _DROPPED = [
     (re.compile(pattern), plain)
     for pattern, plain in (
         (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
-        (r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100(?![\d.,]\d|\d)", " "),
+        (
+            r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100"
+            r"(?!\d|[.,]\d)",
+            " ",
+        ),
         (r"(?im)^[^\S\n]*of(?: these| the| such)? 100(?: such)? \w{1,20},?", " "),
         (r"±[^\S\n]?\d{1,3}(?:\.\d{1,3})?", " "),
         (r"->|=>", ":"),
@@ -90,14 +94,20 @@ _VALUE = (
 #: "A person" begins a sentence, "A is 30" and "A about 30" are answers.
 _LETTER = (
     r"(?<![\w'])(?P<letter>[A-Z])(?![\w'])"
-    r"(?! (?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at|and|or)\b)(?-i:[a-z]))"
+    r"(?! (?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at|and|or)\b)"
+    r"(?-i:[a-z]))"
 )
 _TOKEN = re.compile(rf"(?P<text>[{_PLACES}])|{_VALUE}|{_LETTER}", re.IGNORECASE)
 _LOWER_LETTER = re.compile(r"(?<![\w'])([a-z])(?= ?[).:=|])")
 _BETWEEN = re.compile(r"\bbetween[^\S\n]{1,3}\Z", re.IGNORECASE)
 _ASIDE = re.compile(r"\([^()\n]{0,80}\d[^()\n]{0,80}\)")
-#: What may stand around numbers that have no labels.
-_SEPARATORS = re.compile(r"[\s,;|/().:-]*")
+#: A number without a label, and what may stand around it.
+_BARE = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,6})?(?![\w.]\d|\w)")
+_SEPARATORS = re.compile(r"[\s,;|/().:%-]*")
+
+_OPENING = re.compile(r"[{\[]")
+#: A reply of nothing but brackets is not tried at each of them.
+MOST_TRIES = 100
 
 
 class _Token(NamedTuple):
@@ -206,8 +216,7 @@ def _from_json(text: str, named: _Labels) -> list[_Entry]:
     decoder = json.JSONDecoder(object_pairs_hook=_Pairs)
     found: list[_Entry] = []
     start, tries = 0, 0
-    # A reply of nothing but brackets shall not be tried at each of them.
-    while (opening := re.compile(r"[{\[]").search(text, start)) and tries < 100:
+    while (opening := _OPENING.search(text, start)) and tries < MOST_TRIES:
         start, tries = opening.start() + 1, tries + 1
         try:
             data, start = decoder.raw_decode(text, opening.start())
@@ -283,9 +292,8 @@ def _from_lines(text: str, levels: int) -> tuple[float, ...] | None:
 
 def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
     """Read a reply that is nothing but numbers."""
-    numbers = re.findall(r"(?<![\w.-])\d{1,3}(?:\.\d{1,6})?(?![\w.]\d|\w)", text)
-    rest = re.sub(r"(?<![\w.-])\d{1,3}(?:\.\d{1,6})?(?![\w.]\d|\w)|%", "", text)
-    if len(numbers) != levels or not _SEPARATORS.fullmatch(rest):
+    numbers = _BARE.findall(text)
+    if len(numbers) != levels or not _SEPARATORS.fullmatch(_BARE.sub("", text)):
         return None
     return tuple(map(float, numbers))
 
@@ -336,8 +344,7 @@ def _value(match: re.Match[str], line: str) -> float:
         return math.nan
     if match["high"]:
         high = float(match["high"].replace(",", "."))
-        between = bool(_BETWEEN.search(line, max(match.start() - 12, 0), match.start()))
-        if bool(match["and"]) != between and match["and"]:
+        if match["and"] and not _BETWEEN.search(line, max(match.start() - 12, 0), match.start()):
             return math.nan
         return (low + high) / 2 if low <= high else math.nan
     bound = (match["bound"] or "").strip().casefold()

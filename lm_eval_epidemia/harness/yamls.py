@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from lm_eval_epidemia import __version__, folders, paths
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry
@@ -100,7 +101,11 @@ def _task(
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
     if way.structure is not None and (held := way.structure(truth, variant)):
         # In place of the base's: lm-eval merges a file with what it includes by whole keys.
-        usual = {"until": [], "temperature": way.temperature, "max_gen_toks": MOST_TOKENS}
+        usual: dict[str, Any] = {
+            "until": [],
+            "temperature": way.temperature,
+            "max_gen_toks": MOST_TOKENS,
+        }
         source += f"generation_kwargs: {json.dumps({**usual, **held})}\n"
     about = benchmark.metadata(truth).items()
     # A benchmark's own words are plain names; a vintage or a fingerprint may look like a number.
