@@ -40,6 +40,9 @@ class Variant(NamedTuple):
         Name of the one that is given to a model that writes priors, see `elicit.system`.
     structured : str
         What a server holds a written distribution to: "" for nothing, "json" or "regex".
+    wording : str
+        Of questions about surveys: "" for the usual one, "bare" for one without place, year and
+        universe.
     """
 
     orderings: str | int | None = None
@@ -50,6 +53,7 @@ class Variant(NamedTuple):
     names: str = ""
     system_prompt: str = BASE
     structured: str = ""
+    wording: str = ""
 
     @property
     def in_task_files(self) -> dict[str, Any]:
@@ -103,6 +107,15 @@ class Variant(NamedTuple):
         if chosen.structured not in ("", "json", "regex"):
             raise EpidemiaError(
                 f"structured {chosen.structured!r} is not known: expected json or regex"
+            )
+        if chosen.wording not in ("", "bare"):
+            raise EpidemiaError(
+                f"wording {chosen.wording!r} is not known: expected bare, or nothing"
+            )
+        if chosen.wording and chosen.fewshot:
+            raise EpidemiaError(
+                "wording and fewshot were both given: solved examples have the usual wording; give "
+                "one of them"
             )
         if chosen.structured == "json" and chosen.fewshot:
             raise EpidemiaError(

@@ -23,21 +23,23 @@ class Wording:
     Parameters
     ----------
     truth : GroundTruth
+    wording : str
+        "bare" for one without place, year and universe.
     """
 
-    def __init__(self, truth: store.GroundTruth) -> None:
-        self._truth = truth
+    def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
+        self._truth, self._bare = truth, wording == "bare"
         self._about = (
             record(truth.survey), truth.vintage, declared_task(truth.task), ways_of(truth),
         )  # fmt: skip
 
     def question(self, cell: int) -> str:
         """Ask what a person of the cell answers."""
-        return question(*self._about, self._truth.given[cell])
+        return question(*self._about, self._truth.given[cell], self._bare)
 
     def probability(self, cell: int, level: int) -> str:
         """Ask for the probability of a level in the cell."""
-        return likelihood_question(*self._about, self._truth.given[cell], level)
+        return likelihood_question(*self._about, self._truth.given[cell], level, self._bare)
 
     def hundred(self) -> str:
         """Ask how many of 100 such people give each answer."""

@@ -74,7 +74,8 @@ class Stated(NamedTuple):
 
 def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
     """Ask each cell twice, the answers as listed and reversed."""
-    wording, note = Wording(truth), Wording(truth).hundred()
+    wording = Wording(truth, variant.wording)
+    note = wording.hundred()
     for cell in range(len(truth.given)):
         asked = wording.question(cell)
         for order in mirrored(len(truth.levels)):
