@@ -25,7 +25,7 @@ _SIZES = Annotated[
 _PAIRS = Annotated[
     list[str] | None,
     typer.Option(
-        help="BASE=INSTRUCT or BASE=TUNED, where nothing else tells; may be given repeatedly."
+        help="BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing else tells; repeatedly."
     ),
 ]
 _PUBLISHED = Annotated[

@@ -159,6 +159,22 @@ def test_ways_are_paired_by_task(tmp_path):
     }  # fmt: skip
 
 
+def test_a_model_with_and_without_retrieval(tmp_path):
+    """Over the tasks of both, and over those in which the plain one scored 0."""
+    from lm_eval_epidemia.benchmarks import members
+
+    one, other, third = (f"{task}_rag" for task, _ in members("epidemia_high_rag")[:3])
+    result_file(tmp_path / "a", {one: (0.0, 1.0), other: (30.0, 1.0), third: (0.0, 1.0)}, "plain")
+    result_file(tmp_path / "b", {one: (20.0, 1.0), other: (35.0, 1.0), third: (8.0, 1.0)}, "seeks")
+    said = run("report", tmp_path, "--pair", "plain=seeks", "--format", "latex")
+    table = said[said.index("Instruct or retrieving version") :]
+    rows = [line for line in table.splitlines() if line.startswith("seeks / plain")][:2]
+    assert "epidemia\\_high\\_rag & 3 & +11.0" in rows[0]  # (20 + 5 + 8) / 3
+    assert "where the second has 0 & 2 & +14.0" in rows[1]  # (20 + 8) / 2
+    untold = run("report", tmp_path, "--format", "latex")
+    assert "Instruct or retrieving version" not in untold
+
+
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0)})
     result_file(tmp_path / "b", {TASK: (45.0, 3.0)}, metadata={"fewshot": 5, "vintage": "2022"})
