@@ -204,7 +204,7 @@ OBSERVATION = Benchmark(
     base="_epidemia",
     groups=("epidemia_low", "epidemia_high", "epidemia_extra", fresh.GROUP, "epidemia_marginal",
             "epidemia_joint"),
-    ways=("letters", "likelihood", "sampled", "closed", "rag"),
+    ways=("letters", "likelihood", "sampled", "stated", "closed", "rag"),
     metrics=metrics_of,
     primary="score",
     says="Score, 0 to 100",

@@ -25,7 +25,7 @@ _SIZES = Annotated[
 _PAIRS = Annotated[
     list[str] | None,
     typer.Option(
-        help="BASE=INSTRUCT or BASE=TUNED, where nothing else tells; may be given repeatedly."
+        help="BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing else tells; repeatedly."
     ),
 ]
 _PUBLISHED = Annotated[
@@ -37,14 +37,17 @@ _INFORMATIVE = Annotated[
 
 
 def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
-    """Put a model's scores by log-probabilities, sampling and likelihood side by side."""
+    """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia import listings
     from lm_eval_epidemia.report.compare import compare as comparing
+    from lm_eval_epidemia.report.output import ways_paired
 
     found = _results(results, informative)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
-    show(listings.ways_compared(comparing(found)))
+    rows = comparing(found)
+    show(listings.ways_compared(rows))
+    show_sections(ways_paired([one for row in rows for one in row.differences]))
 
 
 def _results(

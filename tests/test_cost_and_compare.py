@@ -31,9 +31,9 @@ def run(*arguments):
 
 def test_the_cost_of_a_group_is_that_of_its_prompts(tiny_llama):
     loaded = tokenizer(tiny_llama)
-    low, sampled, closed = cost(
-        ["epidemia_low_nsduh", f"{TASK}_sampled", "epidemia_high_meps_closed"], loaded,
-        {"n_samples": 20}, max_gen_toks=50,
+    low, sampled, closed, stated = cost(
+        ["epidemia_low_nsduh", f"{TASK}_sampled", "epidemia_high_meps_closed", f"{TASK}_stated"],
+        loaded, {"n_samples": 20}, max_gen_toks=50,
     )  # fmt: skip
     texts = [t for name in names("epidemia_low_nsduh") for t in split(name)["prompt"]]
     assert low[1:5] == (6, len(texts), 2 * len(texts), sum(map(len, texts)))
@@ -55,6 +55,7 @@ def test_the_cost_of_a_group_is_that_of_its_prompts(tiny_llama):
     assert sampled.characters == pytest.approx(sum(map(len, texts)), rel=0.01)
     assert sampled.written == 220 * 50
     assert closed.prompts == closed.requests and closed.written == 50 * closed.prompts
+    assert stated[1:4] == (1, 22, 22) and stated.written == 22 * 50
 
 
 def names(group):
@@ -138,6 +139,46 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
     assert row.tasks == 2 and row.scores["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
 
 
+def test_ways_are_paired_by_task(tmp_path):
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
+    result_file(
+        tmp_path / "b",
+        {f"{TASK}_stated": (50.0, 6.0), f"{HEROIN}_stated": (26.0, 3.0),
+         f"{TASK}_sampled": (30.0, 1.0), f"{HEROIN}_sampled": (20.0, 1.0)},
+    )  # fmt: skip
+    (row,) = compare(read_results([tmp_path]))
+    found = {(one.one.rpartition(": ")[2], one.other): one for one in row.differences}
+    assert set(found) == {("sampled", "letters"), ("stated", "letters"), ("stated", "sampled")}
+    stated = found["stated", "letters"]
+    assert stated.tasks == 2 and stated.difference == pytest.approx((10 + 6) / 2)
+    # Errors of the asking alone here, which are independent: sqrt(3^2 + 6^2 + 4^2 + 3^2) / 2
+    assert stated.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
+    assert found["stated", "sampled"].difference == pytest.approx((20 + 6) / 2)
+    for said in (run("compare", tmp_path), run("report", tmp_path)):
+        assert "One model asked in two ways" in said and "+8.0" in said
+    rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
+    ways = [one for one in rows if one["kind"] == "ways"]
+    assert {(one["group"], one["name"], one["value"]) for one in ways} >= {
+        ("epidemia_low_stated", "letters", 8.0), ("epidemia_low_stated", "sampled", 13.0),
+    }  # fmt: skip
+
+
+def test_a_model_with_and_without_retrieval(tmp_path):
+    """Over the tasks of both, and over those in which the plain one scored 0."""
+    from lm_eval_epidemia.benchmarks import members
+
+    one, other, third = (f"{task}_rag" for task, _ in members("epidemia_high_rag")[:3])
+    result_file(tmp_path / "a", {one: (0.0, 1.0), other: (30.0, 1.0), third: (0.0, 1.0)}, "plain")
+    result_file(tmp_path / "b", {one: (20.0, 1.0), other: (35.0, 1.0), third: (8.0, 1.0)}, "seeks")
+    said = run("report", tmp_path, "--pair", "plain=seeks", "--format", "latex")
+    table = said[said.index("Instruct or retrieving version") :]
+    rows = [line for line in table.splitlines() if line.startswith("seeks / plain")][:2]
+    assert "epidemia\\_high\\_rag & 3 & +11.0" in rows[0]  # (20 + 5 + 8) / 3
+    assert "where the second has 0 & 2 & +14.0" in rows[1]  # (20 + 8) / 2
+    untold = run("report", tmp_path, "--format", "latex")
+    assert "Instruct or retrieving version" not in untold
+
+
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0)})
     result_file(tmp_path / "b", {TASK: (45.0, 3.0)}, metadata={"fewshot": 5, "vintage": "2022"})
@@ -163,9 +204,9 @@ def test_folders_without_results(tmp_path, write, message):
         compare(read_results([tmp_path]))
 
 
-def test_a_real_run_in_three_ways(tmp_path):
-    """lm-eval's own result file, and the three scores of one respondent on one scale."""
-    tasks = ",".join([TASK, f"{TASK}_likelihood", f"{TASK}_sampled"])
+def test_a_real_run_in_four_ways(tmp_path):
+    """lm-eval's own result file, and the four scores of one respondent on one scale."""
+    tasks = ",".join([TASK, *(f"{TASK}_{way}" for way in ("likelihood", "sampled", "stated"))])
     done = subprocess.run(
         [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline",
          "--model_args", "kind=mean", "--tasks", tasks, "--output_path", str(tmp_path),
@@ -176,7 +217,7 @@ def test_a_real_run_in_three_ways(tmp_path):
     (row,) = compare(read_results([tmp_path]))
     assert row.model == "epidemia-baseline kind=mean (n_samples=200)"
     scores = row.scores
-    assert set(scores) == {"letters", "likelihood", "sampled"}
-    for mode in ("likelihood", "sampled"):
+    assert set(scores) == {"letters", "likelihood", "sampled", "stated"}
+    for mode in ("likelihood", "sampled", "stated"):
         error = np.hypot(scores[mode][1], scores["letters"][1])
         assert abs(scores[mode][0] - scores["letters"][0]) < 3 * error + 5  # and the binning

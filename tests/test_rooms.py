@@ -86,8 +86,15 @@ def test_versions_are_of_the_wording_and_of_the_reading():
         for task in ("nsduh_cocaine_ever_by_age", "brfss_diabetes_by_state")
     )
     revisions = [WAYS[way].revision for way in OBSERVATION.ways]
-    assert [OBSERVATION.version(cocaine) + revision for revision in revisions] == [2, 2, 3, 3, 3]
-    assert [OBSERVATION.version(diabetes) + revision for revision in revisions] == [3, 3, 4, 4, 4]
+    assert [OBSERVATION.version(cocaine) + revision for revision in revisions] == [2, 2, 3, 2, 3, 3]
+    assert [OBSERVATION.version(diabetes) + revision for revision in revisions] == [
+        3,
+        3,
+        4,
+        3,
+        4,
+        4,
+    ]
 
 
 def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():

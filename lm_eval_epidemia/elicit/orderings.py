@@ -17,7 +17,7 @@ import numpy as np
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
-__all__ = ["LETTERS", "MAX_ORDERINGS", "SEED", "design_of", "orderings"]
+__all__ = ["LETTERS", "MAX_ORDERINGS", "SEED", "design_of", "mirrored", "orderings"]
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -101,3 +101,10 @@ def orderings(levels: int, asked: str | int | None = None) -> tuple[tuple[int, .
     while len(drawn) < int(design.removeprefix("random:")):
         drawn[tuple(int(level) for level in rng.permutation(levels))] = None
     return tuple(drawn)
+
+
+@lru_cache(maxsize=64)
+def mirrored(levels: int) -> tuple[tuple[int, ...], ...]:
+    """Return two orderings, as listed and reversed: the mean place of each answer is the same."""
+    listed = tuple(range(levels))
+    return listed, listed[::-1]

@@ -8,14 +8,29 @@ from collections.abc import Sequence
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.surveys.record import Record, Task, Variable
 
-__all__ = ["ONE_LETTER", "likelihood_question", "prompt", "question"]
+__all__ = ["ONE_LETTER", "hundred", "likelihood_question", "prompt", "question"]
 
 #: What a model that writes its answer is asked for.
 ONE_LETTER = "Reply with the letter of one answer and nothing else."
 
+#: What a subject calls one of those it is about, and many.
+_MANY = {"person": "people", "household": "households", "family": "families", "adult": "adults",
+         "child": "children", "woman": "women", "man": "men", "student": "students",
+         "worker": "workers", "patient": "patients"}  # fmt: skip
+_NOUN = re.compile(rf"\b(?:{'|'.join(_MANY)})\b")
 
 #: A subject's word for its conditions, which a clause with one of its own does not follow.
 _RELATIVE = re.compile(r"\bwho(?:se [a-z ]+)? (?=\{conditions\})")
+
+#: What a subject says of place, year and universe; a state that is a condition stays.
+_CONTEXT = re.compile(
+    r"(?: living)? in the United States (?:in|between) \{year\}"
+    r"| (?:in|between) (?:the )?\{year\}(?: academic year)?| aged \d+ or older"
+)
+#: Where a subject can stand: "this person", not "this person's".
+_THIS = re.compile(r"\bthis \w+\b(?!')")
+#: What speaks of the year.
+_THAT_YEAR = re.compile(r"\bthat year\b")
 
 
 def _listed(phrases: Sequence[str]) -> str:
@@ -26,7 +41,7 @@ def _listed(phrases: Sequence[str]) -> str:
 
 
 def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variable],
-               given: Sequence[str]) -> str:  # fmt: skip
+               given: Sequence[str], bare: bool) -> str:  # fmt: skip
     """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
     phrases, clauses = [], []
     for name, label in zip(task.given, given, strict=True):
@@ -37,6 +52,8 @@ def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variabl
         else:
             phrases.append(phrase)
     subject = record.about(task)
+    if bare:
+        subject = _CONTEXT.sub("", subject)
     if not phrases:
         subject = _RELATIVE.sub("", subject)
     phrases += clauses
@@ -44,8 +61,9 @@ def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variabl
 
 
 def question(
-    record: Record, vintage: str, task: Task, ways: dict[str, Variable], given: Sequence[str]
-) -> str:
+    record: Record, vintage: str, task: Task, ways: dict[str, Variable], given: Sequence[str],
+    bare: bool = False,
+) -> str:  # fmt: skip
     """Word the question of one cell, without its answers.
 
     Parameters
@@ -57,23 +75,39 @@ def question(
         How the outcome and each condition were recorded.
     given : sequence of str
         Labels of the conditions.
+    bare : bool
+        Without place, year and universe, as the published study asks.
 
     Returns
     -------
     str
-        For example "Consider a person ... who is 30 to 34 years old. Has this person ever ...?"
+        For example "Consider a person ... who is 30 to 34 years old. Has this person ever ...?";
+        bare: "Has a person who is 30 to 34 years old ever ...?".
     """
-    who = _described(record, vintage, task, ways, given)
-    return f"Consider {who}. {ways[task.outcome].question}"
+    who, asked = _described(record, vintage, task, ways, given, bare), ways[task.outcome].question
+    if bare:
+        asked = _THAT_YEAR.sub("a year", asked)
+        if len(_THIS.findall(asked)) == 1:
+            return _THIS.sub(lambda _: who, asked)
+    return f"Consider {who}. {asked}"
 
 
 def likelihood_question(
     record: Record, vintage: str, task: Task, ways: dict[str, Variable], given: Sequence[str],
-    level: int,
+    level: int, bare: bool = False,
 ) -> str:  # fmt: skip
-    """Word the question for the probability of one level in one cell."""
-    who = _described(record, vintage, task, ways, given)
-    return f"What is the probability that {who} {ways[task.outcome].levels[level].phrase}?"
+    """Word the question for the probability of one level in one cell; see `question`."""
+    who = _described(record, vintage, task, ways, given, bare)
+    said = ways[task.outcome].levels[level].phrase
+    if bare:
+        said = _THAT_YEAR.sub("a year", said)
+    return f"What is the probability that {who} {said}?"
+
+
+def hundred(record: Record, task: Task) -> str:
+    """Ask for the whole distribution of the people, households, ... that a question is about."""
+    found = _NOUN.search(record.about(task))
+    return f"Of 100 such {_MANY[found[0]] if found else 'cases'}, how many would give each answer?"
 
 
 def prompt(question: str, answers: Sequence[str], note: str = "", request: str = "") -> str:

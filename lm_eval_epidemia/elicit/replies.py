@@ -29,7 +29,7 @@ import unicodedata
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
 
-__all__ = ["answer_text", "letter"]
+__all__ = ["answer_text", "before_next_question", "letter"]
 
 #: What reasoning models write before their answer, as (opening, closing) pairs.
 _REASONING = {
@@ -274,6 +274,11 @@ def answer_text(reply: str) -> str:
     return reply
 
 
+def before_next_question(text: str) -> str:
+    """Return a text up to the next question that a model asks itself."""
+    return _NEXT_QUESTION.split(text, maxsplit=1)[0]
+
+
 def letter(reply: str, letters: int) -> int | None:
     """Return the number of the letter that a reply gives as its answer.
 
@@ -331,7 +336,7 @@ def _plain(reply: str) -> str:
     text = "\n" + unicodedata.normalize("NFKC", reply.translate(_SIGNS))
     for pattern, plain in _TO_PLAIN:
         text = pattern.sub(plain, text)
-    return _NEXT_QUESTION.split(text, maxsplit=1)[0].rstrip()
+    return before_next_question(text).rstrip()
 
 
 def _without_mentions(text: str) -> str:

@@ -38,6 +38,11 @@ class Variant(NamedTuple):
         are random.
     system_prompt : str
         Name of the one that is given to a model that writes priors, see `elicit.system`.
+    structured : str
+        What a server holds a written distribution to: "" for nothing, "json" or "regex".
+    wording : str
+        Of questions about surveys: "" for the usual one, "bare" for one without place, year and
+        universe.
     """
 
     orderings: str | int | None = None
@@ -47,6 +52,8 @@ class Variant(NamedTuple):
     leading_space: bool | None = None
     names: str = ""
     system_prompt: str = BASE
+    structured: str = ""
+    wording: str = ""
 
     @property
     def in_task_files(self) -> dict[str, Any]:
@@ -55,6 +62,7 @@ class Variant(NamedTuple):
             "gen_prefix": self.gen_prefix or None,
             "leading_space": self.leading_space,
             "system_prompt": None if self.system_prompt == BASE else self.system_prompt,
+            "structured": self.structured or None,
         }
         return {key: value for key, value in found.items() if value is not None}
 
@@ -95,6 +103,24 @@ class Variant(NamedTuple):
                 f"system_prompt {chosen.system_prompt!r} is not known "
                 f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); a text of your own is "
                 "given with --system_instruction"
+            )
+        if chosen.structured not in ("", "json", "regex"):
+            raise EpidemiaError(
+                f"structured {chosen.structured!r} is not known: expected json or regex"
+            )
+        if chosen.wording not in ("", "bare"):
+            raise EpidemiaError(
+                f"wording {chosen.wording!r} is not known: expected bare, or nothing"
+            )
+        if chosen.wording and chosen.fewshot:
+            raise EpidemiaError(
+                "wording and fewshot were both given: solved examples have the usual wording; give "
+                "one of them"
+            )
+        if chosen.structured == "json" and chosen.fewshot:
+            raise EpidemiaError(
+                "structured json and fewshot were both given: solved examples are written in "
+                "lines; give structured regex, or one of them"
             )
         if chosen.gen_prefix and chosen.leading_space is not None:
             raise EpidemiaError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.elicit.prompts import likelihood_question, question
+from lm_eval_epidemia.elicit.prompts import hundred, likelihood_question, question
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -23,21 +23,27 @@ class Wording:
     Parameters
     ----------
     truth : GroundTruth
+    wording : str
+        "bare" for one without place, year and universe.
     """
 
-    def __init__(self, truth: store.GroundTruth) -> None:
-        self._truth = truth
+    def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
+        self._truth, self._bare = truth, wording == "bare"
         self._about = (
             record(truth.survey), truth.vintage, declared_task(truth.task), ways_of(truth),
         )  # fmt: skip
 
     def question(self, cell: int) -> str:
         """Ask what a person of the cell answers."""
-        return question(*self._about, self._truth.given[cell])
+        return question(*self._about, self._truth.given[cell], self._bare)
 
     def probability(self, cell: int, level: int) -> str:
         """Ask for the probability of a level in the cell."""
-        return likelihood_question(*self._about, self._truth.given[cell], level)
+        return likelihood_question(*self._about, self._truth.given[cell], level, self._bare)
+
+    def hundred(self) -> str:
+        """Ask how many of 100 such people give each answer."""
+        return hundred(self._about[0], self._about[2])
 
     def described(self, cell: int) -> list[str]:
         """Say the conditions of the cell: "age: 30-34"."""

@@ -26,7 +26,7 @@ from lm_eval_epidemia import notices
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness import collector, group_errors, hooks
+from lm_eval_epidemia.harness import collector, group_errors, hooks, structured
 from lm_eval_epidemia.harness.keys import refuse_keys
 
 __all__ = ["checked", "guarded"]
@@ -34,8 +34,8 @@ __all__ = ["checked", "guarded"]
 _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of a prompt, which {task} needs. --model choice-api needs "
     "those of the first token of its answer only. Or ask for a group in which the model writes its "
-    "answer: epidemia_low_sampled, epidemia_high_sampled, epidemia_high_closed or "
-    "epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' says what it takes)"
+    "answer: epidemia_low_stated, epidemia_high_stated, epidemia_low_sampled, "
+    "epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' says what it takes)"
 )
 
 
@@ -319,17 +319,23 @@ class _Watched:
         drawn = {id(request) for request in ours if "sample" in request.doc}
         if not hasattr(model, "_create_payload"):  # no server, no seeds
             drawn = set()
-        # Apart from the others, whose seed stays that of the run.
-        parts: dict[bool, list[Any]] = {False: [], True: []}
+        written = {id(request): structured.structure_of(request) for request in ours}
+        # Drawn ones apart from the others, whose seed stays that of the run.
+        parts: dict[tuple[bool, str], list[Any]] = defaultdict(list)
         for request in requests:
-            parts[id(request) in drawn].append(request)
-        said: dict[bool, Iterator[Any]] = {}
+            parts[id(request) in drawn, written.get(id(request), "")].append(request)
+        said: dict[tuple[bool, str], Iterator[Any]] = {}
         with _explained(self.__lm):
-            for is_drawn, part in parts.items():
-                with _own_seeds(model) if is_drawn and part else nullcontext():
-                    found = self.__lm.generate_until(part, *args, **kwargs) if part else []
-                said[is_drawn] = iter(_one_each(found, part))
-        return [next(said[id(request) in drawn]) for request in requests]
+            for (is_drawn, structure), part in sorted(parts.items()):
+                with (
+                    _own_seeds(model) if is_drawn else nullcontext(),
+                    structured.held(model, structure, part[0].task_name),
+                ):
+                    found = self.__lm.generate_until(part, *args, **kwargs)
+                said[is_drawn, structure] = iter(_one_each(found, part))
+        return [
+            next(said[id(request) in drawn, written.get(id(request), "")]) for request in requests
+        ]
 
 
 def _behind_the_cache(lm: Any) -> Any:

@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from lm_eval_epidemia import __version__, folders, paths
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry
@@ -45,7 +46,7 @@ generation_kwargs:
   until: []
   # With do_sample, lm-eval would not store responses for --use_cache.
   temperature: {temperature}
-  max_gen_toks: 1024
+  max_gen_toks: {most}
 """
 _BASE = """num_fewshot: 0
 fewshot_config:
@@ -58,6 +59,9 @@ _METRIC = """  - metric: {name}
     higher_is_better: {better}
 """
 
+#: That a model may write, where nothing else is said.
+MOST_TOKENS = 1024
+
 #: Stands between a system prompt and a question, where no chat template does.
 _APART = "\n\n"
 
@@ -66,7 +70,9 @@ MARKER = "_epidemia"
 
 
 def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant) -> str:
-    how = _WRITES.format(temperature=way.temperature) if way.generated else _CHOSEN
+    how = _CHOSEN
+    if way.generated:
+        how = _WRITES.format(temperature=way.temperature, most=MOST_TOKENS)
     if variant.gen_prefix:
         how += f"gen_prefix: {json.dumps(variant.gen_prefix)}\n"
     if way.system_prompts and (text := SYSTEM_PROMPTS[variant.system_prompt]):
@@ -93,6 +99,14 @@ def _task(
     else:
         group = entry.group + way.suffix
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
+    if way.structure is not None and (held := way.structure(truth, variant)):
+        # In place of the base's: lm-eval merges a file with what it includes by whole keys.
+        usual: dict[str, Any] = {
+            "until": [],
+            "temperature": way.temperature,
+            "max_gen_toks": MOST_TOKENS,
+        }
+        source += f"generation_kwargs: {json.dumps({**usual, **held})}\n"
     about = benchmark.metadata(truth).items()
     # A benchmark's own words are plain names; a vintage or a fingerprint may look like a number.
     metadata = "".join(f"  {key}: {json.dumps(value)}\n" for key, value in about)

@@ -1,16 +1,19 @@
-"""One model asked in several ways: its scores side by side."""
+"""One model asked in several ways: its scores side by side, and how they differ."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
 from typing import NamedTuple
 
-from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
+from lm_eval_epidemia.report.comparison import Comparison, compare_ways
 from lm_eval_epidemia.report.means import Mean, mean_over
 from lm_eval_epidemia.report.results import Asked, Entry, Results, leaf
 
-__all__ = ["Row", "compare"]
+__all__ = ["Row", "Ways", "asked_in_ways", "compare"]
 
 
 class Row(NamedTuple):
@@ -23,12 +26,61 @@ class Row(NamedTuple):
     tasks : int
     scores : dict of str to Mean
         By way.
+    differences : list of Comparison
+        Of every two ways, the later one of `WAYS` first, where both give distributions.
     """
 
     model: str
     group: str
     tasks: int
     scores: dict[str, Mean]
+    differences: list[Comparison]
+
+
+class Ways(NamedTuple):
+    """The tasks of a group that a model has a score in in all the ways it was asked them.
+
+    Attributes
+    ----------
+    entry : Entry
+    group : str
+        As named in the plain way.
+    ways : list of str
+        In the order of `WAYS`.
+    tasks : list of str
+        Without suffix.
+    """
+
+    entry: Entry
+    group: str
+    ways: list[str]
+    tasks: list[str]
+
+    @property
+    def differences(self) -> list[Comparison]:
+        """Two ways at a time, those that are on one scale."""
+        alike = [way for way in self.ways if WAYS[way].distribution is not None]
+        return [
+            compare_ways(self.entry, in_way(self.group, way), self.tasks, way, other)
+            for other, way in combinations(alike, 2)
+            if self.tasks
+        ]
+
+
+def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
+    """Find what each model was asked, by group; a task without a score (NaN) was not."""
+    found = []
+    for entry in entries:
+        groups: dict[str, dict[str, set[str]]] = {}
+        for asked, one in entry.scores.items():
+            if not math.isnan(one.value):
+                ways = groups.setdefault(leaf(asked).entry.group, {})
+                ways.setdefault(asked.way, set()).add(asked.task)
+        for group, by_way in groups.items():
+            ways_asked = [way for way in WAYS if way in by_way]
+            common = sorted(set.intersection(*by_way.values()))
+            found.append(Ways(entry, group, ways_asked, common))
+    return found
 
 
 def _named(entry: Entry) -> str:
@@ -52,18 +104,17 @@ def compare(results: Results) -> list[Row]:
         One per model and group. Only tasks that the model was asked in all of its ways count, so
         that the means are of the same questions; a task without a score (NaN) is left out too.
     """
-    rows = []
-    for entry in results.entries:
-        groups: dict[str, dict[str, set[str]]] = {}
-        for asked, one in entry.scores.items():
-            if not math.isnan(one.value):
-                ways = groups.setdefault(leaf(asked).entry.group, {})
-                ways.setdefault(asked.way, set()).add(asked.task)
-        for group, by_way in groups.items():
-            common = sorted(set.intersection(*by_way.values()))
-            scores: dict[str, Mean] = {}
-            for way in WAYS:
-                if way in by_way and common:
-                    scores[way] = mean_over(entry, [Asked(task, way) for task in common])
-            rows.append(Row(_named(entry), group, len(common), scores))
-    return rows
+    return [
+        Row(
+            _named(found.entry),
+            found.group,
+            len(found.tasks),
+            {
+                way: mean_over(found.entry, [Asked(task, way) for task in found.tasks])
+                for way in found.ways
+                if found.tasks
+            },
+            found.differences,
+        )
+        for found in asked_in_ways(results.entries)
+    ]

@@ -1,19 +1,19 @@
-"""Paired comparisons: two models over the tasks that both were asked."""
+"""Paired comparisons: two models over the tasks that both were asked, or two ways of one model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import PRIOR, groups
 from lm_eval_epidemia.report.means import shared_tasks
-from lm_eval_epidemia.report.results import Asked, Entry, leaf
+from lm_eval_epidemia.report.results import Asked, Entry, Score, leaf
 from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
 
-__all__ = ["CONFIDENCE", "Comparison", "compare_entries"]
+__all__ = ["CONFIDENCE", "Comparison", "compare_entries", "compare_ways"]
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95
@@ -118,11 +118,38 @@ def compare_entries(
         Of those in the group that both were asked; all of these if not given.
     """
     common = shared_tasks([one, other], column) if tasks is None else sorted(tasks)
+    pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
+    return _compared(one.name, other.name, column, common, pairs)
+
+
+def compare_ways(
+    entry: Entry, column: str, tasks: Sequence[str], way: str, other: str
+) -> Comparison:
+    """Compare two ways in which a model was asked the same tasks, as two models are compared.
+
+    Parameters
+    ----------
+    entry : Entry
+    column : str
+        A group of the first way, as lm-eval knows it.
+    tasks : sequence of str
+        Asked in both ways.
+    way, other : str
+    """
+    asked = [Asked(task, way) for task in tasks]
+    pairs = [(entry.scores[one], entry.scores[one._replace(way=other)]) for one in asked]
+    return _compared(f"{entry.name}: {way}", other, column, asked, pairs)
+
+
+def _compared(
+    one: str, other: str, column: str, common: Sequence[Asked],
+    pairs: Sequence[tuple[Score, Score]],
+) -> Comparison:  # fmt: skip
+    """Compare two scores of each task."""
     higher = groups()[column].measure.higher_is_better
     if not common:
         nothing = (math.nan,) * 6
-        return Comparison(one.name, other.name, column, 0, 0, higher, *nothing, 0, 0, 0)
-    pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
+        return Comparison(one, other, column, 0, 0, higher, *nothing, 0, 0, 0)
     d = [first.value - second.value for first, second in pairs]
     outcomes = [leaf(asked).entry.outcome for asked in common]
     clusters = list(dict.fromkeys(outcomes))
@@ -136,18 +163,18 @@ def compare_entries(
         error = math.sqrt(number / (number - 1) * math.fsum(x * x for x in sums)) / len(d)
         freedom = number - 1
     elif groups()[column] is PRIOR and draws[0] is not None and len(draws) == 1:
-        seen = min(one.seen for one in pairs[0])
+        seen = min(score.seen for score in pairs[0])
         error, freedom = joint_error(draws), round(seen * len(draws[0].at)) - 1
     # Of one alone there is no interval.
     reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) if freedom else math.nan
     low, high = mean - reach, mean + reach
-    unbiased = [one and one.unbiased for one in draws]
+    unbiased = [drawn and drawn.unbiased for drawn in draws]
     shown = [
         _shown(x, x - joint_bias([x], [drawn]), WON_BY * joint_error([error]))
         for x, drawn, error in zip(d, draws, unbiased, strict=True)
     ]
     above, below = shown.count(1), shown.count(-1)
     wins, losses = (above, below) if higher else (below, above)
-    return Comparison(one.name, other.name, column, len(d), number, higher, mean, error, low, high,
+    return Comparison(one, other, column, len(d), number, higher, mean, error, low, high,
                       mean - joint_bias(d, draws), joint_error(unbiased),
                       wins, len(d) - wins - losses, losses)  # fmt: skip

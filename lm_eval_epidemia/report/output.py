@@ -14,6 +14,7 @@ from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.errors import few
 from lm_eval_epidemia.report import ablations, interventions, priors, published_priors
+from lm_eval_epidemia.report.compare import asked_in_ways
 from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison, compare_entries
 from lm_eval_epidemia.report.leaderboard import (
     Report,
@@ -32,6 +33,7 @@ from lm_eval_epidemia.report.means import (
     group_mean,
     normalised_means,
     population_mean,
+    shared_tasks,
     slices,
     tasks_in,
     worth,
@@ -329,17 +331,47 @@ def _pairs(report: Report) -> list[Section]:
     return made
 
 
+def ways_paired(differences: Sequence[Comparison]) -> list[Section]:
+    """The scores of one model in two ways of asking, over the tasks asked in all of its ways."""
+    rows = [[*_pair(one)[:1], one.column, *_pair(one)[1:]] for one in differences]
+    if not rows:
+        return []
+    header = ("model: way / other way", "group", *PAIRED[1:])
+    return [
+        Section(
+            "One model asked in two ways", header, rows,
+            "Paired by task, over the tasks asked in all of a model's ways; as two models are "
+            "compared. Ways ask for different skills: what an answer would be, or how many give "
+            "it.",
+        )
+    ]  # fmt: skip
+
+
+def _ways(report: Report) -> list[Section]:
+    return ways_paired([one for found in asked_in_ways(report.runs) for one in found.differences])
+
+
 def _versions(report: Report) -> list[Section]:
     rows = []
     for column in report.columns:
         for base, instruct in report.pairs:
-            found = compare_entries(instruct, base, column)
-            if found.tasks:
-                rows.append([*_pair(found)[:1], column, *_pair(found)[1:]])
+            tasks = shared_tasks([base, instruct], column)
+            unknown = [one for one in tasks if base.scores[one].value <= 0]
+            for chosen, which in ((tasks, column), (unknown, f"{column}, where the second has 0")):
+                # What is shown of all tasks is not shown again.
+                if chosen and (chosen is tasks or len(chosen) < len(tasks)):
+                    pair = _pair(compare_entries(instruct, base, column, chosen))
+                    rows.append([pair[0], which, *pair[1:]])
     if not rows:
         return []
     header = (PAIRED[0], "group", *PAIRED[1:])
-    return [Section("Instruct version / base model", header, rows)]
+    return [
+        Section(
+            "Instruct or retrieving version / plain model", header, rows,
+            "Tasks in which the plain model has 0 were chosen by its score, which cannot be less: "
+            "the difference there is above 0 by chance too.",
+        )
+    ]  # fmt: skip
 
 
 def _beside(report: Report) -> list[Section]:
@@ -404,6 +436,7 @@ def details(report: Report) -> list[Section]:
         *_beside(report),
         *_sliced(report),
         *_closed(report),
+        *_ways(report),
         *_by_size(report),
         *_versions(report),
         *_normalisations(report),
@@ -417,7 +450,7 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``kind`` (group, survey, domain, dimension, subset, closed, scale, task, other, pair,
+        ``kind`` (group, survey, domain, dimension, subset, closed, ways, scale, task, other, pair,
         correlation, ablation, and those of `interventions.findings` and `priors.findings`),
         ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
         ``name`` (the slice, task, scale, second model or other task; what is found about, and its
@@ -473,6 +506,11 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         add("ablation", None, "", f"{apart.other.task} / {apart.says}", apart.change.value,
             stderr=apart.change.error, low=low, high=high, metric=PRIOR.primary,
             model=apart.one.model, reference=apart.one.published)  # fmt: skip
+    for ways in asked_in_ways(report.runs):
+        for apart in ways.differences:
+            add("ways", ways.entry, apart.column, apart.other, apart.difference,
+                stderr=apart.error, tasks=apart.tasks, verdict=apart.verdict, low=apart.low,
+                high=apart.high)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:

@@ -41,7 +41,8 @@ __all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
-INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names", "system_prompt")
+INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names", "system_prompt",
+                "structured", "wording")  # fmt: skip
 
 #: Metrics of other tasks, the first found is shown; then any other that is better when higher.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
@@ -145,6 +146,10 @@ def _heeds(asked: Asked, key: str) -> bool:
     """Whether a key of ``--metadata`` changes what a task asks, of those that few tasks heed."""
     if key == "names":
         return getattr(leaf(asked).entry.declared, "names", "") == "random"
+    if key == "wording":
+        return WAYS[asked.way].distribution is not None
+    if key == "structured":
+        return WAYS[asked.way].structure is not None
     return key != "system_prompt" or WAYS[asked.way].system_prompts
 
 

@@ -11,6 +11,7 @@ from lm_eval_epidemia.elicit.ways import (
     likelihood,
     priors,
     sampled,
+    stated,
     written,
 )
 from lm_eval_epidemia.elicit.ways.way import Answer, Way
@@ -21,8 +22,8 @@ __all__ = ["WAYS", "Way", "asked_as", "in_way"]
 WAYS: dict[str, Way] = {
     way.name: way
     for way in (
-        letters.WAY, likelihood.WAY, sampled.WAY, written.CLOSED, written.RAG, *intervention.ALL,
-        *priors.ALL, grid.WAY,
+        letters.WAY, likelihood.WAY, sampled.WAY, stated.WAY, written.CLOSED, written.RAG,
+        *intervention.ALL, *priors.ALL, grid.WAY,
     )
 }  # fmt: skip
 

@@ -73,7 +73,7 @@ def _places(levels: int, design: str) -> dict[tuple[int, ...], int]:
 def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
     """Ask each cell in every ordering of the design."""
     design = design_of(len(truth.levels), variant.orderings)
-    orders, wording = orderings(len(truth.levels), design), Wording(truth)
+    orders, wording = orderings(len(truth.levels), design), Wording(truth, variant.wording)
     for cell in range(len(truth.given)):
         asked = wording.question(cell)
         for order in orders:

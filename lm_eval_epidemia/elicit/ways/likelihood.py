@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
 
 def rows(truth: GroundTruth, variant: Variant, request: str = "") -> Iterator[dict[str, Any]]:
     """Ask for the probability of each asked level in each cell."""
-    wording = Wording(truth)
+    wording = Wording(truth, variant.wording)
     for cell in range(len(truth.given)):
         for level in asked_levels(len(truth.levels)):
             text = prompt(wording.probability(cell, level), BINS, request=request)

@@ -68,7 +68,7 @@ def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
     would give all answers to the same text the same response when a run is taken up again.
     """
     levels, number = len(truth.levels), variant.n_samples
-    wording, key = Wording(truth), zlib.crc32(truth.task.encode())
+    wording, key = Wording(truth, variant.wording), zlib.crc32(truth.task.encode())
     for cell in range(len(truth.given)):
         asked = wording.question(cell)
         rng = np.random.default_rng([SEED, key, cell])

@@ -173,6 +173,9 @@ class Way:
         how `epidemia-baseline` answers.
     writes : callable, optional
         From the same to the whole reply, where that is not one of the choices.
+    structure : callable, optional
+        From a truth and a `Variant` to what the server is to hold a reply to, as lm-eval's
+        ``generation_kwargs``; empty where the variant asks for nothing.
     system_prompts : bool
         Whether it heeds ``--metadata '{"system_prompt": ...}'``, see `elicit.system`.
 
@@ -214,6 +217,7 @@ class Way:
     example: Callable[[Any, int, np.random.Generator], str] | None = None
     believed: Callable[[Array, Any], Array] | None = None
     writes: Callable[[Array, Any], str] | None = None
+    structure: Callable[[Any, Variant], dict[str, Any]] | None = None
     system_prompts: bool = False
     temperature: float | None = None
     unread: str = "'all answers equally likely'"

@@ -151,7 +151,7 @@ PREDICATES = frozenset({
 })  # fmt: skip
 
 #: A task's name that ends so would be the name of another task in one of the ways of asking.
-WAYS = ("likelihood", "sampled", "closed", "rag", "written", "substitution", "retrieval",
+WAYS = ("likelihood", "sampled", "stated", "closed", "rag", "written", "substitution", "retrieval",
         "knowledge", "choice", "variance", "quantile", "grid")  # fmt: skip
 
 #: Names of surveys that would make ``epidemia_NAME`` the name of another group.

@@ -1,0 +1,107 @@
+"""Structured output: what a server or vLLM is to hold a reply to, as each of them takes it.
+
+lm-eval hands ``generation_kwargs`` on as they are: into the body of a request to a server, into
+``SamplingParams`` of vLLM in this process, and into ``generate`` of transformers. A task's file has
+``response_format`` (JSON schema: OpenAI, vLLM and other servers) or ``structured_outputs`` (regular
+expression: vLLM alone). Here they become what vLLM's engine takes, and others are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from lm_eval_epidemia.errors import EpidemiaError
+
+__all__ = ["held", "structure_of"]
+
+_KEYS = ("response_format", "structured_outputs")
+
+#: Models behind a service that has one of the two, or neither, by the name of their class.
+_WITHOUT = {
+    "AnthropicChat": _KEYS,
+    "OpenAICompletionsAPI": _KEYS,
+    "OpenAIChatCompletion": ("structured_outputs",),
+}
+
+
+def structure_of(request: Any) -> str:
+    """Return what a request asks a reply to be held to, as JSON; empty for nothing.
+
+    lm-eval puts requests to a server together by their arguments, but takes of an argument that is
+    a dict its keys alone: those of other structures must be sent apart.
+    """
+    asked = {key: request.args[1][key] for key in _KEYS if key in request.args[1]}
+    return json.dumps(asked, sort_keys=True) if asked else ""
+
+
+@contextmanager
+def held(model: Any, structure: str, task: str) -> Iterator[None]:
+    """Let a model take what requests ask a reply to be held to; afterwards it is as it was.
+
+    Parameters
+    ----------
+    model : LM
+        Without lm-eval's cache before it.
+    structure : str
+        As `structure_of` returns it; nothing is done for the empty one.
+    task : str
+        Of one of the requests, for errors.
+
+    Raises
+    ------
+    EpidemiaError
+        If the model cannot.
+    """
+    names = [kind.__name__ for kind in type(model).__mro__]
+    if structure and "VLLM" in names:
+        with _engine(model):
+            yield
+        return
+    lacks = next((_WITHOUT[name] for name in names if name in _WITHOUT), ())
+    served = hasattr(model, "_create_payload") and not any(key in structure for key in lacks)
+    if structure and not served and "Baseline" not in names:
+        raise EpidemiaError(
+            f"{task}: {names[0]} cannot be held to "
+            f"{'a regular expression' if 'regex' in structure else 'a JSON schema'}: ask a vLLM or "
+            "an OpenAI-compatible server (local-chat-completions, local-completions; "
+            "openai-chat-completions with structured=json) or vllm, or leave 'structured' out of "
+            "--metadata"
+        )
+    yield
+
+
+@contextmanager
+def _engine(model: Any) -> Iterator[None]:
+    """Turn the arguments of requests into those of vLLM's engine.
+
+    First by name, then by type: in between, lm-eval writes them into its cache as JSON.
+    """
+    modify, generate = model.modify_gen_kwargs, model._model_generate
+
+    def modify_gen_kwargs(*args: Any, **kwargs: Any) -> Any:
+        found, *rest = modify(*args, **kwargs)
+        found = dict(found)
+        if (schema := _schema(found.pop("response_format", None))) is not None:
+            found["structured_outputs"] = {"json": schema}
+        return (found, *rest)
+
+    def model_generate(*args: Any, **kwargs: Any) -> Any:
+        from vllm.sampling_params import StructuredOutputsParams
+
+        for one in kwargs.get("sampling_params") or []:
+            if isinstance(asked := one.structured_outputs, dict):
+                one.structured_outputs = StructuredOutputsParams(**asked)
+        return generate(*args, **kwargs)
+
+    model.modify_gen_kwargs, model._model_generate = modify_gen_kwargs, model_generate
+    try:
+        yield
+    finally:
+        del model.modify_gen_kwargs, model._model_generate
+
+
+def _schema(form: Mapping[str, Any] | None) -> Any:
+    return None if form is None else form["json_schema"]["schema"]

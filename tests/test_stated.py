@@ -1,0 +1,364 @@
+"""The whole distribution in one reply: its reading, its cost, and what it can be held to."""
+
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import evaluate
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.elicit.orderings import mirrored
+from lm_eval_epidemia.elicit.shares import normalised, shares
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways import WAYS, in_way, stated
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import hooks, structured, yamls
+from lm_eval_epidemia.harness.guard import _Watched
+from lm_eval_epidemia.score import metrics
+from lm_eval_epidemia.score import score as scoring
+
+BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
+SEVERAL = "epidemia_low_gss_party_by_race"
+REPLIES = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data" / "stated_replies.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize("one", REPLIES, ids=lambda one: one["reply"][:30])
+def test_replies_are_read_as_a_person_reads_them(one):
+    found = shares(one["reply"], one["answers"])
+    assert found == (one["numbers"] and pytest.approx(one["numbers"]))
+
+
+def test_the_table_of_replies_is_no_accident():
+    assert len(REPLIES) >= 60
+    assert sum(one["numbers"] is None for one in REPLIES) >= 15
+
+
+@given(st.text(alphabet='AB01290.,:-|{}[]" \n%Yesno<>', max_size=300))
+def test_no_reply_stops_the_reading(reply):
+    found = shares(reply, ["Yes", "No"])
+    assert found is None or (len(found) == 2 and all(math.isfinite(one) for one in found))
+
+
+@pytest.mark.parametrize("piece", ["A: 3", "[", "{", "A ", "30 ", "| ", " - ", "(1", "\n"])
+def test_reading_takes_a_time_in_proportion_to_the_length(piece):
+    import time
+
+    def seconds(times):
+        text, start = piece * times, time.process_time()
+        shares(text, ["Yes", "No"])
+        return time.process_time() - start
+
+    # Ten times as long: quadratic would be a hundred times the time.
+    assert seconds(20_000) < 40 * max(seconds(2_000), 0.01)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "read"),
+    [((30, 60), True), ((30, 59.9), False), ((40, 70), True), ((40, 70.1), False), ((0, 0), False),
+     ((29.7, 60.3), True)],
+)  # fmt: skip
+def test_sums_from_90_to_110_are_divided_by(numbers, read):
+    found = normalised(numbers)
+    assert (found is not None) == read
+    if found:
+        assert found == pytest.approx([one / sum(numbers) for one in numbers])
+        assert sum(found) == pytest.approx(1)
+
+
+def test_each_cell_is_asked_in_two_orders_in_which_no_answer_is_nearer_the_top():
+    rows, truth = split(SEVERAL, "stated"), store.load(SEVERAL)
+    assert len(rows) == 2 * len(truth.given)
+    assert [row["order"] for row in rows][:2] == [[0, 1, 2], [2, 1, 0]]
+    for levels in (2, 3, 8, 24):
+        places = np.argsort(mirrored(levels), axis=1).mean(axis=0)
+        assert (places == (levels - 1) / 2).all()
+    text = rows[1]["prompt"].splitlines()
+    assert text[1] == "Of 100 such people, how many would give each answer?"
+    assert text[2:5] == [f"{'ABC'[i]}. {truth.levels[2 - i]}" for i in range(3)]
+    assert text[-1] == "Answer:" and rows[1]["choices"] == list(truth.levels[::-1])
+    household = split("epidemia_high_scf_home_ownership_by_age_sex", "stated")[0]["prompt"]
+    assert "\nOf 100 such households, how many would give each answer?\n" in household
+    assert len(set(rows["prompt"])) == len(rows)
+
+
+def said(task, reply, variant=None):
+    """Answers to all prompts of a task, as the metrics take them."""
+    return [
+        hooks.process_stated(doc, [reply(doc)])["score"] for doc in split(task, "stated", variant)
+    ]
+
+
+def test_an_answer_is_brought_back_to_its_levels_and_averaged_over_the_orders():
+    truth = store.load(SEVERAL)
+    # Level 0 gets 60 when it is first and 40 when it is last; the middle one always 20.
+    answers = said(SEVERAL, lambda doc: "A: 60\nB: 20\nC: 20" if doc["order"][0] == 0
+                   else "A: 40\nB: 20\nC: 40")  # fmt: skip
+    expected = truth.weights @ abs(np.array([0.5, 0.2, 0.3]) - truth.p).sum(axis=1)
+    assert metrics.l1(answers) == pytest.approx(expected)
+    shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
+    assert metrics.l1(shuffled) == metrics.l1(answers)
+
+
+def test_what_cannot_be_read_is_uniform_and_counted(caplog):
+    truth = store.load(BINARY)
+    uniform = scoring.Anchors.of(truth).uniform
+    nothing = said(BINARY, lambda doc: "I cannot know that.")
+    assert stated.WAY.diagnostics["answered"].of(nothing) == 0
+    assert metrics.score(nothing) == 0 and metrics.l1(nothing) == pytest.approx(uniform)
+    assert math.isnan(stated.sum_error(nothing))
+    assert f"{BINARY}_stated: 0% of the replies held an answer" in caplog.text
+    # A sum of 120 is read, and no answer: half of the orders are uniform.
+    half = said(BINARY, lambda doc: "A: 20\nB: 100" if doc["order"][0] == 0 else "A: 95\nB: 10")
+    assert stated.WAY.diagnostics["answered"].of(half) == 0.5
+    assert stated.sum_error(half) == pytest.approx((20 + 5) / 2)
+    q = np.array([0.5 + 10 / 105, 0.5 + 95 / 105]) / 2
+    expected = truth.weights @ abs(q - truth.p).sum(axis=1)
+    assert metrics.l1(half) == pytest.approx(expected)
+    assert stated.sum_error(said(BINARY, lambda doc: "A: 400\nB: 400")) == 100
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=9).filter(lambda p: sum(p) > 0.01))
+def test_rounding_to_whole_per_cents_is_the_nearest_that_sums_to_100(p):
+    p = np.array(p) / sum(p)
+    found, levels = stated.in_whole(p), len(p)
+    assert sum(found) == 100 and min(found) >= 0
+    apart = np.abs(np.array(found) - 100 * p).sum()
+    # Of u levels rounded up by 1 - r and the others down by r, both sums are equal, so that the
+    # distance is twice the smaller remainders' sum: at most 2 u (K - u) / K, largest at u = K / 2.
+    assert apart <= 2 * (levels // 2) * ((levels + 1) // 2) / levels + 1e-6
+    if levels <= 4:  # every other rounding up or down is as far or farther
+        floor = np.floor(np.round(100 * p, 9))
+        others = [
+            np.abs(floor + up - 100 * p).sum()
+            for up in itertools.product((0, 1), repeat=levels)
+            if floor.sum() + sum(up) == 100
+        ]
+        assert apart <= min(others) + 1e-6
+
+
+def test_whole_per_cents_cost_the_truth_no_more_than_derived():
+    """Of every task: the distance of its rounded truth, and the score that is left at least."""
+    left = []
+    for entry in OBSERVATION.asked("stated"):
+        truth = store.load(entry.name)
+        levels, anchors = len(truth.levels), scoring.Anchors.of(truth)
+        most = 2 * (levels // 2) * ((levels + 1) // 2) / levels / 100
+        rounded = np.array([stated.in_whole(p) for p in truth.p]) / 100
+        found = float(distance(truth.weights, rounded, truth.p))
+        assert found <= most + 1e-12, entry.name
+        left.append(float(scoring.scale(found, anchors.zero, anchors.perfect)))
+        assert left[-1] >= float(scoring.scale(most, anchors.zero, anchors.perfect)) - 1e-9
+    assert np.mean(left) > 99  # in docs/prompting.md
+
+
+@pytest.mark.parametrize("kind", ["truth", "uniform", "noisy,noise=0.5"])
+def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind):
+    from lm_eval_epidemia.score.respondents import answers
+
+    names = [in_way(task, "stated") for task in (BINARY, SEVERAL)]
+    found = evaluate(names, model_args=f"kind={kind}")
+    name, _, noise = kind.partition(",noise=")
+    for task in (BINARY, SEVERAL):
+        truth, row = store.load(task), found["results"][in_way(task, "stated")]
+        exact = answers(truth, name, float(noise or 1))
+        whole = np.array([stated.in_whole(p) for p in exact]) / 100
+        anchors, l1 = scoring.Anchors.of(truth), float(distance(truth.weights, whole, truth.p))
+        assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
+        score = float(scoring.scale(l1, anchors.zero, anchors.perfect))
+        assert row["score,none"] == pytest.approx(score, abs=1e-9)
+        assert row["answered,none"] == 1 and row["sum_error,none"] == 0 and row["seen,none"] == 1
+    assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 0
+
+
+def test_solved_examples_are_answered_as_asked():
+    text = split(BINARY, "stated", Variant(fewshot=2))[0]["prompt"]
+    first = text.split("\n\n")[0]
+    shown = re.findall(r"^([A-Z])\. (.+)$", first.split("Answer:")[0], re.MULTILINE)
+    found = shares(first.split("Answer:")[1], [answer for _, answer in shown])
+    assert found is not None and sum(found) == 100 and text.endswith("Answer:")
+
+
+# What servers are asked to hold a reply to.
+
+
+def held_to(levels, form):
+    truth = SimpleNamespace(levels=["x"] * levels)
+    return stated.structure(truth, Variant(structured=form))
+
+
+def test_a_regular_expression_takes_exactly_what_is_asked_for():
+    pattern = held_to(3, "regex")["structured_outputs"]["regex"]
+    assert re.fullmatch(pattern, "A: 0\nB: 100\nC: 37")
+    for wrong in ("A: 0\nB: 100", "A: 101\nB: 0\nC: 0", "A: 01\nB: 0\nC: 0", "B: 0\nA: 1\nC: 2"):
+        assert not re.fullmatch(pattern, wrong)
+
+
+def test_a_schema_names_every_letter():
+    form = held_to(3, "json")["response_format"]
+    assert form["type"] == "json_schema" and form["json_schema"]["strict"] is True
+    schema = form["json_schema"]["schema"]
+    assert list(schema["properties"]) == schema["required"] == ["A", "B", "C"]
+    assert schema["additionalProperties"] is False
+    prompt = split(BINARY, "stated", Variant(structured="json"))[0]["prompt"]
+    assert "JSON" in prompt and "JSON" not in split(BINARY, "stated")[0]["prompt"]
+
+
+def test_task_files_hold_the_structure_of_their_answers():
+    files = yamls.render(variant=Variant(structured="regex"))
+    texts = {name: text for name, text in files.items() if name.endswith("_stated.yaml")}
+    assert '"temperature": 0.0' in texts[f"stated/nsduh/{BINARY}_stated.yaml"]
+    assert (
+        r'"A: (100|[1-9]?[0-9])\\nB: (100|[1-9]?[0-9])"'
+        in texts[f"stated/nsduh/{BINARY}_stated.yaml"]
+    )
+    assert "nC: (100" in texts[f"stated/gss/{SEVERAL}_stated.yaml"]
+    others = [text for name, text in files.items() if not name.startswith("stated/")]
+    assert not any("structured_outputs" in text for text in others)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [({"structured": "xml"}, "expected json or regex"),
+     ({"structured": "json", "fewshot": 2}, "solved examples are written in lines")],
+)  # fmt: skip
+def test_structures_that_are_refused(metadata, message):
+    with pytest.raises(EpidemiaError, match=message):
+        Variant.of(metadata)
+
+
+class Served:
+    """Behind a server: it keeps what it was sent at a time."""
+
+    def __init__(self):
+        self.sent = []
+
+    def _create_payload(self, *args, **kwargs):
+        return {}
+
+    def generate_until(self, requests):
+        self.sent.append([request.args[1] for request in requests])
+        return [request.args[0] for request in requests]
+
+
+def request(name, levels, form="regex"):
+    kwargs = {"until": [], "temperature": 0.0, **held_to(levels, form)}
+    return SimpleNamespace(task_name=name, args=(f"{name}?", kwargs), doc={})
+
+
+def test_requests_with_different_structures_are_sent_apart_and_answered_in_order():
+    """lm-eval groups requests by their arguments, of a dict by its keys alone."""
+    asked = [request("epidemia_a", 2), request("epidemia_b", 3), request("epidemia_a", 2)]
+    model = Served()
+    found = _Watched(model, frozenset({"epidemia_a", "epidemia_b"})).generate_until(asked)
+    assert found == ["epidemia_a?", "epidemia_b?", "epidemia_a?"]
+    assert sorted(map(len, model.sent)) == [1, 2]
+    for sent in model.sent:
+        assert all(one == sent[0] for one in sent)
+
+
+class Local(Served):
+    _create_payload = property()
+
+
+class OpenAIChatCompletion(Served):
+    pass
+
+
+class AnthropicChat(Served):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "refused"),
+    [(Local, "json", True), (Local, "regex", True), (OpenAIChatCompletion, "json", False),
+     (OpenAIChatCompletion, "regex", True), (AnthropicChat, "json", True), (Served, "json", False),
+     (Local, "", False)],
+)  # fmt: skip
+def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent(kind, form, refused):
+    model, asked = kind(), [request("epidemia_a", 2, form)]
+    watched = _Watched(model, frozenset({"epidemia_a"}))
+    if refused:
+        with pytest.raises(EpidemiaError, match="cannot be held to"):
+            watched.generate_until(asked)
+        assert not model.sent
+    else:
+        assert watched.generate_until(asked) == ["epidemia_a?"]
+
+
+def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
+    import sys
+
+    class StructuredOutputsParams(SimpleNamespace):
+        pass
+
+    module = SimpleNamespace(StructuredOutputsParams=StructuredOutputsParams)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(sampling_params=module))
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", module)
+    seen = []
+
+    class VLLM:
+        @staticmethod
+        def modify_gen_kwargs(given, eos=None):
+            return dict(given), [], 5
+
+        def _model_generate(self, requests, sampling_params=None):
+            seen.extend(one.structured_outputs for one in sampling_params)
+
+        def generate_until(self, requests):
+            for one in requests:
+                found, _until, _most = self.modify_gen_kwargs(one.args[1])
+                json.dumps(found)  # as lm-eval's cache does
+                assert "response_format" not in found
+                given = SimpleNamespace(structured_outputs=found.get("structured_outputs"))
+                self._model_generate([1], sampling_params=[given])
+            return ["" for _ in requests]
+
+    model = VLLM()
+    asked = [request("epidemia_a", 2, "json"), request("epidemia_a", 2, "regex"),
+             request("epidemia_a", 2, "")]  # fmt: skip
+    _Watched(model, frozenset({"epidemia_a"})).generate_until(asked)
+    by_kind = {type(one).__name__: one for one in seen}
+    assert len(seen) == 3 and None in seen and set(by_kind) == {
+        "NoneType", "StructuredOutputsParams",
+    }  # fmt: skip
+    found = [one for one in seen if one is not None]
+    assert any(getattr(one, "json", {}).get("required") == ["A", "B"] for one in found)
+    assert any(getattr(one, "regex", "").startswith("A: (100") for one in found)
+    assert not vars(model)  # as it was
+
+
+def test_structure_is_told_from_other_arguments():
+    assert structured.structure_of(request("x", 2, "")) == ""
+    assert structured.structure_of(request("x", 2)) != structured.structure_of(request("x", 3))
+
+
+def test_a_structured_run_is_recorded_and_scored_the_same(replicated):
+    name = in_way(SEVERAL, "stated")
+    plain = evaluate([name])["results"][name]
+    found = evaluate([name], metadata={"structured": "regex"})
+    assert found["results"][name]["score,none"] == plain["score,none"]
+    assert found["configs"][name]["metadata"]["structured"] == "regex"
+    kwargs = found["configs"][name]["generation_kwargs"]
+    assert "nC: " in kwargs["structured_outputs"]["regex"] and kwargs["max_gen_toks"] == 1024
+
+
+def test_all_groups_are_asked_so():
+    import lm_eval_epidemia
+
+    index = lm_eval_epidemia.task_manager().task_index
+    for group in ("low", "high", "extra", "marginal", "joint"):
+        assert f"epidemia_{group}_stated" in index
+    assert WAYS["stated"].generated and not WAYS["stated"].drawn
