@@ -78,7 +78,7 @@ def test_an_editable_install_leaves_no_half_package(wheels):
 TAKES = {
     "hf": ["harness/choice_hf.py", "harness/cost.py", "harness/demo.py", "harness/tiny.py",
            "harness/tree_attention.py", "loading.py"],
-    "vllm": ["harness/choice_vllm.py"],
+    "vllm": ["harness/choice_vllm.py", "harness/structured.py"],
     "api": ["harness/endpoint.py"],
     "report": ["api.py", "report/charts.py", "report/charts_tuned.py", "report/drawn.py",
                "report/effects.py", "report/figures.py", "report/palette.py", "report/site.py"],

@@ -7,7 +7,6 @@ asking again will not mend ends the run in one line. Nothing said here holds a k
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import random
@@ -24,13 +23,9 @@ from lm_eval_epidemia.errors import EpidemiaError
 try:
     import httpx
 except ImportError:
-    try:
-        # Its successor, of the same interface: huggingface-hub 2 brings it.
-        httpx = importlib.import_module("httpx2")
-    except ImportError:
-        raise EpidemiaError(
-            "--model choice-api needs httpx: pip install 'lm-eval-epidemia[api]'"
-        ) from None
+    raise EpidemiaError(
+        "--model choice-api needs httpx: pip install 'lm-eval-epidemia[api]'"
+    ) from None
 
 __all__ = ["BadReply", "Declined", "Endpoint", "Stopped"]
 
@@ -94,7 +89,7 @@ class Endpoint:
         self._secrets = [word for value in headers.values() for word in value.split()
                          if len(word) > 7]  # fmt: skip
         # A line per request, tens of thousands of them.
-        for name in ("httpx", "httpcore", "httpx2", "httpcore2"):
+        for name in ("httpx", "httpcore"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._client = httpx.Client(
             headers={**headers, "Content-Type": "application/json"},

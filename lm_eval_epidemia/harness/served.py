@@ -28,8 +28,9 @@ UNLIKELY = " zyzzyva"
 SLIPS = 3
 
 WAY_OUT = (
-    "Ask for a group in which the model writes its answer: epidemia_low_sampled, "
-    "epidemia_high_sampled or epidemia_high_closed ('epidemia cost GROUP' says what it takes)"
+    "Ask for a group in which the model writes its answer: epidemia_low_stated, "
+    "epidemia_high_stated, epidemia_low_sampled, epidemia_high_sampled or epidemia_high_closed "
+    "('epidemia cost GROUP' says what it takes)"
 )
 
 
