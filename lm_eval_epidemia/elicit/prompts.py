@@ -84,7 +84,8 @@ def question(
         For example "Consider a person ... who is 30 to 34 years old. Has this person ever ...?";
         bare: "Has a person who is 30 to 34 years old ever ...?".
     """
-    who, asked = _described(record, vintage, task, ways, given, bare), ways[task.outcome].question
+    who = _described(record, vintage, task, ways, given, bare)
+    asked = str(ways[task.outcome].question)  # the record of an outcome has one
     if bare:
         asked = _THAT_YEAR.sub("a year", asked)
         if len(_THIS.findall(asked)) == 1:

@@ -35,7 +35,8 @@ _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of a prompt, which {task} needs. --model choice-api needs "
     "those of the first token of its answer only. Or ask for a group in which the model writes its "
     "answer: epidemia_low_stated, epidemia_high_stated, epidemia_low_sampled, "
-    "epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior ('epidemia cost GROUP' says what it takes)"
+    "epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior "
+    "('epidemia cost GROUP' says what it takes)"
 )
 
 

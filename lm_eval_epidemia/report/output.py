@@ -507,10 +507,9 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             stderr=apart.change.error, low=low, high=high, metric=PRIOR.primary,
             model=apart.one.model, reference=apart.one.published)  # fmt: skip
     for ways in asked_in_ways(report.runs):
-        for apart in ways.differences:
-            add("ways", ways.entry, apart.column, apart.other, apart.difference,
-                stderr=apart.error, tasks=apart.tasks, verdict=apart.verdict, low=apart.low,
-                high=apart.high)  # fmt: skip
+        for two in ways.differences:
+            add("ways", ways.entry, two.column, two.other, two.difference, stderr=two.error,
+                tasks=two.tasks, verdict=two.verdict, low=two.low, high=two.high)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
     for found in comparisons(report):
         if found.tasks:
