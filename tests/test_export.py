@@ -42,10 +42,13 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_low_likelihood": 63,
         "epidemia_high_likelihood": 44,
         "epidemia_extra_likelihood": 54,
+        "epidemia_low_stated": 63,
+        "epidemia_high_stated": 44,
+        "epidemia_extra_stated": 54,
         **{
             f"epidemia_{kind}{form}": sum(one.kind == kind for one in map(task, store.available()))
             for kind in ("marginal", "joint")
-            for form in ("", "_likelihood")
+            for form in ("", "_likelihood", "_stated")
         },
         "epidemia_high_closed": 32,
         "epidemia_high_rag": 10,
