@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -71,11 +72,11 @@ def engine(smollm2, vllm_venv, tmp_path_factory):
     """The same from vLLM, in a process of its own."""
     out = tmp_path_factory.mktemp("engine") / "out.json"
 
-    def ask(model, chat, tasks):
+    def ask(model, chat, tasks, variant="orderings=balanced"):
         script = Path(__file__).with_name("vllm_engine.py")
         done = subprocess.run(
             [f"{vllm_venv}/bin/python", script, smollm2, out, model, ",".join(tasks),
-             "orderings=balanced", f"limit={LIMIT}", *(["chat"] if chat else [])],
+             variant, f"limit={LIMIT}", *(["chat"] if chat else [])],
             capture_output=True, text=True, check=False,
             env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
         )  # fmt: skip
@@ -396,3 +397,36 @@ def test_several_that_want_it_at_once_make_it_once(elsewhere, monkeypatch):
         folders = list(pool.map(lambda _: real_model.real_model(), range(3)))
     assert folders == [real_model.folder()] * 3 and made == [b"weights"]
     assert {path.name for path in folders[0].parent.iterdir()} <= {"model", "model.lock"}
+
+
+#: What the small model, left alone, answers with "A. Yes".
+STATED = "epidemia_low_nsduh_cocaine_ever_by_age_stated"
+
+
+def assert_has_form(form, replies):
+    """The replies of a model that was held to a form; what its numbers sum to is its own."""
+    assert len(replies) == LIMIT
+    for reply in replies:
+        if form == "regex":
+            assert re.fullmatch(r"A: \d{1,3}\nB: \d{1,3}", reply), reply
+        else:
+            assert set(json.loads(reply)) == {"A", "B"}, reply
+
+
+@pytest.mark.parametrize("form", ["regex", "json"])
+def test_a_server_holds_stated_replies_to_a_form(served, form):
+    found = evaluate(
+        [STATED], model="local-chat-completions", apply_chat_template=True, limit=LIMIT,
+        model_args=f"base_url={served}/chat/completions,model=real,num_concurrent=2",
+        metadata={"structured": form}, log_samples=True,
+    )  # fmt: skip
+    assert_has_form(form, [one["filtered_resps"][0] for one in found["samples"][STATED]])
+    # Every reply has a number for each answer.
+    assert found["results"][STATED]["sum_error,none"] >= 0
+
+
+@pytest.mark.parametrize("form", ["regex", "json"])
+def test_vllm_holds_stated_replies_to_a_form(engine, form):
+    answers, results = engine("choice-vllm", True, [STATED], f"structured={form}")
+    assert_has_form(form, [reply for (reply,) in answers[STATED]])
+    assert results[STATED]["sum_error,none"] >= 0

@@ -2,7 +2,7 @@
 
     python vllm_engine.py MODEL_FOLDER OUT.json LM TASKS [chat] [old] [include=FOLDER]
                           [cache=PATH] [submission=N] [log=FILE] [kill=N]
-                          [limit=N] [orderings=DESIGN]
+                          [limit=N] [orderings=DESIGN] [structured=FORM]
 
 LM is ``vllm`` or ``choice-vllm``. Writes the answers of all samples, the results and the engine's
 counters; in the log, the prompts the engine was given. ``kill=N`` kills the process before
@@ -46,9 +46,9 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
     import lm_eval_epidemia
 
     given = dict(part.split("=", 1) for part in more if "=" in part)
+    metadata = {key: given[key] for key in ("orderings", "structured") if key in given}
     manager = lm_eval_epidemia.task_manager(
-        include_path=given.get("include"),
-        metadata={"orderings": given["orderings"]} if "orderings" in given else None,
+        include_path=given.get("include"), metadata=metadata or None
     )
     if "old" in more:  # a vLLM that cannot name tokens by their ids
         from vllm import SamplingParams
@@ -68,6 +68,7 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
         lm, tasks=tasks.split(","), task_manager=manager, log_samples=True,
         apply_chat_template="chat" in more, use_cache=given.get("cache"),
         limit=int(given["limit"]) if "limit" in given else None,
+        gen_kwargs={"max_gen_toks": 200} if "structured" in given else None,
     )  # fmt: skip
     counters = {
         metric.name: metric.value
@@ -77,8 +78,8 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
     answers = {
         task: [
             [
-                [float(logprob), str(greedy) == "True"]
-                for logprob, greedy in sample["filtered_resps"]
+                one if isinstance(one, str) else [float(one[0]), str(one[1]) == "True"]
+                for one in sample["filtered_resps"]
             ]
             for sample in sorted(samples, key=lambda sample: sample["doc_id"])
         ]
