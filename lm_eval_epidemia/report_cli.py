@@ -39,15 +39,19 @@ _INFORMATIVE = Annotated[
 def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia import listings
+    from lm_eval_epidemia.report.compare import asked_in_wordings
     from lm_eval_epidemia.report.compare import compare as comparing
-    from lm_eval_epidemia.report.output import ways_paired
+    from lm_eval_epidemia.report.paired import two_ways, two_wordings
 
     found = _results(results, informative)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     rows = comparing(found)
     show(listings.ways_compared(rows))
-    show_sections(ways_paired([one for row in rows for one in row.differences]))
+    show_sections(
+        [*two_ways([one for row in rows for one in row.differences]),
+         *two_wordings(asked_in_wordings(found.entries))]
+    )  # fmt: skip
 
 
 def _results(

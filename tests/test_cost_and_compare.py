@@ -15,7 +15,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.cost import cost, tokenizer
-from lm_eval_epidemia.report.compare import compare
+from lm_eval_epidemia.report.compare import asked_in_wordings, compare
 from lm_eval_epidemia.report.results import read_results
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -161,6 +161,25 @@ def test_ways_are_paired_by_task(tmp_path):
     assert {(one["group"], one["name"], one["value"]) for one in ways} >= {
         ("epidemia_low_stated", "letters", 8.0), ("epidemia_low_stated", "sampled", 13.0),
     }  # fmt: skip
+
+
+def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
+    bare = {"wording": "bare"}
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
+    result_file(tmp_path / "b", {TASK: (50.0, 6.0), HEROIN: (22.0, 3.0)}, metadata=bare)
+    # Another model's, another way's, and with examples: these have no usual one beside them.
+    result_file(tmp_path / "c", {TASK: (90.0, 1.0)}, "other", bare)
+    result_file(tmp_path / "d", {f"{TASK}_sampled": (90.0, 1.0)}, metadata=bare)
+    result_file(tmp_path / "e", {HEROIN: (90.0, 1.0)}, metadata={**bare, "fewshot": 2})
+    (found,) = asked_in_wordings(read_results([tmp_path]).entries)
+    assert (found.one, found.other) == ("m (wording=bare)", "m")
+    assert found.tasks == 2 and found.difference == pytest.approx((10 + 2) / 2)
+    assert found.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
+    for said in (run("compare", tmp_path), run("report", tmp_path)):
+        assert "One model in two wordings" in said and "+6.0" in said
+    rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
+    (row,) = [one for one in rows if one["kind"] == "wording"]
+    assert (row["model"], row["name"], row["value"]) == ("m (wording=bare)", "m", 6.0)
 
 
 def test_a_model_with_and_without_retrieval(tmp_path):

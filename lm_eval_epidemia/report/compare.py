@@ -1,4 +1,4 @@
-"""One model asked in several ways: its scores side by side, and how they differ."""
+"""One model asked in several ways or wordings: its scores side by side, and how they differ."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from itertools import combinations
 from typing import NamedTuple
 
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
-from lm_eval_epidemia.report.comparison import Comparison, compare_ways
+from lm_eval_epidemia.report.comparison import Comparison, compare_entries, compare_ways
+from lm_eval_epidemia.report.leaderboard import columns
 from lm_eval_epidemia.report.means import Mean, mean_over
 from lm_eval_epidemia.report.results import Asked, Entry, Results, leaf
 
-__all__ = ["Row", "Ways", "asked_in_ways", "compare"]
+__all__ = ["Row", "Ways", "asked_in_ways", "asked_in_wordings", "compare"]
 
 
 class Row(NamedTuple):
@@ -80,6 +81,28 @@ def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
             ways_asked = [way for way in WAYS if way in by_way]
             common = sorted(set.intersection(*by_way.values()))
             found.append(Ways(entry, group, ways_asked, common))
+    return found
+
+
+def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
+    """Compare what a model scores in bare words with what it does in the usual ones.
+
+    Everything else that was said about its prompts must be the same. By group, over the tasks that
+    it was asked in both.
+    """
+    listed = list(entries)
+    usual = {(one.model, one.chat, one.weights, one.protocol): one for one in listed}
+    found = []
+    for bare in listed:
+        rest = tuple(said for said in bare.protocol.variant if said[0] != "wording")
+        same = usual.get(
+            (bare.model, bare.chat, bare.weights, replace(bare.protocol, variant=rest))
+        )
+        if same is not None and same is not bare:
+            found += [
+                compared for column in columns([bare])
+                if (compared := compare_entries(bare, same, column)).tasks
+            ]  # fmt: skip
     return found
 
 

@@ -6,16 +6,15 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from itertools import combinations, pairwise
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, groups
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.errors import few
-from lm_eval_epidemia.report import ablations, interventions, priors, published_priors
-from lm_eval_epidemia.report.compare import asked_in_ways
-from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison, compare_entries
+from lm_eval_epidemia.report import ablations, interventions, paired, priors, published_priors
+from lm_eval_epidemia.report.compare import asked_in_ways, asked_in_wordings
+from lm_eval_epidemia.report.comparison import CONFIDENCE
 from lm_eval_epidemia.report.leaderboard import (
     Report,
     Standing,
@@ -23,7 +22,6 @@ from lm_eval_epidemia.report.leaderboard import (
     closed_subset,
     comparisons,
     correlation,
-    ordered_in,
     whole,
 )
 from lm_eval_epidemia.report.means import (
@@ -33,7 +31,6 @@ from lm_eval_epidemia.report.means import (
     group_mean,
     normalised_means,
     population_mean,
-    shared_tasks,
     slices,
     tasks_in,
     worth,
@@ -45,9 +42,6 @@ from lm_eval_epidemia.score.joint import joint_error
 
 __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "row",
            "sections"]  # fmt: skip
-
-#: With more models than this, only neighbours in rank are compared in the terminal.
-MOST_PAIRS_OF = 5
 
 
 def with_error(mean: Mean, column: str) -> str:
@@ -282,98 +276,6 @@ def _by_size(report: Report) -> list[Section]:
     return [Section("By model size", ("model", "size", *report.columns), rows)]
 
 
-PAIRED = ("pair", "tasks", "difference", "95 % interval", "here, corrected", "win / tie / loss",
-          "the first is")  # fmt: skip
-
-
-def _pair(found: Comparison) -> list[str]:
-    digits = groups()[found.column].digits
-    interval = "" if math.isnan(found.low) else f"{found.low:.{digits}f} to {found.high:.{digits}f}"
-    error = "" if math.isnan(found.error) else f" ± {found.error:.{digits}f}"
-    return [
-        f"{found.one} / {found.other}", str(found.tasks), f"{found.difference:+.{digits}f}{error}",
-        interval, _here(found, digits), f"{found.wins} / {found.ties} / {found.losses}",
-        found.verdict,
-    ]  # fmt: skip
-
-
-def _here(found: Comparison, digits: int) -> str:
-    """Write the difference in these tasks with its joint error; nothing where it is not known."""
-    if math.isnan(found.here):
-        return ""
-    return f"{found.corrected:+.{digits}f} ± {found.here:.{digits}f}"
-
-
-def _pairs(report: Report) -> list[Section]:
-    made = []
-    for column in report.columns:
-        found = []
-        for alike in report.alike():
-            ordered = ordered_in(alike, column)
-            chosen = (
-                combinations(ordered, 2) if len(ordered) <= MOST_PAIRS_OF else pairwise(ordered)
-            )
-            found += [compare_entries(one, other, column) for one, other in chosen]
-        rows = [_pair(one) for one in found if one.tasks]
-        if rows:
-            made.append(
-                Section(
-                    f"{column}: two models over the tasks of both", PAIRED, rows,
-                    "Difference of the first from the second. The interval takes tasks on one "
-                    "outcome as one observation; of one set of quantities, each of these. 'here' "
-                    "means in these tasks, but not so evenly over outcomes that it can be said of "
-                    "others: the difference, corrected for what sampling error adds to it, is more "
-                    "than 1.96 joint standard errors. A task is won likewise, by more than twice "
-                    "its own. Not corrected for the "
-                    "number of comparisons.",
-                )
-            )  # fmt: skip
-    return made
-
-
-def ways_paired(differences: Sequence[Comparison]) -> list[Section]:
-    """The scores of one model in two ways of asking, over the tasks asked in all of its ways."""
-    rows = [[*_pair(one)[:1], one.column, *_pair(one)[1:]] for one in differences]
-    if not rows:
-        return []
-    header = ("model: way / other way", "group", *PAIRED[1:])
-    return [
-        Section(
-            "One model asked in two ways", header, rows,
-            "Paired by task, over the tasks asked in all of a model's ways; as two models are "
-            "compared. Ways ask for different skills: what an answer would be, or how many give "
-            "it.",
-        )
-    ]  # fmt: skip
-
-
-def _ways(report: Report) -> list[Section]:
-    return ways_paired([one for found in asked_in_ways(report.runs) for one in found.differences])
-
-
-def _versions(report: Report) -> list[Section]:
-    rows = []
-    for column in report.columns:
-        for base, instruct in report.pairs:
-            tasks = shared_tasks([base, instruct], column)
-            unknown = [one for one in tasks if base.scores[one].value <= 0]
-            for chosen, which in ((tasks, column), (unknown, f"{column}, where the second has 0")):
-                # What is shown of all tasks is not shown again.
-                if chosen and (chosen is tasks or len(chosen) < len(tasks)):
-                    pair = _pair(compare_entries(instruct, base, column, chosen))
-                    rows.append([pair[0], which, *pair[1:]])
-    if not rows:
-        return []
-    header = (PAIRED[0], "group", *PAIRED[1:])
-    return [
-        Section(
-            "Instruct or retrieving version / plain model", header, rows,
-            "Tasks in which the plain model has 0 were chosen by its score, which cannot be less: "
-            "the difference there is above 0 by chance too.",
-        )
-    ]  # fmt: skip
-
-
 def _beside(report: Report) -> list[Section]:
     """Other tasks in the same files, and how their ranks go with ours."""
     others = list(dict.fromkeys(name for entry in report.runs for name in entry.others))
@@ -436,11 +338,14 @@ def details(report: Report) -> list[Section]:
         *_beside(report),
         *_sliced(report),
         *_closed(report),
-        *_ways(report),
+        *paired.two_ways(
+            [one for found in asked_in_ways(report.runs) for one in found.differences]
+        ),
+        *paired.two_wordings(asked_in_wordings(report.runs)),
         *_by_size(report),
-        *_versions(report),
+        *paired.versions(report),
         *_normalisations(report),
-        *_pairs(report),
+        *paired.models(report),
     ]
 
 
@@ -450,13 +355,13 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``kind`` (group, survey, domain, dimension, subset, closed, ways, scale, task, other, pair,
-        correlation, ablation, and those of `interventions.findings` and `priors.findings`),
-        ``model``, ``protocol``, ``chat_template``, ``parameters``, ``reference``, ``group``,
-        ``name`` (the slice, task, scale, second model or other task; what is found about, and its
-        part), ``metric`` (what the value is of), ``value``, ``stderr``, ``tasks``, ``rank_best``,
-        ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the rank is over), ``low``,
-        ``high`` (interval of 95 % of a pair's difference, of the scale ``population``, and of
+        ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, scale, task,
+        other, pair, correlation, ablation, and those of `interventions.findings` and
+        `priors.findings`), ``model``, ``protocol``, ``chat_template``, ``parameters``,
+        ``reference``, ``group``, ``name`` (the slice, task, scale, second model or other task;
+        what is found about, and its part), ``metric`` (what the value is of), ``value``,
+        ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``, ``rank_tasks`` (how many
+        tasks the rank is over), ``low``, ``high`` (interval of 95 % of a pair's difference, of the scale ``population``, and of
         findings); NaN or empty where that does not apply. `standardised.rows`,
         `recalibrated.rows`, `tuning.rows` and `probe.rows` have more of them.
     """
@@ -511,6 +416,9 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             add("ways", ways.entry, two.column, two.other, two.difference, stderr=two.error,
                 tasks=two.tasks, verdict=two.verdict, low=two.low, high=two.high)  # fmt: skip
     by_name = {entry.name: entry for entry in report.entries}
+    for two in asked_in_wordings(report.runs):
+        add("wording", by_name[two.one], two.column, two.other, two.difference, stderr=two.error,
+            tasks=two.tasks, verdict=two.verdict, low=two.low, high=two.high)  # fmt: skip
     for found in comparisons(report):
         if found.tasks:
             add("pair", by_name[found.one], found.column, found.other, found.difference,
