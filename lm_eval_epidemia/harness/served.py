@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.endpoint import BadReply, Declined, Endpoint
@@ -256,9 +257,19 @@ class Served:
 
         if not text:
             return ()
-        url = f"{self.endpoint.url.partition('/v1/')[0]}/tokenize"
+        url = _beside(self.endpoint.url, "tokenize")
         asked = {"model": self.model, "prompt": text, "add_special_tokens": False}
         try:
             return self.endpoint.ask(asked, read, url, tries=3)
         except (Declined, EpidemiaError):
             return ()
+
+
+def _beside(url: str, name: str) -> str:
+    """Return the address of what a server has beside its OpenAI-compatible ones, without a query.
+
+    ``http://HOST/v1/chat/completions`` and ``http://HOST/completions`` give ``http://HOST/NAME``.
+    """
+    parts = urlsplit(url)
+    root = parts.path.removesuffix("/completions").removesuffix("/chat").removesuffix("/v1")
+    return parts._replace(path=f"{root}/{name}", query="", fragment="").geturl()
