@@ -1,0 +1,97 @@
+"""The recipe of docs/prompting.md: a proxy that searches, and the two runs paired."""
+
+import json
+import re
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from conftest import REPOSITORY, evaluate
+from test_cost_and_compare import run
+
+from lm_eval_epidemia.elicit.intervals import bin_of
+from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.estimate import store
+
+TASKS = ["epidemia_high_nsduh_marijuana_ever_by_sex_race",
+         "epidemia_high_nsduh_marijuana_ever_by_education_sex"]  # fmt: skip
+FOUND = "A survey puts it at {letter}."
+
+
+@contextmanager
+def serving(handler):
+    """A server on 127.0.0.1; yields its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/chat/completions"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Plain(BaseHTTPRequestHandler):
+    """A model that says what stands before the question, and 0% where nothing does."""
+
+    asked: list = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((body["model"], self.headers["Authorization"]))
+        found = re.match(r"A survey puts it at (\w)\.\n\n", body["messages"][-1]["content"])
+        message = {"role": "assistant", "content": found[1] if found else "A"}
+        said = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_):
+        pass
+
+
+def answers():
+    """By question, the letter of the interval that holds the truth."""
+    found = {}
+    for task in TASKS:
+        p = store.load(task).p
+        for row in split(task, "rag"):
+            number = bin_of(float(p[row["cell"], row["level"]]))
+            found[row["prompt"].partition("\n")[0]] = LETTERS[number]
+    return found
+
+
+def test_the_proxy_of_the_page_finds_what_the_plain_model_does_not_know(tmp_path, monkeypatch):
+    page = (REPOSITORY / "docs" / "prompting.md").read_text()
+    (code,) = re.findall(r"```python\n(import json\nfrom http.server.*?)```", page, re.DOTALL)
+    known = answers()
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    recipe = {"__name__": "recipe"}
+    exec(compile(code, "recipe", "exec"), recipe)
+    with pytest.raises(NotImplementedError, match="your search engine"):
+        recipe["search"]("?")
+    recipe["search"] = lambda question: FOUND.format(letter=known[question.partition("\n")[0]])
+    recipe["Searching"].log_message = lambda *_: None
+    Plain.asked.clear()
+    with serving(Plain) as plain, serving(recipe["Searching"]) as searching:
+        recipe["PLAIN"] = plain
+        for url, name in ((plain, "PLAIN"), (searching, "RETRIEVING")):
+            results = evaluate(
+                [f"{task}_rag" for task in TASKS], model="local-chat-completions",
+                model_args=f"base_url={url},model={name}", apply_chat_template=True,
+            )  # fmt: skip
+            folder = tmp_path / name
+            folder.mkdir()
+            results.pop("samples", None)
+            (folder / "results_2026.json").write_text(json.dumps(results, default=str))
+    # The model behind both is one, and gets the key of whoever asks.
+    assert set(Plain.asked) == {("PLAIN", "Bearer sk-none")} and len(Plain.asked) == 2 * len(known)
+    said = run("report", tmp_path, "--pair", "PLAIN=RETRIEVING", "--format", "latex")
+    table = said[said.index("Instruct or retrieving version") :]
+    row = next(line for line in table.splitlines() if line.startswith("RETRIEVING / PLAIN"))
+    difference = float(re.search(r"& \+(\d+\.\d)", row)[1])
+    # About half say yes: nobody knows less than who says 0%. Within an interval, 2.5 % is missed.
+    assert " & 2 & " in row and difference > 90, row
