@@ -5,6 +5,7 @@ import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 from conftest import REPOSITORY, evaluate
@@ -36,7 +37,7 @@ def serving(handler):
 class Plain(BaseHTTPRequestHandler):
     """A model that says what stands before the question, and 0% where nothing does."""
 
-    asked: list = []
+    asked: ClassVar[list] = []
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
