@@ -164,6 +164,19 @@ def test_whole_per_cents_cost_the_truth_no_more_than_derived():
     assert np.mean(left) > 99  # in docs/prompting.md
 
 
+def test_what_is_written_is_read_in_every_task():
+    """Of 2 to 24 answers, in both orders, in lines and in JSON."""
+    for entry in OBSERVATION.asked("stated"):
+        truth = store.load(entry.name)
+        whole = stated.in_whole(truth.p[0])
+        for row in split(entry.name, "stated").select([0, 1]):
+            lines = stated.writes(truth.p[0], SimpleNamespace(**row))
+            in_json = json.dumps(dict(re.findall(r"(\w): (\d+)", lines)))
+            for reply in (lines, in_json):
+                found = shares(reply, row["choices"])
+                assert found == tuple(float(whole[level]) for level in row["order"]), entry.name
+
+
 @pytest.mark.parametrize("kind", ["truth", "uniform", "noisy,noise=0.5"])
 def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind):
     from lm_eval_epidemia.score.respondents import answers

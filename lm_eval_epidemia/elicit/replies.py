@@ -78,7 +78,7 @@ _TO_PLAIN = [
 
 #: Prompts begin so, ours and others: a base model goes on to ask itself the next one.
 _NEXT_QUESTION = re.compile(
-    r"(?<=.)\n(?:(?:Consider|What is the probability)\b|(?:Question|Q|User|Human):)"
+    r"(?<=.)\n(?:(?:Consider|What is the probability)\b|(?:Question|(?P<q>Q)|User|Human):)"
 )
 
 # ---- What is a letter, and what is a word
@@ -274,9 +274,19 @@ def answer_text(reply: str) -> str:
     return reply
 
 
-def before_next_question(text: str) -> str:
-    """Return a text up to the next question that a model asks itself."""
-    return _NEXT_QUESTION.split(text, maxsplit=1)[0]
+def before_next_question(text: str, q_answers: bool = False) -> str:
+    """Return a text up to the next question that a model asks itself.
+
+    Parameters
+    ----------
+    text : str
+    q_answers : bool
+        Whether a line that begins with "Q:" is about the answer Q: of 17 or more.
+    """
+    for found in _NEXT_QUESTION.finditer(text):
+        if not (q_answers and found["q"]):
+            return text[: found.start()]
+    return text
 
 
 def letter(reply: str, letters: int) -> int | None:

@@ -134,7 +134,9 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
         In displayed order, at least 0, of 100 but of any sum; None where they cannot be read.
     """
     lines = (line.strip() for line in answer_text(reply).splitlines())
-    text = before_next_question("\n".join(line for line in lines if line))
+    text = before_next_question(
+        "\n".join(line for line in lines if line), "Q" in LETTERS[: len(answers)]
+    )
     named = _Labels(answers)
     found = _complete([_from_json(text, named)], len(answers))
     if found is None:
