@@ -146,10 +146,11 @@ class Handler(BaseHTTPRequestHandler):
         n = body.get("top_logprobs", 0) if chat else body.get("logprobs") or 0
         if n > server.most:
             return self.send(400, {"error": {"message": f"logprobs: at most {server.most}"}})
-        self.fail(fault, text, self.reply(fault, text, n, chat, body))
+        # Before it is sent: whoever has the answer finds it counted.
         if fault in (None, "fewer", "duplicate"):
             with server.lock:
                 server.answered[text] += 1
+        self.fail(fault, text, self.reply(fault, text, n, chat, body))
 
     def reply(self, fault, text, n, chat, body):
         top = likeliest(text, max(n, 1))
