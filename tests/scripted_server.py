@@ -77,7 +77,8 @@ class Scripted(ThreadingHTTPServer):
     Parameters
     ----------
     fault : callable
-        From a prompt and the number of times it was asked to the name of a fault or None.
+        From a prompt and the number of times it was asked to the name of a fault or None, or to a
+        status, a body and pairs of headers.
     ids : bool
         Whether token ids are heeded, and told.
     most : int
@@ -188,7 +189,10 @@ class Handler(BaseHTTPRequestHandler):
         return found
 
     def fail(self, fault, text, reply):
-        if fault == "reset":
+        if isinstance(fault, tuple):
+            status, body, *headers = fault
+            self.send_bytes(status, body, dict(headers))
+        elif fault == "reset":
             self.close_connection = True
         elif fault == "429":
             self.send(429, {"error": {"message": "slow down"}}, {"Retry-After": "0.05"})

@@ -410,7 +410,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
             EpidemiaError, match=r"continued has the choice ' \d.*local-completions"
         ):
             simple_evaluate("choice-api", arguments, ["continued"], task_manager=manager)
-        with pytest.raises(EpidemiaError, match="run it with --model local-completions"):
+        with pytest.raises(EpidemiaError, match="run it apart, with --model local-completions"):
             simple_evaluate("choice-api", arguments, [f"{TASK}_sampled"], task_manager=manager)
         with pytest.raises(EpidemiaError, match="takes plain text: with --apply_chat_template"):
             evaluate([TASK], model="choice-api", model_args=arguments, apply_chat_template=True)

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import ssl
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,13 +30,16 @@ from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.harness.choices import remember, spaces_moved
 from lm_eval_epidemia.harness.endpoint import Endpoint
+from lm_eval_epidemia.harness.kept import Kept, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.harness.served import WAY_OUT, Answered, Prompt, Served
 
 __all__ = ["ChoiceAPI"]
 
-#: Prompts after which a model that never began with a letter is not asked on.
-ENOUGH = 30
+#: Prompts after which a model that never began with a letter is not asked on, and the probability
+#: of all letters below which they say nothing of what it would answer: a model that thinks first
+#: leaves them less.
+ENOUGH, LEAST_MASS = 30, 1e-4
 
 _logger = logging.getLogger("lm_eval_epidemia")
 
@@ -82,16 +88,26 @@ class ChoiceAPI(LM):
         batch_size: Any = None, max_batch_size: Any = None, device: Any = None, **unknown: Any,
     ) -> None:  # fmt: skip
         super().__init__()
+        refuse_keys(
+            {**unknown, "base_url": base_url, "api_key_env": api_key_env, "header_env": header_env}
+        )
         _check_arguments(unknown, base_url, model, variants)
         assert base_url is not None and model is not None
         self.model, self.base_url = str(model), base_url
         self.chat = urlsplit(base_url).path.endswith("/chat/completions")
-        self.concurrent = max(int(num_concurrent), 1)
-        self._most_tokens = None if max_cost_tokens is None else int(max_cost_tokens)
+        self.concurrent = int(_number("num_concurrent", num_concurrent, 1, whole=True))
+        self._most_tokens = max_cost_tokens
+        if max_cost_tokens is not None:
+            self._most_tokens = int(_number("max_cost_tokens", max_cost_tokens, 1, whole=True))
+        _yes_or_no("verify_certificate", verify_certificate)
+        if enable_thinking is not None:
+            _yes_or_no("enable_thinking", enable_thinking)
         self.endpoint = Endpoint(
-            base_url, headers(api_key_env, header_env), self.concurrent, float(timeout),
-            int(max_retries) + 1, float(pause),
-            verify_certificate and (ca_cert_path or True),
+            base_url, headers(api_key_env, header_env), self.concurrent,
+            _number("timeout", timeout, 0.001),
+            int(_number("max_retries", max_retries, 0, whole=True)) + 1,
+            _number("pause", pause, 0),
+            verify_certificate and _certificates(ca_cert_path),
         )  # fmt: skip
         self.served = Served(
             self.endpoint, self.model, self.chat, variants,
@@ -99,7 +115,29 @@ class ChoiceAPI(LM):
             else {"chat_template_kwargs": {"enable_thinking": enable_thinking}},
         )  # fmt: skip
 
+        self._kept = Kept(None, {})
+        self._asks = {"model": self.model, "variants": variants,
+                      "enable_thinking": enable_thinking}  # fmt: skip
+
     # What lm-eval asks of a model.
+
+    def set_cache_hook(self, cache_hook: Any) -> None:
+        """Take lm-eval's cache of responses, if what it holds is this model's."""
+        super().set_cache_hook(cache_hook)
+        self._kept = Kept(cache_hook.dbdict, self._asks)
+
+    def check_tasks(self, tasks: Iterable[Any]) -> None:
+        """Refuse tasks that need something else than letters, before anything is asked.
+
+        Parameters
+        ----------
+        tasks : iterable of lm_eval.api.task.Task
+        """
+        for task in tasks:
+            if task.OUTPUT_TYPE == "generate_until":
+                raise self._lets_nothing_be_written(task.task_name)
+            if task.OUTPUT_TYPE == "loglikelihood_rolling":
+                raise _no_texts(task.task_name)
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
@@ -116,17 +154,10 @@ class ChoiceAPI(LM):
         return answers  # type: ignore[return-value]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        kind = "chat-" if self.chat else ""
-        raise EpidemiaError(
-            f"choice-api reads letters and lets nothing be written, which {_task(requests)} needs: "
-            f"run it with --model local-{kind}completions"
-        )
+        raise self._lets_nothing_be_written(_task(requests))
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        raise EpidemiaError(
-            f"choice-api reads letters and not the log-probability of texts, which "
-            f"{_task(requests)} needs: run it with --model local-completions"
-        )
+        raise _no_texts(_task(requests))
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
@@ -146,14 +177,17 @@ class ChoiceAPI(LM):
 
     def get_model_info(self) -> dict[str, Any]:
         """Say in the results how letters were read, and what it took."""
-        how, variants = self.served.how, self.served.variants
-        read = "nothing asked" if how is None else "token ids" if how.ids else f"top {how.top}"
-        if how is not None:
-            variants = "sum" if self.served.adds else "one"
+        # The file of --use_cache says it where all answers came from there.
+        kept = self._kept.record
+        read_by = self.served.read_by or "nothing asked"
+        spellings = self.served.variants
+        if self.served.how is not None:
+            spellings = "sum" if self.served.adds else "one"
         return {
             "choice_api": {
-                "letters_read_by": read, "variants": variants, "tokens": self.served.tokens,
-                "asked_again": dict(self.endpoint.faults),
+                "letters_read_by": kept.get("read_by", read_by),
+                "variants": kept.get("spellings", spellings),
+                "tokens": self.served.tokens, "asked_again": dict(self.endpoint.faults),
             }
         }  # fmt: skip
 
@@ -169,7 +203,7 @@ class ChoiceAPI(LM):
         left = iter(sorted(prompts, key=lambda one: str(one.context)))
         done: SimpleQueue[tuple[Prompt, Future[Answered]]] = SimpleQueue()
         began: list[str] = []
-        seen, answered, running = False, 0, 0
+        seen, answered, written, running = False, 0, 0, 0
         #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
 
@@ -184,15 +218,19 @@ class ChoiceAPI(LM):
                 running += 1
 
         def keep(ready: Sequence[tuple[Prompt, Future[Answered]]]) -> None:
-            nonlocal answered, seen
+            nonlocal answered, seen, written
             good = [(prompt, one.result()) for prompt, one in ready
                     if not one.cancelled() and one.exception() is None]  # fmt: skip
             held.extend(pair for prompt, one in good for pair in take(prompt, one))
             seen = seen or any(_is_seen(one) for _, one in good)
-            if seen and held:
-                remember(self, held)
-                held.clear()
             answered += len(good)
+            if seen and held:
+                if not written:
+                    self._kept.note(self.served.read_by, "sum" if self.served.adds else "one")
+                with writing(self.cache_hook.dbdict):
+                    remember(self, held)
+                held.clear()
+                written = answered
             began.extend(one.began for _, one in good[: ENOUGH - len(began)])
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
@@ -204,7 +242,7 @@ class ChoiceAPI(LM):
         self.endpoint.stopped.clear()
         with (
             tqdm(total=len(prompts), desc="Prompts", unit="prompt", disable=quiet) as bar,
-            self._explained(lambda: (answered, len(prompts))),
+            self._explained(lambda: (answered, written, len(prompts))),
             ThreadPoolExecutor(self.concurrent) as pool,
         ):
             try:
@@ -218,6 +256,9 @@ class ChoiceAPI(LM):
                     if not seen and (len(began) == ENOUGH or answered == len(prompts)):
                         raise self._without_letters(began)
                     begin(self._affordable(running))
+            except KeyboardInterrupt:
+                _logger.warning("epidemia: waiting for the %d requests under way", running)
+                raise
             finally:
                 # Nothing more is begun; what is under way is waited for and kept.
                 self.endpoint.stopped.set()
@@ -225,8 +266,8 @@ class ChoiceAPI(LM):
                 keep(ready_now())
             if answered < len(prompts):
                 raise EpidemiaError(
-                    f"stopped before max_cost_tokens={self._most_tokens} would be exceeded: "
-                    f"{self.served.tokens:,} tokens spent"
+                    f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
+                    "tokens spent, and another prompt would take more"
                 )
 
     def _affordable(self, running: int) -> int:
@@ -243,61 +284,120 @@ class ChoiceAPI(LM):
         return max(min(room, left // max(self.served.longest, 1) - running), 0)
 
     @contextmanager
-    def _explained(self, how_many: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    def _explained(self, how_many: Callable[[], tuple[int, int, int]]) -> Iterator[None]:
         """Add to an error what became of the answers before it; say what was asked again."""
-        try:
-            yield
-        except EpidemiaError as error:
-            answered, prompts = how_many()
+
+        def became() -> str:
+            answered, written, prompts = how_many()
+            if not answered or (self.cache_hook.dbdict is not None and not written):
+                return ""
             what = (
                 "they are in the file of --use_cache, and the same command goes on from there"
-                if self.cache_hook.dbdict is not None
+                if written and self.cache_hook.dbdict is not None
                 else "they are lost: with --use_cache PATH each is kept, and the same command goes "
                 "on where it stopped"
             )
-            said = f"{error}. {answered:,} of {prompts:,} prompts are answered; {what}"
-            raise EpidemiaError(said if answered else str(error)) from None
+            return f". {answered:,} of {prompts:,} prompts are answered; {what}"
+
+        try:
+            yield
+        except EpidemiaError as error:
+            raise EpidemiaError(f"{error}{became()}") from None
+        except KeyboardInterrupt:
+            _logger.warning("epidemia: interrupted%s", became())
+            raise
         finally:
             if faults := self.endpoint.faults:
                 told = ", ".join(f"{n:,} x {what}" for what, n in faults.most_common())
                 _logger.warning("epidemia: choice-api asked again after: %s", told)
 
+    def _lets_nothing_be_written(self, task: str) -> EpidemiaError:
+        kind = "chat-" if self.chat else ""
+        return EpidemiaError(
+            f"choice-api reads letters and lets nothing be written, which {task} needs: run it "
+            f"apart, with --model local-{kind}completions"
+        )
+
     def _without_letters(self, began: list[str]) -> EpidemiaError:
         """Refuse a model that begins its answers with something else than letters."""
         shown = few([repr(one) for one in dict.fromkeys(began)])
+        if not self.served.adds and any(len(one.strip(" .")) == 1 for one in began):
+            return EpidemiaError(
+                f"none of the first {len(began)} answers of {self.model} begins with a letter in "
+                f"the spelling that is read with variants=one; they begin with {shown}: leave "
+                "variants out, or give variants=sum, which adds spellings up"
+            )
         return EpidemiaError(
-            f"none of the first {len(began)} answers of {self.model} begins with a letter, nor is "
-            f"one among its likeliest tokens (choice_mass is 0): they begin with {shown}. A model "
-            "that thinks first must be told not to (enable_thinking=False); another may want "
+            f"none of the first {len(began)} answers of {self.model} begins with a letter, nor has "
+            f"one a probability of {LEAST_MASS:g} (choice_mass is 0): they begin with {shown}. A "
+            "model that thinks first must be told not to (enable_thinking=False); another may want "
             f"--apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
         )
 
 
+def _no_texts(task: str) -> EpidemiaError:
+    return EpidemiaError(
+        f"choice-api reads letters and not the log-probability of texts, which {task} needs: run "
+        "it apart, with --model local-completions"
+    )
+
+
 def _is_seen(answered: Answered) -> bool:
-    """Whether any letter was shown."""
-    return any(not isinstance(x, Within) or x.shown for x, _ in answered.letters)
+    """Whether any letter was generated, or is likely enough to say something."""
+    shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
+    said = any(is_greedy for _, is_greedy in answered.letters)
+    return said or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
 
 
 def _check_arguments(
     unknown: Mapping[str, Any], base_url: str | None, model: str | None, variants: str
 ) -> None:
-    """Refuse arguments that are missing, not known, or would give a key away."""
-    refuse_keys({**unknown, "base_url": base_url})
+    """Refuse arguments that are missing or not known."""
     for name in unknown:
         known = set(ChoiceAPI.__init__.__annotations__) - {"unknown", "return"}
         raise EpidemiaError(
             f"choice-api has no argument {name!r} ({nearest(name, known)}); it needs no tokenizer"
         )
-    path = urlsplit(base_url or "").path
-    if not path.endswith("/completions"):
+    url = urlsplit(base_url or "")
+    if url.scheme not in ("http", "https") or not url.path.endswith("/completions"):
         raise EpidemiaError(
-            f"choice-api: base_url={base_url}: expected an address that ends in "
-            "/v1/chat/completions or /v1/completions"
+            f"choice-api: base_url={base_url}: expected an address that begins with http "
+            "and ends in /v1/chat/completions or /v1/completions"
         )
     if not model:
         raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
     if variants not in ("auto", "sum", "one"):
         raise EpidemiaError(f"choice-api: variants={variants}: expected auto, sum or one")
+
+
+def _number(name: str, given: Any, least: float, whole: bool = False) -> float:
+    """Read the number that an argument is, which lm-eval may hand on as text."""
+    try:
+        found = int(str(given)) if whole else float(given)
+    except (TypeError, ValueError):
+        found = math.nan
+    # More seconds than a thread can wait, more prompts than there are, are slips of the hand.
+    if not least <= found <= threading.TIMEOUT_MAX:
+        kind = "a whole number" if whole else "a number"
+        raise EpidemiaError(f"choice-api: {name}={given}: expected {kind} from {least:g}")
+    return found
+
+
+def _yes_or_no(name: str, given: Any) -> None:
+    if not isinstance(given, bool):
+        raise EpidemiaError(f"choice-api: {name}={given}: expected True or False")
+
+
+def _certificates(path: str | None) -> bool | ssl.SSLContext:
+    """Return what certificates are checked by: the usual authorities, or those of a file."""
+    if path is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(path))
+    except OSError as error:  # also an SSLError: not a file of certificates
+        raise EpidemiaError(
+            f"choice-api: ca_cert_path={path} is no file of certificates (PEM): {error}"
+        ) from None
 
 
 def _task(requests: Sequence[Any]) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import random
+import ssl
 import threading
 import time
 from collections import Counter
@@ -19,6 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, TypeVar
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness.keys import masked
 
 try:
     import httpx
@@ -41,7 +44,19 @@ T = TypeVar("T")
 
 
 class BadReply(ValueError):
-    """A reply that cannot be used, and why; the server may do better when asked again."""
+    """A reply that cannot be used, and why; the server may do better when asked again.
+
+    Parameters
+    ----------
+    what : str
+        Counted: without what differs from one reply to the next.
+    words : str
+        The server's own.
+    """
+
+    def __init__(self, what: str, words: str = "") -> None:
+        super().__init__(what)
+        self.words = words
 
 
 class Declined(Exception):
@@ -55,9 +70,9 @@ class Stopped(Exception):
 class _Busy(BadReply):
     """The server wants to be asked again later: in so many seconds, if it says when."""
 
-    def __init__(self, what: str, seconds: float | None = None) -> None:
-        super().__init__(what)
-        self.seconds = seconds
+    def __init__(self, what: str, words: str, seconds: float | None, limits: bool) -> None:
+        super().__init__(what, words)
+        self.seconds, self.limits = seconds or 0.0, limits
 
 
 class Endpoint:
@@ -77,17 +92,16 @@ class Endpoint:
         How often a prompt is asked at most.
     pause : float
         Seconds before the second try; doubled each time, up to a minute.
-    verify : bool or str
-        Whether certificates are checked, or the file of those that are trusted.
+    verify : bool or ssl.SSLContext
+        Whether certificates are checked, or by which authorities.
     """
 
     def __init__(
         self, url: str, headers: Mapping[str, str], concurrent: int = 1, timeout: float = 120.0,
-        tries: int = 10, pause: float = 1.0, verify: bool | str = True,
+        tries: int = 10, pause: float = 1.0, verify: bool | ssl.SSLContext = True,
     ) -> None:  # fmt: skip
         self.url, self.timeout, self.tries, self.pause = url, timeout, tries, pause
-        self._secrets = [word for value in headers.values() for word in value.split()
-                         if len(word) > 7]  # fmt: skip
+        self._headers = headers
         # A line per request, tens of thousands of them.
         for name in ("httpx", "httpcore"):
             logging.getLogger(name).setLevel(logging.WARNING)
@@ -100,7 +114,8 @@ class Endpoint:
         self.stopped = threading.Event()
         #: What went wrong and was asked again, by what it was.
         self.faults: Counter[str] = Counter()
-        self._not_before = 0.0
+        #: When the server may be asked again, and how many requests it has answered.
+        self._not_before, self._through = 0.0, 0
         self._lock = threading.Lock()
 
     def ask(
@@ -129,28 +144,34 @@ class Endpoint:
             If the run ends before it answers.
         """
         content = json.dumps(payload).encode()
-        url, most, tried = url or self.url, tries or self.tries, 0
+        url, most, tried, through = url or self.url, tries or self.tries, 0, self._through
         while True:
             self._wait(self._not_before - time.monotonic())
-            tried += 1
             try:
-                return read(self._posted(url, content))
+                found = read(self._posted(url, content))
             except BadReply as fault:
-                self._note(str(fault))
+                self._note(fault)
+                # Who waits for a rate limit while others get through is only late.
+                limited = isinstance(fault, _Busy) and fault.limits
+                tried += not (tried and limited and self._through > through)
+                through = self._through
                 if tried >= most:
                     raise EpidemiaError(
                         f"{url} did not answer a request in {tried} tries, the last: {fault}"
+                        + (f"; the server said: {fault.words}" if fault.words else "")
                     ) from None
                 self._pause_after(tried, fault)
+            else:
+                with self._lock:
+                    self._through += 1
+                return found
 
     def close(self) -> None:
         self._client.close()
 
     def scrubbed(self, text: str) -> str:
         """Return a server's words in a line, without what was sent as a key."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        line = " ".join(text.split())
+        line = " ".join(masked(text, self._headers).split())
         return line if len(line) <= QUOTED else f"{line[:QUOTED]}..."
 
     def _posted(self, url: str, content: bytes) -> Any:
@@ -167,17 +188,38 @@ class Endpoint:
                         raise BadReply("an answer without end")
         except httpx.TimeoutException:
             raise BadReply(f"timeout (no answer in {self.timeout:g} s)") from None
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.ProxyError) as error:
+        except (
+            httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL, httpx.ProxyError,
+        ) as error:  # fmt: skip
             raise EpidemiaError(f"{url} cannot be asked: {self.scrubbed(str(error))}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
+            self._refuse_certificate(url, error)
+            words = f"{self.scrubbed(str(error))} (is base_url right, and does the server run?)"
             # Refused, reset, ended in mid-body: not the words, in which numbers differ.
-            raise BadReply(f"connection failed ({type(error).__name__})") from None
+            raise BadReply(
+                f"connection failed ({type(error).__name__})",
+                words if isinstance(error, httpx.ConnectError) else "",
+            ) from None
         if reply.status_code != 200:
             self._not_well(reply, body)
         try:
-            return json.loads(body)
-        except ValueError:
-            raise BadReply("an answer that is not JSON") from None
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            raise BadReply("an answer that is not JSON", self.scrubbed(_words(body))) from None
+        if isinstance(found, dict) and found.get("error"):
+            raise BadReply("an error in an answer (HTTP 200)", self.scrubbed(_words(body)))
+        return found
+
+    def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
+        """Raise if a connection failed because of a certificate, which asking again won't mend."""
+        while error is not None:
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise EpidemiaError(
+                    f"{url}: its certificate is not trusted ({self.scrubbed(error.verify_message)})"
+                    ": name the file of the authority with ca_cert_path=FILE, or trust any with "
+                    "verify_certificate=False"
+                ) from None
+            error = error.__cause__ or error.__context__
 
     def _not_well(self, reply: Any, body: bytes) -> NoReturn:
         """Raise what a status other than 200 comes to."""
@@ -191,7 +233,8 @@ class Endpoint:
                     f"{self.url} asks to be left alone for {seconds:.0f} s (HTTP {status}): run "
                     "the same command again then"
                 )
-            raise _Busy(f"HTTP {status}", seconds)
+            limits = status == 429 or seconds is not None
+            raise _Busy(f"HTTP {status}", words, seconds, limits)
         if status in (400, 413, 422):
             raise Declined(words)
         if status in (401, 403):
@@ -199,32 +242,39 @@ class Endpoint:
                 f"{self.url} does not take the key (HTTP {status}): set OPENAI_API_KEY, name "
                 "another variable with --model_args api_key_env=NAME, or a whole header with "
                 "header_env=NAME"
+                # A refused key (401) is repeated by some, in part.
+                + (f"; the server said: {words}" if status == 403 and words else "")
             )
         if status == 404:
             raise EpidemiaError(
                 f"{self.url} does not know this address or model (HTTP 404): check base_url and "
                 f"model; the server said: {words}"
             )
+        if where := reply.headers.get("location"):
+            raise EpidemiaError(
+                f"{self.url} points to another address (HTTP {status}), which nothing is sent to: "
+                f"give it as base_url if it is right: {self.scrubbed(where)}"
+            )
         raise EpidemiaError(f"{self.url} answered HTTP {status}: {words}")
 
-    def _note(self, what: str) -> None:
+    def _note(self, fault: BadReply) -> None:
+        what = str(fault)
         with self._lock:
             self.faults[what] += 1
             first = self.faults[what] == 1
         if first:
             _logger.warning(
-                "epidemia: %s: %s; asking again, now and whenever that happens", self.url, what
-            )
+                "epidemia: %s: %s%s; asking again, now and whenever that happens",
+                self.url, what, f", {fault.words}" if fault.words else "",
+            )  # fmt: skip
 
     def _pause_after(self, tried: int, fault: BadReply) -> None:
-        seconds = getattr(fault, "seconds", None)
-        if seconds is not None:
-            # All wait: who asks in between is refused too.
-            self._not_before = max(self._not_before, time.monotonic() + seconds)
-            return
+        named = fault.seconds if isinstance(fault, _Busy) else 0.0
+        # All wait: who asks in between is refused too.
+        self._not_before = max(self._not_before, time.monotonic() + named)
         # Jitter, so that prompts refused together do not come back together.
         longest = min(self.pause * 2 ** (tried - 1), LONGEST_PAUSE)
-        self._wait(longest * random.uniform(0.5, 1.0))
+        self._wait(named + longest * random.uniform(0.5, 1.0))
 
     def _wait(self, seconds: float) -> None:
         if (seconds > 0 and self.stopped.wait(seconds)) or self.stopped.is_set():
@@ -236,24 +286,27 @@ def _words(body: bytes) -> str:
     text = body[:2000].decode(errors="replace")
     try:
         error = json.loads(body).get("error", text)
-    except (ValueError, AttributeError):
-        return text
+    except (ValueError, AttributeError, RecursionError):
+        page = "<html" in text.lower() or "<!doctype" in text.lower()
+        return f"{'a web page (is base_url right?): ' if page else ''}{text}"
     if isinstance(error, dict):
         return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
     return str(error)
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3)."""
+    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
     if not retry_after:
         return None
     try:
-        return max(float(retry_after), 0.0)
+        seconds = float(retry_after)
     except ValueError:
         pass
+    else:
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
     try:
         until = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=timezone.utc)

@@ -69,7 +69,7 @@ def shown_in(reply: Any) -> Shown:
     try:
         top, said = _chat(told) if "content" in told else _plain(told)
         top = [(token, float(x)) for token, x in top]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
         raise Without("log-probabilities in no known form") from None
     if not all(isinstance(token, str) and math.isfinite(x) for token, x in top):
         raise BadReply("log-probabilities that are not numbers")

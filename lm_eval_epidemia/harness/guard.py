@@ -27,6 +27,7 @@ from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import collector, group_errors, hooks, structured
+from lm_eval_epidemia.harness.kept import check_file
 from lm_eval_epidemia.harness.keys import refuse_keys
 
 __all__ = ["checked", "guarded"]
@@ -62,6 +63,7 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             given = {}  # lm-eval says better what is wrong with them
         if given.get("model") == "choice-api":
             refuse_keys(_model_args(given))  # lm-eval logs them next
+            check_file(given.get("use_cache"))
         _check_arguments(given)
         return simple_evaluate(*args, **kwargs)
 
@@ -135,6 +137,8 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(evaluate)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(("lm", "task_dict"), args, strict=False)), **kwargs}
+        if hasattr(model := _behind_the_cache(given.get("lm")), "check_tasks"):
+            model.check_tasks(_every_task(given.get("task_dict")))
         ours = _our_tasks(given.get("task_dict"))
         if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
@@ -154,6 +158,15 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         return results
 
     return wrapper
+
+
+def _every_task(tasks: Any) -> Iterator[Any]:
+    """Yield the tasks of a run, ours and others, in either layout that lm-eval knows."""
+    for one in tasks.values() if isinstance(tasks, Mapping) else ():
+        if isinstance(one, Mapping):
+            yield from _every_task(one)
+        elif hasattr(one, "OUTPUT_TYPE"):
+            yield one
 
 
 def _our_tasks(tasks: Any) -> dict[str, Any]:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping
+from html import escape
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from lm_eval_epidemia.errors import EpidemiaError
 
-__all__ = ["headers", "refuse_keys"]
+__all__ = ["headers", "masked", "refuse_keys"]
 
-#: Arguments that would hold a key, of this model or of others for servers.
+#: Arguments that would hold a key, of this model or of others for servers, and parts of the names
+#: of what holds one in the query of an address.
 SECRET = ("header", "headers", "api_key", "auth_token")
+SECRET_IN_QUERY = re.compile("key|token|secret|sig|pass|auth|cred", re.IGNORECASE)
+
+#: Words of a header that are no key.
+SCHEMES = {"bearer", "basic", "token", "apikey", "api-key", "digest"}
+
+#: A key of fewer characters would hide words that are none.
+SHORTEST = 4
 
 
 def refuse_keys(arguments: Mapping[str, Any]) -> None:
@@ -23,8 +34,21 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
     EpidemiaError
     """
     held = [name for name in SECRET if arguments.get(name)]
-    if "@" in urlsplit(str(arguments.get("base_url") or "")).netloc:
+    try:
+        url = urlsplit(str(arguments.get("base_url") or ""))
+        names = [name for name, _ in parse_qsl(url.query, keep_blank_values=True)]
+    except ValueError:
+        raise EpidemiaError(
+            "choice-api: base_url is not an address: expected http://HOST:PORT/v1/chat/completions "
+            "(an IPv6 host in square brackets)"
+        ) from None
+    if "@" in url.netloc or any(SECRET_IN_QUERY.search(name) for name in names):
         held.append("base_url")
+    for name in ("api_key_env", "header_env"):
+        given = arguments.get(name)
+        # A key is rarely all capitals; the name of a variable is rarely anything else.
+        if given is not None and str(given) not in os.environ and not _is_name(str(given)):
+            held.append(name)
     if held:
         raise EpidemiaError(
             f"choice-api takes no key in {held[0]}=...: lm-eval writes the arguments of a model "
@@ -43,17 +67,53 @@ def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
         Name of the key's variable. OPENAI_API_KEY may be unset: a server of one's own needs none.
     header_env : str, optional
         Name of a variable that holds ``Name: value``.
+
+    Raises
+    ------
+    EpidemiaError
+        If a variable is not set, or holds what no header can.
     """
     found = {}
     if key := os.environ.get(api_key_env, "").strip():
-        found["Authorization"] = f"Bearer {key}"
+        found["Authorization"] = f"Bearer {_sendable(key, api_key_env)}"
     elif api_key_env != "OPENAI_API_KEY":
         raise EpidemiaError(f"choice-api: api_key_env={api_key_env}: no such variable is set")
     if header_env is not None:
         name, colon, value = os.environ.get(header_env, "").partition(":")
-        if not colon:
+        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name.strip()):
             raise EpidemiaError(
                 f"choice-api: header_env={header_env}: expected a variable with 'Name: value'"
             )
-        found[name.strip()] = value.strip()
+        found[name.strip()] = _sendable(value.strip(), header_env)
     return found
+
+
+def _sendable(value: str, variable: str) -> str:
+    """Refuse what no header can hold, without repeating it."""
+    if not (value.isascii() and value.isprintable()):
+        raise EpidemiaError(
+            f"choice-api: {variable} holds a line break or characters beyond ASCII, which no "
+            "header can: set it to the key alone"
+        )
+    return value
+
+
+def masked(text: str, headers: Mapping[str, str]) -> str:
+    """Return a text without the keys that headers hold, also where they are escaped.
+
+    Parameters
+    ----------
+    text : str
+    headers : mapping
+        As they are sent.
+    """
+    words = {word for value in headers.values() for word in value.split()}
+    keys = [word for word in words if word.lower() not in SCHEMES and len(word) >= SHORTEST]
+    for key in sorted(keys, key=len, reverse=True):
+        for written in {key, json.dumps(key)[1:-1], quote(key), quote(key, ""), escape(key)}:
+            text = text.replace(written, "***")
+    return text
+
+
+def _is_name(given: str) -> bool:
+    return re.fullmatch("[A-Z_][A-Z0-9_]*", given) is not None

@@ -7,6 +7,7 @@ likeliest tokens, as text.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -124,6 +125,13 @@ class Served:
             return self.how is None or not self.how.ids
         return self.variants == "sum"
 
+    @property
+    def read_by(self) -> str:
+        """What letters are read by; empty before the first prompt is answered."""
+        if self.how is None:
+            return ""
+        return "token ids" if self.how.ids else f"top {self.how.top}"
+
     def answer(self, prompt: Prompt) -> Answered:
         """Ask a prompt; the first one also finds out how.
 
@@ -186,7 +194,7 @@ class Served:
                 shown = shown_in(reply)
             except Without as error:
                 self._slips += trial
-                if trial and self._slips == SLIPS:
+                if trial and self._slips == min(SLIPS, self.endpoint.tries):
                     raise self._without(str(error)) from None
                 raise
             self.counts &= tokens > 0
@@ -204,9 +212,7 @@ class Served:
     def _count(self, reply: Any) -> int:
         """Count the tokens of a reply, also of one that cannot be used."""
         usage = reply.get("usage") if isinstance(reply, dict) else None
-        total = usage.get("total_tokens") if isinstance(usage, dict) else None
-        if not isinstance(total, int) or total < 0:
-            return 0
+        total = _tokens(usage) if isinstance(usage, dict) else 0
         with self._lock:
             self.tokens += total
             self.longest = max(self.longest, total)
@@ -263,6 +269,18 @@ class Served:
             return self.endpoint.ask(asked, read, url, tries=3)
         except (Declined, EpidemiaError):
             return ()
+
+
+def _tokens(usage: Mapping[str, Any]) -> int:
+    """Read how many tokens a request took; 0 if that is not said."""
+
+    def whole(name: str) -> int:
+        found = usage.get(name)
+        if not isinstance(found, (int, float)) or isinstance(found, bool):
+            return 0
+        return int(found) if 0 <= found < math.inf else 0
+
+    return whole("total_tokens") or whole("prompt_tokens") + whole("completion_tokens")
 
 
 def _beside(url: str, name: str) -> str:

@@ -1,0 +1,413 @@
+"""`choice-api` where something is wrong: with the server, the arguments, the cache, the keys."""
+
+import json
+import logging
+import math
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
+
+import pytest
+from conftest import evaluate
+from scripted_server import scripted
+from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain
+
+from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+from lm_eval_epidemia.harness.endpoint import BadReply, Endpoint, _Busy
+from lm_eval_epidemia.harness.first_token import shown_in
+from lm_eval_epidemia.harness.keys import headers, masked
+from lm_eval_epidemia.harness.served import _tokens
+
+
+def always(*reply):
+    return lambda text, times: reply
+
+
+def refusal(fault, texts=TEXTS, **arguments):
+    """What a run ends with."""
+    with scripted(fault=fault) as server:
+        with pytest.raises(EpidemiaError) as raised:
+            ask(server, plain(texts), **arguments)
+        return str(raised.value), server.asked.total()
+
+
+# Pauses.
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_rate_limit_that_lets_others_through_ends_no_run(others, monkeypatch):
+    """A prompt that loses its turn to another 20 times is only late."""
+    endpoint, asked = Endpoint("http://127.0.0.1:1/v1/completions", {}, tries=2, pause=0.001), []
+
+    def posted(url, content):
+        asked.append(url)
+        endpoint._through += others
+        if len(asked) < 20:
+            raise _Busy("HTTP 429", "slow down", None, limits=True)
+        return "answered"
+
+    monkeypatch.setattr(endpoint, "_posted", posted)
+    if others:
+        assert endpoint.ask({}, str) == "answered" and len(asked) == 20
+    else:
+        with pytest.raises(EpidemiaError, match="in 2 tries"):
+            endpoint.ask({}, str)
+
+
+def test_a_crowd_under_a_rate_limit():
+    """16 at a time, of whom 50 in a second get through."""
+    lock, free = threading.Lock(), [0.0]
+
+    def limited(text, times):
+        with lock:
+            if time.monotonic() < free[0]:
+                return 429, b'{"error": "slow down"}', ("Retry-After", "0")
+            free[0] = time.monotonic() + 0.02
+            return None
+
+    with scripted(fault=limited) as server:
+        found = ask(server, plain(TEXTS), num_concurrent=16, pause=0.01)
+        assert len(found) == 160 and server.answered == dict.fromkeys(TEXTS, 1)
+
+
+@pytest.mark.parametrize(
+    "named", ["0", "-5", "nan", "inf", "bananas", "²", "Wed, 21 Oct 2015 07:28:00 GMT"]
+)
+def test_a_pause_that_is_none_is_the_usual_one(named):
+    with scripted(fault=always(429, b"{}", ("Retry-After", named.encode().decode("latin-1")))) as s:
+        with pytest.raises(EpidemiaError, match="in 4 tries, the last: HTTP 429"):
+            ask(s, plain(TEXTS[:1]), max_retries=3, pause=0.1)
+        between = [b - a for a, b in zip(s.times, s.times[1:], strict=False)]
+    # At least half of 0.1, 0.2 and 0.4 s.
+    assert [x >= least for x, least in zip(between, (0.05, 0.1, 0.2), strict=True)] == [True] * 3
+
+
+# The server's words.
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ((500, b'{"error": {"message": "out of memory"}}'), "HTTP 500; the server said: out of m"),
+        ((200, b'{"error": {"message": "overloaded"}}'), r"\(HTTP 200\); the server said: overl"),
+        ((200, b"<html>Welcome</html>"), r"not JSON; the server said: a web page \(is base_url ri"),
+        ((403, b'{"error": {"message": "not in your country"}}'), "HTTP 403.*said: not in your"),
+        ((307, b"", ("Location", "/elsewhere/v1")), "HTTP 307.*give it as base_url.*/elsewhere/v1"),
+        ((200, b"[" * 100_000), "an answer that is not JSON"),
+        ((200, b'{"choices": [{"logprobs": {"content": [{"token": "A", "top_logprobs": '
+               b'[{"token": "A", "logprob": -1' + b"0" * 400 + b"}]}]}}]}"), "no known form"),
+    ],
+)  # fmt: skip
+def test_what_the_server_said_is_in_the_last_line(reply, said):
+    found, _ = refusal(always(*reply), max_retries=0, pause=0)
+    assert "\n" not in found and len(found) < 700
+    assert re.search(said, found), found
+
+
+def test_a_number_too_large_for_a_float_is_asked_again():
+    with pytest.raises(BadReply):
+        shown_in(
+            {"choices": [{"logprobs": {"tokens": ["A"], "top_logprobs": [{"A": -(10**400)}]}}]}
+        )
+
+
+@pytest.mark.parametrize("tries", [0, 1, 5])
+def test_no_log_probabilities_are_found_out_in_any_number_of_tries(tries):
+    found, asked = refusal(lambda text, times: "null", max_retries=tries)
+    assert "gives no log-probabilities" in found and asked == min(3, tries + 1)
+
+
+def test_nobody_listens():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1/completions"
+        with pytest.raises(EpidemiaError, match=r"ConnectError.*is base_url right"):
+            ChoiceAPI(base_url=url, model="any", max_retries=1, pause=0.01).loglikelihood(
+                plain(TEXTS[:1])
+            )
+
+
+class Silent(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_error(500)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_certificate_that_is_not_trusted_is_not_asked_twice(tmp_path):
+    pem = tmp_path / "self.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-keyout", str(pem),
+         "-out", str(tmp_path / "cert.pem")],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("needs openssl")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", pem)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    server.handle_error = lambda *_: None
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        given = {"base_url": f"https://127.0.0.1:{server.server_address[1]}/v1/completions",
+                 "model": "any", "max_retries": 0}  # fmt: skip
+        began = time.monotonic()
+        with pytest.raises(EpidemiaError, match=r"not trusted.*ca_cert_path=FILE") as raised:
+            ChoiceAPI(**given | {"max_retries": 9, "pause": 60}).loglikelihood(plain(TEXTS[:1]))
+        assert time.monotonic() - began < 30 and "\n" not in str(raised.value)
+        for trusting in ({"ca_cert_path": tmp_path / "cert.pem"}, {"verify_certificate": False}):
+            with pytest.raises(EpidemiaError, match="HTTP 500"):
+                ChoiceAPI(**given, **trusting).loglikelihood(plain(TEXTS[:1]))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+# Letters that are not the answer.
+
+
+def thinking(n, mass):
+    """A model that thinks first, with letters of a probability in all among its likeliest."""
+    top = [{"token": "<think>", "logprob": math.log1p(-2 * mass)}]
+    top += [{"token": f" {one}", "logprob": math.log(mass / 4)} for one in "ABCD"]
+    top += [{"token": f" w{i}", "logprob": math.log(mass / 100)} for i in range(15)]
+    told = {"tokens": ["<think>"], "top_logprobs": [{one["token"]: one["logprob"] for one in top}]}
+    return json.dumps({"choices": [{"logprobs": told}], "usage": {"total_tokens": 11}}).encode()
+
+
+def test_letters_among_the_likeliest_that_are_never_the_answer_are_refused(tmp_path):
+    found, asked = refusal(always(200, thinking(4, 1e-7)))
+    assert "enable_thinking=False" in found and "'<think>'" in found and asked <= 34
+    with scripted(fault=always(200, thinking(4, 0.01))) as server:  # one in a hundred: a base model
+        assert len(ask(server, plain(TEXTS))) == 160
+    with scripted(fault=always(200, thinking(4, 1e-7))) as server:
+        lm = cached(model(server), str(tmp_path / "kept"))
+        with pytest.raises(EpidemiaError) as raised:
+            lm.loglikelihood(plain(TEXTS))
+    # Nothing was written, and nothing says so.
+    assert "--use_cache" not in str(raised.value) and len(lm.dbdict) == 0
+
+
+def test_one_spelling_that_the_model_never_writes():
+    def said(text):
+        told = {"tokens": ["A"], "top_logprobs": [{"A": -0.1, "B": -3.0, "x": -9.0}]}
+        return json.dumps({"choices": [{"logprobs": told}], "usage": {"total_tokens": 3}}).encode()
+
+    found, _ = refusal(always(200, said("")), variants="one")
+    assert "in the spelling that is read with variants=one" in found and "variants=sum" in found
+
+
+# Whose answers a file holds.
+
+
+def test_a_file_of_another_model_is_refused_and_its_own_says_how_it_was_read(tmp_path):
+    path = str(tmp_path / "kept")
+    with scripted(ids=True) as exact, scripted() as top:
+        cached(model(exact), path).loglikelihood(plain(TEXTS[:20]))
+        for arguments, said in (
+            ({"model": "other"}, "model=any, and this run has model=other"),
+            ({"variants": "sum"}, "variants=auto, and this run has variants=sum"),
+            (
+                {"enable_thinking": False},
+                "enable_thinking=None, and this run has enable_thi",
+            ),
+        ):
+            given = {"base_url": exact.url(False), "model": "any", **arguments}
+            with pytest.raises(EpidemiaError, match=said):
+                cached(ChoiceAPI(**given), path)
+        # The same model at another address goes on, unless its letters are other tokens.
+        with pytest.raises(EpidemiaError, match=r"token ids with variants=one.*top 20 with varia"):
+            cached(model(top), path).loglikelihood(plain(TEXTS))
+        again = model(exact)
+        cached(again, path).loglikelihood(plain(TEXTS[:20]))
+        assert exact.asked.total() == 20
+        assert again.get_model_info()["choice_api"] == {
+            "letters_read_by": "token ids", "variants": "one", "tokens": 0, "asked_again": {}
+        }  # fmt: skip
+        both = str(tmp_path / "both")
+        cached(model(exact, variants="one"), both).loglikelihood(plain(TEXTS[:5]))
+        other = model(top, variants="one")
+        cached(other, both).loglikelihood(plain(TEXTS))
+        assert other.get_model_info()["choice_api"]["letters_read_by"] == "token ids and top 20"
+
+
+def test_a_file_of_another_kind_of_model(tmp_path):
+    evaluate([TASK], model="epidemia-baseline", model_args="kind=truth", use_cache=f"{tmp_path}/a")
+    with scripted() as server, pytest.raises(EpidemiaError, match="choice-api did not write"):
+        evaluate([TASK], model="choice-api", use_cache=f"{tmp_path}/a",
+                 model_args=f"base_url={server.url(False)},model=any")  # fmt: skip
+
+
+def test_files_that_cannot_be_written(tmp_path):
+    (tmp_path / "folder_rank0.db").mkdir()
+    (tmp_path / "text_rank0.db").write_text("not a database, and longer than sixteen bytes")
+    (tmp_path / "file").write_text("")
+    for name, said in (("folder", "cannot be written"), ("text", "no database"),
+                       ("file/below", "cannot be written")):  # fmt: skip
+        with scripted() as server, pytest.raises(EpidemiaError, match=said) as raised:
+            evaluate([TASK], model="choice-api", use_cache=str(tmp_path / name),
+                     model_args=f"base_url={server.url(False)},model=any")  # fmt: skip
+        assert str(tmp_path / name) in str(raised.value) and server.asked.total() == 0
+
+
+FULL = """
+import resource, sys
+sys.path[:0] = {path}
+from test_choice_api import plain, TEXTS, cached
+from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+lm = cached(ChoiceAPI(base_url=sys.argv[1], model="any", num_concurrent=2), sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+try:
+    lm.loglikelihood(plain([f"{{text}} {{i}}" for text in TEXTS for i in range(10)]))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_disk_that_is_full(tmp_path):
+    """A file may grow to 20,000 bytes."""
+    program = FULL.format(path=sys.path)
+    with scripted() as server:
+        done = subprocess.run(
+            [sys.executable, "-c", program, server.url(False), str(tmp_path / "kept")],
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert server.asked.total() < 400
+    assert "EpidemiaError the file of --use_cache" in done.stdout, (done.stdout, done.stderr[-800:])
+    assert "cannot be written" in done.stdout
+
+
+# Tasks and arguments.
+
+
+def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request():
+    with scripted() as server:
+        arguments = f"base_url={server.url(False)},model=any"
+        for written in (f"{TASK}_stated", f"{TASK}_sampled"):
+            with pytest.raises(EpidemiaError, match=f"{written} needs: run it apart"):
+                evaluate([TASK, written], model="choice-api", model_args=arguments)
+        assert server.asked.total() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("max_cost_tokens", "many", "expected a whole number from 1"),
+        ("max_cost_tokens", 0, "expected a whole number from 1"),
+        ("max_cost_tokens", 1.5, "expected a whole number from 1"),
+        ("num_concurrent", "x", "expected a whole number from 1"),
+        ("num_concurrent", 0, "expected a whole number from 1"),
+        ("timeout", "x", "expected a number from 0.001"),
+        ("timeout", -1, "expected a number from 0.001"),
+        ("timeout", "nan", "expected a number from 0.001"),
+        ("timeout", "1e400", "expected a number from 0.001"),
+        ("pause", -1, "expected a number from 0"),
+        ("max_retries", -1, "expected a whole number from 0"),
+        ("verify_certificate", "nope", "expected True or False"),
+        ("enable_thinking", "maybe", "expected True or False"),
+        ("ca_cert_path", "/nowhere.pem", "is no file of certificates"),
+        ("ca_cert_path", __file__, "is no file of certificates"),
+        ("base_url", "http://[::1/v1/completions", "not an address.*square brackets"),
+        ("base_url", "localhost:8000/v1/completions", "begins with http"),
+        ("base_url", f"http://h/v1/completions?api_key={KEY}", r"takes no key in base_url"),
+        ("base_url", f"http://h/v1/completions?x=1&sig={KEY}", r"takes no key in base_url"),
+        ("api_key_env", KEY, "takes no key in api_key_env"),
+    ],
+)
+def test_arguments_that_are_none(name, value, said, caplog):
+    caplog.set_level(logging.DEBUG)
+    given = {"base_url": "http://h/v1/completions", "model": "any", name: value}
+    with pytest.raises(EpidemiaError, match=said) as raised:
+        ChoiceAPI(**given)
+    assert KEY not in str(raised.value)
+    if KEY in str(value):
+        with pytest.raises(EpidemiaError, match=said):
+            evaluate([TASK], model="choice-api", model_args=given)
+        assert KEY not in caplog.text
+
+
+def test_an_address_with_a_query_that_is_no_key():
+    url = "https://h/deployments/m/chat/completions?api-version=2024-10-21"
+    assert ChoiceAPI(base_url=url, model="any").chat
+
+
+def test_keys_that_no_header_can_hold(monkeypatch):
+    for value in ("sk-\nabcdef", "sk-äöüabcdef"):
+        monkeypatch.setenv("MY_KEY", value)
+        with pytest.raises(EpidemiaError, match="MY_KEY holds a line break or") as raised:
+            headers("MY_KEY", None)
+        assert "abcdef" not in str(raised.value)
+    monkeypatch.setenv("MY_HEADER", "Two Words: x")
+    with pytest.raises(EpidemiaError, match="'Name: value'"):
+        headers("OPENAI_API_KEY", "MY_HEADER")
+
+
+@pytest.mark.parametrize("key", ["abcd", "a/b+c=d&e<f", 'quo"te\\s', "sk-test-0123"])
+def test_a_key_is_hidden_in_every_way_of_writing_it(key):
+    sent = {"Authorization": f"Bearer {key}"}
+    for written in (key, json.dumps(key), quote(key), quote(key, safe="")):
+        found = masked(f"Bearer token {written} is wrong", sent)
+        assert "***" in found and written.strip('"') not in found and "Bearer token" in found
+    assert masked("Bearer a", {"X": "Bearer a"}) == "Bearer a"
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [({"total_tokens": 11.0}, 11), ({"prompt_tokens": 10, "completion_tokens": 1}, 11),
+     ({"total_tokens": None, "prompt_tokens": 10}, 10), ({"total_tokens": float("nan")}, 0),
+     ({"total_tokens": True}, 0), ({"total_tokens": -3}, 0), ({"total_tokens": "11"}, 0)],
+)  # fmt: skip
+def test_tokens_however_they_are_told(usage, tokens):
+    assert _tokens(usage) == tokens
+
+
+# Interrupted.
+
+WAITING = """
+import sys
+sys.path[:0] = {path}
+from test_choice_api import plain, TEXTS, cached
+from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+lm = cached(ChoiceAPI(base_url=sys.argv[1], model="any", num_concurrent=4), sys.argv[2])
+lm.loglikelihood(plain(TEXTS))
+"""
+
+
+def test_an_interrupted_run_says_what_it_kept(tmp_path):
+    from sqlitedict import SqliteDict
+
+    path = tmp_path / "kept"
+    with scripted(delay=0.2) as server:
+        client = subprocess.Popen(
+            [sys.executable, "-c", WAITING.format(path=sys.path), server.url(False), str(path)],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while server.answered.total() < 8 and client.poll() is None:
+            time.sleep(0.01)
+        client.send_signal(signal.SIGINT)
+        _, said = client.communicate(timeout=120)
+        answered = server.answered.total()
+    assert "requests under way" in said and "interrupted. " in said
+    assert "in the file of --use_cache" in said and answered < 40
+    with SqliteDict(str(path), flag="r") as kept:
+        assert len(kept) == 4 * answered
+    assert f"{answered} of 40 prompts are answered" in said
+
+
+def test_dates_far_away_are_waited_for_by_the_user():
+    far = (datetime.now(timezone.utc) + timedelta(days=9)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    found, asked = refusal(always(429, b"{}", ("Retry-After", far)))
+    assert "asks to be left alone for" in found and asked == 1
