@@ -144,7 +144,7 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(server.delay)
         if body.get("echo"):
             return self.send(200, echoed(body["prompt"]))
-        n = body.get("top_logprobs", 0) if chat else body.get("logprobs") or 0
+        n = (body.get("top_logprobs") if chat else body.get("logprobs")) or 1
         if n > server.most:
             return self.send(400, {"error": {"message": f"logprobs: at most {server.most}"}})
         # Before it is sent: whoever has the answer finds it counted.

@@ -79,7 +79,7 @@ TAKES = {
     "hf": ["harness/choice_hf.py", "harness/cost.py", "harness/demo.py", "harness/tiny.py",
            "harness/tree_attention.py", "loading.py"],
     "vllm": ["harness/choice_vllm.py", "harness/structured.py"],
-    "api": ["harness/endpoint.py"],
+    "api": ["harness/endpoint.py", "harness/structured.py"],
     "report": ["api.py", "report/charts.py", "report/charts_tuned.py", "report/drawn.py",
                "report/effects.py", "report/figures.py", "report/palette.py", "report/site.py"],
     "build": ["estimate/boosted.py", "estimate/build.py", "estimate/estimators.py",

@@ -293,6 +293,34 @@ def test_a_disk_that_is_full(tmp_path):
 # Tasks and arguments.
 
 
+def test_a_model_that_takes_no_temperature_is_refused_with_a_way_out():
+    words = b'{"error": {"message": "Unsupported value: temperature does not support 0"}}'
+    found, asked = refusal(always(400, words))
+    assert "reasoning models" in found and "epidemia_low_stated" in found and asked < 10
+
+
+def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    words = json.dumps({"error": {"message": f"guided decoding is off for {KEY}"}}).encode()
+    for kind, chat in (("local-chat-completions", True), ("local-completions", False)):
+        with scripted(fault=always(400, words)) as server:
+            with pytest.raises(EpidemiaError, match=r"guided decoding is off.*leave 'struct") as r:
+                evaluate(
+                    [f"{TASK}_stated"], model=kind, metadata={"structured": "regex"},
+                    apply_chat_template=chat,
+                    model_args={"base_url": server.url(chat), "model": "any", "num_concurrent": 4,
+                                "tokenizer_backend": None, "tokenized_requests": False},
+                )  # fmt: skip
+            assert server.asked.total() == 1 and KEY not in str(r.value)
+            assert "structured_outputs" in server.payloads[0]
+
+
+def test_a_form_for_tasks_that_have_none_is_refused():
+    for names in ([TASK], ["epidemia_high"], [f"{TASK}_sampled"]):
+        with pytest.raises(EpidemiaError, match="structured is of tasks whose model writes a dis"):
+            evaluate(names, model="epidemia-baseline", metadata={"structured": "json"})
+
+
 def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request():
     with scripted() as server:
         arguments = f"base_url={server.url(False)},model=any"
@@ -375,6 +403,35 @@ def test_tokens_however_they_are_told(usage, tokens):
 
 
 # Interrupted.
+
+KILLED = """
+import os, signal, sys, time
+sys.path[:0] = {path}
+from test_choice_api import cached
+from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+from lm_eval_epidemia.harness.choices import remember
+model = ChoiceAPI(base_url="http://h/v1/completions", model="any")
+lm = cached(model, sys.argv[1])
+def answered():
+    yield ("question", " A"), (-1.0, True)
+    while not lm.dbdict.conn.reqs.empty():
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield ("question", " B"), (-2.0, False)
+remember(model, answered())
+"""
+
+
+def test_the_letters_of_a_prompt_are_kept_together_or_not_at_all(tmp_path):
+    from sqlitedict import SqliteDict
+
+    program = [sys.executable, "-c", KILLED.format(path=sys.path), str(tmp_path / "kept")]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-800:]
+    with SqliteDict(str(tmp_path / "kept")) as kept:
+        assert len(kept) == 0
+
 
 WAITING = """
 import sys

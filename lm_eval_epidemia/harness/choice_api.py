@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any
@@ -201,43 +200,42 @@ class ChoiceAPI(LM):
         """
         # Equal beginnings side by side, so that they meet in the server's prefix cache.
         left = iter(sorted(prompts, key=lambda one: str(one.context)))
-        done: SimpleQueue[tuple[Prompt, Future[Answered]]] = SimpleQueue()
+        done: SimpleQueue[Future[Answered]] = SimpleQueue()
+        #: Begun and not yet kept: an interrupt may come anywhere, and none of these is lost by it.
+        begun: dict[Future[Answered], Prompt] = {}
         began: list[str] = []
         seen, answered, written, running = False, 0, 0, 0
         #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
 
-        def hand_in(prompt: Prompt, one: Future[Answered]) -> None:
-            done.put((prompt, one))
-
         def begin(most: int) -> None:
             nonlocal running
             for prompt in islice(left, most):
                 future = pool.submit(self.served.answer, prompt)
-                future.add_done_callback(partial(hand_in, prompt))
+                begun[future] = prompt
+                future.add_done_callback(done.put)
                 running += 1
 
-        def keep(ready: Sequence[tuple[Prompt, Future[Answered]]]) -> None:
+        def keep(ready: Sequence[Future[Answered]]) -> None:
             nonlocal answered, seen, written
-            good = [(prompt, one.result()) for prompt, one in ready
-                    if not one.cancelled() and one.exception() is None]  # fmt: skip
+            ended = [one for one in ready if one in begun and not one.cancelled()]
+            good = [(begun[one], one.result()) for one in ended if one.exception() is None]
             held.extend(pair for prompt, one in good for pair in take(prompt, one))
             seen = seen or any(_is_seen(one) for _, one in good)
-            answered += len(good)
             if seen and held:
                 if not written:
                     self._kept.note(self.served.read_by, "sum" if self.served.adds else "one")
                 with writing(self.cache_hook.dbdict):
                     remember(self, held)
                 held.clear()
-                written = answered
+                written = answered + len(good)
+            answered += len(good)
+            for one in ready:
+                begun.pop(one, None)
             began.extend(one.began for _, one in good[: ENOUGH - len(began)])
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
-
-        def ready_now() -> list[tuple[Prompt, Future[Answered]]]:
-            return [done.get() for _ in range(done.qsize())]
 
         self.endpoint.stopped.clear()
         with (
@@ -248,22 +246,22 @@ class ChoiceAPI(LM):
             try:
                 begin(1)  # finds out how the server is asked
                 while running:
-                    ready = [done.get(), *ready_now()]
+                    ready = [done.get(), *(done.get() for _ in range(done.qsize()))]
                     running -= len(ready)
                     keep(ready)
-                    for _, one in ready:
+                    for one in ready:
                         one.result()
                     if not seen and (len(began) == ENOUGH or answered == len(prompts)):
                         raise self._without_letters(began)
                     begin(self._affordable(running))
             except KeyboardInterrupt:
-                _logger.warning("epidemia: waiting for the %d requests under way", running)
+                _logger.warning("epidemia: waiting for the %d requests under way", len(begun))
                 raise
             finally:
                 # Nothing more is begun; what is under way is waited for and kept.
                 self.endpoint.stopped.set()
                 pool.shutdown(cancel_futures=True)
-                keep(ready_now())
+                keep(list(begun))
             if answered < len(prompts):
                 raise EpidemiaError(
                     f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "

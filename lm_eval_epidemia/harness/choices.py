@@ -310,8 +310,8 @@ def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch
 def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> None:
     """Write answers to lm-eval's cache of responses, where there is one, before going on.
 
-    Keyed as lm-eval keys them. It would commit each one in the background; a run that is killed
-    after this returned has them all.
+    Keyed as lm-eval keys them. It would commit each one in the background; a run that is killed has
+    all of these or none, and all once this returned.
 
     Parameters
     ----------
@@ -322,10 +322,14 @@ def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> Non
     database = lm.cache_hook.dbdict
     if database is None:
         return
-    each, database.autocommit = database.autocommit, False
+    # Of its own each statement is a transaction, in the thread that writes.
+    each, writer = database.autocommit, database.conn
+    database.autocommit = writer.autocommit = False
     try:
+        writer.execute("BEGIN")
         for request, answer in answered:
             lm.cache_hook.add_partial("loglikelihood", request, answer)
         database.commit()
     finally:
-        database.autocommit = each
+        writer.commit(blocking=False)  # interrupted: what is written again finds none open
+        database.autocommit = writer.autocommit = each

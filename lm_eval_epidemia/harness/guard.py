@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lm_eval_epidemia import notices
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import collector, group_errors, hooks, structured
@@ -90,6 +90,17 @@ def _name(task: Any) -> str:
     return ""
 
 
+def _any_stated(tasks: Any) -> bool:
+    """Tell whether a task or group is asked in words; of what is not known here, it may be."""
+    for name in map(_name, tasks if isinstance(tasks, (list, tuple)) else [tasks]):
+        try:
+            if any(way == "stated" for _, way in members(name)):
+                return True
+        except EpidemiaError:
+            return True
+    return False
+
+
 def _model_args(given: Mapping[str, Any]) -> Any:
     """Return the arguments of a run's model, however they were written."""
     model_args = given.get("model_args") or {}
@@ -108,6 +119,11 @@ def _unheeded(given: Mapping[str, Any]) -> Iterator[str]:
     own = {key: value for key, value in {**read, **metadata}.items() if key not in model_args}
     if wrong := unknown_keys(own):
         yield wrong
+    if own.get("structured") and not _any_stated(given.get("tasks")):
+        yield (
+            "--metadata structured is of tasks whose model writes a distribution (_stated), and "
+            "none of these is asked for: epidemia_low_stated, epidemia_high_stated"
+        )
     for key in Variant._fields:
         if key in metadata and metadata[key] != read.get(key):
             yield (
@@ -137,8 +153,7 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(evaluate)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(("lm", "task_dict"), args, strict=False)), **kwargs}
-        if hasattr(model := _behind_the_cache(given.get("lm")), "check_tasks"):
-            model.check_tasks(_every_task(given.get("task_dict")))
+        _check_tasks(given.get("lm"), given.get("task_dict"))
         ours = _our_tasks(given.get("task_dict"))
         if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
@@ -158,6 +173,16 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         return results
 
     return wrapper
+
+
+def _check_tasks(lm: Any, tasks: Any) -> None:
+    """Let a model of ours refuse what it cannot answer, before it is asked anything."""
+    from lm_eval.api.model import CachingLM
+
+    # By its type alone: a run without a task or model of ours goes on as it came.
+    model = lm.lm if type(lm) is CachingLM else lm
+    if (check := getattr(type(model), "check_tasks", None)) is not None:
+        check(model, _every_task(tasks))
 
 
 def _every_task(tasks: Any) -> Iterator[Any]:
@@ -334,6 +359,9 @@ class _Watched:
         if not hasattr(model, "_create_payload"):  # no server, no seeds
             drawn = set()
         written = {id(request): structured.structure_of(request) for request in ours}
+        for first in [request for request in ours if written[id(request)]][:1]:
+            with structured.held(model, written[id(first)], first.task_name):
+                structured.refuse_declined(model, first)
         # Drawn ones apart from the others, whose seed stays that of the run.
         parts: dict[tuple[bool, str], list[Any]] = defaultdict(list)
         for request in requests:

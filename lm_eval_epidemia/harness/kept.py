@@ -121,6 +121,5 @@ class Kept:
             table.update(self.record)
 
     def _table(self) -> Any:
-        from sqlitedict import SqliteDict
-
-        return SqliteDict(self._database.filename, tablename=_TABLE, autocommit=True)
+        kind = type(self._database)  # SqliteDict
+        return kind(self._database.filename, tablename=_TABLE, autocommit=True)

@@ -169,14 +169,16 @@ class Served:
                     words = str(error)
                     if "max_completion_tokens" not in words:
                         break
-        if "logprob" in words.lower():
+        # Models that take no temperature reason first, and say less than these.
+        if "logprob" in words.lower() or "temperature" in words.lower():
             raise self._without(words)
         raise EpidemiaError(f"{self.endpoint.url} does not take the first prompt: {words}")
 
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
             f"{self.model} at {self.endpoint.url} gives no log-probabilities of its first token "
-            f"({why}): reasoning models do not, and some servers pass over 'logprobs'. {WAY_OUT}"
+            f"at temperature 0 ({why}): reasoning models do not, and some servers pass over "
+            f"'logprobs'. {WAY_OUT}"
         )
 
     def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> Answered:

@@ -8,14 +8,16 @@ expression: vLLM alone). Here they become what vLLM's engine takes, and others a
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness.keys import masked
 
-__all__ = ["held", "structure_of"]
+__all__ = ["held", "refuse_declined", "structure_of"]
 
 _KEYS = ("response_format", "structured_outputs")
 
@@ -35,6 +37,47 @@ def structure_of(request: Any) -> str:
     """
     asked = {key: request.args[1][key] for key in _KEYS if key in request.args[1]}
     return json.dumps(asked, sort_keys=True) if asked else ""
+
+
+def refuse_declined(model: Any, request: Any) -> None:
+    """Ask a server once for a reply in a form: lm-eval would send what it declines again and again.
+
+    Parameters
+    ----------
+    model : LM
+        Without lm-eval's cache before it; nothing is asked of one that is not behind a server.
+    request : Instance
+        That asks for a reply in a form.
+
+    Raises
+    ------
+    EpidemiaError
+        If the server understood the request and does not take it.
+    """
+    if "TemplateAPI" not in [kind.__name__ for kind in type(model).__mro__]:
+        return
+    import requests
+
+    context, arguments = request.args
+    payload = model._create_payload(
+        model.create_message([context]), generate=True,
+        gen_kwargs={**copy.deepcopy(dict(arguments)), "max_gen_toks": 16},
+        seed=model._seed, eos=model.eos_string,
+    )  # fmt: skip
+    try:
+        reply = requests.post(
+            model.base_url, json=payload, headers=model.header, timeout=model.timeout,
+            verify=model.verify_certificate,
+        )  # fmt: skip
+    except requests.RequestException:
+        return  # lm-eval tries again, and says what is wrong
+    if reply.status_code in (400, 422):
+        words = masked(" ".join(reply.text.split())[:300], model.header)
+        raise EpidemiaError(
+            f"{request.task_name}: {model.base_url} does not take a request for a reply in a form "
+            f"(HTTP {reply.status_code}): {words}. If it is the form that it does not take, leave "
+            "'structured' out of --metadata"
+        )
 
 
 @contextmanager

@@ -64,12 +64,16 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     ]  # fmt: skip
     found = Unseen(float(np.mean(shared)), _effect(answers))
     if found.effect > MOST:
+        lacking = (
+            f"letters not shown have {found.mass:.2g} of the probability"
+            if found.mass
+            else "letters are shown in one spelling and not in others"
+        )
         notices.warn(
             "letters that were not shown",
             f"{asked_as(answers[0])}: the server shows its likeliest tokens only, and what it does "
-            f"not show may move the score by up to {found.effect:.1f} points (letters not shown "
-            f"have {found.mass:.2g} of the probability): ask a server that takes "
-            "logprob_token_ids (vLLM), or one that shows more tokens",
+            f"not show may move the score by up to {found.effect:.1f} points ({lacking}): "
+            "ask a server that takes logprob_token_ids (vLLM), or one that shows more tokens",
         )
     return found
 
