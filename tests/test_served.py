@@ -189,7 +189,7 @@ def thinking(n, mass):
 
 
 def test_letters_among_the_likeliest_that_are_never_the_answer_are_refused(tmp_path):
-    found, asked = refusal(always(200, thinking(4, 1e-7)))
+    found, asked = refusal(always(200, thinking(4, 2e-4)))
     assert "enable_thinking=False" in found and "'<think>'" in found and asked <= 34
     with scripted(fault=always(200, thinking(4, 0.01))) as server:  # one in a hundred: a base model
         assert len(ask(server, plain(TEXTS))) == 160

@@ -38,7 +38,7 @@ __all__ = ["ChoiceAPI"]
 #: Prompts after which a model that never began with a letter is not asked on, and the probability
 #: of all letters below which they say nothing of what it would answer: a model that thinks first
 #: leaves them less.
-ENOUGH, LEAST_MASS = 30, 1e-4
+ENOUGH, LEAST_MASS = 30, 1e-3
 
 _logger = logging.getLogger("lm_eval_epidemia")
 
