@@ -4,19 +4,20 @@ import itertools
 import json
 import math
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import evaluate
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.distance import distance
 from lm_eval_epidemia.elicit.orderings import mirrored
-from lm_eval_epidemia.elicit.shares import normalised, shares
+from lm_eval_epidemia.elicit.shares import MOST_TRIES, normalised, shares
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way, stated
@@ -42,27 +43,112 @@ def test_replies_are_read_as_a_person_reads_them(one):
 
 
 def test_the_table_of_replies_is_no_accident():
-    assert len(REPLIES) >= 60
-    assert sum(one["numbers"] is None for one in REPLIES) >= 15
+    assert len(REPLIES) >= 120
+    assert sum(one["numbers"] is None for one in REPLIES) >= 35
 
 
-@given(st.text(alphabet='AB01290.,:-|{}[]" \n%Yesno<>', max_size=300))
-def test_no_reply_stops_the_reading(reply):
-    found = shares(reply, ["Yes", "No"])
-    assert found is None or (len(found) == 2 and all(math.isfinite(one) for one in found))
+#: Words, numbers of visits, and ages.
+ANSWERS = [
+    ["Yes", "No"],
+    ["Democratic Party", "Neither (independent)", "Republican Party"],
+    ["0", "1", "2-3", "4 or more"],
+    ["0", "1", "2", "3", "4", "5 or more"],
+    ["18-24", "25-34", "35 or older"],
+    ["18-24", "25-34", "35-44"],
+]
 
 
-@pytest.mark.parametrize("piece", ["A: 3", "[", "{", "A ", "30 ", "| ", " - ", "(1", "\n"])
+@given(st.text(alphabet='AB01290.,:-|{}[]()=/" \n%Yesno<>', max_size=300), st.sampled_from(ANSWERS))
+def test_no_reply_stops_the_reading(reply, answers):
+    found = shares(reply, answers)
+    assert found is None or len(found) == len(answers)
+    assert all(math.isfinite(one) for one in found or ())
+
+
+#: A line of a reply: letter, answer, number and proportion.
+LINES = [
+    "{A}: {n}", "{A}: {n}%", "{A}) {n}", "{A}. {text}: {n}", "{A}) {text} ({n})",
+    "{A}. {text} - {n}", "{A}. {text} \u2013 {n}%", "{A}. {text} = {n}", "{A} ({text}): {n}",
+    "{text}: {n}", "{text} ({n})", "{text} - {n}", "{text} ({A}): {n}", "- **{A}**: {n}",
+    "* **{text}**: {n}%",
+    "**{A}. {text}:** ~{n} people", "1. {A}: {n}", "{A}: {n} of 100", "{A}: about {n} people",
+    "{A}: {p}", "{A}. {text}: {p}", "{A}: {p} ({n}%)", "{n} would say {text} ({A})", "{n}% - {A}",
+    "| {A} | {n} |", "| {text} | {n} |", "| {A} | {text} | {n} | {n}% |", "| {A}. {text} | {n} |",
+    "{text} | {n}", "| **{text}** | {n} | {p} |", "<{A}>{n}</{A}>", "<{A}>\n{n}\n</{A}>",
+    "{A}: {n}\n  Because it is so.",
+]  # fmt: skip
+
+
+def all_at_once(letters, answers, numbers):
+    """Of replies that are no lines."""
+    for names in (letters, answers, [f"{a}. {b}" for a, b in zip(letters, answers, strict=True)]):
+        named = dict(zip(names, numbers, strict=True))
+        yield from (json.dumps(named), json.dumps(named, indent=2), str(named))
+        yield json.dumps([{"answer": name, "people": n} for name, n in named.items()])
+        yield ", ".join(f"{name}: {n}" for name, n in named.items())
+        header, below = " | ".join(names), " | ".join(map(str, numbers))
+        yield f"| {header} |\n{'|---' * len(names)}|\n| {below} |"
+        yield f"| | {header} | Total |\n{'|---' * len(names)}|---|---|\n| People | {below} | 100 |"
+
+
+@settings(max_examples=25)
+@given(st.sampled_from(ANSWERS), st.booleans(), st.data())
+def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
+    shown = answers[::-1] if reverse else answers
+    cuts = sorted(data.draw(st.lists(st.integers(0, 100), min_size=len(shown) - 1,
+                                     max_size=len(shown) - 1)))  # fmt: skip
+    numbers = [b - a for a, b in itertools.pairwise([0, *cuts, 100])]
+    letters = "ABCDEF"[: len(shown)]
+    replies = [
+        "\n".join(
+            form.format(A=letter, text=text, n=n, p=n / 100)
+            for letter, text, n in zip(letters, shown, numbers, strict=True)
+        )
+        for form in LINES
+    ]
+    for reply in (*replies, *all_at_once(letters, shown, numbers)):
+        for written in (reply, f"Here it is:\n\n{reply}\n\nThese are rough."):
+            found = shares(written, shown)
+            assert found and normalised(found) == pytest.approx([n / 100 for n in numbers]), written
+
+
+@pytest.mark.parametrize("answers", ANSWERS, ids=lambda one: one[-1])
+def test_the_question_once_more_is_no_answer(answers):
+    lettered = dict(zip("ABCDEF", answers, strict=False))
+    forms = ["{}. {}", "{}: {}", "| {} | {} |", "<{0}>{1}</{0}>", "{1}", "{1} ({0})", "{}: NUMBER"]
+    listed = ["\n".join(form.format(*one) for one in lettered.items()) for form in forms]
+    listed += [json.dumps(answers), json.dumps(lettered), ", ".join(answers)]
+    for one in listed:
+        for reply in (one, f"Of 100 such people, how many are there of each?\n{one}\nAnswer:"):
+            found = shares(reply, answers)
+            assert found is None or normalised(found) is None, reply
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["A: 3", "[", "{", "[{", '{"A":', "A ", "30 ", "30 31 ", "| ", "| A | 0 |\n", " - ", "(1", "\n",
+     "<A>", "A) 0 (", "0: "],
+)  # fmt: skip
 def test_reading_takes_a_time_in_proportion_to_the_length(piece):
-    import time
+    """Some 0.3 s; of 200,000 characters any quadratic step takes minutes."""
 
-    def seconds(times):
-        text, start = piece * times, time.process_time()
-        shares(text, ["Yes", "No"])
+    def seconds():
+        start = time.process_time()
+        for answers in (ANSWERS[0], ANSWERS[3]):
+            shares(piece * (200_000 // len(piece)), answers)
         return time.process_time() - start
 
-    # Ten times as long: quadratic would be a hundred times the time.
-    assert seconds(20_000) < 40 * max(seconds(2_000), 0.01)
+    assert any(seconds() < 20 for _ in range(3))
+
+
+def test_brackets_are_not_all_tried_as_json(monkeypatch):
+    tried, decode = [], json.JSONDecoder.raw_decode
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode",
+                        lambda *given: tried.append(1) or decode(*given))  # fmt: skip
+    assert shares("[" * 200_000 + '{"A": 30, "B": 70}', ["Yes", "No"]) == (30, 70)
+    assert len(tried) == 1  # so deep that it is given up
+    shares("[ x" * 1_000, ["Yes", "No"])
+    assert len(tried) == 1 + MOST_TRIES
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,37 @@
 r"""Reading how many of 100 people a model says give each answer.
 
 Reasoning is cut off (`replies.answer_text`), and the next question of a model that goes on to ask
-itself one. What is left is read as JSON if an object in it names every answer, else line by line:
+itself one. What is left is read as JSON if an object in it names every answer, else line by line,
+tables first made lines (`tables`); what an answer is called is in `labels`:
 
 ==========================================  ==============================================
 in the reply                                read as
 ==========================================  ==============================================
 ``A: 30``  ``A. Yes: 30``  ``Yes - 30 %``   30 for the answer, called by its letter, by its
-``| A | Yes | 30 |``  ``A = 30, B = 70``    text, or by both; several may stand in a line
+``| A | Yes | 30 |``  ``A = 30, B = 70``    text, or by both; several may stand in a line; so
+``<A>30</A>``  ``A) 2-3 (30)``              too where the text is "2-3"
 ``30 would say Yes (A)``                    30: the number may come first, if it always does
 ``{"A": 30, "B": 70}``                      30 and 70, and ``[{"answer": "A", "people": 30}]``,
                                             and such inside another object
 ``30 of 100``  ``30/100``  ``about 30``     30, and ``~30``, ``30 people``, ``30 (25-35)``
 ``30-40``  ``30 to 40``  ``30% - 40%``      35: the middle
-``<5``  ``up to 5``  ``>90``                2.5 and 95: the middle from 0, and up to 100
+``<5``  ``up to 5``  ``>90``                2.5 and 95: the middle from 0, and up to 100, where
+                                            this is at most 5 away from either end
+``over 30``  ``at most 70``  ``30+``        nothing: these leave too much
 ``12,5``                                    12.5; ``1,000`` is nothing
-``0.3`` and ``0.7``                         30 and 70: proportions, where all are at most 1, one
+``0.3`` and ``.7``                          30 and 70: proportions, where all are at most 1, one
                                             is no whole number, none has a per cent sign, and they
                                             sum to 0.9 to 1.1
+``A: 1, B: 0``                              100 and 0: proportions that sum to 1, unless they stand
+                                            without labels or the reply speaks of people, per cents
+                                            or 100
 ``30, 70``                                  as listed, where nothing but K numbers is there
 an answer twice, or missing                 nothing, unless another list in the reply is complete:
                                             the last one counts
 ``A. No: 30`` where A is "Yes"              nothing
+``A: 30, other: 5``  ``| A | 30 | 45 |``    nothing: two numbers of A
+``No answer: 5``  ``Other: 5``              passed over in a line of its own; it is not "No"
+``A: 18-24``, if every answer's text is so  nothing: the question once more
 ``-5``  ``1e2``  ``thirty``                 nothing
 ==========================================  ==============================================
 
@@ -34,13 +44,14 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.elicit.labels import MARKS, Labels, place_of, plain
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies import answer_text, before_next_question
+from lm_eval_epidemia.elicit.tables import as_lines
 
 __all__ = ["LEAST", "MOST", "normalised", "shares"]
 
@@ -50,46 +61,30 @@ LEAST, MOST = 90.0, 110.0
 #: Numbers have three digits at most.
 LARGEST = 1000
 
+#: A bound counts where it leaves so much, by the middle: "<5" and ">90", not "at least 30".
+WIDEST = 10.0
+
 #: An answer's number among those displayed, and how many of 100 give it.
 _Entry = tuple[int, float]
 
-_SIGNS = {
-    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
-    **dict.fromkeys((0x2018, 0x2019), "'"),
-    **dict.fromkeys((0x201C, 0x201D), '"'),
-    ord("\N{ALMOST EQUAL TO}"): "~",
-    ord("\N{LESS-THAN OR EQUAL TO}"): "<",
-    ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
-    ord("\N{RIGHTWARDS ARROW}"): ":",
-}
-#: Markup, and the 100 of "30 of 100".
-_DROPPED = [
-    (re.compile(pattern), plain)
-    for pattern, plain in (
-        (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
-        (
-            r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100"
-            r"(?!\d|[.,]\d)",
-            " ",
-        ),
-        (r"(?im)^[^\S\n]*of(?: these| the| such)? 100(?: such)? \w{1,20},?", " "),
-        (r"±[^\S\n]?\d{1,3}(?:\.\d{1,3})?", " "),
-        (r"->|=>", ":"),
-        (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
-    )
-]  # fmt: skip
-
-#: Stand for the answers' texts while the rest is read.
-_FIRST = 0xE000
-_PLACES = f"{chr(_FIRST)}-{chr(_FIRST + len(LETTERS) - 1)}"
-
-_N = r"\d{1,3}(?:\.\d{1,6}|,\d{1,2})?"
+_N = r"(?:\d{1,3}(?:\.\d{1,6}|,\d{1,2})?|\.\d{1,6})"
 _PERCENT = r"[^\S\n]?(?:%|per ?cent)?"
+_BELOW = (
+    r"<|\b(?:(?:less|fewer|(?:no|not) more) than|under|below|at most|up to|max(?:imum)?(?: of)?)\b"
+)
+_ABOVE = (
+    r">|\b(?:(?:more|(?:no|not) (?:less|fewer)) than|over|above|at least|min(?:imum)?(?: of)?)\b"
+)
+#: "30+", "30 or more", "30 at most"
+_OPEN = (
+    r"[^\S\n]?(?:\+(?![^\S\n]?\d)|\b(?:or|and) (?:more|less|fewer|over|above|under|below|higher"
+    r"|lower|up|older|younger)\b|\bat (?:most|least)\b(?! \d)|\b(?:max|min)(?:imum)?\b(?! \d))"
+)
 _VALUE = (
-    r"(?P<bound>(?:<|>|\b(?:less than|fewer than|under|below|at most|up to|more than|over|above"
-    r"|at least)\b)[^\S\n]?)?(?P<negative>(?<=[:=|(])[^\S\n]?-)?(?<![\w.$€£^])(?<!\d,)"
+    rf"(?:(?:(?P<below>{_BELOW})|(?P<above>{_ABOVE}))[^\S\n]?)?"
+    r"(?P<negative>(?<=[:=|(])[^\S\n]?-)?(?<![\w.$€£^])(?<!\d,)"
     rf"(?P<low>{_N}){_PERCENT}(?:[^\S\n]?(?:-|\bto\b|(?P<and>\band\b))[^\S\n]?(?P<high>{_N}){_PERCENT})?"
-    r"(?![\w$€£^]|[.,]\d)"
+    rf"(?P<open>{_OPEN})?(?![\w$€£^]|[.,]\d)"
 )
 #: "A person" begins a sentence, "A is 30" and "A about 30" are answers.
 _LETTER = (
@@ -97,13 +92,26 @@ _LETTER = (
     r"(?! (?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at|and|or)\b)"
     r"(?-i:[a-z]))"
 )
-_TOKEN = re.compile(rf"(?P<text>[{_PLACES}])|{_VALUE}|{_LETTER}", re.IGNORECASE)
+_TOKEN = re.compile(rf"(?P<text>[{MARKS}])|{_VALUE}|{_LETTER}", re.IGNORECASE)
 _LOWER_LETTER = re.compile(r"(?<![\w'])([a-z])(?= ?[).:=|])")
 _BETWEEN = re.compile(r"\bbetween[^\S\n]{1,3}\Z", re.IGNORECASE)
 _ASIDE = re.compile(r"\([^()\n]{0,80}\d[^()\n]{0,80}\)")
+_PERCENT_ASIDE = re.compile(r"(?<=\d)[^\S\n]?\([^()\n]{0,80}%\)")
+#: What stands before a number
+_SET_OFF = re.compile(r"[:=|][^\S\n]*\Z")
+_COMPUTED = re.compile(r"[\d)%][^\S\n]*=[^\S\n]*\Z")
 #: A number without a label, and what may stand around it.
-_BARE = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,6})?(?![\w.]\d|\w)")
+_BARE = re.compile(r"(?<![\w.-])(?:\d{1,3}(?:\.\d{1,6})?|\.\d{1,6})(?![\w.]\d|\w)")
 _SEPARATORS = re.compile(r"[\s,;|/().:%-]*")
+_LISTED = re.compile(r"(?m)^\d{1,2}[.)]\s")
+
+#: With either of these a number is of 100, and 1 is not everybody.
+_PERCENTS = re.compile(r"%|\d[^\S\n]?per ?cent", re.IGNORECASE)
+_COUNTS = re.compile(
+    r"per ?cent|100|\b(?:people|persons?|individuals?|respondents?|adults?|child(?:ren)?|m[ae]n"
+    r"|wom[ae]n|households?|famil(?:y|ies)|students?|workers?|patients?|cases?)\b",
+    re.IGNORECASE,
+)
 
 _OPENING = re.compile(r"[{\[]")
 #: A reply of nothing but brackets is not tried at each of them.
@@ -137,11 +145,16 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
     text = before_next_question(
         "\n".join(line for line in lines if line), "Q" in LETTERS[: len(answers)]
     )
-    named = _Labels(answers)
-    found = _complete([_from_json(text, named)], len(answers))
+    named, levels = Labels(answers), len(answers)
+    found = _complete([_from_json(text, named)], levels)
     if found is None:
-        found = _from_lines(named.marked(_plain(text)), len(answers))
-    return None if found is None else _of_100(found, "%" in text)
+        written = named.marked(as_lines(plain(text), named))
+        # "1. 30" could be the answer "1"
+        found = _from_lines(written, levels, not (named.numbers and _LISTED.search(text)))
+    # "A. 18-24", "B. 25-34": the question once more
+    if found is None or found == tuple(_said(answer) for answer in answers):
+        return None
+    return _of_100(found, text)
 
 
 def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
@@ -153,67 +166,21 @@ def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
     return tuple(number / total for number in numbers)
 
 
-def _of_100(found: tuple[float, ...], percent: bool) -> tuple[float, ...]:
+def _of_100(found: tuple[float, ...], text: str) -> tuple[float, ...]:
     """Turn proportions into numbers of 100."""
-    small = max(found) <= 1 and any(number % 1 for number in found) and not percent
+    # "0.3 (30%)" is a proportion.
+    text = _PERCENT_ASIDE.sub("", text)
+    if max(found) > 1 or _PERCENTS.search(text):
+        return found
     scaled = tuple(100 * number for number in found)
-    return scaled if small and normalised(scaled) else found
+    if any(number % 1 for number in found):
+        return scaled if normalised(scaled) else found
+    # 1 and 0: not of a mere list, and not "1 person"
+    said = re.search(r"[^\W\d_]", text) and not _COUNTS.search(text)
+    return scaled if said and sum(found) == 1 else found
 
 
-def _plain(text: str) -> str:
-    """Write digits, dashes and quotes in one way, without markup."""
-    text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
-    for pattern, plain in _DROPPED:
-        text = pattern.sub(plain, text)
-    return text
-
-
-class _Labels:
-    """What the answers of a question may be called.
-
-    Parameters
-    ----------
-    answers : sequence of str
-        In displayed order.
-    """
-
-    def __init__(self, answers: Sequence[str]) -> None:
-        plain = [" ".join(_plain(answer).split()).casefold() for answer in answers]
-        self._exactly = {text: place for place, text in enumerate(plain)}
-        longest = sorted(enumerate(plain), key=lambda one: -len(one[1]))
-        self._texts = [
-            (re.compile(self._pattern(text), re.IGNORECASE), chr(_FIRST + place))
-            for place, text in longest
-            if text
-        ]
-        self._letters = {letter.casefold(): place for place, letter in
-                         enumerate(LETTERS[: len(answers)])}  # fmt: skip
-
-    @staticmethod
-    def _pattern(text: str) -> str:
-        """A text that reads like a number is a label only before a sign that sets it off."""
-        written = re.escape(text).replace(r"\ ", r"[^\S\n]{1,3}")
-        if re.search(r"[^\W\d_]", re.sub(r"\b(?:to|and|or)\b", "", text)):
-            return rf"(?<![\w$]){written}(?!\w)"
-        return rf"(?m)(?:^|(?<=\|))[^\S\n]{{0,3}}{written}(?=[^\S\n]{{0,3}}[:=|]| - )"
-
-    def marked(self, text: str) -> str:
-        """Put a sign in the place of every answer's text, the longest texts first."""
-        for pattern, mark in self._texts:
-            text = pattern.sub(f" {mark} ", text)
-        return text
-
-    def of(self, text: str) -> int | None:
-        """Return the answer that a text names, and nothing else: by letter, by text, or both."""
-        plain = " ".join(_plain(text).split()).casefold()
-        if plain in self._exactly:
-            return self._exactly[plain]
-        head, rest = plain[:1], plain[1:].lstrip(" .):-")
-        place = self._letters.get(head)
-        return place if not rest or self._exactly.get(rest) == place else None
-
-
-def _from_json(text: str, named: _Labels) -> list[_Entry]:
+def _from_json(text: str, named: Labels) -> list[_Entry]:
     """Return the entries of the last JSON object or list that names an answer."""
     decoder = json.JSONDecoder(object_pairs_hook=_Pairs)
     found: list[_Entry] = []
@@ -222,10 +189,15 @@ def _from_json(text: str, named: _Labels) -> list[_Entry]:
         start, tries = opening.start() + 1, tries + 1
         try:
             data, start = decoder.raw_decode(text, opening.start())
+            entries: list[_Entry] = []
+            _gather(data, None, named, entries)
             # A number and its per cent say the same.
-            found = [one for one, _ in groupby(_entries(data, None, named))] or found
-        except (ValueError, RecursionError):
+            found = [one for one, _ in groupby(entries)] or found
+        except ValueError:
             continue
+        except RecursionError:
+            # Nested so deep it is no answer, at the next bracket neither.
+            break
     return found
 
 
@@ -233,7 +205,7 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object, in which a key may be there twice."""
 
 
-def _entries(data: Any, label: int | None, named: _Labels) -> Iterator[_Entry]:
+def _gather(data: Any, label: int | None, named: Labels, found: list[_Entry]) -> None:
     """Go through decoded JSON; what stands under an answer's name is its number."""
     if isinstance(data, _Pairs):
         said = [place for _, value in data if isinstance(value, str)
@@ -242,18 +214,24 @@ def _entries(data: Any, label: int | None, named: _Labels) -> Iterator[_Entry]:
         inside = said[0] if len(set(said)) == 1 else label
         for key, value in data:
             if (place := named.of(key)) is not None:
-                yield from _entries(value, place, named)
+                _gather(value, place, named, found)
             elif not (isinstance(value, str) and named.of(value) is not None):
-                yield from _entries(value, inside, named)
+                _gather(value, inside, named, found)
     elif isinstance(data, list):
         for one in data:
-            yield from _entries(one, label, named)
+            _gather(one, label, named, found)
     elif label is not None and isinstance(data, str):
-        line = _plain(f": {data}")
-        if tokens := [one for one in _tokens(line) if one.label is None]:
-            yield label, _one_value(tokens, line)
+        if (number := _said(data)) is not None:
+            found.append((label, number))
     elif label is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
-        yield label, float(data) if 0 <= data < LARGEST else math.nan
+        found.append((label, float(data) if 0 <= data < LARGEST else math.nan))
+
+
+def _said(text: str) -> float | None:
+    """Return the number that a text without labels says, NaN for several; None without one."""
+    line = plain(f": {text}")
+    tokens = [one for one in _tokens(line) if one.label is None]
+    return _one_value(tokens, line) if tokens else None
 
 
 def _complete(blocks: Sequence[Sequence[_Entry]], levels: int) -> tuple[float, ...] | None:
@@ -275,7 +253,7 @@ def _complete(blocks: Sequence[Sequence[_Entry]], levels: int) -> tuple[float, .
     return tuple(found[place] for place in range(levels))
 
 
-def _from_lines(text: str, levels: int) -> tuple[float, ...] | None:
+def _from_lines(text: str, levels: int, unlabelled: bool) -> tuple[float, ...] | None:
     """Read labels and numbers line by line, or as many numbers as there are answers."""
     blocks: list[list[_Entry]] = [[]]
     for line in text.splitlines():
@@ -289,7 +267,7 @@ def _from_lines(text: str, levels: int) -> tuple[float, ...] | None:
         blocks = [everything]
     if everything:
         return _complete(blocks, levels)
-    return _unlabelled(text, levels)
+    return _unlabelled(text, levels) if unlabelled else None
 
 
 def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
@@ -327,7 +305,7 @@ def _tokens(line: str, levels: int = 0) -> list[_Token]:
     found = []
     for match in _TOKEN.finditer(line):
         if match["text"]:
-            found.append(_Token(ord(match["text"]) - _FIRST, 0.0, match.start()))
+            found.append(_Token(place_of(match["text"]), math.nan, match.start()))
         elif match["letter"]:
             letter = match["letter"]
             place = LETTERS.index(letter.upper())
@@ -342,40 +320,48 @@ def _tokens(line: str, levels: int = 0) -> list[_Token]:
 def _value(match: re.Match[str], line: str) -> float:
     """Return a number, or the middle of a range; NaN where it is no number of 100."""
     low = float(match["low"].replace(",", "."))
-    if match["negative"]:
+    if match["negative"] or match["open"]:
         return math.nan
+    if match["below"] or match["above"]:
+        if match["high"]:
+            return math.nan
+        first, last = (0, low) if match["below"] else (low, 100)
+        return (first + last) / 2 if 0 <= last - first <= WIDEST else math.nan
     if match["high"]:
         high = float(match["high"].replace(",", "."))
         if match["and"] and not _BETWEEN.search(line, max(match.start() - 12, 0), match.start()):
             return math.nan
         return (low + high) / 2 if low <= high else math.nan
-    bound = (match["bound"] or "").strip().casefold()
-    if not bound:
-        return low
-    above = bound in (">", "more than", "over", "above", "at least")
-    return (low + 100) / 2 if above and low <= 100 else low / 2
+    return low
 
 
 def _turns(tokens: Sequence[_Token], line: str) -> list[_Token]:
     """Put together what belongs together: "A. Yes", "30 (30 %)", and "A: 30 (Yes)"."""
-    found: list[_Token] = []
+    runs: list[list[_Token]] = []
     for token in tokens:
-        before = found[-1] if found else None
-        if len(found) > 1 and token.label is not None and token.label == found[-2].label:
+        before = runs[-1][0] if runs else None
+        if len(runs) > 1 and token.label is not None and token.label == runs[-2][0].label:
             continue
         if before is None or (before.label is None) != (token.label is None):
-            found.append(token)
-        elif token.label is not None:
-            if token.label != before.label:
-                return []
+            runs.append([token])
+        elif token.label != before.label:
+            return []
         else:
-            found[-1] = token._replace(value=_one_value((before, token), line))
-    return found
+            runs[-1].append(token)
+    return [run[0]._replace(value=_one_value(run, line)) for run in runs]
 
 
 def _one_value(tokens: Sequence[_Token], line: str) -> float:
     """Return the value of several that say the same, or that a sign sets off; else NaN."""
-    last = tokens[-1]
-    if all(one.value == last.value for one in tokens):
-        return last.value
-    return last.value if re.search(r"[:=|][^\S\n]*\Z", line[: last.start]) else math.nan
+    most, last = max(one.value for one in tokens), tokens[-1]
+    if all(one.value == most or math.isclose(100 * one.value, most) for one in tokens):
+        return most
+    # "A. 18-29 years: 30" and "100 - 70 = 30", not "A 30, other: 5" and "A 30 Other: 5"
+    if re.search(r"[,;][^\S\n]|[A-Z]", line[tokens[0].start : last.start]):
+        return math.nan
+    alone = [one for one in tokens if _SET_OFF.search(_before(one, line))] == [last]
+    return last.value if alone or _COMPUTED.search(_before(last, line)) else math.nan
+
+
+def _before(token: _Token, line: str) -> str:
+    return line[max(token.start - 8, 0) : token.start]

@@ -1,0 +1,154 @@
+"""What the answers of a question are called in a model's reply: by letter, by text, or by both.
+
+A text that is a number itself ("0", "2-3", "18-29") could be the answer's number as well. It is a
+label where it stands with its own letter ("A) 0 (11)", "11 would say 0 (A)"), or at the beginning
+of a line or after a comma and before a sign that sets it off ("0: 11"), and only if all such texts
+stand so in the reply and all others somewhere. If only some do, nobody can tell which they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from lm_eval_epidemia.elicit.orderings import LETTERS
+
+__all__ = ["MARKS", "UNSURE", "Labels", "place_of", "plain"]
+
+_SIGNS = {
+    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
+    **dict.fromkeys((0x2018, 0x2019), "'"),
+    **dict.fromkeys((0x201C, 0x201D), '"'),
+    ord("\N{ALMOST EQUAL TO}"): "~",
+    ord("\N{LESS-THAN OR EQUAL TO}"): "<",
+    ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
+    ord("\N{RIGHTWARDS ARROW}"): ":",
+}
+#: Markup, the 100 of "30 of 100", and that of "Total: 100".
+_DROPPED = [
+    (re.compile(pattern), plain)
+    for pattern, plain in (
+        (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 "),
+        # An attribute, or no end: "<option id='A'>30"; its ">" is not "more than".
+        (r"</?([A-Za-z][^<>\n]{0,80})>", r" \1 "),
+        (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
+        (
+            r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100"
+            r"(?!\d|[.,]\d)",
+            " ",
+        ),
+        (r"(?im)^[^\S\n]*of(?: these| the| such)? 100(?: such)? \w{1,20},?", " "),
+        (r"(?i)\b(?:total|sum)[^\S\n]{0,2}[:=][^\S\n]{0,2}100(?!\d|[.,]\d)[^\S\n]?%?", " "),
+        (r"±[^\S\n]?\d{1,3}(?:\.\d{1,3})?", " "),
+        (r"->|=>", ":"),
+        (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
+    )
+]  # fmt: skip
+
+#: Stand for the answers' texts while the rest is read, and for what may be a text or a number.
+_FIRST = 0xE000
+UNSURE = chr(_FIRST + len(LETTERS))
+MARKS = f"{chr(_FIRST)}-{UNSURE}"
+
+#: "No answer: 5" is no "No", nor is "No. of people: 5"; "no is 70" and "no to this" are.
+_NO = (
+    r"(?![^\S\n]{1,3}(?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at"
+    r"|and|or|to|for|in|as|because|since|people|respondents)\b)[^\W\d_]|\.[^\S\n]?of\b)"
+)
+#: "0 visits", "18-29 years old"
+_UNIT = r"(?:[^\S\n](?!to\b|and\b|or\b)[a-z]{1,12}){0,2}"
+
+
+def plain(text: str) -> str:
+    """Write digits, dashes and quotes in one way, without markup."""
+    text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
+    for pattern, instead in _DROPPED:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def place_of(mark: str) -> int | None:
+    """Return the number of the answer that a sign stands for; None where it may be a number."""
+    return None if mark == UNSURE else ord(mark) - _FIRST
+
+
+def _is_number(text: str) -> bool:
+    return not re.search(r"[^\W\d_]", re.sub(r"\b(?:to|and|or)\b", "", text))
+
+
+class Labels:
+    """What the answers of a question may be called.
+
+    Parameters
+    ----------
+    answers : sequence of str
+        In displayed order.
+
+    Attributes
+    ----------
+    letters : tuple of str
+    numbers : bool
+        Whether a text is a number itself.
+    """
+
+    def __init__(self, answers: Sequence[str]) -> None:
+        texts = [" ".join(plain(answer).split()).casefold() for answer in answers]
+        self.letters = LETTERS[: len(answers)]
+        self._exactly = {text: place for place, text in enumerate(texts)}
+        self._letters = {letter.casefold(): place for place, letter in enumerate(self.letters)}
+        # The longest first: one may begin like another.
+        longest = sorted(((text, i) for i, text in enumerate(texts) if text),
+                         key=lambda one: -len(one[0]))  # fmt: skip
+        self._words = [(self._word(text), i) for text, i in longest if not _is_number(text)]
+        anyone = f"[{''.join(self.letters)}]"
+        self._numbers = [
+            (i, self._number(text, self.letters[i]), self._number(text, anyone))
+            for text, i in longest if _is_number(text)
+        ]  # fmt: skip
+        self.numbers = bool(self._numbers)
+
+    @staticmethod
+    def _word(text: str) -> re.Pattern[str]:
+        written = re.escape(text).replace(r"\ ", r"[^\S\n]{1,3}")
+        no = _NO if text == "no" else ""
+        return re.compile(rf"(?<![\w$]){written}(?!\w){no}", re.IGNORECASE)
+
+    @staticmethod
+    def _number(text: str, letter: str) -> re.Pattern[str]:
+        """A text that is a number, with its letter or as a label at the beginning."""
+        written, blank = re.escape(text).replace(r"\ ", r"[^\S\n]{1,3}"), r"[^\S\n]{0,3}"
+        off = rf"{_UNIT}{blank}(?:[:=(]|[^\S\n]-[^\S\n])"
+        return re.compile(
+            # "A) 0 (11)"; without another number it is the answer's
+            rf"(?P<before>(?<![\w']){letter}(?:[.):=(]|[^\S\n](?:-[^\S\n])?){{1,4}}){written}"
+            rf"(?=\)?{off}[^\n\d)]{{0,20}}\d)"
+            rf"|(?P<first>^{blank}|[,;][^\S\n]{{1,3}}){written}(?={off})"
+            rf"|(?<![\w.-]){written}(?={_UNIT}{blank}\({letter}\))",
+            re.IGNORECASE | re.MULTILINE,
+        )
+
+    def marked(self, text: str) -> str:
+        """Put a sign in the place of every answer's text, the longest texts first."""
+        for pattern, place in self._words:
+            text = pattern.sub(f" {chr(_FIRST + place)} ", text)
+        # With the letter of another answer they contradict each other, as the words do.
+        if all(pattern.search(text) for _, _, pattern in self._numbers) and all(
+            chr(_FIRST + place) in text for _, place in self._words
+        ):
+            for place, _, pattern in self._numbers:
+                text = pattern.sub(rf"\g<before>\g<first> {chr(_FIRST + place)} ", text)
+        # One of several may be so by chance: "B: 1 (0-3)".
+        elif sum(bool(pattern.search(text)) for _, pattern, _ in self._numbers) > 1:
+            for _, pattern, _ in self._numbers:
+                text = pattern.sub(rf"\g<before>\g<first> {UNSURE} ", text)
+        return text
+
+    def of(self, text: str) -> int | None:
+        """Return the answer that a text names, and nothing else: by letter, by text, or both."""
+        written = " ".join(plain(text).split()).casefold()
+        if written in self._exactly:
+            return self._exactly[written]
+        head, rest = written[:1], written[1:].lstrip(" .):-")
+        place = self._letters.get(head)
+        return place if not rest or self._exactly.get(rest) == place else None
