@@ -161,6 +161,10 @@ def test_ways_are_paired_by_task(tmp_path):
     assert {(one["group"], one["name"], one["value"]) for one in ways} >= {
         ("epidemia_low_stated", "letters", 8.0), ("epidemia_low_stated", "sampled", 13.0),
     }  # fmt: skip
+    (one,) = [one for one in ways if one["value"] == 8.0]
+    shown = [one[key] for key in ("corrected", "corrected_stderr", "wins", "ties", "losses")]
+    assert shown == pytest.approx([8.0, stated.here, *stated[-3:]])
+    assert all(one["wins"] is None for one in rows if one["kind"] == "task")
 
 
 def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
@@ -194,8 +198,16 @@ def test_a_model_with_and_without_retrieval(tmp_path):
     rows = [line for line in table.splitlines() if line.startswith("seeks / plain")][:2]
     assert "epidemia\\_high\\_rag & 3 & +11.0" in rows[0]  # (20 + 5 + 8) / 3
     assert "where the second has 0 & 2 & +14.0" in rows[1]  # (20 + 8) / 2
+    found = json.loads(run("report", tmp_path, "--pair", "plain=seeks", "--format", "json"))["rows"]
+    group = "epidemia_high_rag"
+    assert [
+        (one["kind"], one["model"], one["group"], one["name"], one["tasks"], one["value"])
+        for one in found if one["kind"].startswith("version")
+    ] == [("version", "seeks", group, "plain", 3, 11.0),
+          ("version at 0", "seeks", group, "plain", 2, 14.0)]  # fmt: skip
     untold = run("report", tmp_path, "--format", "latex")
     assert "Instruct or retrieving version" not in untold
+    assert "version" not in run("report", tmp_path, "--format", "csv")
 
 
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):

@@ -540,7 +540,7 @@ def test_the_report_for_programs(three):
     big = rows[(rows.model == "Big-70B") & (rows.kind == "group")].iloc[0]
     assert big.value == 64.5 and big.rank_best == 1 and big.tasks == 4
     assert set(rows.kind) == {"group", "survey", "domain", "dimension", "scale", "task", "other",
-                              "pair", "correlation"}  # fmt: skip
+                              "pair", "version", "correlation"}  # fmt: skip
     found = json.loads(run("report", three, "--format", "json").stdout)
     assert {one["verdict"] for one in found["comparisons"]} <= {
         "better", "worse", "better here", "worse here", "not shown"
