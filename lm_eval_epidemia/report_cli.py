@@ -71,11 +71,13 @@ def _report(
 ) -> Any:  # fmt: skip
     """Read result files and compare them; say on stderr what a reader must know about them."""
     from lm_eval_epidemia.report.leaderboard import make_report
+    from lm_eval_epidemia.report.pairs import pair_in
     from lm_eval_epidemia.report.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
-    versions = _pairs("--pair", pairs, "BASE=INSTRUCT or BASE=TUNED")
-    found = make_report(_results(results, informative, given), published, versions)
+    read = _results(results, informative, given)
+    models = {entry.model for entry in read.entries}
+    found = make_report(read, published, [pair_in(text, models) for text in pairs or []])
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     return found

@@ -210,6 +210,37 @@ def test_a_model_with_and_without_retrieval(tmp_path):
     assert "version" not in run("report", tmp_path, "--format", "csv")
 
 
+def test_names_of_a_pair_may_hold_an_equals_sign(tmp_path):
+    def served(model, score):
+        arguments = {"model": "choice-api", "model_args": {"model": model}}
+        result_file(tmp_path / model, {TASK: (score, 1.0)}, config=arguments)
+
+    for model, score in {"a": 30.0, "b,x=1": 20.0, "a=b,x=1": 10.0, "c": 40.0}.items():
+        served(model, score)
+
+    def compared(*pairs):
+        options = [part for pair in pairs for part in ("--pair", pair)]
+        found = json.loads(run("report", tmp_path, *options, "--format", "json"))["rows"]
+        return [(r["name"], r["model"], r["value"]) for r in found if r["kind"] == "version"]
+
+    assert compared("a=b,x=1=c") == [("a=b,x=1", "c", 30.0)]
+    assert compared("c=a=b,x=1") == [("c", "a=b,x=1", -30.0)]
+    # The same again is no other comparison.
+    assert compared("a=b,x=1", "a=b,x=1") == [("a", "b,x=1", -10.0)]
+    served("b,x=1=c", 50.0)
+    with pytest.raises(EpidemiaError, match="may be read in several ways; the models are a, a=b"):
+        compared("a=b,x=1=c")
+
+
+def test_a_pair_without_a_task_of_both_is_told(tmp_path):
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0)}, "plain")
+    result_file(tmp_path / "b", {HEROIN: (50.0, 3.0)}, "seeks")
+    said = run("report", tmp_path, "--pair", "plain=seeks")
+    assert "--pair plain=seeks compares nothing: no task has a score of both" in said
+    result_file(tmp_path / "b", {TASK: (50.0, 3.0)}, "seeks")
+    assert "compares nothing" not in run("report", tmp_path, "--pair", "plain=seeks")
+
+
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0)})
     result_file(tmp_path / "b", {TASK: (45.0, 3.0)}, metadata={"fewshot": 5, "vintage": "2022"})

@@ -563,7 +563,13 @@ def test_names_from_files_are_text(tmp_path):
         (["--format", "xml"], "expected table, csv, json or latex"),
         (["--size", "Big-70B"], "expected MODEL=7B"),
         (["--size", "Big-70B=large"], "expected a number of parameters"),
-        (["--pair", "x"], "expected BASE=INSTRUCT"),
+        (["--pair", "x"], "'x': expected PLAIN=RETRIEVING"),
+        (["--pair", "=Big-70B"], "expected PLAIN=RETRIEVING"),
+        (["--pair", "Big-70B=Big-70B"], "'Big-70B' cannot be paired with itself"),
+        (
+            ["--pair", "a=b=c"],
+            "'a=b=c' names no two of the models; the models are Big-70B, Small-7B, Small-7B-Instruct",
+        ),
         (["--pair", "Big-70B=Bigger"], "no model 'Bigger' to pair"),
     ],
 )

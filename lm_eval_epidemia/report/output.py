@@ -357,9 +357,10 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, version,
         version at 0, scale, task, other, pair, correlation, ablation, and those of
-        `interventions.findings` and `priors.findings`), ``model``, ``protocol``, ``chat_template``, ``parameters``,
-        ``reference``, ``group``, ``name`` (the slice, task, scale, second model or other task; what
-        is found about, and its part), ``metric`` (what the value is of), ``value``, ``stderr``,
+        `interventions.findings` and `priors.findings`), ``model``, ``protocol``,
+        ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
+        scale, second model or other task; what is found about, and its part), ``metric`` (what the
+        value is of), ``value``, ``stderr``,
         ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the
         rank is over), ``low``, ``high`` (interval of 95 % of a pair's difference, of the scale
         ``population``, and of findings), and of paired comparisons ``corrected``,
