@@ -139,6 +139,24 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
     assert row.tasks == 2 and row.scores["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
 
 
+def test_groups_without_a_task_in_all_ways_are_no_rows(tmp_path):
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0), f"{HEROIN}_sampled": (20.0, 4.0)})
+    why = "m: no task of epidemia_low has a score in all of its ways (letters, sampled)"
+    with pytest.raises(EpidemiaError, match="nothing to compare: no task has a score in all"):
+        run("compare", tmp_path)
+    result_file(tmp_path / "b", {TASK: (30.0, 3.0)}, "other")
+    said = run("compare", tmp_path)
+    shown = [line.split() for line in said.splitlines() if "note:" not in line]
+    assert why in said and ["other", "epidemia_low", "1", "30.0", "±", "3.0"] in shown
+    assert not [words for words in shown if words[:1] == ["m"]]
+
+
+def test_scores_that_are_none_are_nothing_to_compare(tmp_path):
+    result_file(tmp_path, {TASK: (math.nan, math.nan)})
+    with pytest.raises(EpidemiaError, match="nothing to compare"):
+        run("compare", tmp_path)
+
+
 def test_ways_are_paired_by_task(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
     result_file(

@@ -568,7 +568,7 @@ def test_names_from_files_are_text(tmp_path):
         (["--pair", "Big-70B=Big-70B"], "'Big-70B' cannot be paired with itself"),
         (
             ["--pair", "a=b=c"],
-            "'a=b=c' names no two of the models; the models are Big-70B, Small-7B, Small-7B-Instruct",
+            "'a=b=c' names no two of the models; the models are Big-70B, Small-7B, Small-7B-I",
         ),
         (["--pair", "Big-70B=Bigger"], "no model 'Bigger' to pair"),
     ],
