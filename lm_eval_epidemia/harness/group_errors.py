@@ -121,6 +121,7 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
         The tasks and groups of the run, as ``evaluate`` takes them.
     """
     _write_unseen(results, noted.unseen)
+    _write_partial(results, frozenset(noted.draws), tasks)
     draws = {task: known for task, known in noted.draws.items() if known}
     if not draws or not isinstance(results, dict):
         return
@@ -156,6 +157,24 @@ def _write_unseen(results: Any, found: Mapping[str, Unseen]) -> None:
         if task in rows:
             rows[task]["unseen_mass,none"] = one.mass
             rows[task]["unseen_effect,none"] = "N/A" if math.isnan(one.effect) else one.effect
+
+
+def _write_partial(results: Any, ours: frozenset[str], tasks: Any) -> None:
+    """Average what some tasks have none of over the others, where lm-eval's mean is NaN."""
+    names = {
+        name for benchmark in BENCHMARKS for way in benchmark.ways
+        for name, metric in benchmark.metrics(WAYS[way]).items() if metric.partial
+    }  # fmt: skip
+    for group in _groups(tasks) if isinstance(results, dict) else ():
+        members = [task.task_name for task in getattr(group, "get_all_tasks", list)()]
+        rows = [of[group.name] for of in (results["results"], results.get("groups", {}))
+                if group.name in of]  # fmt: skip
+        for key in (f"{name},none" for name in names if ours.issuperset(members)):
+            found = [results["results"].get(member, {}).get(key, math.nan) for member in members]
+            known = [value for value in found if not math.isnan(value)]
+            for row in rows:
+                if known and key in row:
+                    row[key] = math.fsum(known) / len(known)
 
 
 def _groups(tasks: Any) -> list[Any]:
