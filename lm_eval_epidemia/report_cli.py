@@ -39,19 +39,24 @@ _INFORMATIVE = Annotated[
 def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia import listings
-    from lm_eval_epidemia.report.compare import asked_in_wordings
+    from lm_eval_epidemia.report.compare import asked_in_wordings, without_tasks
     from lm_eval_epidemia.report.compare import compare as comparing
     from lm_eval_epidemia.report.paired import two_ways, two_wordings
 
     found = _results(results, informative)
-    for note in found.notes:
+    for note in [*found.notes, *without_tasks(found)]:
         print(f"note: {note}", file=sys.stderr)
     rows = comparing(found)
-    show(listings.ways_compared(rows))
-    show_sections(
-        [*two_ways([one for row in rows for one in row.differences]),
-         *two_wordings(asked_in_wordings(found.entries))]
-    )  # fmt: skip
+    sections = [*two_ways([one for row in rows for one in row.differences]),
+                *two_wordings(asked_in_wordings(found.entries))]  # fmt: skip
+    if not rows and not sections:
+        raise EpidemiaError(
+            "nothing to compare: no task has a score in all the ways in which its model was asked; "
+            "run the same tasks in each way, such as --tasks epidemia_low,epidemia_low_stated"
+        )
+    if rows:
+        show(listings.ways_compared(rows))
+    show_sections(sections)
 
 
 def _results(
@@ -71,11 +76,13 @@ def _report(
 ) -> Any:  # fmt: skip
     """Read result files and compare them; say on stderr what a reader must know about them."""
     from lm_eval_epidemia.report.leaderboard import make_report
+    from lm_eval_epidemia.report.pairs import pair_in
     from lm_eval_epidemia.report.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
-    versions = _pairs("--pair", pairs, "BASE=INSTRUCT or BASE=TUNED")
-    found = make_report(_results(results, informative, given), published, versions)
+    read = _results(results, informative, given)
+    models = {entry.model for entry in read.entries}
+    found = make_report(read, published, [pair_in(text, models) for text in pairs or []])
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     return found

@@ -139,6 +139,24 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
     assert row.tasks == 2 and row.scores["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
 
 
+def test_groups_without_a_task_in_all_ways_are_no_rows(tmp_path):
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0), f"{HEROIN}_sampled": (20.0, 4.0)})
+    why = "m: no task of epidemia_low has a score in all of its ways (letters, sampled)"
+    with pytest.raises(EpidemiaError, match="nothing to compare: no task has a score in all"):
+        run("compare", tmp_path)
+    result_file(tmp_path / "b", {TASK: (30.0, 3.0)}, "other")
+    said = run("compare", tmp_path)
+    shown = [line.split() for line in said.splitlines() if "note:" not in line]
+    assert why in said and ["other", "epidemia_low", "1", "30.0", "±", "3.0"] in shown
+    assert not [words for words in shown if words[:1] == ["m"]]
+
+
+def test_scores_that_are_none_are_nothing_to_compare(tmp_path):
+    result_file(tmp_path, {TASK: (math.nan, math.nan)})
+    with pytest.raises(EpidemiaError, match="nothing to compare"):
+        run("compare", tmp_path)
+
+
 def test_ways_are_paired_by_task(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
     result_file(
@@ -161,6 +179,10 @@ def test_ways_are_paired_by_task(tmp_path):
     assert {(one["group"], one["name"], one["value"]) for one in ways} >= {
         ("epidemia_low_stated", "letters", 8.0), ("epidemia_low_stated", "sampled", 13.0),
     }  # fmt: skip
+    (one,) = [one for one in ways if one["value"] == 8.0]
+    shown = [one[key] for key in ("corrected", "corrected_stderr", "wins", "ties", "losses")]
+    assert shown == pytest.approx([8.0, stated.here, *stated[-3:]])
+    assert all(one["wins"] is None for one in rows if one["kind"] == "task")
 
 
 def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
@@ -194,8 +216,47 @@ def test_a_model_with_and_without_retrieval(tmp_path):
     rows = [line for line in table.splitlines() if line.startswith("seeks / plain")][:2]
     assert "epidemia\\_high\\_rag & 3 & +11.0" in rows[0]  # (20 + 5 + 8) / 3
     assert "where the second has 0 & 2 & +14.0" in rows[1]  # (20 + 8) / 2
+    found = json.loads(run("report", tmp_path, "--pair", "plain=seeks", "--format", "json"))["rows"]
+    group = "epidemia_high_rag"
+    assert [
+        (one["kind"], one["model"], one["group"], one["name"], one["tasks"], one["value"])
+        for one in found if one["kind"].startswith("version")
+    ] == [("version", "seeks", group, "plain", 3, 11.0),
+          ("version at 0", "seeks", group, "plain", 2, 14.0)]  # fmt: skip
     untold = run("report", tmp_path, "--format", "latex")
     assert "Instruct or retrieving version" not in untold
+    assert "version" not in run("report", tmp_path, "--format", "csv")
+
+
+def test_names_of_a_pair_may_hold_an_equals_sign(tmp_path):
+    def served(model, score):
+        arguments = {"model": "choice-api", "model_args": {"model": model}}
+        result_file(tmp_path / model, {TASK: (score, 1.0)}, config=arguments)
+
+    for model, score in {"a": 30.0, "b,x=1": 20.0, "a=b,x=1": 10.0, "c": 40.0}.items():
+        served(model, score)
+
+    def compared(*pairs):
+        options = [part for pair in pairs for part in ("--pair", pair)]
+        found = json.loads(run("report", tmp_path, *options, "--format", "json"))["rows"]
+        return [(r["name"], r["model"], r["value"]) for r in found if r["kind"] == "version"]
+
+    assert compared("a=b,x=1=c") == [("a=b,x=1", "c", 30.0)]
+    assert compared("c=a=b,x=1") == [("c", "a=b,x=1", -30.0)]
+    # The same again is no other comparison.
+    assert compared("a=b,x=1", "a=b,x=1") == [("a", "b,x=1", -10.0)]
+    served("b,x=1=c", 50.0)
+    with pytest.raises(EpidemiaError, match="may be read in several ways; the models are a, a=b"):
+        compared("a=b,x=1=c")
+
+
+def test_a_pair_without_a_task_of_both_is_told(tmp_path):
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0)}, "plain")
+    result_file(tmp_path / "b", {HEROIN: (50.0, 3.0)}, "seeks")
+    said = run("report", tmp_path, "--pair", "plain=seeks")
+    assert "--pair plain=seeks compares nothing: no task has a score of both" in said
+    result_file(tmp_path / "b", {TASK: (50.0, 3.0)}, "seeks")
+    assert "compares nothing" not in run("report", tmp_path, "--pair", "plain=seeks")
 
 
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):

@@ -540,7 +540,7 @@ def test_the_report_for_programs(three):
     big = rows[(rows.model == "Big-70B") & (rows.kind == "group")].iloc[0]
     assert big.value == 64.5 and big.rank_best == 1 and big.tasks == 4
     assert set(rows.kind) == {"group", "survey", "domain", "dimension", "scale", "task", "other",
-                              "pair", "correlation"}  # fmt: skip
+                              "pair", "version", "correlation"}  # fmt: skip
     found = json.loads(run("report", three, "--format", "json").stdout)
     assert {one["verdict"] for one in found["comparisons"]} <= {
         "better", "worse", "better here", "worse here", "not shown"
@@ -563,7 +563,13 @@ def test_names_from_files_are_text(tmp_path):
         (["--format", "xml"], "expected table, csv, json or latex"),
         (["--size", "Big-70B"], "expected MODEL=7B"),
         (["--size", "Big-70B=large"], "expected a number of parameters"),
-        (["--pair", "x"], "expected BASE=INSTRUCT"),
+        (["--pair", "x"], "'x': expected PLAIN=RETRIEVING"),
+        (["--pair", "=Big-70B"], "expected PLAIN=RETRIEVING"),
+        (["--pair", "Big-70B=Big-70B"], "'Big-70B' cannot be paired with itself"),
+        (
+            ["--pair", "a=b=c"],
+            "'a=b=c' names no two of the models; the models are Big-70B, Small-7B, Small-7B-I",
+        ),
         (["--pair", "Big-70B=Bigger"], "no model 'Bigger' to pair"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from conftest import evaluate
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lm_eval.api.model import LM
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.distance import distance
@@ -280,6 +281,30 @@ def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind)
         assert row["score,none"] == pytest.approx(score, abs=1e-9)
         assert row["answered,none"] == 1 and row["sum_error,none"] == 0 and row["seen,none"] == 1
     assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 0
+
+
+class Silent(LM):
+    """Answers each question on politics alone, and with a sum of 90."""
+
+    def loglikelihood(self, requests):
+        raise NotImplementedError
+
+    loglikelihood_rolling = loglikelihood
+
+    def generate_until(self, requests):
+        return ["A: 30\nB: 30\nC: 30" if "politic" in request.args[0] else "I cannot know."
+                for request in requests]  # fmt: skip
+
+
+def test_the_sum_error_of_a_group_is_over_the_tasks_that_have_one():
+    found = evaluate(["epidemia_low_gss_stated"], model=Silent(), limit=2)
+    errors = {task: row["sum_error,none"] for task, row in found["results"].items()}
+    group = errors.pop("epidemia_low_gss_stated")
+    assert {str(error) for error in errors.values()} == {"10.0", "nan"}
+    assert group == found["groups"]["epidemia_low_gss_stated"]["sum_error,none"] == 10
+    nothing = evaluate([in_way(BINARY, "stated"), "epidemia_low_acs_stated"], model=Silent(),
+                       limit=2)["results"]  # fmt: skip
+    assert math.isnan(nothing["epidemia_low_acs_stated"]["sum_error,none"])
 
 
 def test_solved_examples_are_answered_as_asked():

@@ -47,6 +47,9 @@ def test_no_bare_question_says_where_when_or_of_whom():
         for text in (bare.question(0), bare.probability(0, 0)):
             assert not re.search("United States|years? or older living|that year", text), text
             assert said not in text and "{" not in text and "  " not in text, text
+            # Who is counted there is those whom such an institution gave a degree.
+            assert ("by a US college" in text) == (truth.survey == "ipeds"), text
+            assert text.count("US ") == (truth.survey == "ipeds"), text
             assert text.startswith("Consider") or not re.search("this (person|household)", text)
         assert said in usual.question(0)
         assert all_tasks()[entry.name].given == () or bare.question(0) != bare.question(1)

@@ -59,24 +59,51 @@ def bounds(logprobs: Sequence[float]) -> tuple[Array, Array]:
     return np.exp(low), np.exp(high)
 
 
-def most_moved(p: Array, low: Array, high: Array) -> Array:
-    """Bound the L1 distance of a distribution from the one that the true masses would give.
+#: Of more answers than this, not every set of them is tried (2**12 sets take a second or so).
+MOST_ANSWERS = 12
 
-    Of masses m_k between a_k and b_k, the share m_k / sum m lies between a_k / (a_k + B - b_k) and
-    b_k / (b_k + A - a_k), where A and B are the sums of the bounds. Two distributions lie apart by
-    twice what some answers have more, or others less: the smaller sum bounds both.
+
+def most_moved(p: Array, low: Array, high: Array) -> Array:
+    """Bound how far, in L1, a mean of distributions is from that which the true masses would give.
+
+    Two distributions lie apart by twice what some set of answers has more in one of them. Of masses
+    m_k between a_k and b_k, the answers of a set S have the share m_S / (m_S + m_rest), which is
+    largest, b_S / (b_S + a_rest), where all of S have most and all others least. So no smaller
+    number bounds one distribution, nor the mean of several, whose S is the same: the masses of one
+    say nothing of those of another.
 
     Parameters
     ----------
-    p : ndarray, shape (..., K)
-        The distribution that is used; rows sum to 1.
-    low, high : ndarray, shape (..., K)
+    p : ndarray, shape (..., M, K)
+        The M distributions that are averaged; rows sum to 1.
+    low, high : ndarray, shape (..., M, K)
         Bounds of the masses, not normalised.
 
     Returns
     -------
     ndarray, shape (...)
-        In [0, 2]; 0 where the masses are known.
+        In [0, 2]; 0 where the masses are known. Of more than `MOST_ANSWERS` answers more than need
+        be: the mean of `_most_apart`.
+    """
+    answers = p.shape[-1]
+    if answers > MOST_ANSWERS:
+        loose: Array = _most_apart(p, low, high).mean(axis=-1)
+        return loose
+    found = np.zeros(p.shape[:-2])
+    for number in range(1, 2**answers - 1):
+        some = (number >> np.arange(answers)) % 2 == 1
+        most = high[..., some].sum(axis=-1)
+        total = most + low[..., ~some].sum(axis=-1)
+        share = np.divide(most, total, out=np.zeros_like(most), where=total > 0)
+        found = np.maximum(found, (share - p[..., some].sum(axis=-1)).mean(axis=-1))
+    return np.where((low == high).all(axis=(-2, -1)), 0.0, 2 * found)
+
+
+def _most_apart(p: Array, low: Array, high: Array) -> Array:
+    """Bound the L1 distance of each distribution, answer by answer.
+
+    The share of one lies between a_k / (a_k + B - b_k) and b_k / (b_k + A - a_k), where A and B are
+    the sums of the bounds; the smaller of what answers may have more, and less, bounds both.
     """
     least, most = low.sum(axis=-1, keepdims=True), high.sum(axis=-1, keepdims=True)
     # Where nothing is known to have mass, a share can be anything.

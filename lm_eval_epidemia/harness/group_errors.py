@@ -122,9 +122,12 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
     """
     _write_unseen(results, noted.unseen)
     draws = {task: known for task, known in noted.draws.items() if known}
-    if not draws or not isinstance(results, dict):
+    if not noted.draws or not isinstance(results, dict):
         return
     try:
+        _write_partial(results, frozenset(noted.draws), tasks)
+        if not draws:
+            return
         _plain(results, draws)
         for group in _groups(tasks):
             _write_errors(results, draws, group)
@@ -156,6 +159,24 @@ def _write_unseen(results: Any, found: Mapping[str, Unseen]) -> None:
         if task in rows:
             rows[task]["unseen_mass,none"] = one.mass
             rows[task]["unseen_effect,none"] = "N/A" if math.isnan(one.effect) else one.effect
+
+
+def _write_partial(results: dict[str, Any], ours: frozenset[str], tasks: Any) -> None:
+    """Average what some tasks have none of over the others, where lm-eval's mean is NaN."""
+    names = {
+        name for benchmark in BENCHMARKS for way in benchmark.ways
+        for name, metric in benchmark.metrics(WAYS[way]).items() if metric.partial
+    }  # fmt: skip
+    for group in _groups(tasks):
+        members = [task.task_name for task in group.get_all_tasks()]
+        rows = [of[group.name] for of in (results["results"], results.get("groups", {}))
+                if group.name in of]  # fmt: skip
+        for key in (f"{name},none" for name in names if ours.issuperset(members)):
+            found = [results["results"].get(member, {}).get(key, math.nan) for member in members]
+            known = [value for value in found if not math.isnan(value)]
+            for row in rows:
+                if known and key in row:
+                    row[key] = math.fsum(known) / len(known)
 
 
 def _groups(tasks: Any) -> list[Any]:

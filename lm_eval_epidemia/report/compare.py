@@ -14,7 +14,7 @@ from lm_eval_epidemia.report.leaderboard import columns
 from lm_eval_epidemia.report.means import Mean, mean_over
 from lm_eval_epidemia.report.results import Asked, Entry, Results, leaf
 
-__all__ = ["Row", "Ways", "asked_in_ways", "asked_in_wordings", "compare"]
+__all__ = ["Row", "Ways", "asked_in_ways", "asked_in_wordings", "compare", "without_tasks"]
 
 
 class Row(NamedTuple):
@@ -126,6 +126,7 @@ def compare(results: Results) -> list[Row]:
     list of Row
         One per model and group. Only tasks that the model was asked in all of its ways count, so
         that the means are of the same questions; a task without a score (NaN) is left out too.
+        Where no task is left there is no row, see `without_tasks`.
     """
     return [
         Row(
@@ -135,9 +136,20 @@ def compare(results: Results) -> list[Row]:
             {
                 way: mean_over(found.entry, [Asked(task, way) for task in found.tasks])
                 for way in found.ways
-                if found.tasks
             },
             found.differences,
         )
         for found in asked_in_ways(results.entries)
+        if found.tasks
+    ]
+
+
+def without_tasks(results: Results) -> list[str]:
+    """Say of which models and groups `compare` has no row, and what to run."""
+    return [
+        f"{_named(found.entry)}: no task of {found.group} has a score in all of its ways "
+        f"({', '.join(found.ways)}): ask the same tasks in each, or give the results of one way "
+        "alone"
+        for found in asked_in_ways(results.entries)
+        if not found.tasks
     ]

@@ -26,6 +26,7 @@ from lm_eval_epidemia.report.means import (
 )
 from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.pairs import TunedRun, tuned_runs
+from lm_eval_epidemia.report.protocol import printable
 from lm_eval_epidemia.report.published import published
 from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results, leaf
 from lm_eval_epidemia.score.score import Anchors
@@ -221,7 +222,8 @@ def pairs_of_versions(
             for one in entries if one.model == base
             for other in entries if other.model == instruct
         ]  # fmt: skip
-    return found
+    # What names tell may be given too, and more than once.
+    return list({(one.name, other.name): (one, other) for one, other in found}.values())
 
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
@@ -331,7 +333,7 @@ def make_report(
     Raises
     ------
     EpidemiaError
-        If a pair names a model that is not there.
+        If a pair names a model that is not there, or one model twice.
     """
     runs = list(results.entries)
     models = {entry.model for entry in runs}
@@ -339,6 +341,8 @@ def make_report(
         raise EpidemiaError(
             f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
         )
+    if twice := [base for base, other in _listed(pairs) if base == other]:
+        raise EpidemiaError(f"{twice[0]!r} cannot be paired with itself: give two models")
     found = columns(runs)
     asked = {one for entry in runs for one in entry.scores}
     reference = published(asked) if with_published else []
@@ -356,6 +360,9 @@ def make_report(
         for base, other in pairs_of_versions(alike, pairs)
         if other.name not in apart
     ]
+    said += _without_tasks(
+        _listed(pairs), [*versions, *((one.base, one.entry) for one in tuned if one.base)], found
+    )
     tasks = {one.task for one in asked}
     truths = {task: store.load(task) for task in store.available() if task in tasks}
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
@@ -371,6 +378,25 @@ def make_report(
         another, versions, [*results.notes, *said, *_changed(runs, anchors)], closed,
         published(closed) if with_published else [], tuple(tuned),
     )  # fmt: skip
+
+
+def _without_tasks(
+    given: Iterable[tuple[str, str]], paired: Iterable[tuple[Entry, Entry]], groups: Sequence[str]
+) -> list[str]:
+    """Name the pairs that were given and have no task in common."""
+    compared = {
+        (one.model, other.model)
+        for one, other in paired
+        if any(shared_tasks([one, other], group) for group in groups)
+    }
+    return [
+        printable(
+            f"--pair {base}={other} compares nothing: no task has a score of both, asked in the "
+            "same way; run both on the same tasks, with the same --metadata and --limit"
+        )
+        for base, other in dict.fromkeys(given)
+        if (base, other) not in compared
+    ]
 
 
 def closed_subset(report: Report) -> list[tuple[Entry, str, Mean]]:

@@ -14,7 +14,7 @@ from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.errors import few
 from lm_eval_epidemia.report import ablations, interventions, paired, priors, published_priors
 from lm_eval_epidemia.report.compare import asked_in_ways, asked_in_wordings
-from lm_eval_epidemia.report.comparison import CONFIDENCE
+from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison
 from lm_eval_epidemia.report.leaderboard import (
     Report,
     Standing,
@@ -355,14 +355,17 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, scale, task,
-        other, pair, correlation, ablation, and those of `interventions.findings` and
-        `priors.findings`), ``model``, ``protocol``, ``chat_template``, ``parameters``,
-        ``reference``, ``group``, ``name`` (the slice, task, scale, second model or other task; what
-        is found about, and its part), ``metric`` (what the value is of), ``value``, ``stderr``,
+        ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, version,
+        version at 0, scale, task, other, pair, correlation, ablation, and those of
+        `interventions.findings` and `priors.findings`), ``model``, ``protocol``,
+        ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
+        scale, second model or other task; what is found about, and its part), ``metric`` (what the
+        value is of), ``value``, ``stderr``,
         ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the
         rank is over), ``low``, ``high`` (interval of 95 % of a pair's difference, of the scale
-        ``population``, and of findings); NaN or empty where that does not apply.
+        ``population``, and of findings), and of paired comparisons ``corrected``,
+        ``corrected_stderr``, ``wins``, ``ties`` and ``losses``, see `Comparison`; NaN or empty
+        where that does not apply.
         `standardised.rows`, `recalibrated.rows`, `tuning.rows` and `probe.rows` have more of them.
     """
     rows: list[dict[str, Any]] = []
@@ -412,18 +415,14 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             stderr=apart.change.error, low=low, high=high, metric=PRIOR.primary,
             model=apart.one.model, reference=apart.one.published)  # fmt: skip
     for ways in asked_in_ways(report.runs):
-        for two in ways.differences:
-            add("ways", ways.entry, two.column, two.other, two.difference, stderr=two.error,
-                tasks=two.tasks, verdict=two.verdict, low=two.low, high=two.high)  # fmt: skip
+        rows += [_paired("ways", ways.entry, two) for two in ways.differences]
     by_name = {entry.name: entry for entry in report.entries}
-    for two in asked_in_wordings(report.runs):
-        add("wording", by_name[two.one], two.column, two.other, two.difference, stderr=two.error,
-            tasks=two.tasks, verdict=two.verdict, low=two.low, high=two.high)  # fmt: skip
-    for found in comparisons(report):
-        if found.tasks:
-            add("pair", by_name[found.one], found.column, found.other, found.difference,
-                stderr=found.error, tasks=found.tasks, verdict=found.verdict, low=found.low,
-                high=found.high)  # fmt: skip
+    rows += [_paired("wording", by_name[two.one], two) for two in asked_in_wordings(report.runs)]
+    for version, two, unknown in paired.versions_compared(report):
+        rows.append(_paired("version", version, two))
+        if unknown is not None:
+            rows.append(_paired("version at 0", version, unknown))
+    rows += [_paired("pair", by_name[two.one], two) for two in comparisons(report) if two.tasks]
     for column in report.columns:
         for other in dict.fromkeys(name for entry in report.runs for name in entry.others):
             value, _models = correlation(whole(report, column), column, other)
@@ -446,8 +445,18 @@ def row(
         "metric": groups()[group].primary if group else "", "value": value,
         "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
         "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan,
-        "low": math.nan, "high": math.nan, **more,
+        "low": math.nan, "high": math.nan, "corrected": math.nan, "corrected_stderr": math.nan,
+        "wins": math.nan, "ties": math.nan, "losses": math.nan, **more,
     }  # fmt: skip
+
+
+def _paired(kind: str, entry: Entry, two: Comparison) -> dict[str, Any]:
+    """Return a row on a paired comparison, under the name of the second."""
+    return row(
+        kind, entry, two.column, two.other, two.difference, stderr=two.error, tasks=two.tasks,
+        verdict=two.verdict, low=two.low, high=two.high, corrected=two.corrected,
+        corrected_stderr=two.here, wins=two.wins, ties=two.ties, losses=two.losses,
+    )  # fmt: skip
 
 
 def _or_nan(value: int | None) -> float:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.report.comparison import Comparison, compare_entries
+from lm_eval_epidemia.report.entry import Entry
 from lm_eval_epidemia.report.leaderboard import Report, ordered_in
 from lm_eval_epidemia.report.means import shared_tasks
 from lm_eval_epidemia.report.section import Section
 
-__all__ = ["models", "two_ways", "two_wordings", "versions"]
+__all__ = ["models", "two_ways", "two_wordings", "versions", "versions_compared"]
 
 #: With more models than this, only neighbours in rank are compared in the terminal.
 MOST_PAIRS_OF = 5
@@ -70,18 +71,38 @@ def two_wordings(differences: Sequence[Comparison]) -> list[Section]:
     )
 
 
+def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Comparison | None]]:
+    """Compare instruct and retrieving versions with the plain model, group by group.
+
+    Yields
+    ------
+    version : Entry
+    all_of_them : Comparison
+        Over the tasks of both; there is one at least.
+    unknown : Comparison or None
+        Over those in which the plain model has 0; None where there are none.
+    """
+    for column in report.columns:
+        for base, version in report.pairs:
+            tasks = shared_tasks([base, version], column)
+            unknown = [one for one in tasks if base.scores[one].value <= 0]
+            if tasks:
+                yield (
+                    version,
+                    compare_entries(version, base, column, tasks),
+                    compare_entries(version, base, column, unknown) if unknown else None,
+                )
+
+
 def versions(report: Report) -> list[Section]:
     """Instruct and retrieving versions against the plain model."""
     rows = []
-    for column in report.columns:
-        for base, instruct in report.pairs:
-            tasks = shared_tasks([base, instruct], column)
-            unknown = [one for one in tasks if base.scores[one].value <= 0]
-            for chosen, which in ((tasks, column), (unknown, f"{column}, where the second has 0")):
-                # What is shown of all tasks is not shown again.
-                if chosen and (chosen is tasks or len(chosen) < len(tasks)):
-                    pair = _pair(compare_entries(instruct, base, column, chosen))
-                    rows.append([pair[0], which, *pair[1:]])
+    for _version, found, unknown in versions_compared(report):
+        shown = [(found, found.column)]
+        # What is shown of all tasks is not shown again.
+        if unknown is not None and unknown.tasks < found.tasks:
+            shown.append((unknown, f"{found.column}, where the second has 0"))
+        rows += [[*_pair(one)[:1], which, *_pair(one)[1:]] for one, which in shown]
     return _section(
         "Instruct or retrieving version / plain model", PAIRED[0], rows,
         "Tasks in which the plain model has 0 were chosen by its score, which cannot be less: "

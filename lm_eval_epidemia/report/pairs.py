@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from lm_eval_epidemia.finetune.card import TUNED_CARD, Tuned, read_tuned
 from lm_eval_epidemia.report.entry import Entry
 from lm_eval_epidemia.report.protocol import printable
 
-__all__ = ["TunedRun", "tuned_runs"]
+__all__ = ["TunedRun", "pair_in", "tuned_runs"]
 
 
 class TunedRun(NamedTuple):
@@ -36,6 +36,34 @@ class TunedRun(NamedTuple):
     base: Entry | None
     card: Tuned | None = None
     folder: Path | None = None
+
+
+def pair_in(text: str, models: Collection[str]) -> tuple[str, str]:
+    """Read two models from ``PLAIN=RETRIEVING``; a name may hold a = itself.
+
+    Parameters
+    ----------
+    text : str
+    models : collection of str
+        The names that there are.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no = between two names, or not one place alone to part it into two models.
+    """
+    split = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
+    possible = [names for names in split if all(names)]
+    if not possible:
+        raise EpidemiaError(
+            f"--pair {text!r}: expected PLAIN=RETRIEVING (or BASE=INSTRUCT, BASE=TUNED)"
+        )
+    fitting = [names for names in possible if set(names) <= set(models)]
+    # Of a single = the one who looks the models up says which is not there.
+    if len(fitting) != 1 and len(possible) > 1:
+        what = "may be read in several ways" if fitting else "names no two of the models"
+        raise EpidemiaError(f"--pair {text!r} {what}; the models are {', '.join(sorted(models))}")
+    return (fitting or possible)[0]
 
 
 #: How `_alike` calls weights that are not the same.

@@ -154,10 +154,10 @@ def distribution(said: Array, one: Letters, levels: int) -> Elicited:
     return Elicited(found.mean(axis=1), by_order=found)
 
 
-def moved(said: Array, low: Array, high: Array, _one: Letters, _levels: int) -> Array:
-    """Bound how far each cell's distribution may be off: the mean over its orderings."""
-    found: Array = most_moved(softmax(said), low, high).mean(axis=1)
-    return found
+def moved(said: Array, low: Array, high: Array, one: Letters, levels: int) -> Array:
+    """Bound how far each cell's distribution, the mean over its orderings, may be off."""
+    orders = np.array(orderings(levels, one.design))
+    return most_moved(*(by_level(seen, orders) for seen in (softmax(said), low, high)))
 
 
 def by_position(answers: Sequence[Letters]) -> Array:

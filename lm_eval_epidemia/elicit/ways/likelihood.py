@@ -100,7 +100,7 @@ def moved(said: Array, low: Array, high: Array, _one: Estimate, levels: int) -> 
     if levels == 2:
         apart: Array = 2 * np.maximum(most - p, p - least)[:, 0]
         return apart
-    found = most_moved(distribution(p, levels), least, most)
+    found = most_moved(*(one[:, None] for one in (distribution(p, levels), least, most)))
     # Where all may be 0 they count as equally likely, which no bound on shares knows.
     return np.where((least.sum(axis=-1) == 0) & (most.sum(axis=-1) > 0), 2.0, found)
 

@@ -127,7 +127,7 @@ def sum_error(answers: Sequence[Stated]) -> float:
     """Mean distance from 100 of the sum of the numbers; in [0, 100], NaN where there are none.
 
     Of all replies with a number for every answer, those whose sum is too far off among them; one
-    that is off by more than 100 counts as 100.
+    that is off by more than 100 counts as 100. A group's is the mean over the tasks that have one.
     """
     sums = [math.fsum(answer.numbers) for answer in answers if answer.numbers is not None]
     if not sums:
@@ -188,7 +188,10 @@ WAY = Way(
     prompts_are="orderings",
     check=check,
     distribution=distribution,
-    diagnostics={"answered": ANSWERED, "sum_error": Metric(sum_error, False, 0, FARTHEST)},
+    diagnostics={
+        "answered": ANSWERED,
+        "sum_error": Metric(sum_error, False, 0, FARTHEST, partial=True),
+    },
     question=letters.WAY.question,
     answers=letters.WAY.answers,
     request=REQUESTS[""],

@@ -91,6 +91,8 @@ class Metric(NamedTuple):
         Whether draws are cut off at `low` and `high` as the number is.
     kept : callable, optional
         From what `of` takes to a line that results keep for the report: what was said.
+    partial : bool
+        Whether a task may well have none (NaN): a group's is the mean over the tasks that have one.
     """
 
     of: Callable[[Sequence[Any]], float]
@@ -101,6 +103,7 @@ class Metric(NamedTuple):
     draws: Callable[[Sequence[Any]], Any] | None = None
     cut: bool = True
     kept: Callable[[Sequence[Any]], str] | None = None
+    partial: bool = False
 
 
 def _described(truth: store.GroundTruth) -> list[list[str]]:
