@@ -39,7 +39,7 @@ _INFORMATIVE = Annotated[
 def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia import listings
-    from lm_eval_epidemia.report.compare import asked_in_wordings, without_tasks
+    from lm_eval_epidemia.report.compare import asked_in_ways, asked_in_wordings, without_tasks
     from lm_eval_epidemia.report.compare import compare as comparing
     from lm_eval_epidemia.report.paired import two_ways, two_wordings
 
@@ -47,8 +47,8 @@ def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     for note in [*found.notes, *without_tasks(found)]:
         print(f"note: {note}", file=sys.stderr)
     rows = comparing(found)
-    sections = [*two_ways([one for row in rows for one in row.differences]),
-                *two_wordings(asked_in_wordings(found.entries))]  # fmt: skip
+    in_ways = [one for ways in asked_in_ways(found.entries) for one in ways.differences]
+    sections = [*two_ways(in_ways), *two_wordings(asked_in_wordings(found.entries))]
     if not rows and not sections:
         raise EpidemiaError(
             "nothing to compare: no task has a score in all the ways in which its model was asked; "

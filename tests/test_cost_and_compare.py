@@ -157,6 +157,25 @@ def test_scores_that_are_none_are_nothing_to_compare(tmp_path):
         run("compare", tmp_path)
 
 
+def test_two_ways_share_tasks_whatever_a_third_was_asked(tmp_path):
+    """Letters of two tasks, stated of both, sampled of one, likelihoods of another."""
+    result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
+    result_file(
+        tmp_path / "b",
+        {f"{TASK}_stated": (50.0, 6.0), f"{HEROIN}_stated": (26.0, 3.0),
+         f"{TASK}_sampled": (30.0, 1.0),
+         "epidemia_low_nsduh_marijuana_ever_by_age_likelihood": (20.0, 1.0)},
+    )  # fmt: skip
+    rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
+    ways = {(one["group"], one["name"]): (one["value"], one["tasks"])
+            for one in rows if one["kind"] == "ways"}  # fmt: skip
+    assert ways == {
+        ("epidemia_low_stated", "letters"): (8.0, 2), ("epidemia_low_sampled", "letters"): (-10, 1),
+        ("epidemia_low_stated", "sampled"): (20.0, 1),
+    }  # fmt: skip
+    assert "+8.0" in run("compare", tmp_path)
+
+
 def test_ways_are_paired_by_task(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
     result_file(

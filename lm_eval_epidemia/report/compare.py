@@ -18,7 +18,7 @@ __all__ = ["Row", "Ways", "asked_in_ways", "asked_in_wordings", "compare", "with
 
 
 class Row(NamedTuple):
-    """A model's mean scores over the tasks that it was asked in all of these ways.
+    """A model's mean scores over the tasks that it was asked in all of its ways.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     scores : dict of str to Mean
         By way.
     differences : list of Comparison
-        Of every two ways, the later one of `WAYS` first, where both give distributions.
+        Of every two ways, see `Ways`.
     """
 
     model: str
@@ -39,32 +39,34 @@ class Row(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """The tasks of a group that a model has a score in in all the ways it was asked them.
+    """The tasks of a group that a model has a score in, in each of the ways it was asked them.
 
     Attributes
     ----------
     entry : Entry
     group : str
         As named in the plain way.
-    ways : list of str
-        In the order of `WAYS`.
-    tasks : list of str
-        Without suffix.
+    ways : dict of str to set of str
+        In the order of `WAYS`; tasks without suffix.
     """
 
     entry: Entry
     group: str
-    ways: list[str]
-    tasks: list[str]
+    ways: dict[str, set[str]]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Those with a score in all ways."""
+        return sorted(set.intersection(*self.ways.values()))
 
     @property
     def differences(self) -> list[Comparison]:
-        """Two ways at a time, those that are on one scale."""
+        """Two ways at a time, those that are on one scale, over the tasks of both."""
         alike = [way for way in self.ways if WAYS[way].distribution is not None]
         return [
-            compare_ways(self.entry, in_way(self.group, way), self.tasks, way, other)
+            compare_ways(self.entry, in_way(self.group, way), sorted(tasks), way, other)
             for other, way in combinations(alike, 2)
-            if self.tasks
+            if (tasks := self.ways[way] & self.ways[other])
         ]
 
 
@@ -78,9 +80,7 @@ def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
                 ways = groups.setdefault(leaf(asked).entry.group, {})
                 ways.setdefault(asked.way, set()).add(asked.task)
         for group, by_way in groups.items():
-            ways_asked = [way for way in WAYS if way in by_way]
-            common = sorted(set.intersection(*by_way.values()))
-            found.append(Ways(entry, group, ways_asked, common))
+            found.append(Ways(entry, group, {way: by_way[way] for way in WAYS if way in by_way}))
     return found
 
 

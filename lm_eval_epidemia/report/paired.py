@@ -51,12 +51,11 @@ def models(report: Report) -> list[Section]:
 
 
 def two_ways(differences: Sequence[Comparison]) -> list[Section]:
-    """One model in two ways of asking, over the tasks asked in all of its ways."""
+    """One model in two ways of asking, over the tasks asked in both."""
     return _by_group(
         "One model asked in two ways", "model: way / other way", differences,
-        "Paired by task, over the tasks asked in all of a model's ways; as two models are "
-        "compared. Ways ask for different skills: what an answer would be, or how many give "
-        "it.",
+        "Paired by task, over the tasks asked in both, as two models are compared. Ways ask for "
+        "different skills: what an answer would be, or how many give it.",
     )  # fmt: skip
 
 

@@ -211,12 +211,20 @@ class Measured:
         at = scoring.scale(self.l1_at, part.zeros, perfect)
         again = scoring.scale(self._l1_beyond, part.zeros_beyond, perfect)
         by_order = self.elicited.by_order
+        # Cut off where the score is; inside, that of one ordering may lie beyond the ends.
+        inside = 0 < self.score < 100
+
+        def score_of(q: Array) -> Array:
+            l1 = part.distance(q)
+            if not inside:
+                return part.score_of(l1)
+            return scoring.position(l1 - perfect, np.array(part.anchors.zero - perfect))
+
         found = self._draws(
             at,
-            0.0 if by_order is None
-            else scoring.ordering_error(by_order, lambda q: part.score_of(part.distance(q))),
+            0.0 if by_order is None else scoring.ordering_error(by_order, score_of),
             part.anchors.zero - perfect,
-        )  # fmt: skip
+        )
         return found._replace(less_bias=joint.corrected(at, again)) if len(at) else found
 
     @cached_property

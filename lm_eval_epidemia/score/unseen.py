@@ -19,8 +19,9 @@ from lm_eval_epidemia.score.metrics import against_truth
 
 __all__ = ["MOST", "Unseen", "unseen"]
 
-#: Points of the score that may go unnoticed.
-MOST = 1.0
+#: Points of the score, and probability of letters behind a number without a bound, that may go
+#: unnoticed.
+MOST, MOST_MASS = 1.0, 0.01
 
 
 class Unseen(NamedTuple):
@@ -74,6 +75,13 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
             f"{asked_as(answers[0])}: the server shows its likeliest tokens only, and what it does "
             f"not show may move the score by up to {found.effect:.1f} points ({lacking}): "
             "ask a server that takes logprob_token_ids (vLLM), or one that shows more tokens",
+        )
+    if found.mass > MOST_MASS and WAYS[answers[0].way].expects:
+        notices.warn(
+            "letters that were not shown, in score_expected",
+            f"{asked_as(answers[0])}: letters that the server did not show were given "
+            f"{found.mass:.2g} of the probability; unseen_effect says what they may do to the "
+            "score, and nothing of score_expected",
         )
     return found
 
