@@ -428,8 +428,11 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
         ({"tokenizer": "x"}, "needs no tokenizer"),
         ({"variants": "two"}, "expected auto, sum or one"),
         ({"model": None}, "give model=NAME"),
-        ({"api_key_env": "NOT_SET_ANYWHERE"}, "no such variable is set"),
-        ({"header_env": "NOT_SET_ANYWHERE"}, "'Name: value'"),
+        (
+            {"api_key_env": "NOT_SET_ANYWHERE"},
+            "no variable is set by the name that api_key_env",
+        ),
+        ({"header_env": "NOT_SET_ANYWHERE"}, "no variable is set by the name that header_env"),
     ],
 )
 def test_arguments(given, said):

@@ -6,6 +6,7 @@ import math
 import re
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from lm_eval_epidemia.harness.endpoint import BadReply, Endpoint, _Busy
 from lm_eval_epidemia.harness.first_token import shown_in
 from lm_eval_epidemia.harness.keys import headers, masked
 from lm_eval_epidemia.harness.served import _tokens
+from lm_eval_epidemia.report.results import read_results
 
 
 def always(*reply):
@@ -130,7 +132,7 @@ def test_nobody_listens():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1/completions"
-        with pytest.raises(EpidemiaError, match=r"ConnectError.*is base_url right"):
+        with pytest.raises(EpidemiaError, match=r"in 2 tries.*ConnectError\); is base_url right"):
             ChoiceAPI(base_url=url, model="any", max_retries=1, pause=0.01).loglikelihood(
                 plain(TEXTS[:1])
             )
@@ -244,6 +246,60 @@ def test_a_file_of_another_model_is_refused_and_its_own_says_how_it_was_read(tmp
         assert other.get_model_info()["choice_api"]["letters_read_by"] == "token ids and top 20"
 
 
+def test_a_file_that_others_wrote_to_as_well(tmp_path):
+    """lm-eval hands any model any answer of the file, and writes its own there."""
+    given = {"model": "choice-api", "use_cache": f"{tmp_path}/both"}
+    other = {"model": "epidemia-baseline", "use_cache": f"{tmp_path}/both"}
+    with scripted() as server:
+        given["model_args"] = f"base_url={server.url(False)},model=any"
+        evaluate([TASK], **given)
+        with pytest.raises(EpidemiaError, match="answers of any that choice-api wrote"):
+            evaluate([TASK], model_args="kind=mean", **other)
+        # One that runs without us, on tasks of ours or not.
+        lm = cached(model(server), f"{tmp_path}/both_rank0.db")
+        lm.dbdict["a key of another"] = (-1.0, True)
+        with pytest.raises(EpidemiaError, match="holds 1 answers that choice-api did not write"):
+            evaluate([TASK], **given)
+
+
+def test_of_two_runs_at_once_the_second_finds_the_first(tmp_path):
+    path = str(tmp_path / "kept")
+    with scripted() as server:
+        one = cached(model(server, variants="sum"), path)
+        another = cached(model(server, variants="one"), path)  # the file is empty to both
+        one.loglikelihood(plain(TEXTS[:3]))
+        with pytest.raises(EpidemiaError, match="variants=sum, and this run has variants=one"):
+            another.loglikelihood(plain(TEXTS))
+        same = cached(model(server, variants="sum"), path)
+        same.loglikelihood(plain(TEXTS))
+        cached(model(server, variants="sum"), path)
+
+
+def test_the_same_model_elsewhere_is_said(tmp_path, caplog):
+    path = str(tmp_path / "kept")
+    with scripted() as one, scripted() as other:
+        cached(model(one), path).loglikelihood(plain(TEXTS))
+        cached(model(other), path).loglikelihood(plain(TEXTS))
+        assert other.asked.total() == 0
+    assert (
+        f"read at {one.url(False)}; they are taken for those of {other.url(False)}" in caplog.text
+    )
+
+
+def test_a_chat_endpoint_is_told_from_plain_text_in_reports(tmp_path):
+    from test_cost_and_compare import result_file
+
+    for name, kind, url in (
+        ("a", "choice-api", "http://h/v1/completions"),
+        ("b", "choice-api", "http://h/v1/chat/completions"),
+        ("c", "openai-chat-completions", ""),
+    ):
+        config = {"model": kind, "model_args": {"model": "m", "base_url": url}}
+        result_file(tmp_path / name, {TASK: (40.0, 3.0)}, config=config)
+        (entry,) = read_results([tmp_path / name]).entries
+        assert entry.chat == (name != "a")
+
+
 def test_a_file_of_another_kind_of_model(tmp_path):
     evaluate([TASK], model="epidemia-baseline", model_args="kind=truth", use_cache=f"{tmp_path}/a")
     with scripted() as server, pytest.raises(EpidemiaError, match="choice-api did not write"):
@@ -255,8 +311,14 @@ def test_files_that_cannot_be_written(tmp_path):
     (tmp_path / "folder_rank0.db").mkdir()
     (tmp_path / "text_rank0.db").write_text("not a database, and longer than sixteen bytes")
     (tmp_path / "file").write_text("")
-    for name, said in (("folder", "cannot be written"), ("text", "no database"),
-                       ("file/below", "cannot be written")):  # fmt: skip
+    with sqlite3.connect(tmp_path / "whole.db") as whole:
+        whole.execute("CREATE TABLE unnamed (key TEXT, value BLOB)")
+        whole.executemany("INSERT INTO unnamed VALUES (?, ?)", [("k" * 64, b"v" * 200)] * 100)
+    damaged = (tmp_path / "whole.db").read_bytes()[:6000]
+    (tmp_path / "damaged_rank0.db").write_bytes(damaged)
+    for name, said in (("damaged", "or a damaged one"), ("text", "is no database, or a dam"),
+                       ("folder", "cannot be written"), ("file/below", "cannot be written"),
+                       ):  # fmt: skip
         with scripted() as server, pytest.raises(EpidemiaError, match=said) as raised:
             evaluate([TASK], model="choice-api", use_cache=str(tmp_path / name),
                      model_args=f"base_url={server.url(False)},model=any")  # fmt: skip
@@ -352,7 +414,8 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
         ("base_url", "localhost:8000/v1/completions", "begins with http"),
         ("base_url", f"http://h/v1/completions?api_key={KEY}", r"takes no key in base_url"),
         ("base_url", f"http://h/v1/completions?x=1&sig={KEY}", r"takes no key in base_url"),
-        ("api_key_env", KEY, "takes no key in api_key_env"),
+        ("api_key_env", KEY, "no variable is set by the name that api_key_env"),
+        ("header_env", KEY, "no variable is set by the name that header_env"),
     ],
 )
 def test_arguments_that_are_none(name, value, said, caplog):

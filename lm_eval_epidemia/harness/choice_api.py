@@ -123,7 +123,7 @@ class ChoiceAPI(LM):
     def set_cache_hook(self, cache_hook: Any) -> None:
         """Take lm-eval's cache of responses, if what it holds is this model's."""
         super().set_cache_hook(cache_hook)
-        self._kept = Kept(cache_hook.dbdict, self._asks)
+        self._kept = Kept(cache_hook.dbdict, self._asks, self.base_url)
 
     def check_tasks(self, tasks: Iterable[Any]) -> None:
         """Refuse tasks that need something else than letters, before anything is asked.
@@ -168,6 +168,10 @@ class ChoiceAPI(LM):
                 "that ends in /chat/completions, whose server applies the template"
             )
         return JsonChatStr(json.dumps(chat_history, ensure_ascii=False))
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """Name the template, which the server has, for the results to tell a chat from text."""
+        return "that of the server"
 
     @property
     def tokenizer_name(self) -> str:
@@ -226,7 +230,7 @@ class ChoiceAPI(LM):
                 if not written:
                     self._kept.note(self.served.read_by, "sum" if self.served.adds else "one")
                 with writing(self.cache_hook.dbdict):
-                    remember(self, held)
+                    remember(self, held, self._kept.mark)
                 held.clear()
                 written = answered + len(good)
             answered += len(good)

@@ -35,6 +35,9 @@ __all__ = ["BadReply", "Declined", "Endpoint", "Stopped"]
 #: Seconds of a pause at most, and how long a server may ask to be left alone.
 LONGEST_PAUSE, PATIENCE = 60.0, 600.0
 
+#: Tries at an address where nobody ever answered.
+UNREACHED = 4
+
 #: Characters of a server's own words that are quoted, and bytes of an answer that are read.
 QUOTED, MOST_BYTES = 200, 10_000_000
 
@@ -51,7 +54,7 @@ class BadReply(ValueError):
     what : str
         Counted: without what differs from one reply to the next.
     words : str
-        The server's own.
+        The server's own, or a hint.
     """
 
     def __init__(self, what: str, words: str = "") -> None:
@@ -65,6 +68,10 @@ class Declined(Exception):
 
 class Stopped(Exception):
     """The run ends; what was about to be asked is not asked."""
+
+
+class _Unreached(BadReply):
+    """Nobody listens there, or not to this."""
 
 
 class _Busy(BadReply):
@@ -155,10 +162,12 @@ class Endpoint:
                 limited = isinstance(fault, _Busy) and fault.limits
                 tried += not (tried and limited and self._through > through)
                 through = self._through
+                if isinstance(fault, _Unreached) and not through:
+                    most = min(most, UNREACHED)
                 if tried >= most:
                     raise EpidemiaError(
                         f"{url} did not answer a request in {tried} tries, the last: {fault}"
-                        + (f"; the server said: {fault.words}" if fault.words else "")
+                        + (f"; {fault.words}" if fault.words else "")
                     ) from None
                 self._pause_after(tried, fault)
             else:
@@ -173,6 +182,10 @@ class Endpoint:
         """Return a server's words in a line, without what was sent as a key."""
         line = " ".join(masked(text, self._headers).split())
         return line if len(line) <= QUOTED else f"{line[:QUOTED]}..."
+
+    def _said(self, body: bytes) -> str:
+        words = self.scrubbed(_words(body))
+        return f"the server said: {words}" if words else ""
 
     def _posted(self, url: str, content: bytes) -> Any:
         """Post once; return the JSON of the reply."""
@@ -194,20 +207,20 @@ class Endpoint:
             raise EpidemiaError(f"{url} cannot be asked: {self.scrubbed(str(error))}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             self._refuse_certificate(url, error)
-            words = f"{self.scrubbed(str(error))} (is base_url right, and does the server run?)"
+            words = f"is base_url right, and does the server run? ({self.scrubbed(str(error))})"
             # Refused, reset, ended in mid-body: not the words, in which numbers differ.
-            raise BadReply(
-                f"connection failed ({type(error).__name__})",
-                words if isinstance(error, httpx.ConnectError) else "",
-            ) from None
+            what = f"connection failed ({type(error).__name__})"
+            if isinstance(error, httpx.ConnectError):
+                raise _Unreached(what, words) from None
+            raise BadReply(what) from None
         if reply.status_code != 200:
             self._not_well(reply, body)
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
-            raise BadReply("an answer that is not JSON", self.scrubbed(_words(body))) from None
+            raise BadReply("an answer that is not JSON", self._said(body)) from None
         if isinstance(found, dict) and found.get("error"):
-            raise BadReply("an error in an answer (HTTP 200)", self.scrubbed(_words(body)))
+            raise BadReply("an error in an answer (HTTP 200)", self._said(body))
         return found
 
     def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
@@ -234,7 +247,7 @@ class Endpoint:
                     "the same command again then"
                 )
             limits = status == 429 or seconds is not None
-            raise _Busy(f"HTTP {status}", words, seconds, limits)
+            raise _Busy(f"HTTP {status}", self._said(body), seconds, limits)
         if status in (400, 413, 422):
             raise Declined(words)
         if status in (401, 403):

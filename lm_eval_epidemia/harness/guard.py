@@ -27,7 +27,7 @@ from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import collector, group_errors, hooks, structured
-from lm_eval_epidemia.harness.kept import check_file
+from lm_eval_epidemia.harness.kept import check_file, refuse_served
 from lm_eval_epidemia.harness.keys import refuse_keys
 
 __all__ = ["checked", "guarded"]
@@ -183,6 +183,8 @@ def _check_tasks(lm: Any, tasks: Any) -> None:
     model = lm.lm if type(lm) is CachingLM else lm
     if (check := getattr(type(model), "check_tasks", None)) is not None:
         check(model, _every_task(tasks))
+    elif model is not lm and _our_tasks(tasks):
+        refuse_served(lm.dbdict)
 
 
 def _every_task(tasks: Any) -> Iterator[Any]:

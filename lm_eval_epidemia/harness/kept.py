@@ -1,24 +1,30 @@
 """What a file of ``--use_cache`` holds: by which model, and how its letters were read.
 
 lm-eval keys answers by the prompt alone and hands those of one model to another. For `choice-api`
-the same file says whose they are, in a table of its own.
+the same file says whose they are, in two tables of its own: what the answers follow from, and the
+keys of those that it wrote, each in the transaction that wrote it.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.errors import EpidemiaError
 
-__all__ = ["Kept", "check_file", "writing"]
+__all__ = ["Kept", "check_file", "refuse_served", "writing"]
 
-_TABLE, _ANOTHER = "choice_api", "give another path to --use_cache"
+_ANOTHER = "give another path to --use_cache"
 
-_SQLITE = b"SQLite format 3\0"
+#: Seconds to wait for another process that writes.
+_PATIENCE = 60.0
+
+_logger = logging.getLogger("lm_eval_epidemia")
 
 
 def check_file(use_cache: Any) -> None:
@@ -35,19 +41,25 @@ def check_file(use_cache: Any) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = not path.exists()
-        with path.open("a+b") as file:
-            file.seek(0)
-            begins = file.read(len(_SQLITE))
+        with path.open("a+b"):
+            pass
         if new:
             path.unlink()
+            return
     except OSError as error:
         raise EpidemiaError(
             f"--use_cache {use_cache}: the file {path} cannot be written ({error.strerror}): "
             "give another path"
         ) from None
-    if begins not in (b"", _SQLITE):
+    try:
+        with closing(_opened(path)) as connection:
+            sound = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        sound = str(error)
+    if sound != "ok":
         raise EpidemiaError(
-            f"--use_cache {use_cache}: {path} is no database that lm-eval wrote: give another path"
+            f"--use_cache {use_cache}: {path} is no database, or a damaged one ({sound}): delete "
+            "it, or give another path"
         )
 
 
@@ -62,6 +74,23 @@ def writing(database: Any) -> Iterator[None]:
         ) from error
 
 
+def refuse_served(database: Any) -> None:
+    """Refuse a file of `choice-api` to another model, which would get a server's answers.
+
+    Parameters
+    ----------
+    database : SqliteDict
+        lm-eval's cache of responses.
+    """
+    with writing(database), closing(_opened(database.filename)) as connection:
+        record = _record(connection)
+    if record:
+        raise EpidemiaError(
+            f"{database.filename} holds answers of {record.get('model')} that choice-api wrote, "
+            f"and lm-eval would take them for this model's: {_ANOTHER}"
+        )
+
+
 class Kept:
     """Who answered what a file holds.
 
@@ -71,6 +100,8 @@ class Kept:
         lm-eval's cache of responses; None if there is none.
     asks : mapping
         What the answers follow from beside the prompt.
+    base_url : str
+        Where they come from, which may change.
 
     Raises
     ------
@@ -78,24 +109,31 @@ class Kept:
         If the file holds answers of another model, or by other arguments.
     """
 
-    def __init__(self, database: Any, asks: Mapping[str, Any]) -> None:
-        self._database, self._asks = database, dict(asks)
+    #: Notes the key of an answer, in lm-eval's connection.
+    mark = "INSERT OR IGNORE INTO choice_api_keys VALUES (?)"
+
+    def __init__(self, database: Any, asks: Mapping[str, Any], base_url: str = "") -> None:
+        self._database, self._asks, self._url = database, dict(asks), base_url
         #: As `note` wrote it; empty where there is no file, or nothing in it.
         self.record: dict[str, Any] = {}
         if database is None or not len(database):
             return
-        with writing(database), self._table() as table:
-            self.record = dict(table)
-        if not self.record:
+        with writing(database), closing(_opened(database.filename)) as connection:
+            self.record, foreign = _record(connection), 0
+            if self.record:
+                others = f'FROM "{database.tablename}" WHERE key NOT IN choice_api_keys'
+                foreign = connection.execute(f"SELECT COUNT(*) {others}").fetchone()[0]
+        if foreign or not self.record:
             raise EpidemiaError(
-                f"{database.filename} holds answers that choice-api did not write: {_ANOTHER}"
+                f"{database.filename} holds {foreign or len(database):,} answers that choice-api "
+                f"did not write: {_ANOTHER}"
             )
-        for name, value in self._asks.items():
-            if self.record.get(name) != value:
-                raise EpidemiaError(
-                    f"{database.filename} holds answers with {name}={self.record.get(name)}, and "
-                    f"this run has {name}={value}: {_ANOTHER}"
-                )
+        self._refuse_another(self.record)
+        if self.record["base_url"] != base_url:
+            _logger.warning(
+                "epidemia: %s holds answers of %s read at %s; they are taken for those of %s",
+                database.filename, self.record["model"], self.record["base_url"], base_url,
+            )  # fmt: skip
 
     def note(self, read_by: str, variants: str) -> None:
         """Write down how letters are read, before the first answer is written.
@@ -103,23 +141,54 @@ class Kept:
         Raises
         ------
         EpidemiaError
-            If those in the file have other spellings added up.
+            If those in the file follow from something else, or have other spellings added up.
         """
         if self._database is None:
             return
-        if self.record.get("spellings", variants) != variants:
+        with writing(self._database), closing(_opened(self._database.filename)) as connection:
+            # Of two runs that begin at once the second finds what the first wrote.
+            connection.execute("BEGIN IMMEDIATE")
+            before = _record(connection)
+            if before:
+                self._refuse_another(before)
+                self._refuse_spellings(before, read_by, variants)
+            ways = {*before.get("read_by", read_by).split(" and "), read_by}
+            self.record = {
+                **self._asks, "base_url": self._url, "read_by": " and ".join(sorted(ways)),
+                "spellings": variants,
+            }  # fmt: skip
+            connection.execute("CREATE TABLE IF NOT EXISTS choice_api (record TEXT)")
+            connection.execute("CREATE TABLE IF NOT EXISTS choice_api_keys (key TEXT PRIMARY KEY)")
+            connection.execute("DELETE FROM choice_api")
+            connection.execute("INSERT INTO choice_api VALUES (?)", (json.dumps(self.record),))
+            connection.execute("COMMIT")
+
+    def _refuse_another(self, record: Mapping[str, Any]) -> None:
+        for name, value in self._asks.items():
+            if record.get(name) != value:
+                raise EpidemiaError(
+                    f"{self._database.filename} holds answers with {name}={record.get(name)}, and "
+                    f"this run has {name}={value}: {_ANOTHER}"
+                )
+
+    def _refuse_spellings(self, record: Mapping[str, Any], read_by: str, variants: str) -> None:
+        if record["spellings"] != variants:
             raise EpidemiaError(
-                f"{self._database.filename} holds letters read by {self.record['read_by']} with "
-                f"variants={self.record['spellings']}, and this server's are read by {read_by} "
-                f"with variants={variants}: give variants={self.record['spellings']} too, or "
+                f"{self._database.filename} holds letters read by {record['read_by']} with "
+                f"variants={record['spellings']}, and this server's are read by {read_by} "
+                f"with variants={variants}: give variants={record['spellings']} too, or "
                 "another path to --use_cache"
             )
-        before = self.record.get("read_by", read_by).split(" and ")
-        ways = " and ".join(sorted({*before, read_by}))
-        self.record = {**self._asks, "read_by": ways, "spellings": variants}
-        with writing(self._database), self._table() as table:
-            table.update(self.record)
 
-    def _table(self) -> Any:
-        kind = type(self._database)  # SqliteDict
-        return kind(self._database.filename, tablename=_TABLE, autocommit=True)
+
+def _opened(path: Any) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+
+
+def _record(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Return what `choice-api` wrote down; empty if it did not."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    if ("choice_api",) not in tables:
+        return {}
+    rows = connection.execute("SELECT record FROM choice_api").fetchall()
+    return json.loads(rows[0][0]) if rows else {}

@@ -44,11 +44,6 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
         ) from None
     if "@" in url.netloc or any(SECRET_IN_QUERY.search(name) for name in names):
         held.append("base_url")
-    for name in ("api_key_env", "header_env"):
-        given = arguments.get(name)
-        # A key is rarely all capitals; the name of a variable is rarely anything else.
-        if given is not None and str(given) not in os.environ and not _is_name(str(given)):
-            held.append(name)
     if held:
         raise EpidemiaError(
             f"choice-api takes no key in {held[0]}=...: lm-eval writes the arguments of a model "
@@ -56,6 +51,13 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
             "api_key_env=NAME, or one that holds a whole header ('Name: value') with "
             "header_env=NAME"
         )
+    for name in ("api_key_env", "header_env"):
+        given = arguments.get(name)
+        if given is not None and given != "OPENAI_API_KEY" and not os.environ.get(str(given)):
+            raise EpidemiaError(
+                f"choice-api: no variable is set by the name that {name} gives (which is not "
+                "repeated here, lest it be a key): export it, or name another"
+            )
 
 
 def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
@@ -76,8 +78,6 @@ def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
     found = {}
     if key := os.environ.get(api_key_env, "").strip():
         found["Authorization"] = f"Bearer {_sendable(key, api_key_env)}"
-    elif api_key_env != "OPENAI_API_KEY":
-        raise EpidemiaError(f"choice-api: api_key_env={api_key_env}: no such variable is set")
     if header_env is not None:
         name, colon, value = os.environ.get(header_env, "").partition(":")
         if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name.strip()):
@@ -113,7 +113,3 @@ def masked(text: str, headers: Mapping[str, str]) -> str:
         for written in {key, json.dumps(key)[1:-1], quote(key), quote(key, ""), escape(key)}:
             text = text.replace(written, "***")
     return text
-
-
-def _is_name(given: str) -> bool:
-    return re.fullmatch("[A-Z_][A-Z0-9_]*", given) is not None

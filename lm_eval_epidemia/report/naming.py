@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Config", "Weights", "pairs", "short_names", "weights_of"]
+__all__ = ["Config", "Weights", "is_chat", "pairs", "short_names", "weights_of"]
 
 #: Of a model's arguments, those that make it another model.
 MODEL_ARGUMENTS = ("revision", "subfolder", "delta", "gguf_file", "quantization",
@@ -24,6 +24,12 @@ class Config(msgspec.Struct):
     gen_kwargs: dict[str, Any] | str | None = None
     limit: Any = None
     model_num_parameters: Any = None
+
+
+def is_chat(config: Config) -> bool:
+    """Whether a model was asked at a chat endpoint, whose template lm-eval does not know."""
+    url = str(pairs(config.model_args).get("base_url", ""))
+    return "chat-completions" in str(config.model) or "/chat/completions" in url
 
 
 def pairs(arguments: dict[str, Any] | str | None) -> dict[str, Any]:

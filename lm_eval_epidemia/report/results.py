@@ -22,7 +22,7 @@ from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.paths import fresh_tasks, home
 from lm_eval_epidemia.quantities.store import PREFIX, built
 from lm_eval_epidemia.report.entry import POPULATION, Asked, Entry, Score, leaf
-from lm_eval_epidemia.report.naming import Config, pairs, short_names, weights_of
+from lm_eval_epidemia.report.naming import Config, is_chat, pairs, short_names, weights_of
 from lm_eval_epidemia.report.protocol import Protocol, printable
 from lm_eval_epidemia.report.replicates import (
     ENDLESS,
@@ -505,7 +505,8 @@ def _enter(
     names: Mapping[str, Asked], installed: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Add one file to the entries."""
-    weights, chat = weights_of(run.file.config), bool(run.file.chat_template)
+    weights = weights_of(run.file.config)
+    chat = bool(run.file.chat_template) or is_chat(run.file.config)
     shown = printable(weights.name)
     parameters = _number(run.file.config.model_num_parameters)
     replaced: dict[str, list[Path]] = {}
