@@ -61,7 +61,8 @@ _NO = (
     r"(?![^\S\n]{1,3}(?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at"
     r"|and|or|to|for|in|as|because|since|people|respondents)\b)[^\W\d_]|\.[^\S\n]?of\b|[-/][^\W\d_]"
     r"|[^\S\n]?[-/.,;(][^\S\n]?(?:answer(?![^\S\n][a-z]\b)|response|reply|opinion|one|refus|unknown"
-    r"|missing|skipped|unsure|blank|not\b|did|don't|declined))"
+    r"|missing|skipped|unsure|blank|declined|not[^\S\n](?:sure|stated|answer|known|applic|ascert|report)"
+    r"|(?:do|did)(?:n't|[^\S\n]not)[^\S\n](?:answer|respond|reply|say|know)))"
 )
 #: Before an answer: then it is another, "slightly liberal", or all others, "would not say yes".
 NEGATED = re.compile(

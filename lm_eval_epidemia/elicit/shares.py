@@ -103,7 +103,7 @@ _ASIDE = re.compile(
 _PERCENT_ASIDE = re.compile(r"(?<=\d)[^\S\n]?\([^()\n]{0,80}%\)")
 _SET_OFF = re.compile(r"[:=][^\S\n]*\Z")
 #: "100 - 70 = "
-_COMPUTED = re.compile(r"[\d\s.()%+/x-]{1,80}=\s*")
+_COMPUTED = re.compile(r"(?=[^=]{0,80}[+/x\xd7\xf7-])[\d\s.()%+/x\xd7\xf7-]{1,80}=\s*")
 #: "A about 5, all: 20", "A: 5 | 20": the first number is none of the answer's text.
 _HEDGED = re.compile(
     r"(?:[~|(:=]|\b(?:about|around|roughly|approx\w*|ca|circa|est\w*)\.?)[^\S\n]{0,3}\Z",
