@@ -8,6 +8,7 @@ __all__ = ["is_example", "is_final"]
 
 _EXAMPLE = re.compile(
     r"\b(?:e\.g\.|for instance|example|hypothetical|placeholder|made[ -]up|would look like"
+    r"|make up|like this|(?:like|such as)[^\S\n]*\Z"
     r"|format (?:is|would|could|might)|format[^\S\n]*\Z)",
     re.IGNORECASE,
 )
@@ -19,13 +20,16 @@ _FINAL = re.compile(
     re.IGNORECASE,
 )
 _DRAFT = re.compile(
-    r"\b(?:drafts?|first|initial(?:ly)?|preliminary|start(?:ing)?|before rounding|unrounded)\b",
+    r"\b(?:drafts?|at first|first (?:guess|try|estimate)|initial(?:ly)?|preliminary|start(?:ing)?"
+    r"|before rounding|unrounded)\b",
     re.IGNORECASE,
 )
 _OTHERS = re.compile(
     r"\b(?:compar\w+|national(?:ly)?|nationwide|overall|general|populations?|countr(?:y|ies)|examples?"
     r"|(?:an)?others?|years?|m[ae]n|wom[ae]n|males?|females?|boys?|girls?|whereas|while|versus|vs"
-    r"|average|adults|everyone|all|groups?|contrast|instead of|rather than|second|same)\b|e\.g\.",
+    r"|average|adults|everyone|all|(?<!this )groups?|contrast|among|aged?|old(?:er)?|young(?:er)?"
+    r"|uniform|unknown|states?|u\.s|usa|regions?|urban|rural|(?:19|20)\d\d"
+    r"|instead of|rather than|second|same)\b|e\.g\.|\d\d\+",
     re.IGNORECASE,
 )
 
@@ -47,6 +51,6 @@ def is_final(before: str, around: str, before_last: str) -> bool:
     before_last : str
         What stands before the list that it may replace.
     """
-    if _OTHERS.search(around):
+    if _OTHERS.search(around) or re.search(r"\bfinal", before_last, re.IGNORECASE):
         return False
     return bool(_FINAL.search(before)) or bool(_DRAFT.search(before_last))

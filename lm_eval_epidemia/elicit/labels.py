@@ -60,13 +60,15 @@ MARKS = f"{chr(_FIRST)}-{UNSURE}"
 _NO = (
     r"(?![^\S\n]{1,3}(?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at"
     r"|and|or|to|for|in|as|because|since|people|respondents)\b)[^\W\d_]|\.[^\S\n]?of\b|[-/][^\W\d_]"
-    r"|[^\S\n]?[-/.,;(][^\S\n]?(?:answer(?![^\S\n][a-z]\b)|response|reply|opinion|one|refus|unknown"
+    r"|[^\S\n]?(?:[-/.,;:(+&]|\b(?:or|and)\b)[^\S\n]?(?:answer(?![^\S\n][a-z]\b)|response|reply|opinion|one|refus|unknown"
     r"|missing|skipped|unsure|blank|declined|not[^\S\n](?:sure|stated|answer|known|applic|ascert|report)"
     r"|(?:do|did)(?:n't|[^\S\n]not)[^\S\n](?:answer|respond|reply|say|know)))"
 )
 #: Before an answer: then it is another, "slightly liberal", or all others, "would not say yes".
 NEGATED = re.compile(
-    r"(?:(?<![\w'])(?:not|non|never|anti|neither|nor)|\w'?n't|\bcannot)(?:[^\S\n]{1,3}|-)"
+    r"(?:(?<![\w'])(?:not|non|un|never|anti|neither|nor|none|nobody|no one|other than|except"
+    r"|except for|without|excluding|(?:all|everyone|everybody|any|anyone) but)|\w'?n't|\bcannot)"
+    r"(?:[^\S\n]{1,3}|-)"
     r"(?:(?:really|necessarily|to)[^\S\n])?(?:(?:say|answer|give|choose|pick|select|report|be|respond"
     r"|reply|said)(?:ing|ed)?[^\S\n](?:(?:with|the|option|letter|answer)[^\S\n]){0,2})?"
     r"[\"'(]?[^\S\n]{0,2}\Z",
@@ -77,6 +79,9 @@ _MODIFIED = re.compile(
     r"|strongly|weakly|moderately|partly|almost|nearly|leaning|semi|ex|former|formerly)"
     r"(?:[^\S\n]{1,3}|-)[^\S\n]{0,2}\Z",
     re.IGNORECASE,
+)
+_PER_MILLE = re.compile(
+    r"\u2030|\bper ?mille\b|\b(?:out of|per) (?:1[,. ]?000\b|a? ?thousand)", re.I
 )
 #: "0 visits", "18-29 years old"
 _UNIT = r"(?:[^\S\n](?!to\b|and\b|or\b)[a-z]{1,12}){0,2}"
@@ -142,15 +147,18 @@ class Labels:
             rf"(?<!\w){self.letters[i]}[^\w\n]{{1,4}}{re.escape(text)},\d"
             for text, i in longest if _is_number(text)
         ]  # fmt: skip
-        more = "".join(LETTERS[len(answers) : len(answers) + 1]) or "(?!)"
+        beyond = "".join(LETTERS[len(answers) : len(answers) + 3])
+        more = f"[{beyond}]" if beyond else "(?!)"
         self._doubts = [
+            _PER_MILLE,
             # "A=10,22" where A is "10" is no 10.22.
             *(re.compile(one, re.IGNORECASE) for one in joined),
             # Of two answers, "C: 5" and "| A | B | C |" are another list's.
             re.compile(
                 rf"(?:^|[,;|]|[\d%][^\S\n])[^\S\n]{{0,3}}(?:(?:option|answer)[^\S\n])?{more}"
-                r"(?:[^\S\n]?[.:=|)-]|[^\S\n](?=\d))[^\n\d,;]{0,40}\d"
-                rf"|\|[^\S\n]{{0,3}}{self.letters[-1]}[^\S\n]{{0,9}}\|[^\S\n]{{0,3}}{more}[^\S\n]{{0,9}}(?:\||$)",
+                r"(?:[^\S\n]?[.:=|()-]|[^\S\n](?=\d))[^\n\d,;]{0,40}\d"
+                rf"|\|[^\S\n]{{0,3}}{self.letters[-1]}[^\S\n]{{0,9}}\|[^\S\n]{{0,3}}{more}[^\S\n]{{0,9}}(?:\||$)"
+                rf"|^\d{{1,3}}%?[^\S\n]{more}[^\S\n]{{0,9}}$",
                 re.MULTILINE | re.IGNORECASE,
             ),
         ]
@@ -159,7 +167,7 @@ class Labels:
     def _word(text: str) -> re.Pattern[str]:
         written = re.escape(text).replace(r"\ ", r"[^\S\n]{1,3}")
         no = _NO if text == "no" else ""
-        return re.compile(rf"(?<![\w$]){written}(?!\w){no}", re.IGNORECASE)
+        return re.compile(rf"(?<![\w$]){written}(?!\w|-[^\W\d_]){no}", re.IGNORECASE)
 
     @staticmethod
     def _number(text: str, letter: str) -> re.Pattern[str]:
@@ -180,7 +188,7 @@ class Labels:
         return "" if place is None else self._texts[place]
 
     def leaves_doubt(self, text: str) -> bool:
-        """Whether a plain text has an answer too many, or a comma that may be no decimal's."""
+        """Whether a plain text has an answer too many, another base, or a comma of a list."""
         return any(pattern.search(text) for pattern in self._doubts)
 
     def marked(self, text: str) -> str:

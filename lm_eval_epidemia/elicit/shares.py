@@ -98,7 +98,7 @@ _LOWER_LETTER = re.compile(r"(?<![\w'])([a-z])(?= ?[).:=|])")
 _BETWEEN = re.compile(r"\bbetween[^\S\n]{1,3}\Z", re.IGNORECASE)
 #: "A (5) nationally: 20" is no aside.
 _ASIDE = re.compile(
-    r"(?!\([^\S\n]?~?\d{1,3}%?[^\S\n]?\)[^\S\n]?[^\W\d_]{2})\([^()\n]{0,80}\d[^()\n]{0,80}\)"
+    r"(?!\([^\S\n]?~?\d{1,3}%?[^\S\n]?\)[^\S\n]?(?:[:=]|[^\W\d_]{2}))\([^()\n]{0,80}\d[^()\n]{0,80}\)"
 )
 _PERCENT_ASIDE = re.compile(r"(?<=\d)[^\S\n]?\([^()\n]{0,80}%\)")
 _SET_OFF = re.compile(r"[:=][^\S\n]*\Z")
@@ -112,13 +112,15 @@ _HEDGED = re.compile(
 _APART = re.compile(r"[,;][^\S\n]|[A-Z|%~(]|\b(?:people|vs|versus|about)\b")
 #: No numbers of people, or not of 100: "age 30", "not 30", "30 of 1000", "30 million".
 _NO_COUNT = re.compile(
-    r"\b(?:not|age[ds]?|confidence|certainty|year|rank|rating|score)[^\S\n]?[:=(]?[^\S\n]?\Z",
+    r"(?:n't|\b(?:not|age[ds]?|confidence|certainty|year|rank|rating|score))\)?[^\S\n]?"
+    r"(?:is\b|of\b|[:=(])?[^\S\n]?\Z",
     re.IGNORECASE,
 )
 _OTHER_BASE = re.compile(
     r"[^\S\n]?(?:(?:people|persons?|cases?)[^\S\n])?"
     r"(?:(?:/|(?:out[^\S\n])?of\b|in\b|per\b|from\b)[^\S\n]?(?:(?:the|every|a|an|each)[^\S\n])?"
-    r"(?:\d|hundred|thousand|million|billion)|-?(?:thousand|million|billion|hundred|years?)\b)",
+    r"(?:\d|hundred|thousand|million|billion)|-?(?:thousand|million|billion|hundred|mn|bn|years?)\b"
+    r"|(?:confiden|certain|sure\b|refus|declined|unknown))",
     re.IGNORECASE,
 )
 #: A number without a label, and what may stand around it.
@@ -261,9 +263,15 @@ def _gather(data: Any, label: int | None, named: Labels, found: list[_Entry]) ->
                 _gather(value, inside, named, found)
     elif isinstance(data, list):
         for one in data:
+            if label is not None and one in named.letters and one != named.letters[label]:
+                found.append(_Entry(label, math.nan))
             _gather(one, label, named, found)
     elif label is not None and isinstance(data, str):
-        if (number := _said(data)) is not None:
+        # {"A": "B: 30"}
+        other = re.match(r"\s{0,3}([A-Z])\s{0,3}[:=.)]", data)
+        if other and other[1] != named.letters[label]:
+            found.append(_Entry(label, math.nan))
+        elif (number := _said(data)) is not None:
             found.append(_Entry(label, number))
     elif label is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
         found.append(_Entry(label, float(data) if 0 <= data < LARGEST else math.nan))
