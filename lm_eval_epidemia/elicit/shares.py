@@ -112,8 +112,10 @@ _HEDGED = re.compile(
 _APART = re.compile(r"[,;][^\S\n]|[A-Z|%~(]|\b(?:people|vs|versus|about)\b")
 #: No numbers of people, or not of 100: "age 30", "not 30", "30 of 1000", "30 million".
 _NO_COUNT = re.compile(
-    r"(?:n't|\b(?:not|age[ds]?|confidence|certainty|year|rank|rating|score))\)?[^\S\n]?"
-    r"(?:is\b|of\b|[:=(])?[^\S\n]?\Z",
+    # Not "of age: 30" and "some confidence: 30": so end the texts of answers.
+    r"(?:(?:n't|\b(?:not|age[ds]?|confidence|certainty|year|rank|rating|score))(?:[^\S\n](?:is|of))?"
+    r"|[:=(|,;][^\S\n]?(?:my[^\S\n])?(?:confidence|certainty|rank|rating|score)[^\S\n]?[:=]"
+    r"|\b(?:confidence|certainty)\)[^\S\n]?[:=])[^\S\n]?\Z",
     re.IGNORECASE,
 )
 _OTHER_BASE = re.compile(
