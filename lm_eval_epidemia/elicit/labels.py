@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import partial
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
 
-__all__ = ["MARKS", "UNSURE", "Labels", "place_of", "plain"]
+__all__ = ["MARKS", "NEGATED", "UNSURE", "Labels", "place_of", "plain"]
 
 _SIGNS = {
     **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
@@ -24,7 +25,10 @@ _SIGNS = {
     ord("\N{LESS-THAN OR EQUAL TO}"): "<",
     ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
     ord("\N{RIGHTWARDS ARROW}"): ":",
-}
+    # Footnotes and halves, that NFKC would make digits.
+    **dict.fromkeys(map(ord, "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"), ""),
+    0xBC: ".25", 0xBD: ".5", 0xBE: ".75",
+}  # fmt: skip
 #: Markup, the 100 of "30 of 100", and that of "Total: 100".
 _DROPPED = [
     (re.compile(pattern), plain)
@@ -51,10 +55,33 @@ _FIRST = 0xE000
 UNSURE = chr(_FIRST + len(LETTERS))
 MARKS = f"{chr(_FIRST)}-{UNSURE}"
 
-#: "No answer: 5" is no "No", nor is "No. of people: 5"; "no is 70" and "no to this" are.
+#: "No answer: 5" is no "No", nor are "No. of people: 5", "No-one: 5" and "No - refused: 5"; "no is
+#: 70" and "no to this" are.
 _NO = (
     r"(?![^\S\n]{1,3}(?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at"
-    r"|and|or|to|for|in|as|because|since|people|respondents)\b)[^\W\d_]|\.[^\S\n]?of\b)"
+    r"|and|or|to|for|in|as|because|since|people|respondents)\b)[^\W\d_]|\.[^\S\n]?of\b|[-/][^\W\d_]"
+    r"|[^\S\n]?(?:[-/.,;:(+&]|\b(?:or|and)\b)[^\S\n]?(?:answer(?![^\S\n][a-z]\b)|response|reply|opinion|one|refus|unknown"
+    r"|missing|skipped|unsure|blank|declined|not[^\S\n](?:sure|stated|answer|known|applic|ascert|report)"
+    r"|(?:do|did)(?:n't|[^\S\n]not)[^\S\n](?:answer|respond|reply|say|know)))"
+)
+#: Before an answer: then it is another, "slightly liberal", or all others, "would not say yes".
+NEGATED = re.compile(
+    r"(?:(?<![\w'])(?:not|non|un|never|anti|neither|nor|none|nobody|no one|other than|except"
+    r"|except for|without|excluding|(?:all|everyone|everybody|any|anyone) but)|\w'?n't|\bcannot)"
+    r"(?:[^\S\n]{1,3}|-)"
+    r"(?:(?:really|necessarily|to)[^\S\n])?(?:(?:say|answer|give|choose|pick|select|report|be|respond"
+    r"|reply|said)(?:ing|ed)?[^\S\n](?:(?:with|the|option|letter|answer)[^\S\n]){0,2})?"
+    r"[\"'(]?[^\S\n]{0,2}\Z",
+    re.IGNORECASE,
+)
+_MODIFIED = re.compile(
+    r"(?<![\w'])(?:slightly|very|somewhat|extremely|mostly|mainly|less|more|rather|quite|fairly"
+    r"|strongly|weakly|moderately|partly|almost|nearly|leaning|semi|ex|former|formerly)"
+    r"(?:[^\S\n]{1,3}|-)[^\S\n]{0,2}\Z",
+    re.IGNORECASE,
+)
+_PER_MILLE = re.compile(
+    r"\u2030|\bper ?mille\b|\b(?:out of|per) (?:1[,. ]?000\b|a? ?thousand)", re.I
 )
 #: "0 visits", "18-29 years old"
 _UNIT = r"(?:[^\S\n](?!to\b|and\b|or\b)[a-z]{1,12}){0,2}"
@@ -77,6 +104,14 @@ def _is_number(text: str) -> bool:
     return not re.search(r"[^\W\d_]", re.sub(r"\b(?:to|and|or)\b", "", text))
 
 
+def _mark(place: int, found: re.Match[str]) -> str:
+    """Put a sign in the place of an answer's text, unless a word before makes it another."""
+    text, start = found.string, found.start()
+    if any(one.search(text, max(start - 40, 0), start) for one in (NEGATED, _MODIFIED)):
+        return found[0]
+    return f" {chr(_FIRST + place)} "
+
+
 class Labels:
     """What the answers of a question may be called.
 
@@ -95,6 +130,7 @@ class Labels:
     def __init__(self, answers: Sequence[str]) -> None:
         texts = [" ".join(plain(answer).split()).casefold() for answer in answers]
         self.letters = LETTERS[: len(answers)]
+        self._texts = texts
         self._exactly = {text: place for place, text in enumerate(texts)}
         self._letters = {letter.casefold(): place for place, letter in enumerate(self.letters)}
         # The longest first: one may begin like another.
@@ -107,12 +143,31 @@ class Labels:
             for text, i in longest if _is_number(text)
         ]  # fmt: skip
         self.numbers = bool(self._numbers)
+        joined = [
+            rf"(?<!\w){self.letters[i]}[^\w\n]{{1,4}}{re.escape(text)},\d"
+            for text, i in longest if _is_number(text)
+        ]  # fmt: skip
+        beyond = "".join(LETTERS[len(answers) : len(answers) + 3])
+        more = f"[{beyond}]" if beyond else "(?!)"
+        self._doubts = [
+            _PER_MILLE,
+            # "A=10,22" where A is "10" is no 10.22.
+            *(re.compile(one, re.IGNORECASE) for one in joined),
+            # Of two answers, "C: 5" and "| A | B | C |" are another list's.
+            re.compile(
+                rf"(?:^|[,;|]|[\d%][^\S\n])[^\S\n]{{0,3}}(?:(?:option|answer)[^\S\n])?{more}"
+                r"(?:[^\S\n]?[.:=|()-]|[^\S\n](?=\d))[^\n\d,;]{0,40}\d"
+                rf"|\|[^\S\n]{{0,3}}{self.letters[-1]}[^\S\n]{{0,9}}\|[^\S\n]{{0,3}}{more}[^\S\n]{{0,9}}(?:\||$)"
+                rf"|^\d{{1,3}}%?[^\S\n]{more}[^\S\n]{{0,9}}$",
+                re.MULTILINE | re.IGNORECASE,
+            ),
+        ]
 
     @staticmethod
     def _word(text: str) -> re.Pattern[str]:
         written = re.escape(text).replace(r"\ ", r"[^\S\n]{1,3}")
         no = _NO if text == "no" else ""
-        return re.compile(rf"(?<![\w$]){written}(?!\w){no}", re.IGNORECASE)
+        return re.compile(rf"(?<![\w$]){written}(?!\w|-[^\W\d_]){no}", re.IGNORECASE)
 
     @staticmethod
     def _number(text: str, letter: str) -> re.Pattern[str]:
@@ -128,10 +183,18 @@ class Labels:
             re.IGNORECASE | re.MULTILINE,
         )
 
+    def text(self, place: int | None) -> str:
+        """Return the text of an answer, plain; nothing for none."""
+        return "" if place is None else self._texts[place]
+
+    def leaves_doubt(self, text: str) -> bool:
+        """Whether a plain text has an answer too many, another base, or a comma of a list."""
+        return any(pattern.search(text) for pattern in self._doubts)
+
     def marked(self, text: str) -> str:
         """Put a sign in the place of every answer's text, the longest texts first."""
         for pattern, place in self._words:
-            text = pattern.sub(f" {chr(_FIRST + place)} ", text)
+            text = pattern.sub(partial(_mark, place), text)
         # With the letter of another answer they contradict each other, as the words do.
         if all(pattern.search(text) for _, _, pattern in self._numbers) and all(
             chr(_FIRST + place) in text for _, place in self._words

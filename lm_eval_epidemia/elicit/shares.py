@@ -26,11 +26,14 @@ in the reply                                read as
                                             without labels or the reply speaks of people, per cents
                                             or 100
 ``30, 70``                                  as listed, where nothing but K numbers is there
-an answer twice, or missing                 nothing, unless another list in the reply is complete:
-                                            the last one counts
+an answer twice, or missing                 nothing, unless another list in the reply is complete
+two whole lists that differ                 nothing, unless the last is said to be final and of no
+                                            others (`announced`); "for example A: 50" is no list
 ``A. No: 30`` where A is "Yes"              nothing
-``A: 30, other: 5``  ``| A | 30 | 45 |``    nothing: two numbers of A
-``No answer: 5``  ``Other: 5``              passed over in a line of its own; it is not "No"
+``A: 30, other: 5``  ``| A | ~30 | 45 |``   nothing: two numbers of A
+``No answer: 5``  ``No-one: 5``             passed over in a line of its own; it is not "No"
+``not A: 30``  ``slightly liberal: 30``     nothing: another answer; nor is "C: 5" of two answers
+``30 of 1000``  ``30 million``  ``age 30``  nothing
 ``A: 18-24``, if every answer's text is so  nothing: the question once more
 ``-5``  ``1e2``  ``thirty``                 nothing
 ==========================================  ==============================================
@@ -48,7 +51,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.elicit.labels import MARKS, Labels, place_of, plain
+from lm_eval_epidemia.elicit.announced import is_example, is_final
+from lm_eval_epidemia.elicit.labels import MARKS, NEGATED, Labels, place_of, plain
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies import answer_text, before_next_question
 from lm_eval_epidemia.elicit.tables import as_lines
@@ -63,9 +67,6 @@ LARGEST = 1000
 
 #: A bound counts where it leaves so much, by the middle: "<5" and ">90", not "at least 30".
 WIDEST = 10.0
-
-#: An answer's number among those displayed, and how many of 100 give it.
-_Entry = tuple[int, float]
 
 _N = r"(?:\d{1,3}(?:\.\d{1,6}|,\d{1,2})?|\.\d{1,6})"
 _PERCENT = r"[^\S\n]?(?:%|per ?cent)?"
@@ -95,11 +96,35 @@ _LETTER = (
 _TOKEN = re.compile(rf"(?P<text>[{MARKS}])|{_VALUE}|{_LETTER}", re.IGNORECASE)
 _LOWER_LETTER = re.compile(r"(?<![\w'])([a-z])(?= ?[).:=|])")
 _BETWEEN = re.compile(r"\bbetween[^\S\n]{1,3}\Z", re.IGNORECASE)
-_ASIDE = re.compile(r"\([^()\n]{0,80}\d[^()\n]{0,80}\)")
+#: "A (5) nationally: 20" is no aside.
+_ASIDE = re.compile(
+    r"(?!\([^\S\n]?~?\d{1,3}%?[^\S\n]?\)[^\S\n]?(?:[:=]|[^\W\d_]{2}))\([^()\n]{0,80}\d[^()\n]{0,80}\)"
+)
 _PERCENT_ASIDE = re.compile(r"(?<=\d)[^\S\n]?\([^()\n]{0,80}%\)")
-#: What stands before a number
-_SET_OFF = re.compile(r"[:=|][^\S\n]*\Z")
-_COMPUTED = re.compile(r"[\d)%][^\S\n]*=[^\S\n]*\Z")
+_SET_OFF = re.compile(r"[:=][^\S\n]*\Z")
+#: "100 - 70 = "
+_COMPUTED = re.compile(r"(?=[^=]{0,80}[+/x\xd7\xf7-])[\d\s.()%+/x\xd7\xf7-]{1,80}=\s*")
+#: "A about 5, all: 20", "A: 5 | 20": the first number is none of the answer's text.
+_HEDGED = re.compile(
+    r"(?:[~|(:=]|\b(?:about|around|roughly|approx\w*|ca|circa|est\w*)\.?)[^\S\n]{0,3}\Z",
+    re.IGNORECASE,
+)
+_APART = re.compile(r"[,;][^\S\n]|[A-Z|%~(]|\b(?:people|vs|versus|about)\b")
+#: No numbers of people, or not of 100: "age 30", "not 30", "30 of 1000", "30 million".
+_NO_COUNT = re.compile(
+    # Not "of age: 30" and "some confidence: 30": so end the texts of answers.
+    r"(?:(?:n't|\b(?:not|age[ds]?|confidence|certainty|year|rank|rating|score))(?:[^\S\n](?:is|of))?"
+    r"|[:=(|,;][^\S\n]?(?:my[^\S\n])?(?:confidence|certainty|rank|rating|score)[^\S\n]?[:=]"
+    r"|\b(?:confidence|certainty)\)[^\S\n]?[:=])[^\S\n]?\Z",
+    re.IGNORECASE,
+)
+_OTHER_BASE = re.compile(
+    r"[^\S\n]?(?:(?:people|persons?|cases?)[^\S\n])?"
+    r"(?:(?:/|(?:out[^\S\n])?of\b|in\b|per\b|from\b)[^\S\n]?(?:(?:the|every|a|an|each)[^\S\n])?"
+    r"(?:\d|hundred|thousand|million|billion)|-?(?:thousand|million|billion|hundred|mn|bn|years?)\b"
+    r"|(?:confiden|certain|sure\b|refus|declined|unknown))",
+    re.IGNORECASE,
+)
 #: A number without a label, and what may stand around it.
 _BARE = re.compile(r"(?<![\w.-])(?:\d{1,3}(?:\.\d{1,6})?|\.\d{1,6})(?![\w.]\d|\w)")
 _SEPARATORS = re.compile(r"[\s,;|/().:%-]*")
@@ -114,8 +139,19 @@ _COUNTS = re.compile(
 )
 
 _OPENING = re.compile(r"[{\[]")
+#: So much before and after a number may say what it is of.
+AROUND = 300
 #: A reply of nothing but brackets is not tried at each of them.
 MOST_TRIES = 100
+
+
+class _Entry(NamedTuple):
+    """An answer's number among those displayed, how many of 100 give it, and what is around it."""
+
+    label: int
+    value: float
+    before: str = ""
+    after: str = ""
 
 
 class _Token(NamedTuple):
@@ -145,12 +181,12 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
     text = before_next_question(
         "\n".join(line for line in lines if line), "Q" in LETTERS[: len(answers)]
     )
-    named, levels = Labels(answers), len(answers)
-    found = _complete([_from_json(text, named)], levels)
-    if found is None:
-        written = named.marked(as_lines(plain(text), named))
-        # "1. 30" could be the answer "1"
-        found = _from_lines(written, levels, not (named.numbers and _LISTED.search(text)))
+    named = Labels(answers)
+    if named.leaves_doubt(plain(text)):
+        return None
+    written = named.marked(as_lines(plain(_json_as_lines(text, named)), named))
+    # "1. 30" could be the answer "1"
+    found = _from_lines(written, named, not (named.numbers and _LISTED.search(text)))
     # "A. 18-24", "B. 25-34": the question once more
     if found is None or found == tuple(_said(answer) for answer in answers):
         return None
@@ -180,25 +216,31 @@ def _of_100(found: tuple[float, ...], text: str) -> tuple[float, ...]:
     return scaled if said and sum(found) == 1 else found
 
 
-def _from_json(text: str, named: Labels) -> list[_Entry]:
-    """Return the entries of the last JSON object or list that names an answer."""
+def _json_as_lines(text: str, named: Labels) -> str:
+    """Write JSON that has every answer as lines "A: 30"; all other text stays as it is."""
     decoder = json.JSONDecoder(object_pairs_hook=_Pairs)
-    found: list[_Entry] = []
-    start, tries = 0, 0
+    written: list[str] = []
+    done = start = tries = 0
     while (opening := _OPENING.search(text, start)) and tries < MOST_TRIES:
         start, tries = opening.start() + 1, tries + 1
         try:
             data, start = decoder.raw_decode(text, opening.start())
             entries: list[_Entry] = []
             _gather(data, None, named, entries)
-            # A number and its per cent say the same.
-            found = [one for one, _ in groupby(entries)] or found
         except ValueError:
             continue
         except RecursionError:
             # Nested so deep it is no answer, at the next bracket neither.
             break
-    return found
+        if len({one.label for one in entries}) == len(named.letters):
+            # A number and its per cent say the same; -1 is no number of people.
+            lines = [
+                f"{named.letters[one.label]}: {-1 if math.isnan(one.value) else one.value:.6f}"
+                for one, _ in groupby(entries)
+            ]
+            written += [text[done : opening.start()], *lines, ""]
+            done = start
+    return "\n".join([*written, text[done:]])
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -212,6 +254,10 @@ def _gather(data: Any, label: int | None, named: Labels, found: list[_Entry]) ->
                 if (place := named.of(value)) is not None]  # fmt: skip
         # {"answer": "A", "people": 30}
         inside = said[0] if len(set(said)) == 1 else label
+        # {"A": {"answer": "B", "people": 30}}
+        if label is not None and inside != label:
+            found.append(_Entry(label, math.nan))
+            return
         for key, value in data:
             if (place := named.of(key)) is not None:
                 _gather(value, place, named, found)
@@ -219,12 +265,18 @@ def _gather(data: Any, label: int | None, named: Labels, found: list[_Entry]) ->
                 _gather(value, inside, named, found)
     elif isinstance(data, list):
         for one in data:
+            if label is not None and one in named.letters and one != named.letters[label]:
+                found.append(_Entry(label, math.nan))
             _gather(one, label, named, found)
     elif label is not None and isinstance(data, str):
-        if (number := _said(data)) is not None:
-            found.append((label, number))
+        # {"A": "B: 30"}
+        other = re.match(r"\s{0,3}([A-Z])\s{0,3}[:=.)]", data)
+        if other and other[1] != named.letters[label]:
+            found.append(_Entry(label, math.nan))
+        elif (number := _said(data)) is not None:
+            found.append(_Entry(label, number))
     elif label is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
-        found.append((label, float(data) if 0 <= data < LARGEST else math.nan))
+        found.append(_Entry(label, float(data) if 0 <= data < LARGEST else math.nan))
 
 
 def _said(text: str) -> float | None:
@@ -235,32 +287,51 @@ def _said(text: str) -> float | None:
 
 
 def _complete(blocks: Sequence[Sequence[_Entry]], levels: int) -> tuple[float, ...] | None:
-    """Return the numbers of the last list that has every answer once.
+    """Return the numbers of the list that has every answer once.
+
+    Of several that differ, the last one if it is said to be final: it may as well be of others,
+    for comparison.
 
     Parameters
     ----------
-    blocks : sequence of sequence of (int, float)
+    blocks : sequence of sequence of _Entry
         Entries that stand together; a list may be repeated in a block.
     levels : int
     """
-    found = None
+    found: list[tuple[tuple[float, ...], Sequence[_Entry]]] = []
     for block in blocks:
-        lists = [dict(block[at : at + levels]) for at in range(0, len(block), levels)]
-        if lists and all(len(one) == levels for one in lists):
-            found = lists[-1]
-    if found is None or any(math.isnan(value) for value in found.values()):
+        lists = [block[at : at + levels] for at in range(0, len(block), levels)]
+        said = [{entry.label: entry.value for entry in one} for one in lists]
+        if all(len(one) == levels for one in said):
+            found += [
+                (tuple(numbers[place] for place in range(levels)), one)
+                for numbers, one in zip(said, lists, strict=True)
+                if not is_example(one[0].before)
+            ]
+    if not found or any(map(math.isnan, found[-1][0])):
         return None
-    return tuple(found[place] for place in range(levels))
+    last, entries = found[-1]
+    if any(numbers != last for numbers, _ in found):
+        around = " ".join(entry.before + entry.after for entry in entries)
+        if not is_final(entries[0].before, around, found[-2][1][0].before):
+            return None
+    return last
 
 
-def _from_lines(text: str, levels: int, unlabelled: bool) -> tuple[float, ...] | None:
+def _from_lines(text: str, named: Labels, unlabelled: bool) -> tuple[float, ...] | None:
     """Read labels and numbers line by line, or as many numbers as there are answers."""
+    levels = len(named.letters)
     blocks: list[list[_Entry]] = [[]]
+    before = ""
     for line in text.splitlines():
-        if entries := _line(line, levels):
+        if entries := _line(line, named):
+            first = entries[0]
+            entries[0] = first._replace(before=f"{before}\n{first.before}")
             blocks[-1] += entries
+            before = ""
         elif line.strip(" |:-+=_"):
             blocks.append([])
+            before = line[-AROUND:]
     everything = [entry for block in blocks for entry in block]
     # Explained one by one, or listed and then said again.
     if len(everything) == levels:
@@ -278,8 +349,9 @@ def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
     return tuple(map(float, numbers))
 
 
-def _line(line: str, levels: int) -> list[_Entry]:
+def _line(line: str, named: Labels) -> list[_Entry]:
     """Return what a line says: labels and numbers by turns, whichever comes first."""
+    levels = len(named.letters)
     tokens = _tokens(line, levels)
     if any(one.label is None for one in tokens):
         # "30 (25-35)": the number outside counts, if there is one.
@@ -289,15 +361,20 @@ def _line(line: str, levels: int) -> list[_Entry]:
             one.label is not None for one in outside
         ):
             line, tokens = bare, outside
-    turns = _turns(tokens, line)
+    turns = _turns(tokens, line, named)
     if len(turns) < 2 or len(turns) % 2:
         return []
-    pairs = list(zip(turns[::2], turns[1::2], strict=True))
-    if all(one.label is not None and other.label is None for one, other in pairs):
-        return [(int(one.label or 0), other.value) for one, other in pairs]
-    if all(one.label is None and other.label is not None for one, other in pairs):
-        return [(int(other.label or 0), one.value) for one, other in pairs]
-    return []
+    labelled = [one.label is not None for one in turns]
+    if labelled[::2] != labelled[:1] * (len(turns) // 2) or labelled[::2] == labelled[1::2]:
+        return []
+    entries, end = [], 0
+    for one, other in zip(turns[::2], turns[1::2], strict=True):
+        label, number = (other, one) if one.label is None else (one, other)
+        before = line[max(end, one.start - AROUND) : one.start]
+        after = line[one.start : one.start + AROUND]
+        entries.append(_Entry(int(label.label or 0), number.value, before, after))
+        end = other.start
+    return entries
 
 
 def _tokens(line: str, levels: int = 0) -> list[_Token]:
@@ -310,7 +387,8 @@ def _tokens(line: str, levels: int = 0) -> list[_Token]:
             letter = match["letter"]
             place = LETTERS.index(letter.upper())
             small = letter.islower() and not _LOWER_LETTER.match(line, match.start())
-            if place < levels and not small:
+            negated = NEGATED.search(line, max(match.start() - 40, 0), match.start())
+            if place < levels and not small and not negated:
                 found.append(_Token(place, 0.0, match.start()))
         else:
             found.append(_Token(None, _value(match, line), match.start()))
@@ -321,6 +399,10 @@ def _value(match: re.Match[str], line: str) -> float:
     """Return a number, or the middle of a range; NaN where it is no number of 100."""
     low = float(match["low"].replace(",", "."))
     if match["negative"] or match["open"]:
+        return math.nan
+    # Of the pattern's own words, "not more than" is no "not".
+    before = line[max(match.start() - 20, 0) : match.start()]
+    if _NO_COUNT.search(before) or _OTHER_BASE.match(line, match.end()):
         return math.nan
     if match["below"] or match["above"]:
         if match["high"]:
@@ -335,7 +417,7 @@ def _value(match: re.Match[str], line: str) -> float:
     return low
 
 
-def _turns(tokens: Sequence[_Token], line: str) -> list[_Token]:
+def _turns(tokens: Sequence[_Token], line: str, named: Labels) -> list[_Token]:
     """Put together what belongs together: "A. Yes", "30 (30 %)", and "A: 30 (Yes)"."""
     runs: list[list[_Token]] = []
     for token in tokens:
@@ -348,19 +430,36 @@ def _turns(tokens: Sequence[_Token], line: str) -> list[_Token]:
             return []
         else:
             runs[-1].append(token)
-    return [run[0]._replace(value=_one_value(run, line)) for run in runs]
+    own = ["", *(named.text(run[0].label) for run in runs)]
+    return [
+        run[0]._replace(value=_one_value(run, line, text))
+        for text, run in zip(own, runs, strict=False)
+    ]
 
 
-def _one_value(tokens: Sequence[_Token], line: str) -> float:
-    """Return the value of several that say the same, or that a sign sets off; else NaN."""
+def _one_value(tokens: Sequence[_Token], line: str, own: str = "") -> float:
+    """Return the value of several that say the same, or of which the last is meant; else NaN.
+
+    Parameters
+    ----------
+    tokens : sequence of _Token
+    line : str
+    own : str
+        The text of their answer: its numbers may stand before the one that is meant.
+    """
     most, last = max(one.value for one in tokens), tokens[-1]
     if all(one.value == most or math.isclose(100 * one.value, most) for one in tokens):
         return most
-    # "A. 18-29 years: 30" and "100 - 70 = 30", not "A 30, other: 5" and "A 30 Other: 5"
-    if re.search(r"[,;][^\S\n]|[A-Z]", line[tokens[0].start : last.start]):
-        return math.nan
-    alone = [one for one in tokens if _SET_OFF.search(_before(one, line))] == [last]
-    return last.value if alone or _COMPUTED.search(_before(last, line)) else math.nan
+    between = line[tokens[0].start : last.start]
+    if _COMPUTED.fullmatch(between):
+        return last.value
+    # "A. 5-10 yrs: 30" where A is "5 to 10 years", not "A about 5, all: 30".
+    meant = [one for one in tokens if _SET_OFF.search(_before(one, line))] == [last]
+    known = set(re.findall(r"\d+", between)) <= set(re.findall(r"\d+", own))
+    apart = _APART.search(between) or _HEDGED.search(
+        line[max(tokens[0].start - 12, 0) : tokens[0].start]
+    )
+    return last.value if meant and known and not apart else math.nan
 
 
 def _before(token: _Token, line: str) -> str:

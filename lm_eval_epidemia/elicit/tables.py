@@ -17,6 +17,9 @@ __all__ = ["as_lines"]
 
 _RULE = re.compile(r"[\s|:=+-]*")
 
+#: A cell "(20)" is no aside to the cell before.
+_IN_BRACKETS = re.compile(r"\A\(([^()]{0,40}\d[^()]{0,40})\)\Z")
+
 _Row = list[str]
 
 
@@ -42,7 +45,7 @@ def as_lines(text: str, named: Labels) -> str:
 
 def _cells(line: str) -> _Row:
     inner = line.strip().removeprefix("|").removesuffix("|")
-    return [cell.strip() for cell in inner.split("|")]
+    return [_IN_BRACKETS.sub(r"\1", cell.strip()) for cell in inner.split("|")]
 
 
 def _by_rows(rows: Sequence[_Row], named: Labels) -> list[_Row] | None:
