@@ -14,7 +14,7 @@ import math
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from queue import SimpleQueue
@@ -204,26 +204,33 @@ class ChoiceAPI(LM):
         """
         # Equal beginnings side by side, so that they meet in the server's prefix cache.
         left = iter(sorted(prompts, key=lambda one: str(one.context)))
-        done: SimpleQueue[Future[Answered]] = SimpleQueue()
-        #: Begun and not yet kept: an interrupt may come anywhere, and none of these is lost by it.
-        begun: dict[Future[Answered], Prompt] = {}
+        # Written by those who ask: an interrupt of the thread that keeps may come anywhere in it,
+        # and nothing is lost by that.
+        finished: list[tuple[Prompt, Answered | BaseException]] = []
+        wake: SimpleQueue[None] = SimpleQueue()
         began: list[str] = []
-        seen, answered, written, running = False, 0, 0, 0
+        seen, begun, kept, answered, written = False, 0, 0, 0, 0
         #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
 
-        def begin(most: int) -> None:
-            nonlocal running
-            for prompt in islice(left, most):
-                future = pool.submit(self.served.answer, prompt)
-                begun[future] = prompt
-                future.add_done_callback(done.put)
-                running += 1
+        def ask(prompt: Prompt) -> None:
+            try:
+                finished.append((prompt, self.served.answer(prompt)))
+            except BaseException as error:
+                finished.append((prompt, error))
+            wake.put(None)
 
-        def keep(ready: Sequence[Future[Answered]]) -> None:
-            nonlocal answered, seen, written
-            ended = [one for one in ready if one in begun and not one.cancelled()]
-            good = [(begun[one], one.result()) for one in ended if one.exception() is None]
+        def begin(most: int) -> None:
+            nonlocal begun
+            for prompt in islice(left, most):
+                pool.submit(ask, prompt)
+                begun += 1
+
+        def keep() -> list[BaseException]:
+            """Write what has come; return what went wrong."""
+            nonlocal seen, kept, answered, written
+            ready = finished[kept:]
+            good = [(prompt, one) for prompt, one in ready if isinstance(one, Answered)]
             held.extend(pair for prompt, one in good for pair in take(prompt, one))
             seen = seen or any(_is_seen(one) for _, one in good)
             if seen and held:
@@ -232,14 +239,13 @@ class ChoiceAPI(LM):
                 with writing(self.cache_hook.dbdict):
                     remember(self, held, self._kept.mark)
                 held.clear()
-                written = answered + len(good)
-            answered += len(good)
-            for one in ready:
-                begun.pop(one, None)
+            kept, answered = kept + len(ready), answered + len(good)
+            written = answered if seen else 0
             began.extend(one.began for _, one in good[: ENOUGH - len(began)])
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
+            return [one for _, one in ready if isinstance(one, BaseException)]
 
         self.endpoint.stopped.clear()
         with (
@@ -249,23 +255,21 @@ class ChoiceAPI(LM):
         ):
             try:
                 begin(1)  # finds out how the server is asked
-                while running:
-                    ready = [done.get(), *(done.get() for _ in range(done.qsize()))]
-                    running -= len(ready)
-                    keep(ready)
-                    for one in ready:
-                        one.result()
+                while begun > kept:
+                    wake.get()
+                    for error in keep():
+                        raise error
                     if not seen and (len(began) == ENOUGH or answered == len(prompts)):
                         raise self._without_letters(began)
-                    begin(self._affordable(running))
+                    begin(self._affordable(begun - kept))
             except KeyboardInterrupt:
-                _logger.warning("epidemia: waiting for the %d requests under way", len(begun))
+                _logger.warning("epidemia: waiting for the %d requests under way", begun - kept)
                 raise
             finally:
                 # Nothing more is begun; what is under way is waited for and kept.
                 self.endpoint.stopped.set()
                 pool.shutdown(cancel_futures=True)
-                keep(list(begun))
+                keep()
             if answered < len(prompts):
                 raise EpidemiaError(
                     f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
