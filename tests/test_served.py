@@ -518,7 +518,7 @@ def test_an_interrupted_run_says_what_it_kept(tmp_path):
         while server.answered.total() < 8 and client.poll() is None:
             time.sleep(0.01)
         client.send_signal(signal.SIGINT)
-        _, said = client.communicate(timeout=120)
+        _, said = client.communicate(timeout=300)  # on a busy machine
         answered = server.answered.total()
     assert "requests under way" in said and "interrupted. " in said
     assert "in the file of --use_cache" in said and answered < 40
