@@ -15,7 +15,7 @@ from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.cost import cost, tokenizer
-from lm_eval_epidemia.report.compare import asked_in_wordings, compare
+from lm_eval_epidemia.report.compare import asked_in_ways, asked_in_wordings, compare
 from lm_eval_epidemia.report.results import read_results
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -183,8 +183,8 @@ def test_ways_are_paired_by_task(tmp_path):
         {f"{TASK}_stated": (50.0, 6.0), f"{HEROIN}_stated": (26.0, 3.0),
          f"{TASK}_sampled": (30.0, 1.0), f"{HEROIN}_sampled": (20.0, 1.0)},
     )  # fmt: skip
-    (row,) = compare(read_results([tmp_path]))
-    found = {(one.one.rpartition(": ")[2], one.other): one for one in row.differences}
+    (ways,) = asked_in_ways(read_results([tmp_path]).entries)
+    found = {(one.one.rpartition(": ")[2], one.other): one for one in ways.differences}
     assert set(found) == {("sampled", "letters"), ("stated", "letters"), ("stated", "sampled")}
     stated = found["stated", "letters"]
     assert stated.tasks == 2 and stated.difference == pytest.approx((10 + 6) / 2)

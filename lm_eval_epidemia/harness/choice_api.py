@@ -182,14 +182,10 @@ class ChoiceAPI(LM):
         """Say in the results how letters were read, and what it took."""
         # The file of --use_cache says it where all answers came from there.
         kept = self._kept.record
-        read_by = self.served.read_by or "nothing asked"
-        spellings = self.served.variants
-        if self.served.how is not None:
-            spellings = "sum" if self.served.adds else "one"
         return {
             "choice_api": {
-                "letters_read_by": kept.get("read_by", read_by),
-                "variants": kept.get("spellings", spellings),
+                "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
+                "variants": kept.get("spellings", self.served.variant),
                 "tokens": self.served.tokens, "asked_again": dict(self.endpoint.faults),
             }
         }  # fmt: skip
@@ -235,7 +231,7 @@ class ChoiceAPI(LM):
             seen = seen or any(_is_seen(one) for _, one in good)
             if seen and held:
                 if not written:
-                    self._kept.note(self.served.read_by, "sum" if self.served.adds else "one")
+                    self._kept.note(self.served.read_by, self.served.variant)
                 with writing(self.cache_hook.dbdict):
                     remember(self, held, self._kept.mark)
                 held.clear()

@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, TypeVar
 
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness.keys import masked
+from lm_eval_epidemia.harness.keys import quoted
 
 try:
     import httpx
@@ -38,8 +38,8 @@ LONGEST_PAUSE, PATIENCE = 60.0, 600.0
 #: Tries at an address where nobody ever answered.
 UNREACHED = 4
 
-#: Characters of a server's own words that are quoted, and bytes of an answer that are read.
-QUOTED, MOST_BYTES = 200, 10_000_000
+#: Bytes of an answer that are read.
+MOST_BYTES = 10_000_000
 
 _logger = logging.getLogger("lm_eval_epidemia")
 
@@ -180,12 +180,7 @@ class Endpoint:
 
     def scrubbed(self, text: str) -> str:
         """Return a server's words in a line, without what was sent as a key."""
-        line = " ".join(masked(text, self._headers).split())
-        return line if len(line) <= QUOTED else f"{line[:QUOTED]}..."
-
-    def _said(self, body: bytes) -> str:
-        words = self.scrubbed(_words(body))
-        return f"the server said: {words}" if words else ""
+        return quoted(text, self._headers)
 
     def _posted(self, url: str, content: bytes) -> Any:
         """Post once; return the JSON of the reply."""
@@ -218,9 +213,11 @@ class Endpoint:
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
-            raise BadReply("an answer that is not JSON", self._said(body)) from None
+            raise BadReply(
+                "an answer that is not JSON", _said(self.scrubbed(_words(body)))
+            ) from None
         if isinstance(found, dict) and found.get("error"):
-            raise BadReply("an error in an answer (HTTP 200)", self._said(body))
+            raise BadReply("an error in an answer (HTTP 200)", _said(self.scrubbed(_words(body))))
         return found
 
     def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
@@ -247,7 +244,7 @@ class Endpoint:
                     "the same command again then"
                 )
             limits = status == 429 or seconds is not None
-            raise _Busy(f"HTTP {status}", self._said(body), seconds, limits)
+            raise _Busy(f"HTTP {status}", _said(words), seconds, limits)
         if status in (400, 413, 422):
             raise Declined(words)
         if status in (401, 403):
@@ -305,6 +302,10 @@ def _words(body: bytes) -> str:
     if isinstance(error, dict):
         return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
     return str(error)
+
+
+def _said(words: str) -> str:
+    return f"the server said: {words}" if words else ""
 
 
 def _seconds(retry_after: str | None) -> float | None:

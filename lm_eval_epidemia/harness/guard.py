@@ -153,8 +153,8 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(evaluate)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(("lm", "task_dict"), args, strict=False)), **kwargs}
-        _check_tasks(given.get("lm"), given.get("task_dict"))
         ours = _our_tasks(given.get("task_dict"))
+        _check_tasks(given.get("lm"), given.get("task_dict"), ours)
         if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
         for name, task in ours.items():
@@ -175,41 +175,36 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _check_tasks(lm: Any, tasks: Any) -> None:
+def _check_tasks(lm: Any, tasks: Any, ours: Mapping[str, Any]) -> None:
     """Let a model of ours refuse what it cannot answer, before it is asked anything."""
-    from lm_eval.api.model import CachingLM
-
-    # By its type alone: a run without a task or model of ours goes on as it came.
-    model = lm.lm if type(lm) is CachingLM else lm
+    model = _behind_the_cache(lm)
     if (check := getattr(type(model), "check_tasks", None)) is not None:
         check(model, _every_task(tasks))
-    elif model is not lm and _our_tasks(tasks):
+    elif model is not lm and ours:
         refuse_served(lm.dbdict)
 
 
 def _every_task(tasks: Any) -> Iterator[Any]:
-    """Yield the tasks of a run, ours and others, in either layout that lm-eval knows."""
-    for one in tasks.values() if isinstance(tasks, Mapping) else ():
-        if isinstance(one, Mapping):
-            yield from _every_task(one)
-        elif hasattr(one, "OUTPUT_TYPE"):
-            yield one
-
-
-def _our_tasks(tasks: Any) -> dict[str, Any]:
-    """Return our tasks among those of a run, by name, in either layout that lm-eval knows.
+    """Yield the tasks of a run, ours and others, in either layout that lm-eval knows.
 
     Parameters
     ----------
     tasks : dict
         Tasks by name, or by name or group such dicts.
     """
-    found: dict[str, Any] = {}
+    # By types alone: whatever is odd about somebody's task is not ours to say.
     for one in tasks.values() if isinstance(tasks, Mapping) else ():
-        with suppress(Exception):  # whatever is odd about somebody's task is not ours to say
-            if isinstance(one, Mapping):
-                found |= _our_tasks(one)
-                continue
+        if issubclass(type(one), Mapping):
+            yield from _every_task(one)
+        else:
+            yield one
+
+
+def _our_tasks(tasks: Any) -> dict[str, Any]:
+    """Return our tasks among those of a run, by name."""
+    found: dict[str, Any] = {}
+    for one in _every_task(tasks):
+        with suppress(Exception):
             config = getattr(one, "config", None)
             name, metadata = getattr(config, "task", None), getattr(config, "metadata", None)
             if str(name).startswith("epidemia_") and "truth" in (metadata or {}):
@@ -361,7 +356,8 @@ class _Watched:
         if not hasattr(model, "_create_payload"):  # no server, no seeds
             drawn = set()
         written = {id(request): structured.structure_of(request) for request in ours}
-        for first in [request for request in ours if written[id(request)]][:1]:
+        first = next((request for request in ours if written[id(request)]), None)
+        if first is not None:
             with structured.held(model, written[id(first)], first.task_name):
                 structured.refuse_declined(model, first)
         # Drawn ones apart from the others, whose seed stays that of the run.
@@ -386,7 +382,8 @@ def _behind_the_cache(lm: Any) -> Any:
     """Return the model itself, where lm-eval's cache of responses stands before it."""
     from lm_eval.api.model import CachingLM
 
-    return lm.lm if isinstance(lm, CachingLM) else lm
+    # By its type alone: a run without a task or model of ours goes on as it came.
+    return lm.lm if issubclass(type(lm), CachingLM) else lm
 
 
 def _one_each(found: Iterable[Any], requests: Sequence[Any]) -> list[Any]:

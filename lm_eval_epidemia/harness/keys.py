@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from lm_eval_epidemia.errors import EpidemiaError
 
-__all__ = ["headers", "masked", "refuse_keys"]
+__all__ = ["headers", "masked", "quoted", "refuse_keys"]
 
 #: Arguments that would hold a key, of this model or of others for servers, and parts of the names
 #: of what holds one in the query of an address.
@@ -21,6 +21,9 @@ SECRET_IN_QUERY = re.compile("key|token|secret|sig|pass|auth|cred", re.IGNORECAS
 
 #: Words of a header that are no key.
 SCHEMES = {"bearer", "basic", "token", "apikey", "api-key", "digest"}
+
+#: Characters of a server's own words that are quoted.
+QUOTED = 200
 
 #: A key of fewer characters would hide words that are none.
 SHORTEST = 4
@@ -73,7 +76,7 @@ def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
     Raises
     ------
     EpidemiaError
-        If a variable is not set, or holds what no header can.
+        If a variable holds what no header can; of those that are not set see `refuse_keys`.
     """
     found = {}
     if key := os.environ.get(api_key_env, "").strip():
@@ -113,3 +116,9 @@ def masked(text: str, headers: Mapping[str, str]) -> str:
         for written in {key, json.dumps(key)[1:-1], quote(key), quote(key, ""), escape(key)}:
             text = text.replace(written, "***")
     return text
+
+
+def quoted(text: str, headers: Mapping[str, str]) -> str:
+    """Return a server's words in a line, not too long, without the keys that headers hold."""
+    line = " ".join(masked(text, headers).split())
+    return line if len(line) <= QUOTED else f"{line[:QUOTED]}..."

@@ -132,6 +132,13 @@ class Served:
             return ""
         return "token ids" if self.how.ids else f"top {self.how.top}"
 
+    @property
+    def variant(self) -> str:
+        """Which way of `variants` letters are read in; as it was given before the first prompt."""
+        if self.how is None:
+            return self.variants
+        return "sum" if self.adds else "one"
+
     def answer(self, prompt: Prompt) -> Answered:
         """Ask a prompt; the first one also finds out how.
 

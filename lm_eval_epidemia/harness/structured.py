@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness.keys import masked
+from lm_eval_epidemia.harness.keys import quoted
 
 __all__ = ["held", "refuse_declined", "structure_of"]
 
@@ -72,7 +72,7 @@ def refuse_declined(model: Any, request: Any) -> None:
     except requests.RequestException:
         return  # lm-eval tries again, and says what is wrong
     if reply.status_code in (400, 422):
-        words = masked(" ".join(reply.text.split())[:300], model.header)
+        words = quoted(reply.text, model.header)
         raise EpidemiaError(
             f"{request.task_name}: {model.base_url} does not take a request for a reply in a form "
             f"(HTTP {reply.status_code}): {words}. If it is the form that it does not take, leave "

@@ -27,15 +27,12 @@ class Row(NamedTuple):
     tasks : int
     scores : dict of str to Mean
         By way.
-    differences : list of Comparison
-        Of every two ways, see `Ways`.
     """
 
     model: str
     group: str
     tasks: int
     scores: dict[str, Mean]
-    differences: list[Comparison]
 
 
 class Ways(NamedTuple):
@@ -137,7 +134,6 @@ def compare(results: Results) -> list[Row]:
                 way: mean_over(found.entry, [Asked(task, way) for task in found.tasks])
                 for way in found.ways
             },
-            found.differences,
         )
         for found in asked_in_ways(results.entries)
         if found.tasks

@@ -101,7 +101,9 @@ def versions(report: Report) -> list[Section]:
         # What is shown of all tasks is not shown again.
         if unknown is not None and unknown.tasks < found.tasks:
             shown.append((unknown, f"{found.column}, where the second has 0"))
-        rows += [[*_pair(one)[:1], which, *_pair(one)[1:]] for one, which in shown]
+        for one, which in shown:
+            pair = _pair(one)
+            rows.append([pair[0], which, *pair[1:]])
     return _section(
         "Instruct or retrieving version / plain model", PAIRED[0], rows,
         "Tasks in which the plain model has 0 were chosen by its score, which cannot be less: "
