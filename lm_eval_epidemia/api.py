@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
+from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.elicit.variants import Variant
@@ -273,7 +274,7 @@ class Score:
         The distances that fix the scale.
     population, population_error : float
         Score against the population rather than the survey, and its standard error; NaN without
-        joint replicates.
+        joint replicates. Too low near the truth (docs/statistics.md).
     l1_population : float
         The distance behind it, which can be a little below 0.
     draws, population_draws : Draws or None
@@ -493,9 +494,9 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
         docs/interventional.md; of sets of quantities ``"direct"`` (the usual one),
         ``"direct_choice"``, ``"mean_variance"``, ``"quantile"`` and ``"grid"``.
     **variant
-        What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``; what a
-        way does not heed (``n_samples`` with letters) changes nothing. ``gen_prefix`` and
-        ``system_prompt``, which lm-eval puts after and before the prompt, are refused.
+        What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``. What has
+        no effect (``n_samples`` with letters) is refused, and so are ``gen_prefix`` and
+        ``system_prompt``, which lm-eval puts after and before the prompt.
 
     Returns
     -------
@@ -549,4 +550,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
                 f"{name} is put {where} the prompt by lm-eval, and is no part of it: leave it out "
                 "here"
             )
+    for name in asked_for(variant):
+        if not leaves()[in_way(task, way)].heeds(name):
+            raise EpidemiaError(f"{name} has no effect on {task} in the way {way!r}: leave it out")
     return pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.elicit.heeded import HEEDED
 from lm_eval_epidemia.elicit.ways import WAYS, Way, grid, in_way, intervention, priors
 from lm_eval_epidemia.elicit.ways.way import Metric
 from lm_eval_epidemia.elicit.ways.written import CLOSED
@@ -31,7 +32,7 @@ from lm_eval_epidemia.surveys.catalogue import task as task_of
 from lm_eval_epidemia.surveys.record import Task
 
 __all__ = ["BENCHMARKS", "INTERVENTION", "OBSERVATION", "PRIOR", "TASK_VERSION", "Benchmark",
-           "Entry", "Leaf", "groups", "leaves", "members"]  # fmt: skip
+           "Entry", "Leaf", "groups", "leaves", "members", "names"]  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -167,6 +168,10 @@ class Leaf(NamedTuple):
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.benchmark.metrics(WAYS[self.way])
+
+    def heeds(self, key: str) -> bool:
+        """Tell whether a key of ``--metadata`` changes what the model is asked."""
+        return HEEDED[key](WAYS[self.way], self.entry.declared)
 
 
 # What surveys say: P(Y | X).
@@ -318,6 +323,33 @@ def groups() -> dict[str, Benchmark]:
     }
 
 
+def names() -> set[str]:
+    """Return every name of a task or group that is asked, whether its truth is here or not."""
+    surveys = {leaf.entry.facets.get("survey") for leaf in leaves().values()}
+    return {name for _, alike in _named() for name in alike} - surveys
+
+
+def _named() -> list[tuple[Leaf, set[str]]]:
+    """Pair each task that is asked with what means it: its own name, its groups', its survey's."""
+    return [
+        (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
+                *([leaf.entry.facets["survey"]]
+                  if leaf.entry.part and leaf.entry.group != fresh.GROUP
+                  and not WAYS[leaf.way].suffix else [])})
+        for own, leaf in leaves().items()
+        if WAYS[leaf.way].asks(leaf.entry.declared)
+    ]  # fmt: skip
+
+
+def _needs(leaf: Leaf) -> str:
+    """Say what a task without truth needs."""
+    try:
+        WAYS[leaf.way].load(leaf.entry.name)
+    except EpidemiaError as error:
+        return str(error)
+    return ""
+
+
 def members(name: str) -> list[tuple[str, str]]:
     """Spell out a name as the available tasks it means, and their way of asking.
 
@@ -339,14 +371,7 @@ def members(name: str) -> list[tuple[str, str]]:
         needs).
     """
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
-    named = [
-        (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
-                *([leaf.entry.facets["survey"]]
-                  if leaf.entry.part and leaf.entry.group != fresh.GROUP
-                  and not WAYS[leaf.way].suffix else [])})
-        for own, leaf in leaves().items()
-        if WAYS[leaf.way].asks(leaf.entry.declared)
-    ]  # fmt: skip
+    named = _named()
     meant = [leaf for leaf, names in named if any(fnmatchcase(one, name) for one in names)]
     found = [
         (leaf.entry.name, leaf.way)
@@ -355,12 +380,11 @@ def members(name: str) -> list[tuple[str, str]]:
     ]
     if found:
         return found
-    if len(meant) == 1:
-        WAYS[meant[0].way].load(meant[0].entry.name)  # raises, and says what is needed
     if meant:
-        raise EpidemiaError(f"{name} has no available task; see 'epidemia tasks list'")
-    known = {
-        one for leaf, names in named if leaf.entry.name in here[leaf.benchmark.name]
-        for one in names
-    }  # fmt: skip
+        one_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(meant)}
+        needs = "; ".join(_needs(one) for one in reversed(one_of.values()))
+        if len(meant) > 1:
+            needs = f"no task of {name} has its ground truth here: {needs}"
+        raise EpidemiaError(needs)
+    known = {one for _, names in named for one in names}
     raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")

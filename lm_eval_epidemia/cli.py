@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lm_eval_epidemia import __version__, fresh_cli, report_cli
+from lm_eval_epidemia.console import checked_output, print_anything, separated
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.finetune_cli import app as finetune_app
 from lm_eval_epidemia.printing import show, table_of
@@ -24,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 tasks_app = typer.Typer(no_args_is_help=True, help="The tasks and where their truth comes from.")
 truth_app = typer.Typer(no_args_is_help=True, help="Build and check ground truth.")
@@ -156,7 +158,7 @@ def _chosen(names: list[str] | None) -> list[str]:
 
     if not names:
         return list(store.available())
-    return list(dict.fromkeys(task for name in names for task, _ in members(name)))
+    return list(dict.fromkeys(task for name in separated(names) for task, _ in members(name)))
 
 
 def _scheme(name: str) -> Any:
@@ -172,14 +174,16 @@ def _scheme(name: str) -> Any:
 
 @tasks_app.command("list")
 def tasks_list(
-    survey: Annotated[str | None, typer.Option(help="Only this survey.")] = None,
+    survey: Annotated[str | None, typer.Option(help="Only these, A,B.")] = None,
     summary: Annotated[bool, typer.Option("--summary", help="One line per survey.")] = False,
 ) -> None:
     """List every declared task with its state: shipped, built here, or the file it needs."""
+    from pandas import concat
+
     from lm_eval_epidemia import listings
     from lm_eval_epidemia.api import tasks
 
-    found = tasks(survey)
+    found = concat([tasks(one) for one in separated([survey])]) if survey else tasks()
     if summary:
         show(listings.tasks_summary(found))
         return
@@ -245,6 +249,7 @@ def truth_build(
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
+    surveys = separated(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
     for survey in surveys:
@@ -337,21 +342,23 @@ def cost(
     from lm_eval_epidemia.harness import cost as costs
 
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
-    lines = costs.cost(names, loaded, _metadata(metadata), max_gen_toks)
+    lines = costs.cost(separated(names), loaded, _metadata(metadata), max_gen_toks)
     numbers = ("tasks", "prompts", "requests", "characters", "tokens", "distinct",
                "written at most")  # fmt: skip
     table = table_of("", "group", *numbers, right=numbers)
     for line in lines:
         table.add_row(
             line.name,
-            *("" if number is None else f"{number:,}" for number in line[1:]),
+            *("" if number is None else f"{number:,}" for number in line[1:8]),
         )
     show(table)
-    if letters := [line for line in lines if not line.written]:
+    leaves = {name: leaf for line in lines for name, leaf in line.leaves.items()}
+    if letters := {name: leaf for name, leaf in leaves.items() if not leaf.written}:
+        total = costs.together("", letters)  # of a task that several groups have, once
         print(
-            f"by log-probabilities of a server: --model choice-api sends "
-            f"{sum(line.prompts for line in letters):,} requests (one per prompt, for one token "
-            f"each), local-completions {sum(line.requests for line in letters):,}"
+            f"by log-probabilities of a server: --model choice-api sends {total.prompts:,} "
+            "requests (one per prompt, for one token each), local-completions "
+            f"{total.requests:,}"
         )
     if loaded is None:
         print("tokens are counted with --tokenizer")
@@ -416,11 +423,28 @@ def _take_records(line: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the command; what a user can mend is one line without a traceback."""
+    print_anything()
     try:
-        app(_take_records(sys.argv[1:]))
+        with checked_output():
+            app(_take_records(sys.argv[1:]))
     except EpidemiaError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        if not _without_docstrings():
+            raise
+        print(f"error: {type(error).__name__}: {error}\n{NO_DOCSTRINGS}", file=sys.stderr)
+        sys.exit(2)
+
+
+NO_DOCSTRINGS = (
+    "PYTHONOPTIMIZE=2 (python -OO) takes the docstrings out of every library; altair, lightgbm, "
+    "peft and transformers read theirs and stop without them: unset it, or set it to 1"
+)
+
+
+def _without_docstrings() -> bool:
+    return sys.flags.optimize > 1
 
 
 if __name__ == "__main__":

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 __all__ = ["EpidemiaError", "few", "nearest"]
+
+
+#: A name is offered from this closeness on (0 to 1), and if it comes near the closest of all.
+CLOSE, NEARLY = 0.6, 0.85
+#: Of more names than this, the shortest are listed, not the first.
+FEW = 100
+#: Two words are taken for one from here on.
+ALIKE = 0.65
 
 
 class EpidemiaError(ValueError):
@@ -16,6 +28,50 @@ def few(names: Sequence[str]) -> str:
     """Name the first three and count the others: ``"a, b, c and 4 more"``."""
     listed = ", ".join(names[:3])
     return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more"
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[^\W_]+", name.casefold()))
+
+
+@lru_cache(maxsize=100_000)
+def _alike(one: str, other: str) -> float:
+    """How alike two words or names are, from 0 to 1; the beginning of a word is nearly it."""
+    if len(one) >= 4 and other.startswith(one):
+        return max(0.9, len(one) / len(other))
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def _closest(given: str, names: Sequence[str]) -> list[str]:
+    """Return the names that are written nearly as a given one, or made of the same words.
+
+    Words count by their rarity: of ``marijuana_by_age``, "marijuana" says more than "by" and "age".
+    Their order does not count.
+    """
+    words = {name: _words(name) for name in names}
+    common = Counter(word for one in words.values() for word in set(one))
+    weight = {word: math.log(1 + len(names) / count) for word, count in common.items()}
+    rarest = math.log(1 + len(names))
+    asked = _words(given)
+    likeness = {word: {other: _alike(word, other) for other in weight} for word in set(asked)}
+
+    def closeness(name: str) -> tuple[float, float]:
+        as_written = difflib.SequenceMatcher(None, given.casefold(), name.casefold()).ratio()
+        shared = total = 0.0
+        for word in asked:
+            other = max(words[name], key=likeness[word].__getitem__, default="")
+            near = likeness[word].get(other, 0.0)
+            of_it = weight[other] if near >= ALIKE else rarest
+            shared += of_it * near * (near >= ALIKE)
+            total += of_it
+        own = sum(weight[word] for word in words[name])
+        # That all of the given words are there counts four times as much as that no others are.
+        by_words = 5 * shared / (4 * total + own) if own else 0.0
+        return as_written, by_words
+
+    close = [(sum(found), name) for name in names if max(found := closeness(name)) >= CLOSE]
+    close.sort(key=lambda one: -one[0])
+    return [name for score, name in close if score >= NEARLY * close[0][0]]
 
 
 def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
@@ -36,9 +92,10 @@ def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
         ``"nearest: a, b"``, or ``"known: ..."`` when nothing is close.
     """
     names = sorted(set(known))
-    folded = {name.casefold(): name for name in names}
-    close = difflib.get_close_matches(str(given).casefold(), list(folded), n=n, cutoff=0.6)
+    close = _closest(str(given), names)[:n]
     if close:
-        return "nearest: " + ", ".join(folded[c] for c in close)
+        return "nearest: " + ", ".join(close)
+    if len(names) > FEW:  # of thousands of tasks the groups
+        names.sort(key=len)
     shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     return f"known: {shown or 'none'}"

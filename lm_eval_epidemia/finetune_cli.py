@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm_eval_epidemia.console import separated
 from lm_eval_epidemia.extras import needs
 from lm_eval_epidemia.printing import show, table_of
 
@@ -178,11 +179,8 @@ def _tasks(given: str | None) -> list[str] | None:
 
     if given is None:
         return None
-    names = [one.strip() for one in given.split(",") if one.strip()]
-    if not names:
-        raise EpidemiaError(f"--tasks {given!r} names no task")
     found = []
-    for name in names:
+    for name in separated([given]):
         for task, way in members(name):
             if way == "letters" and task in all_tasks():
                 found.append(task)

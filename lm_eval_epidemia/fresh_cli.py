@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm_eval_epidemia.console import separated
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.printing import show, table_of
 
@@ -59,7 +60,7 @@ def fresh(
         raw = [folder]
     planned = plan(
         survey, raw, n=n, seed=seed, dimension=_numbers(dimension), vintage=vintage,
-        outcomes=[name.strip() for name in outcomes.split(",") if name.strip()],
+        outcomes=separated([outcomes] if outcomes else []),
         replicates=replicates,
     )  # fmt: skip
     found = planned.found

@@ -7,14 +7,18 @@ error that names what was given, what is expected and how to mend it.
 
 from __future__ import annotations
 
+import filecmp
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.notices import warn
 
 __all__ = [
@@ -24,6 +28,7 @@ __all__ = [
     "check_folder",
     "check_model",
     "explaining_adapter",
+    "explaining_arguments",
     "explaining_config",
     "explaining_tokenizer",
     "explaining_weights",
@@ -31,6 +36,9 @@ __all__ = [
 
 #: ``name`` or ``owner/name``: what the Hugging Face Hub calls a model.
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
+
+#: Files of weights, as save_pretrained names them.
+_WEIGHTS = r"(?:model|pytorch_model)[\w.-]*\.(?:safetensors|bin)"
 
 #: A GGUF file begins so.
 MAGIC = b"GGUF"
@@ -65,6 +73,61 @@ def _said(error: BaseException) -> str:
     """Return the first line of an error of another library."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines or [type(error).__name__])[0].rstrip(".:")
+
+
+@contextmanager
+def explaining_arguments(
+    name: str, stock: type, args: Sequence[Any], more: Mapping[str, Any]
+) -> Iterator[None]:
+    """Refuse arguments that a model of lm-eval's does not have, or that it would pass over.
+
+    Parameters
+    ----------
+    name : str
+        Of the model, after ``--model``.
+    stock : type
+        lm-eval's class.
+    args, more
+        What its constructor was given.
+
+    Raises
+    ------
+    EpidemiaError
+    """
+    constructor = inspect.signature(stock)
+    given = constructor.bind_partial(*args, **more).arguments
+    given |= given.pop("kwargs", {})
+    if "pretrained" not in given:
+        names = [key for key in given if key not in ("batch_size", "max_batch_size", "device")]
+        raise EpidemiaError(
+            f"{name} needs --model_args pretrained=FOLDER_OR_ID (given: {few(names) or 'nothing'})"
+        )
+    longest = given.get("max_length")
+    try:
+        is_length = longest is None or (float(longest) >= 1 and float(longest).is_integer())
+    except (TypeError, ValueError):
+        is_length = False
+    if not is_length:
+        raise EpidemiaError(
+            f"{name}: max_length={longest}: expected how many tokens a prompt and its answer may "
+            "have, at least 1"
+        )
+    try:
+        yield
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in given:
+            raise
+        hint = nearest(unknown[1], constructor.parameters)
+        raise EpidemiaError(f"{name} has no argument {unknown[1]!r} ({hint})") from error
+    except (AttributeError, ValueError) as error:
+        known = (f"module 'torch' has no attribute {str(given.get('dtype'))!r}", "under `dtype=")
+        if isinstance(error, EpidemiaError) or not any(text in str(error) for text in known):
+            raise
+        raise EpidemiaError(
+            f"{name}: dtype={given['dtype']}: expected a type of PyTorch, such as float32, bfloat16"
+            " or float16"
+        ) from error
 
 
 def check_folder(given: Given) -> None:
@@ -215,7 +278,7 @@ def check_adapter_folder(peft: str, pretrained: str) -> None:
         The base it shall be put on.
     """
     if find_spec("peft") is None:
-        raise EpidemiaError(f"peft={peft} needs peft: pip install peft")
+        raise EpidemiaError(f"peft={peft} needs peft: {install('hf')}")
     folder = Path(peft)
     if not folder.exists():
         if not HUB_ID.fullmatch(peft):
@@ -234,6 +297,37 @@ def check_adapter_folder(peft: str, pretrained: str) -> None:
             f"peft={peft} has no adapter_model.safetensors, no weights to put on {pretrained}: a "
             "training that has not saved its model yet"
         )
+    _check_readable(folder)
+
+
+def _check_readable(adapter: Path) -> None:
+    """Refuse an adapter with damaged files: peft's error would be taken for one of the base."""
+    import torch
+    from peft import PeftConfig
+    from safetensors import safe_open
+
+    whole = adapter / "adapter_model.safetensors"
+    file = adapter / "adapter_config.json"
+    try:
+        if not PeftConfig.from_pretrained(str(adapter)).peft_type:
+            raise ValueError("it names no peft_type")
+        file = whole if whole.is_file() else adapter / "adapter_model.bin"
+        if file == whole:
+            with safe_open(file, "pt") as opened:
+                names = list(opened.keys())
+        elif file.is_file():
+            names = list(torch.load(file, map_location="cpu", weights_only=True))
+        else:
+            return  # of another program: peft says what it does not know
+    except Exception as error:  # JSON, pickle, zip and safetensors have their own
+        raise EpidemiaError(
+            f"peft={adapter}: the adapter's {file.name} cannot be read ({_said(error)}): a copy or "
+            "a training that was stopped; copy or train the adapter anew. The base is not to blame"
+        ) from error
+    if not names:
+        raise EpidemiaError(
+            f"peft={adapter}: the adapter's {file.name} holds no weights; train it anew"
+        )
 
 
 def _of_another_base(peft: str, pretrained: str, why: str) -> EpidemiaError:
@@ -244,10 +338,20 @@ def _of_another_base(peft: str, pretrained: str, why: str) -> EpidemiaError:
         base = PeftConfig.from_pretrained(peft).base_model_name_or_path
     except Exception:  # it is an error already; this only says more
         base = None
-    return EpidemiaError(
-        f"peft={peft} does not fit pretrained={pretrained}: {why}. It was trained on "
-        f"{base or 'a base that it does not name'}: give that as pretrained"
-    )
+    mend = f"It was trained on {base or 'a base that it does not name'}: give that as pretrained"
+    if base and (base == pretrained or _same_weights(_here(base), _here(pretrained))):
+        mend = (
+            "It says that it was trained on this base, so its files were changed or mixed up: "
+            "copy or train the adapter anew"
+        )
+    return EpidemiaError(f"peft={peft} does not fit pretrained={pretrained}: {why}. {mend}")
+
+
+def _is_from_peft(error: BaseException) -> bool:
+    """Tell whether an error came out of peft, or of what it called."""
+    package = find_spec("peft")
+    folder = Path(str(package and package.origin)).parent
+    return any(folder in Path(frame.filename).parents for frame in extract_tb(error.__traceback__))
 
 
 @contextmanager
@@ -255,7 +359,8 @@ def explaining_adapter(peft: str | None, pretrained: str) -> Iterator[None]:
     """Say what an error in putting an adapter on its base means."""
     try:
         yield
-    except (RuntimeError, ValueError) as error:
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+            ValueError) as error:  # fmt: skip
         if peft is None or isinstance(error, EpidemiaError):
             raise
         shapes = re.search(r"size mismatch for (\S+): .*?\[([\d, ]*)\].*?\[([\d, ]*)\]", str(error))
@@ -268,6 +373,12 @@ def explaining_adapter(peft: str | None, pretrained: str) -> Iterator[None]:
             raise EpidemiaError(
                 f"peft={peft} is no folder here, and no adapter of the Hugging Face Hub could be "
                 "had under that name"
+            ) from error
+        elif not isinstance(error, RuntimeError) and _is_from_peft(error):  # not of memory
+            raise EpidemiaError(
+                f"peft={peft}: peft cannot put it on {pretrained} ({type(error).__name__}: "
+                f"{_said(error)}): is its adapter_config.json as PeftModel.save_pretrained wrote "
+                "it, by this version of peft?"
             ) from error
         else:
             raise
@@ -293,20 +404,69 @@ def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
     result = model.load_adapter(peft, adapter_name=model.active_adapter)
     shared = ("vblora_vector_bank", "prompt_encoder", ".tinylora_v.", ".unilora_theta_d.")
     lacking = [k for k in result.missing_keys if not any(name in k for name in shared)]
-    named = model.active_peft_config.base_model_name_or_path
-    if named and Path(named).name != Path(pretrained).name:
-        warn(
-            "adapter of another base",
-            f"peft={peft} says that it was trained on {named}, and is put on {pretrained}: unless "
-            "both are the same weights, the answers are of neither model",
-        )
     if over := list(result.unexpected_keys):
         why = f"{len(over)} of its weights have no place there, the first is {over[0]}"
     elif lacking:
         why = f"it has no weights for {len(lacking)} places there, the first is {lacking[0]}"
     else:
+        _check_base(peft, model.active_peft_config.base_model_name_or_path, pretrained)
         return
     raise _of_another_base(peft, pretrained, why)
+
+
+def _check_base(peft: str, named: str | None, pretrained: str) -> None:
+    """Refuse an adapter of other weights of the same shape; warn where nobody can tell.
+
+    Where both bases are here their weights are compared, whatever they are called. Else two ids of
+    the Hub tell, and a folder may hold any of them.
+    """
+    if not named or named == pretrained:
+        return
+    mend = (
+        f"give that as pretrained. If both are the same weights, write {pretrained} as "
+        f"base_model_name_or_path in {peft}/adapter_config.json"
+    )
+    is_same = _same_weights(_here(named), _here(pretrained))
+    if is_same is None and Path(named).name.lower() == Path(pretrained).name.lower():
+        is_same = True
+    if is_same is None and not Path(pretrained).exists() and HUB_ID.fullmatch(named):
+        is_same = False
+    if is_same is None:
+        warn(
+            "adapter of another base",
+            f"peft={peft} says that it was trained on {named}, and is put on {pretrained}: unless "
+            "both are the same weights, the answers are of neither model",
+        )
+    elif not is_same:
+        raise EpidemiaError(
+            f"peft={peft} was trained on {named}, whose weights are not those of "
+            f"pretrained={pretrained}: {mend}"
+        )
+
+
+def _here(named: str) -> Path | None:
+    """Return the folder of a model, if it is here: as a folder, or downloaded from the Hub."""
+    if Path(named).is_dir():
+        return Path(named)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(named, local_files_only=True))
+    except Exception:  # no id, or not here
+        return None
+
+
+def _same_weights(one: Path | None, other: Path | None) -> bool | None:
+    """Tell whether two folders hold the same weights; None where their files are not alike."""
+    if one is None or other is None:
+        return None
+    files, others = (
+        {path.name: path for path in folder.iterdir() if re.fullmatch(_WEIGHTS, path.name)}
+        for folder in (one, other)
+    )
+    if not files or files.keys() != others.keys():
+        return None
+    return all(filecmp.cmp(files[name], others[name], shallow=False) for name in files)
 
 
 def check_model(given: Given) -> bool:
@@ -327,9 +487,7 @@ def check_model(given: Given) -> bool:
     """
     lacking = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if lacking:
-        raise EpidemiaError(
-            f"--model {given} needs {' and '.join(lacking)}: pip install 'lm-eval-epidemia[hf]'"
-        )
+        raise EpidemiaError(f"--model {given} needs {' and '.join(lacking)}: {install('hf')}")
     check_folder(given)
     from transformers import AutoConfig, AutoTokenizer
 

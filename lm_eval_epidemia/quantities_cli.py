@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm_eval_epidemia.console import separated
 from lm_eval_epidemia.printing import show, table_of
 
 if TYPE_CHECKING:
@@ -40,11 +41,13 @@ def new(
     from lm_eval_epidemia import paths
     from lm_eval_epidemia.errors import EpidemiaError
     from lm_eval_epidemia.quantities.generate import generate
-    from lm_eval_epidemia.quantities.store import built
+    from lm_eval_epidemia.quantities.store import built, check_set
     from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import raw_folder
     from lm_eval_epidemia.surveys.microdata import load_microdata
 
+    if name is not None:
+        check_set(name, out)
     entry = record(survey)
     if vintage is not None:
         entry.vintage(vintage)
@@ -87,13 +90,12 @@ def build(
 
 @app.command("list")
 def listed(
-    task: Annotated[str | None, typer.Argument(help="One set: every quantity of it.")] = None,
+    tasks: Annotated[list[str] | None, typer.Argument(help="Sets: every quantity of them.")] = None,
 ) -> None:
-    """List the sets of quantities that are here, or the quantities of one."""
-    from lm_eval_epidemia.quantities.span import STEPS
+    """List the sets of quantities that are here, or the quantities of some."""
     from lm_eval_epidemia.quantities.store import declared, load
 
-    if task is None:
+    if not tasks:
         table = table_of("", "task", "quantities", "survey", "vintage", "where", "fingerprint",
                          right=("quantities",))  # fmt: skip
         for name, one in declared().items():
@@ -102,7 +104,13 @@ def listed(
                           found.fingerprint)  # fmt: skip
         show(table)
         return
-    found = load(task)
+    for task in separated(tasks):
+        _show(task, load(task))
+
+
+def _show(task: str, found: Quantities) -> None:
+    from lm_eval_epidemia.quantities.span import STEPS
+
     print(
         f"{found.title} ({task}): truth and its standard error, people, ends and step of the grid"
     )

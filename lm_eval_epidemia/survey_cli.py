@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm_eval_epidemia.console import separated
 from lm_eval_epidemia.errors import few
 from lm_eval_epidemia.printing import plain, show, table_of
 from lm_eval_epidemia.surveys.draft.wishes import NONE
@@ -183,7 +184,7 @@ def download(
     from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import download as fetch
 
-    for name in surveys:
+    for name in separated(surveys):
         folder = fetch(record(name), vintage)
         chosen = f" --vintage {vintage}" if vintage else ""
         print(f"the files of {name} are in {folder}")
@@ -200,7 +201,7 @@ def card(
     from lm_eval_epidemia.report.cards import card as written
     from lm_eval_epidemia.surveys.catalogue import record, records
 
-    for name in surveys or records():
+    for name in separated(surveys or []) or records():
         text = written(record(name))
         if out is None:
             print(text)

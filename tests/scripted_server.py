@@ -87,15 +87,18 @@ class Scripted(ThreadingHTTPServer):
         That it knows.
     key : str
         That it wants.
+    says : tuple
+        What it answers to GET /api/version: status, body, pairs of headers; or None, and it drops
+        the connection.
     """
 
     daemon_threads, request_queue_size = True, 256
 
     def __init__(self, fault=lambda text, times: None, ids=False, most=20, key="", usage=True,
-                 delay=0.0):  # fmt: skip
+                 delay=0.0, models=("any",), says=(404, b"")):  # fmt: skip
         super().__init__(("127.0.0.1", 0), Handler)
         self.fault, self.ids, self.most, self.key, self.usage = fault, ids, most, key, usage
-        self.delay = delay
+        self.delay, self.models, self.says, self.versions = delay, models, says, []
         self.lock = threading.Lock()
         self.asked, self.answered, self.faults = Counter(), Counter(), Counter()
         self.payloads, self.times = [], []
@@ -117,6 +120,13 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
+        if self.path == "/api/version":
+            self.server.versions.append(dict(self.headers))
+            if self.server.says is None:
+                self.close_connection = True
+                return None
+            status, body, *headers = self.server.says
+            return self.send_bytes(status, body, dict(headers))
         self.send(200, len(self.server.payloads))
 
     def do_POST(self):
@@ -129,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
             if not server.ids:
                 return self.send(404, {"error": "no such address"})
             return self.send(200, {"tokens": tokens_of(body["prompt"])})
-        if body["model"] != "any":
+        if body["model"] not in server.models:
             return self.send(404, {"error": {"message": f"The model `{body['model']}` is unknown"}})
         chat = "chat" in self.path
         text = body["messages"][-1]["content"] if chat else body["prompt"]

@@ -1,21 +1,25 @@
 """The Python API: as lm-eval scores, aligned by labels, refusing by name what does not fit."""
 
 import io
+import math
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import REPOSITORY, evaluate
 
-from lm_eval_epidemia.api import Truth, joint_error, load_truth, questions, score, tasks
+from lm_eval_epidemia.api import Draws, Truth, joint_error, load_truth, questions, score, tasks
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.joint import joint_bias
 from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
@@ -280,6 +284,8 @@ def test_what_questions_refuses():
         ((BY_AGE[:-4],), {}, "nearest: "),
         ((BY_AGE,), {"few_shot": 3}, "no variant 'few_shot' (nearest: fewshot)"),
         ((BY_AGE,), {"fewshot": -1}, "fewshot -1: expected a whole number"),
+        ((BY_AGE,), {"n_samples": 8}, "n_samples has no effect on"),
+        (("epidemia_prior_gss",), {"wording": "bare"}, "wording has no effect on"),
         (("epidemia_low_brfss_asthma_by_state",), {}, "has no ground truth here"),
     ):
         with pytest.raises(EpidemiaError) as raised:
@@ -329,7 +335,7 @@ except EpidemiaError as error:
 """)
     assert said.splitlines() == [
         "100.0 2022", f"{len(all_tasks())} 22",
-        "plot() needs altair: pip install 'lm-eval-epidemia[report]'",
+        f"plot() needs altair: {install('report')}",
     ]  # fmt: skip
 
 
@@ -363,7 +369,7 @@ def test_what_takes_the_extra_says_so_before_any_work(tmp_path, arguments, said)
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 2
-    assert done.stderr == f"error: {said}: pip install 'lm-eval-epidemia[report]'\n"
+    assert done.stderr == f"error: {said}: {install('report')}\n"
     assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
 
 
@@ -397,3 +403,25 @@ def test_what_are_no_draws_is_said():
     with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 tasks"):
         joint_error([found.draws], [0.5, 0.5])
     assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [0, 0],
+        [-1, 1],
+        [0.5, -0.5],
+        [math.nan, 1],
+        [math.inf, 1],
+        np.array([0.0, 0.0]),
+        [1],
+        [1] * 3,
+        ["a", 1],
+    ],
+)
+def test_weights_of_which_no_error_can_come_are_refused(weights):
+    draws = Draws("sample", np.array([1.0, 2.0, 4.0]), 0.5)
+    for of in (joint_error, partial(joint_bias, [1.0, 1.0])):
+        with pytest.raises(EpidemiaError, match="weights"):
+            of([draws, draws], weights)
+    assert joint_error([draws, draws], [0, 2]) == pytest.approx(2 * joint_error([draws]))

@@ -26,7 +26,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.choice_api import ChoiceAPI
 from lm_eval_epidemia.harness.endpoint import BadReply
 from lm_eval_epidemia.harness.first_token import Shown, by_text, shown_in
-from lm_eval_epidemia.harness.served import _beside
+from lm_eval_epidemia.harness.servers import beside
 from lm_eval_epidemia.score import metrics
 from lm_eval_epidemia.score.unseen import unseen
 
@@ -433,6 +433,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
             "no variable is set by the name that api_key_env",
         ),
         ({"header_env": "NOT_SET_ANYWHERE"}, "no variable is set by the name that header_env"),
+        ({"server": "ollama"}, "server=ollama: expected auto or openai"),
     ],
 )
 def test_arguments(given, said):
@@ -441,13 +442,13 @@ def test_arguments(given, said):
 
 
 @pytest.mark.parametrize(
-    ("url", "beside"),
+    ("url", "tokenize"),
     [("http://h:1/v1/chat/completions", "http://h:1/tokenize"),
      ("https://h/openai/v1/completions", "https://h/openai/tokenize"),
      ("https://h/deployments/m/chat/completions?api-version=1", "https://h/deployments/m/tokenize")],
 )  # fmt: skip
-def test_where_a_server_tells_its_tokens(url, beside):
-    assert _beside(url, "tokenize") == beside
+def test_where_a_server_tells_its_tokens(url, tokenize):
+    assert beside(url, "tokenize") == tokenize
 
 
 def test_a_wrong_model_name():

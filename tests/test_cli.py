@@ -1,17 +1,26 @@
 """The command line, as a user types it."""
 
+import io
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
-from conftest import nsduh_2023
+from conftest import evaluate, nsduh_2023
+from lm_eval.utils import make_table
+from typer.main import get_command
 
+from lm_eval_epidemia import __version__, cli
+from lm_eval_epidemia.console import separated
+from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import demo
+from lm_eval_epidemia.harness import run as harness_run
 from lm_eval_epidemia.report.results import Asked, read_results
 from lm_eval_epidemia.report.samples import elicited, sample_file
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
@@ -37,6 +46,91 @@ def test_help_names_every_command():
     assert done.returncode == 0
     for command in ("run", "demo", "path", "anchors", "export", "tasks", "groundtruth", "survey"):
         assert f"\n  {command}" in done.stdout
+
+
+def called(monkeypatch, *arguments):
+    """Call the command in this process; return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["epidemia", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def commands(command, *above):
+    if hasattr(command, "commands"):
+        for name, each in command.commands.items():
+            yield from commands(each, *above, name)
+    yield list(above)
+
+
+@pytest.mark.parametrize("words", commands(get_command(cli.app)), ids=" ".join)
+def test_every_command_has_a_short_help(words, monkeypatch, capsys):
+    assert called(monkeypatch, *words, "-h") == 0
+    assert "usage: " in capsys.readouterr().out.lower()
+
+
+def test_the_package_is_a_command_too(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["epidemia", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("lm_eval_epidemia", run_name="__main__")
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"{__version__}\n")
+
+
+def test_names_are_separated_by_commas_or_spaces(monkeypatch, capsys):
+    assert separated(["a,b", "c, d", ",e,"]) == ["a", "b", "c", "d", "e"] and separated([]) == []
+    with pytest.raises(EpidemiaError, match="', ,' holds no name"):
+        separated([",", ","])
+    two = "epidemia_low_nsduh_heroin_ever_by_race", "epidemia_low_nsduh_heroin_ever_by_age"
+    for words in (["cost"], ["anchors"]):
+        printed = []
+        for names in ([",".join(two)], [f"{two[0]},", two[1]], two):
+            assert called(monkeypatch, *words, *names) == 0
+            printed.append(capsys.readouterr().out)
+        assert all(f" {name} " in printed[0] for name in two) and len(set(printed)) == 1
+    assert called(monkeypatch, "tasks", "list", "--survey", "fbi,bls") == 0
+    listed = capsys.readouterr().out
+    assert "epidemia_low_bls_" in listed and "epidemia_low_fbi_" in listed
+    assert called(monkeypatch, "quantities", "list", "epidemia_prior_gss,epidemia_prior_scf") == 0
+    assert capsys.readouterr().out.count("truth and its standard error") == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["tasks", "list", "--summary"], ["path"], ["plot", "list"]])
+def test_an_output_that_cannot_be_written_is_one_line(words, monkeypatch, capsys):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert called(monkeypatch, *words) == 1
+    said = "error: the output could not be written: No space left on device\n"
+    assert capsys.readouterr().err == said
+
+
+def test_an_output_that_nobody_reads_any_more_ends_without_a_word(monkeypatch, capsys):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as left:
+        monkeypatch.setattr(sys, "stdout", left)
+        assert called(monkeypatch, "path") == 1
+    assert capsys.readouterr().err == ""
+
+
+def ascii_output(monkeypatch):
+    """As Python has it under ``LC_ALL=POSIX PYTHONUTF8=0``."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdout", stream)
+    return lambda: (stream.flush(), stream.buffer.getvalue().decode("ascii"))[1]
+
+
+def test_commands_print_where_the_locale_knows_only_ascii(monkeypatch):
+    printed = ascii_output(monkeypatch)
+    assert called(monkeypatch, "quantities", "list", "epidemia_prior_gss") == 0
+    assert ": beta, 0.7441 +- 0.015, 3,491 people" in printed()
+
+
+def test_a_run_ends_well_where_the_locale_knows_only_ascii(monkeypatch):
+    """What lm-eval prints at its end, by its own command line or ours: a table with arrows."""
+    printed = ascii_output(monkeypatch)
+    print(make_table(evaluate(["epidemia_low_nsduh_heroin_ever_by_race"], limit=2)))
+    assert "|score " in printed() and "|^  |" in printed()
 
 
 def test_tasks_list_shows_every_task_with_its_state():
@@ -176,6 +270,72 @@ def test_run_reads_tasks_from_a_config_file(tmp_path):
     assert "|epidemia_low_nsduh" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- tasks\n", "holds list: expected options of lm-eval by name"),
+        ("3\n", "holds int: expected options"),
+        ("", "holds NoneType: expected options"),
+        ("tasks: 5\n", "has tasks: 5: expected names"),
+        ("tasks: [1, null]\n", "has tasks: [1, None]: expected names"),
+        ("tasks: [epidemia_low]\nmetadata: 5\n", "has metadata: 5: expected such as"),
+        ("a: [\n", "cannot be read as YAML: while parsing"),
+        (None, "cannot be read: No such file"),
+        ("modl: hf\n", "has 'modl', no option of lm-eval (nearest: model"),
+        ("1: 2\n", "has 1, no option of lm-eval"),
+        ("model: [a]\n", "has model: ['a']: expected such as model: hf"),
+        ("limit: four\n", "has limit: 'four': expected such as limit: 10"),
+    ],
+)
+def test_a_config_file_that_is_none_is_refused(text, says, tmp_path, monkeypatch, capsys):
+    config = tmp_path / "run.yaml"
+    if text is not None:
+        config.write_text(text)
+    assert called(monkeypatch, "run", "--config", str(config)) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: --config {config} ") and says in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--tasks", "", "--tasks '': expected names of groups or tasks"),
+        ("--tasks", ",", "--tasks ',': expected names of groups or tasks"),
+        ("--tasks", "epidemia_marginal_scf*", "Duplicate task"),
+        ("--tasks", "arc_easi,", "Tasks not found: arc_easi"),
+        ("--tasks", "EPIDEMIA_LOW", "no task or group 'EPIDEMIA_LOW' (nearest: epidemia_low"),
+        ("--metadata", '{"fewshot": 1', 'Invalid JSON: {"fewshot": 1'),
+        ("--model", "choice-hff", "Attempted to load model 'choice-hff'"),
+    ],
+)
+def test_what_lm_eval_stops_at_is_said_without_a_traceback(
+    option, value, says, monkeypatch, capsys
+):
+    # Only ours are indexed: 14,000 other files take long.
+    monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
+    monkeypatch.setattr(harness_run, "members", lambda name: None)
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
+    given = {"--model": "epidemia-baseline", "--tasks": "epidemia_marginal_scf", option: value}
+    assert called(monkeypatch, "run", *chain(*given.items())) == 2
+    assert says in capsys.readouterr().err.split("error: ")[-1]
+
+
+@pytest.mark.parametrize("tasks", [[], ["--config"]], ids=["none", "config"])
+def test_run_without_tasks_says_so(tasks, tmp_path, monkeypatch, capsys):
+    (tmp_path / "run.yaml").write_text("tasks: []\n")
+    arguments = [*tasks, str(tmp_path / "run.yaml")] if tasks else ["--model", "hf"]
+    assert called(monkeypatch, "run", *arguments) == 2
+    assert "error: --tasks '': expected names of groups" in capsys.readouterr().err
+
+
+def test_run_takes_names_with_blanks_between_them(monkeypatch, capsys):
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
+    names = "epidemia_marginal_scf, epidemia_marginal_gss,"
+    called(monkeypatch, "run", "--model", "epidemia-baseline", "--tasks", names, "--limit", "1")
+    shown = capsys.readouterr().out
+    assert "|epidemia_marginal_scf " in shown and "|epidemia_marginal_gss " in shown
+
+
 def test_run_refuses_unknown_and_unavailable_tasks():
     base = ["run", "--model", "epidemia-baseline", "--model_args", "kind=truth", "--tasks"]
     assert "nearest: epidemia_low" in epidemia(*base, "epidemia_lo").stderr
@@ -282,7 +442,8 @@ def test_what_the_baseline_and_cost_refuse():
         ("kind=noisy,noise=abc", "noise='abc': expected a number from 0"),
         ("kind=noisy,noise=nan", "expected a number from 0"),
         ("kind=truth,seed=x", "seed='x': expected a number"),
-        ("kind=truth,bias=1", "no argument 'bias' (known: kind, noise, position_bias"),
+        ("kind=noisy,seed=0.5", "seed=0.5: expected a whole number"),
+        ("kind=truth,bias=1", "no argument 'bias' (nearest: position_bias)"),
     ):
         done = epidemia(*base, arguments)
         assert done.returncode == 2 and said in done.stderr, (arguments, done.stderr[-500:])

@@ -83,6 +83,10 @@ def test_cost_on_the_command_line(tiny_llama):
     assert "tokens are counted with --tokenizer" in said
     assert "choice-api sends 22 requests (one per prompt, for one token each)" in said
     assert "local-completions 44" in said
+    said = run("cost", f"{TASK},{TASK}", "epidemia_low_nsduh")
+    rows = [line.split()[:4] for line in said.splitlines() if line.strip().startswith("epidemia_")]
+    assert [row[0] for row in rows] == [TASK, "epidemia_low_nsduh"]
+    assert f"choice-api sends {rows[1][2]} requests" in said  # the task is one of the group's
     with pytest.raises(EpidemiaError, match="nearest: epidemia_low_sampled"):
         run("cost", "epidemia_low_smapled")
     with pytest.raises(EpidemiaError, match="has no ground truth here: it needs NSDUH-2023"):

@@ -1,5 +1,7 @@
 """Drafting a record from any survey file: what is read, guessed, asked, left out, and written."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,11 +12,9 @@ from drafts import LABELS, ROWS, everything, labelled_sav, labels_of, loaded, pe
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys.check import check_files
-from lm_eval_epidemia.surveys.draft import columns, cuts, words
+from lm_eval_epidemia.surveys.draft import columns, cuts, variables, words
 from lm_eval_epidemia.surveys.draft.drafting import draft, write
-from lm_eval_epidemia.surveys.draft.text import (
-    cleaned,
-)
+from lm_eval_epidemia.surveys.draft.text import cleaned, marks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
 from lm_eval_epidemia.surveys.load import load_record
@@ -129,6 +129,57 @@ def test_what_becomes_of_codes(tmp_path, codes, labels, levels, missing, said):
     assert any(said in check for check in checks) if said else not any("taken" in c for c in checks)
 
 
+def test_answers_that_look_alike_stay_apart_with_a_mark(tmp_path):
+    """Whether Yes and yes are one answer, or 2 and 3 with one label, a person decides."""
+    frame = pd.DataFrame(
+        {
+            "sex": np.resize(["Male", "Female"], ROWS),
+            "owns": np.resize(["Yes", "yes", "No", "NO ", "Maybe"], ROWS),
+        }
+    )
+    frame.to_csv(path := tmp_path / "words2021.csv", index=False)
+    found = draft([path])
+    assert labels_of(loaded(found, tmp_path), "owns") == ["Maybe", "No", "NO", "Yes", "yes"]
+    said = [mark.says for mark in marks(found.text) if "look alike" in mark.says]
+    assert [one.split(" look alike")[0] for one in said] == [
+        "owns: 'No', 'NO'",
+        "owns: 'Yes', 'yes'",
+    ]
+
+    codes = pd.DataFrame({"sex": np.resize([1.0, 2], ROWS), "x": np.resize([1.0, 1, 2, 3], ROWS)})
+    pyreadstat.write_sav(codes, str(path := tmp_path / "codes2021.sav"),
+                         variable_value_labels={"x": {1: "Own", 2: "own ", 3: "Rent"}})  # fmt: skip
+    found = draft([path], Wishes(outcomes=["x"], given=["sex"]))
+    assert any("x: 'Own', 'own' look alike" in mark.says for mark in marks(found.text))
+
+
+def test_every_mark_names_what_it_is_about(sav):
+    found = draft([sav], choose=everything)
+    said = [mark.says for mark in marks(found.text)]
+    assert len(said) == len(set(said)), "two marks that say the same"
+    used = {name for plan in found.plans for name in (plan.outcome, *plan.given)}
+    for name in used:
+        assert f"{name}: as you would ask it" in said
+    assert any(one.startswith("firstuse: cut at round numbers") for one in said)
+
+
+@pytest.mark.parametrize(
+    ("column", "label", "phrase"),
+    [
+        ("race", "Other", "is of another race"),
+        ("race", "other race", "is of another race"),
+        ("race", "Two or more races", "is of two or more races"),
+        ("race", "White", "is White"),
+        ("region", "Other", "lives elsewhere"),
+        ("region", "South", "lives in South"),
+        ("marital", "Other", "answers 'Other' to 'marital'"),
+    ],
+)
+def test_the_phrase_of_another_race_or_region(column, label, phrase):
+    found = columns.Column(column, 0, 1)
+    assert variables._phrase(kind_of(found), label, found) == phrase
+
+
 def test_stata_letters_and_texts_with_labels(tmp_path):
     frame = pd.DataFrame(
         {"sex": np.resize([1.0, 2], ROWS), "opinion": np.resize([1.0, 1, 2], ROWS)}
@@ -161,6 +212,8 @@ def test_a_csv_of_words_works_as_it_is(tmp_path, home):
             "Age": rng.integers(18, 80, ROWS),
             "Religion": rng.choice(["None", "Catholic ", "Prefer not to say"], ROWS),
             "Owns a car?": rng.choice(["Yes", "No", ""], ROWS),
+            "Country": rng.choice(["NA", "<NA>", "ZA", "BW", "LS"], ROWS),
+            "Rooms": rng.choice(["1", "2", "NA", "3", "."], ROWS),
         }
     )
     path = tmp_path / "people 2021.csv"
@@ -171,6 +224,14 @@ def test_a_csv_of_words_works_as_it_is(tmp_path, home):
     assert labels_of(record, "religion") == ["Catholic", "None"]
     assert way(record, "religion").missing_texts == ("Prefer not to say",)
     assert way(record, "owns_a_car").column == "Owns a car?"
+    # Of numbers NA is none; of words it is an answer, here taken for none, with a mark.
+    assert set(way(record, "country").missing_texts) == {"NA", "<NA>"}
+    assert re.search("# check: country: taken as no answer: .*NA", found.text)
+    assert "# check: religion: taken as an answer: None\n" in found.text
+    assert labels_of(record, "rooms") == ["1", "2", "3"]
+    counts = frame["Rooms"].value_counts()
+    (mark,) = re.findall("# check: rooms: taken as no answer: (.*)", found.text)
+    assert set(mark.split(", ")) == {f"{text} ({counts[text]} people)" for text in (".", "NA")}
     seen = {one.variable: one for one in check_files(record, [path]).variables}
     assert seen["owns_a_car"].missing == (frame["Owns a car?"] == "").sum()
     assert seen["religion"].missing == (frame["Religion"] == "Prefer not to say").sum()

@@ -22,12 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from lm_eval_epidemia import benchmarks, cli, survey_cli
+from lm_eval_epidemia import benchmarks, cli, names, survey_cli
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys import catalogue
-from lm_eval_epidemia.surveys.draft import columns, tally, words
+from lm_eval_epidemia.surveys.draft import columns, tally
 from lm_eval_epidemia.surveys.draft.drafting import check_free, draft, own_path, write
 from lm_eval_epidemia.surveys.draft.tasks import Plan
 from lm_eval_epidemia.surveys.draft.text import (
@@ -107,10 +107,8 @@ def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, 
         kept = (whole or str(code))[:150]
         assert level.label == whole or said.startswith(kept) or whole.endswith(level.label)
         assert len(level.label) <= 250 and level.label.isprintable()
-    # The marks are ours: a label that looks like one is none.
-    assert len(marks(text)) == len(
-        marks(text.replace("# check: all", "x").replace("# check: b", ""))
-    )
+    # The marks are ours, and name their variable: a label that looks like one is none.
+    assert len(marks(text)) == len(marks(re.sub("# check: (all|b)(?!:)", "x", text)))
 
 
 def test_marks_are_comments_and_not_labels():
@@ -141,9 +139,9 @@ def test_names_of_variables():
                          ("No", "no_v"),
                          ("x_likelihood", "x_likelihood_v"), ("a" * 90, "a" * 40)):  # fmt: skip
         assert variable_name(column, 7) == name
-    assert {way.suffix.split("_")[-1] for way in WAYS.values()} - {""} <= set(words.WAYS)
+    assert {way.suffix.split("_")[-1] for way in WAYS.values()} - {""} <= set(names.WAYS)
     groups = {name.removeprefix("epidemia_").split("_")[0] for name in benchmarks.groups()}
-    assert groups <= words.RESERVED
+    assert groups <= names.RESERVED
 
 
 def test_columns_of_the_same_name_are_told_apart(tmp_path):
@@ -182,8 +180,8 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         ({"q": 1}, {"tasks": 0}, "--tasks 0: at least 1"),
         ({"q": 1}, {"name": "nsduh"}, "nsduh is the name of a survey that ships"),
         ({"q": 1}, {"name": "low"}, "low is the name of a group of tasks"),
-        ({"q": 1}, {"name": "My survey"}, "--name 'My survey': a survey's name is of small"),
-        ({"q": 1}, {"name": ""}, "--name '': a survey's name is of small"),
+        ({"q": 1}, {"name": "My survey"}, "--name 'My survey': the name of a survey is of small"),
+        ({"q": 1}, {"name": ""}, "--name '': the name of a survey is of small"),
         ({"q": 1}, {"name": "a" * 300}, "and is no longer than 40"),
         ({"q": 1}, {"year": -5}, "--year -5: expected a year such as 2022"),
         ({"q": 1}, {"year": 99999}, "--year 99999: expected a year such as 2022"),

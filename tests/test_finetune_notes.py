@@ -468,7 +468,7 @@ def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
         (["nsduh", "--kind", "answers", "--tasks", "epidemia_low_nsduh_likelihood"],
          "expected tasks of surveys asked with letters"),
         (["nsduh", "--kind", "answers", "--tasks", "epidemia_lo_nsduh"], "no task or group"),
-        (["nsduh", "--kind", "answers", "--tasks", ","], "names no task"),
+        (["nsduh", "--kind", "answers", "--tasks", ","], "',' holds no name: expected names"),
     ],
 )  # fmt: skip
 def test_what_does_not_exist_is_refused(tmp_path, arguments, said):

@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import errno
 import json
 import math
+import os
 import shutil
 
 import datasets
@@ -170,6 +172,51 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(tiny_llama, tmp_p
     )
     with pytest.raises(EpidemiaError, match="holds a tuned model already"):
         train.train(str(tiny_llama), data, out, settings)
+
+
+@pytest.mark.parametrize(
+    ("limit", "r"),
+    [
+        (1_000, 4),  # of a checkpoint's card
+        (20_000, None),  # of its weights, by safetensors
+        (600_000, None),  # of its optimizer, by torch
+    ],
+)
+def test_a_training_that_cannot_be_written_says_how_it_goes_on(
+    tiny_llama, tmp_path, monkeypatch, limit, r
+):
+    resource = pytest.importorskip("resource")
+    data, out = dataset(tmp_path / "data"), tmp_path / "out"
+    settings, honest = Settings(epochs=1, lr=1e-3, r=r), train._trainer
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limited(*arguments):
+        trainer = honest(*arguments)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        return trainer
+
+    monkeypatch.setattr(train, "_trainer", limited)
+    try:
+        with pytest.raises(EpidemiaError, match="stopped, since it could not be written") as said:
+            train.train(str(tiny_llama), data, out, settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "begins anew" in str(said.value) and "ulimit -f" in str(said.value)
+    monkeypatch.setattr(train, "_trainer", honest)
+    assert train.train(str(tiny_llama), data, out, settings).steps == 1
+
+
+def test_what_is_kept_of_a_training_that_stops_later_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "_last_checkpoint", lambda out: f"{out}/checkpoint-3")
+    with (
+        pytest.raises(EpidemiaError, match=r"No space left.*goes on from .*/checkpoint-3; give it"),
+        train._going_on(tmp_path),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for other in (OSError(errno.ENOENT, "not ours"), RuntimeError("CUDA out of memory")):
+        with pytest.raises(type(other)) as raised, train._going_on(tmp_path):
+            raise other
+        assert raised.value is other
 
 
 def test_a_damaged_checkpoint_is_passed_over(tiny_llama, tmp_path, caplog):

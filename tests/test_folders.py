@@ -1,5 +1,7 @@
 """Folders that are written again: what is ours is replaced, what is the user's is kept."""
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -200,9 +202,24 @@ def runs(tmp_path_factory):
     return {name: make_report(read_results([folder / name])) for name in ("both", "one")}
 
 
-def test_a_site_in_a_repository_of_the_users(runs, tmp_path):
-    out = tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(runs, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "site"
     build_site(runs["both"], out)
+    return out
+
+
+def test_no_page_has_anything_left_to_be_filled_in(site):
+    for page in [*site.glob("*.html"), *site.glob("data/*.js")]:
+        text = page.read_text()
+        assert not re.findall(r"\{[A-Za-z_]+\}|a given year", text), page.name
+    surveys = (site / "surveys.html").read_text()
+    assert "in the 2022-23 academic year" in surveys
+    assert "arrested for (offense) in the United States in 2019 or 2024<" in surveys
+
+
+def test_a_site_in_a_repository_of_the_users(runs, site, tmp_path):
+    out = shutil.copytree(site, tmp_path / "site")
     assert (out / "data" / f"{ASKED}.js").is_file()
     for name, text in MINE.items():
         (out / name).parent.mkdir(exist_ok=True)

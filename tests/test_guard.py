@@ -2,7 +2,9 @@
 
 import copy
 import gc
+import logging
 import os
+import re
 import subprocess
 import sys
 
@@ -16,9 +18,11 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
+from lm_eval_epidemia import extras
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import guard
+from lm_eval_epidemia.harness.cost import cost
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
@@ -115,7 +119,7 @@ def test_cached_requests_of_other_documents_and_of_other_settings_of_generation(
 
 @pytest.mark.parametrize("mode", ["letters", "closed"])
 def test_cached_requests_of_another_truth_are_built_anew(mode, cache, caplog):
-    arguments = {"metadata": {"n_samples": 8}, "cache_requests": True}
+    arguments = {"cache_requests": True}
     fresh = run(ASKED[mode], **arguments)
     (file,) = cache.iterdir()
     kept = dill.loads(file.read_bytes())
@@ -362,6 +366,50 @@ def test_arguments_that_our_tasks_do_not_heed(arguments, message, mmlu_style, ca
     assert "epidemia" not in caplog.text
 
 
+INTERVENTION, PRIOR = "epidemia_intervention_tuebingen", "epidemia_prior"
+
+
+@pytest.mark.parametrize(
+    ("names", "metadata", "says"),
+    [
+        ([INTERVENTION], {"system_prompt": "conservative"}, "it is for epidemia_prior, "),
+        ([INTERVENTION], {"wording": "bare"}, "it is for epidemia_low, "),
+        ([INTERVENTION], {"names": "letters"}, "it is for epidemia_intervention, "),
+        (["epidemia_intervention"], {"orderings": "balanced"}, "it is for epidemia_low, "),
+        ([TASK, in_way(TASK, "stated")], {"names": "letters"}, f"no effect on {TASK}, "),
+        ([TASK], {"n_samples": 100}, "it is for epidemia_low_sampled, "),
+        ([PRIOR], {"n_samples": 8}, "no effect on epidemia_prior_nhanes; it is for"),
+        ([ASKED["sampled"]], {"leading_space": True}, "it is for epidemia_low, "),
+        ([PRIOR], {"fewshot": 2}, "no effect on epidemia_prior_nhanes; it is for"),
+    ],
+)
+def test_metadata_without_effect_is_refused_before_the_model_is_loaded(names, metadata, says):
+    with pytest.raises(EpidemiaError, match=re.escape(says)) as refused:
+        lm_eval.evaluator.simple_evaluate("no such model", tasks=names, metadata=metadata)
+    assert str(refused.value).startswith(f"--metadata {next(iter(metadata))} has no effect on ")
+    with pytest.raises(EpidemiaError, match=re.escape(says)):
+        cost(names, metadata=metadata)
+
+
+def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, caplog):
+    simple([TASK, ASKED["sampled"]], metadata={"n_samples": 8, "orderings": 1})
+    said = [entry.message for entry in caplog.records if "no effect" in entry.message]
+    assert len(said) == 2
+    assert f"n_samples has no effect on {TASK}; it is for" in said[1]
+    assert f"orderings has no effect on {ASKED['sampled']}; it is for" in said[0]
+    prior = "epidemia_prior_nhanes"
+    found = simple([TASK, prior], metadata={"fewshot": 1})["samples"]
+    asked = {name: samples[0]["doc"]["prompt"] for name, samples in found.items()}
+    assert asked[TASK].count("Answer:") == 2 and "Answer:" not in asked[prior]
+    caplog.clear()
+    simple([TASK], metadata={"system_prompt": "base", "names": "", "fewshot": 0, "wording": None})
+    simple([TASK, "lettered"], include=str(mmlu_style), metadata={"names": "letters"})
+    (said,) = (entry.message for entry in caplog.records if "effect" in entry.message)
+    assert (
+        f"our tasks do not heed this: --metadata names has no effect on {TASK}; it is for" in said
+    )
+
+
 def test_arguments_that_are_heeded(caplog):
     found = simple([TASK], metadata={"orderings": 1, "fewshot": 1}, num_fewshot=0)
     assert found["configs"][TASK]["metadata"]["fewshot"] == 1
@@ -409,5 +457,24 @@ main()
          "--tasks", TASK], capture_output=True, text=True, check=False,
     )  # fmt: skip
     last = done.stderr.splitlines()[-1]
-    assert done.returncode == 2 and f"pip install 'lm-eval-epidemia[{extra}]'" in last, last
+    assert done.returncode == 2 and extras.install(extra) in last, last
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_says_once_how_many_of_the_declared_tasks_ship(caplog):
+    def simple_evaluate(tasks):
+        return tasks
+
+    logger = logging.getLogger("lm_eval.epidemia")
+    logger.addHandler(caplog.handler)
+    try:
+        with caplog.at_level(logging.INFO, logger="lm_eval.epidemia"):
+            guard.checked(simple_evaluate)(["epidemia_low", "epidemia_high", "epidemia_low_scf"])
+            guard.checked(simple_evaluate)(tasks=["mmlu", "epidemia_low_acs", "epidemia_extra"])
+            guard.checked(simple_evaluate)(tasks="epidemia_high_likelihood")
+    finally:
+        logger.removeHandler(caplog.handler)
+    both, likelihood = dict.fromkeys(record.getMessage() for record in caplog.records)
+    low, high = "63 of the 75 tasks of epidemia_low", "44 of the 94 tasks of epidemia_high"
+    assert both.startswith(f"{low}, {high} are asked") and "'epidemia tasks list'" in both
+    assert likelihood.startswith("44 of the 94 tasks of epidemia_high_likelihood are asked")

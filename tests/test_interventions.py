@@ -2,12 +2,14 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia.benchmarks import INTERVENTION
+from lm_eval_epidemia.benchmarks import INTERVENTION, members
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
@@ -60,6 +62,25 @@ def test_known_respondents_to_the_digit(kind):
     right = np.mean([one.right for one in questions(RANDOM).prompts])
     if kind in ("yes", "no"):
         assert results[RANDOM]["yes_bias,none"] == pytest.approx((kind == "yes") - right)
+
+
+def test_what_is_best_in_the_middle_has_no_arrow():
+    from lm_eval.utils import make_table
+
+    found = evaluate([f"{RANDOM}_retrieval", "epidemia_prior_nhanes"], limit=10)
+    cells = [[cell.strip() for cell in line.split("|")] for line in make_table(found).splitlines()]
+    arrows = {row[5]: row[6] for row in cells if len(row) > 6}
+    assert (arrows["yes_bias"], arrows["below_median"]) == ("", "")
+    assert (arrows["accuracy"], arrows["error_ratio"]) == ("↑", "↓")
+
+
+def test_groups_have_as_many_prompts_as_the_page_says():
+    page = (Path(__file__).parents[1] / "docs" / "interventional.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| `(epidemia_intervention\w*)` \| ([\d,]+) \|", page, re.MULTILINE))
+    assert len(said) == 5
+    for group, prompts in said.items():
+        asked = sum(len(WAYS[way].load(task).given) for task, way in members(group))
+        assert f"{asked:,}" == prompts, group
 
 
 def test_edges_alone_fail_on_larger_graphs():
@@ -330,11 +351,6 @@ def test_respondents_of_other_benchmarks_are_refused():
         evaluate([RANDOM], model_args="kind=mean")
     with pytest.raises(EpidemiaError, match="kind=yes has no answers to epidemia_low"):
         evaluate(["epidemia_low_nsduh_cocaine_ever_by_age"], model_args="kind=yes")
-
-
-def test_solved_examples_are_refused():
-    with pytest.raises(EpidemiaError, match="is asked without examples"):
-        split(RANDOM, "intervention", Variant(fewshot=2))
 
 
 def test_a_task_that_is_none():

@@ -9,6 +9,7 @@ import pytest
 from conftest import evaluate
 from typer.testing import CliRunner
 
+from lm_eval_epidemia import loading
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import demo
@@ -145,7 +146,7 @@ def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
 
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "torch" else True)
-    with pytest.raises(EpidemiaError, match=r"needs torch: pip install 'lm-eval-epidemia\[hf\]'"):
+    with pytest.raises(EpidemiaError, match=r"needs torch: pip install .*\[hf\]'"):
         demo.demo(tmp_path, models=[str(tiny_llama)])
 
 
@@ -194,6 +195,123 @@ def test_an_adapter_that_fits_but_names_another_base_is_warned_of(tiny_llama, tm
         load(pretrained=tiny_llama, peft=adapter)
         said = f"trained on {named}, and is put on {tiny_llama}"
         assert (said in caplog.text) == warned
+
+
+def test_an_adapter_of_other_weights_of_the_same_shape_is_refused(
+    tiny_llama, tmp_path, monkeypatch
+):
+    pytest.importorskip("peft")
+    forget()
+    other = tmp_path / "elsewhere" / tiny_llama.name
+    llama(tiny_llama).save_pretrained(other)
+    adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
+    path = adapter / "adapter_config.json"
+    config = json.loads(path.read_text())
+
+    def put_on(pretrained, named):
+        path.write_text(json.dumps({**config, "base_model_name_or_path": str(named)}))
+        loading._check_base(str(adapter), str(named), str(pretrained))
+
+    # Of the same name, and a copy of another name
+    path.write_text(json.dumps({**config, "base_model_name_or_path": str(other)}))
+    with pytest.raises(EpidemiaError, match=f"was trained on {other}, whose weights are not those"):
+        load(pretrained=tiny_llama, peft=adapter)
+    copied = copy_of(tiny_llama, tmp_path / "copied")
+    put_on(tiny_llama, copied)
+    # On the Hub: names tell, but where both were downloaded the weights do.
+    with pytest.raises(
+        EpidemiaError, match=r"write a/instruct as base_model_name_or_path in .*adap"
+    ):
+        put_on("a/instruct", "a/base")
+    put_on("a/base", "b/Base")
+    downloaded = {"a/base": tiny_llama, "b/copy": copied, "b/base": other}
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda named, local_files_only: downloaded[named]
+    )
+    put_on("a/base", "b/copy")
+    put_on("b/copy", tiny_llama)
+    with pytest.raises(EpidemiaError, match="whose weights are not those"):
+        put_on("a/base", "b/base")
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("adapter_model.safetensors", lambda whole: whole[: len(whole) // 2]),
+        ("adapter_model.safetensors", lambda whole: b""),
+        ("adapter_model.safetensors", lambda whole: b"<html>" + whole[6:]),
+        ("adapter_model.safetensors", lambda whole: b"\x02" + bytes(7) + b"{}"),
+        ("adapter_config.json", lambda whole: whole[:50]),
+        ("adapter_config.json", lambda whole: b"{}"),
+        ("adapter_model.bin", lambda whole: b"PK\x03\x04"),
+    ],
+)
+def test_a_damaged_adapter_is_not_blamed_on_its_base(tiny_llama, tmp_path, file, damage):
+    pytest.importorskip("peft")
+    adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
+    path = adapter / file
+    if file.endswith(".bin"):
+        (adapter / "adapter_model.safetensors").rename(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(EpidemiaError, match=f"peft={adapter}: the adapter's {file}"):
+        load(pretrained=tiny_llama, peft=adapter)
+
+
+def renamed(adapter):
+    from safetensors.torch import load_file, save_file
+
+    path = adapter / "adapter_model.safetensors"
+    save_file({k.replace("q_proj", "z_proj"): v for k, v in load_file(path).items()}, path)
+
+
+def configured(**changed):
+    def change(adapter):
+        path = adapter / "adapter_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (renamed, "does not fit"),
+        (configured(r=4), "has the shape"),
+        (configured(target_modules=["nowhere"]), "not found in the base model"),
+        (configured(lora_alpha="x"), r"peft cannot put it on .* \(TypeError: "),
+        (configured(r=0), r"peft cannot put it on .* \(ValueError: "),
+        (configured(peft_type="LOHA"), "peft=.*adapter"),
+    ],
+    ids=["renamed", "r", "modules", "alpha", "r0", "type"],
+)
+def test_a_changed_adapter_is_not_told_to_take_the_base_it_has(tiny_llama, tmp_path, damage, says):
+    pytest.importorskip("peft")
+    adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
+    configured(base_model_name_or_path=str(tiny_llama))(adapter)
+    damage(adapter)
+    with pytest.raises(EpidemiaError, match=says) as raised:
+        load(pretrained=tiny_llama, peft=adapter)
+    assert "give that as pretrained" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"pretrain": "x"}, r"needs --model_args pretrained=.* \(given: dtype, pretrain\)"),
+        ({"max_length": -1}, "max_length=-1: expected how many tokens .* at least 1"),
+        ({"max_length": 0}, "max_length=0: expected"),
+        ({"max_length": "many"}, "max_length=many: expected"),
+        ({"max_length": 60.5}, "max_length=60.5: expected"),
+        ({"dtype": "int8"}, "dtype=int8: expected a type of PyTorch"),
+        ({"max_lenght": 60}, r"no argument 'max_lenght' \(nearest: max_length"),
+        ({"dtype": "float33"}, "dtype=float33: expected a type of PyTorch"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_arguments_that_choice_hf_does_not_have_are_refused(tiny_llama, arguments, says):
+    base = {} if "pretrain" in arguments else {"pretrained": tiny_llama}
+    with pytest.raises(EpidemiaError, match=says):
+        load(**base, **arguments)
 
 
 def test_an_adapter_for_other_layers_is_refused(tiny_llama, tmp_path):

@@ -1,14 +1,20 @@
 """What a name on the command line means: the same to `run`, `anchors` and `cost`."""
 
+import re
 import sys
 
+import lm_eval.evaluator
+import lm_eval.tasks
 import pytest
+from lm_eval.config.evaluate_config import EvaluatorConfig
 
+import lm_eval_epidemia
 from lm_eval_epidemia import cli
-from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks import members, names
+from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
+from lm_eval_epidemia.harness.discovery import extend_evaluator
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
@@ -27,15 +33,15 @@ def said(monkeypatch, capsys, *arguments):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("epidemia_lo", "(nearest: epidemia_low,"),
+        ("epidemia_lo", "(nearest: epidemia_low)"),
         (f"{TASK}s", f"(nearest: {TASK}"),
-        ("epidemia_low_nsdhu", "(nearest: epidemia_low_nsduh,"),
+        ("epidemia_low_nsdhu", "(nearest: epidemia_low_nsduh"),
         ("epidemia_low_likelyhood", "(nearest: epidemia_low_likelihood"),
         ("epidemia_x_*", "no task or group 'epidemia_x_*'"),
         (WAITS, "needs NSDUH-2023"),
         (f"{WAITS}_likelihood", "needs NSDUH-2023"),
-        ("epidemia_low_closed", "no task or group 'epidemia_low_closed' (nearest: "),
-        ("epidemia_high_brfss", "has no available task"),
+        ("epidemia_low_closed", "(nearest: epidemia_high_closed"),
+        ("epidemia_high_brfss", "survey download brfss, then epidemia groundtruth build brfss"),
     ],
 )
 def test_commands_give_the_same_hint(monkeypatch, capsys, name, says):
@@ -43,6 +49,59 @@ def test_commands_give_the_same_hint(monkeypatch, capsys, name, says):
     assert says in ran and ran.count("\n") == 1
     for command in ("anchors", "cost"):
         assert said(monkeypatch, capsys, command, name) == ran
+
+
+def test_without_docstrings_the_error_says_what_takes_them(monkeypatch, capsys):
+    """As altair, lightgbm, peft and transformers end under PYTHONOPTIMIZE=2."""
+
+    def broken(*_):
+        raise AttributeError("Found no doc for _MarkDef")
+
+    monkeypatch.setattr("lm_eval_epidemia.report.figures.save", broken)
+    monkeypatch.setattr(cli, "_without_docstrings", lambda: True)
+    told = said(monkeypatch, capsys, "plot", "bootstrap", "--task", TASK)
+    assert "Found no doc for _MarkDef" in told
+    assert "PYTHONOPTIMIZE=2" in told and "unset it, or set it to 1" in told
+    monkeypatch.setattr(cli, "_without_docstrings", lambda: False)
+    with pytest.raises(AttributeError):
+        cli.main()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("marijuana_by_age", "epidemia_low_nsduh_marijuana_ever_by_age"),
+        ("nsduh_marijuana_ever_by_age", "epidemia_low_nsduh_marijuana_ever_by_age"),
+        ("by age: marijuana ever, nsduh, low", "epidemia_low_nsduh_marijuana_ever_by_age"),
+        ("nsduh_marijuana", "epidemia_marginal_nsduh_marijuana_ever"),
+        ("heroin", "epidemia_marginal_nsduh_heroin_ever"),
+        ("marij", "epidemia_marginal_nsduh_marijuana_ever"),
+        (
+            "epidemia_high_marijuana_ever_by_sex_age",
+            "epidemia_high_nsduh_marijuana_ever_by_age_sex",
+        ),
+        ("epidemia_low_nsduh_cocaine_by_race", "epidemia_low_nsduh_cocaine_ever_by_race"),
+        ("epidemia_lwo", "epidemia_low"),
+        ("epidemialow", "epidemia_low"),
+        ("Epidemia-Low", "epidemia_low"),
+        ("low", "epidemia_low"),
+        ("epidemia_nsduh_low", "epidemia_low_nsduh"),
+        ("nsduh_likelihood", "epidemia_high_nsduh_likelihood"),
+        ("epidemia_low_sampeld", "epidemia_low_sampled"),
+        ("epidemia_interventions", "epidemia_intervention"),
+        ("prior_direct_choice", "epidemia_prior_direct_choice"),
+    ],
+)
+def test_near_misses_are_answered_with_what_was_meant(written, meant):
+    first, *others = nearest(written, names()).removeprefix("nearest: ").split(", ")
+    assert first == meant
+    # What else is offered has the rare word, too: no depression beside marijuana.
+    rare = {"marijuana", "marij", "heroin", "cocaine"} & set(re.findall("[a-z]+", written))
+    assert all(word in other for word in rare for other in others)
+
+
+def test_what_is_near_nothing_is_answered_with_groups():
+    assert nearest("hellaswag", names()).startswith("known: epidemia_low, epidemia_high, ")
 
 
 def test_a_misspelt_survey_is_hinted_at(monkeypatch, capsys):
@@ -72,3 +131,58 @@ def test_anchors_and_cost_take_every_kind_of_name(monkeypatch, capsys):
             cli.main()
         assert not ended.value.code
         assert capsys.readouterr().out.count(f" {TASK} ") == 1
+
+
+# Tasks that plain lm-eval does not find.
+
+NEEDS = "survey download nsduh, then epidemia groundtruth build nsduh"
+MISSING = [
+    (WAITS, NEEDS),
+    (f"{WAITS}_sampled", NEEDS),
+    ("epidemia_high_brfss", "epidemia groundtruth build brfss"),
+    ("epidemia_high_brfss*", "epidemia groundtruth build brfss"),
+    ("epidemia_lwo", "no task or group 'epidemia_lwo' (nearest: epidemia_low)"),
+    (" epidemia_low", "nearest: epidemia_low)"),
+    (WAITS.removeprefix("epidemia_low_"), f"(nearest: {WAITS}"),
+    ("nsduh", "nsduh is a survey, not a task or group (nearest: epidemia_"),
+]
+
+
+@pytest.fixture
+def own_index(monkeypatch, mmlu_style):
+    """lm-eval's command line, with an index of ours and another's tasks: its own takes 20 s."""
+    extend_evaluator(lm_eval.evaluator)
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lm_eval_epidemia.task_manager)
+    return lambda *tasks: EvaluatorConfig(
+        tasks=list(tasks), include_path=str(mmlu_style)
+    ).process_tasks()
+
+
+def test_lm_eval_says_what_missing_tasks_need_and_leaves_other_names_alone(own_index, monkeypatch):
+    names = [name for name, _ in MISSING]
+    with pytest.raises(ValueError) as refused:
+        own_index(*names, TASK, "lettered", "hellaswag")
+    first, *lines = str(refused.value).splitlines()
+    assert first == f"Tasks not found: {', '.join(names)}, hellaswag"
+    assert len(lines) == len(MISSING)
+    assert all(says in line for (_, says), line in zip(MISSING, lines, strict=True)), lines
+    with pytest.raises(ValueError, match=r"^Tasks not found: hellaswag, age$"):
+        own_index("hellaswag", "age")
+    assert own_index("lettered", TASK).match_tasks(["lettered"]) == ["lettered"]
+    # What is wrong with us is not what stops lm-eval.
+    monkeypatch.setattr("lm_eval_epidemia.harness.missing.names", lambda: 1 / 0)
+    with pytest.raises(ValueError, match=r"^Tasks not found: epidemia_lwo$"):
+        own_index("epidemia_lwo")
+
+
+def test_python_says_what_a_missing_task_needs_before_the_model_is_loaded():
+    manager = lm_eval_epidemia.task_manager()
+    cases = [
+        ([TASK, WAITS], None, NEEDS),
+        (WAITS, manager, NEEDS),
+        (["epidemia_lwo"], manager, "nearest: epidemia_low"),
+        (["epidemia_low_*"], manager, "match_tasks"),
+    ]
+    for tasks, index, says in cases:
+        with pytest.raises(EpidemiaError, match=re.escape(says)):
+            lm_eval.evaluator.simple_evaluate("no such model", tasks=tasks, task_manager=index)

@@ -128,6 +128,19 @@ WRONG = {
     "replaces what does not ship": (
         RECORD.replace("survey: mine", "survey: mine\nreplaces: mine"), "of its own name"),
     "a group": (RECORD.replace("survey: mine", "survey: low"), "epidemia_low is another group"),
+    "a way of asking": (
+        RECORD.replace("survey: mine", "survey: stated"), "epidemia_stated is another group"),
+    "a variable that is a folder": (
+        RECORD.replace("happy", "ha/ppy"), "the name of a variable is of letters"),
+    "a task that is another one's way of asking": (
+        RECORD.replace("variables:", """variables:
+  sex_stated:
+    column: SEX
+    levels: [{label: A, phrase: is a, codes: [1]}, {label: B, phrase: is b, codes: [2]}]""")
+        + '    - {outcome: happy, given: [sex_stated], title: "Mine: Again"}',
+        "by_sex_stated would be epidemia_extra_mine_happy_by_sex in another way"),
+    "a vintage that leaves its folder": (
+        RECORD.replace('"2020":', '"../../2020":'), "the name of a vintage is of letters"),
     "a shipped kind": (RECORD.replace("  extra:", "  low:"), "stand under 'extra', not low"),
     "no YAML": ("survey: [", "not valid YAML"),
     "a tag": (RECORD.replace("title: My survey", "title: !!python/object/apply:os.getcwd []"),
@@ -235,7 +248,7 @@ def test_a_record_that_changes_after_the_build(home, raw, caplog):
     sample = evaluate([TASK], limit=1)["samples"][TASK][0]
     assert "Would they say so?" in sample["doc"]["prompt"]
     write(home / "surveys", RECORD.replace("column: HAPPY", "column: JOY"))
-    with pytest.raises(KeyError, match=TASK):
+    with pytest.raises(EpidemiaError, match=f"truth of {TASK} was built, its record has changed"):
         evaluate([TASK], limit=1)
     assert f"{TASK} is left out" in caplog.text
     assert "epidemia groundtruth build mine --vintage 2020 --raw FILE" in caplog.text

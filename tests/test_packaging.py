@@ -1,6 +1,7 @@
 """What the wheel carries, and what an editable install leaves behind."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from importlib.metadata import packages_distributions
 
 import pytest
 from conftest import REPOSITORY
+
+import lm_eval_epidemia
+from lm_eval_epidemia import extras
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -85,8 +89,7 @@ TAKES = {
     "build": ["estimate/boosted.py", "estimate/build.py", "estimate/estimators.py",
               "estimate/unfinished.py", "estimate/workers.py",
               "surveys/download.py", "surveys/read.py"],
-    # peft, which puts adapters in place, comes with their training.
-    "finetune": ["finetune/train.py", "loading.py"],
+    "finetune": ["finetune/train.py"],
 }  # fmt: skip
 
 #: Clusters that a user sets up, with their own packages: --backend dask or ray.
@@ -142,3 +145,55 @@ def test_what_is_declared_is_imported():
     for extra, names in declared().items():
         if extra != "dev":
             assert not (idle := names - used - UNSEEN), f"{extra or 'base'} declares {idle}"
+
+
+# Extras: how to get what is missing.
+
+
+def installed_from(monkeypatch, package, noted):
+    """Let the package lie in a folder, with what pip noted of where it came from."""
+
+    class Noted:
+        def read_text(self, _name):
+            return noted
+
+    monkeypatch.setattr(extras, "__file__", str(package / "lm_eval_epidemia" / "extras.py"))
+    monkeypatch.setattr(extras, "distribution", lambda _name: Noted())
+
+
+def test_an_extra_is_installed_from_where_the_package_came_from(tmp_path, monkeypatch):
+    checkout, site = tmp_path / "a checkout", tmp_path / "site-packages"
+    checkout.mkdir()
+    wheel = tmp_path / "lm_eval_epidemia-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    of_wheel, of_folder = (json.dumps({"url": path.as_uri()}) for path in (wheel, checkout))
+    either = (
+        "pip install '.[hf]' in the folder of a checkout, or with the wheel pip install "
+        f"'PATH/TO/lm_eval_epidemia-{lm_eval_epidemia.__version__}-py3-none-any.whl[hf]'"
+    )
+    installed_from(monkeypatch, site, of_wheel)
+    assert extras.install("hf") == f"pip install '{wheel}[hf]'"
+    for noted in (None, "{", "[]", "{}", of_folder, '{"url": "https://example.org/x.whl"}'):
+        installed_from(monkeypatch, site, noted)
+        assert extras.install("hf") == either, noted
+    (checkout / "pyproject.toml").touch()
+    installed_from(monkeypatch, site, of_folder)
+    assert extras.install("hf") == f"pip install '{checkout}[hf]'"
+    installed_from(monkeypatch, checkout, of_wheel)  # what runs is the checkout
+    assert extras.install("hf") == f"pip install -e '{checkout}[hf]'"
+    wheel.unlink()
+    installed_from(monkeypatch, site, of_wheel)
+    assert extras.install("hf") == either
+
+
+def test_no_page_or_message_names_an_index_that_does_not_have_the_package():
+    folders = (REPOSITORY / name for name in ("lm_eval_epidemia", "docs", "benchmarks"))
+    files = [
+        path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md")
+    ]
+    files += [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", ".ci/run")]
+    assert not [path for path in files if "install 'lm-eval-epidemia" in path.read_text()]
+
+
+def test_an_adapter_needs_no_other_extra_than_its_model():
+    assert "peft" in declared()["hf"]

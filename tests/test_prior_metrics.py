@@ -1,6 +1,7 @@
 """The metrics of tasks that ask for priors, from answers as lm-eval hands them over."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from lm_eval_epidemia.elicit.ways.grid import Scored
 from lm_eval_epidemia.elicit.ways.priors import REPEATS, UNREAD, Prior
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.quantities import store
+from lm_eval_epidemia.report import judgements
 from lm_eval_epidemia.score import forecasters, priors
 from lm_eval_epidemia.score.judged import Stated, flat, judge, judge_grid, stated_as
 
@@ -207,6 +209,24 @@ def test_quarters():
     assert priors.calibration_error(position) == pytest.approx(100 / 12)
     assert priors.below_median_of(position) == pytest.approx(3.5 / 6)
     assert math.isnan(priors.below_median_of(np.full((2, 2), np.nan)))
+
+
+def test_the_report_counts_quarters_and_medians_as_the_metrics_do():
+    """Positions at a quantile but for rounding: by hand, quarters 2, 3, 3, 1 and 4 of five."""
+    position = np.array(
+        [[0.25 - 1e-12], [0.5 - 1e-12], [0.5 + 1e-12], [0.05 - 1e-12], [0.95 + 1e-12]]
+    )
+    judged = SimpleNamespace(position=position)
+    known = SimpleNamespace(truth=SimpleNamespace(quantities=range(5)), judged=judged)
+    every = judgements.everything(known)
+    shares = [estimate.value for estimate in judgements.quartiles(known, every)]
+    assert shares == pytest.approx([0.2, 0.2, 0.4, 0.2])
+    assert priors.quartile_shares(position)[0] == pytest.approx(shares)
+    # Two below the median, two at it: (2 + 2 / 2) / 5
+    assert judgements.below(known, every).value == pytest.approx(0.6)
+    assert priors.below_median_of(position) == pytest.approx(0.6)
+    assert judgements.below(known, every, at=0.25).value == pytest.approx(0.3)
+    assert judgements.inside(known, every).value == 1
 
 
 def test_ranks_of_few_or_equal_ones():

@@ -20,11 +20,11 @@ TASK = "epidemia_prior_nhanes"
 #: Of the first cell, whose family is normal and whose unit is cm: five replies at a time.
 REPLIES = [
     ("Adults vary.\n<prior>100, 2</prior>", (100, 2)),
-    ("<prior>$1.2 million, 1,200</prior>", (1.2e6, 1200)),
-    ("<prior>55%, 3%</prior>", (55, 3)),
+    ("<prior>1.2 million cm, 1,200</prior>", (1.2e6, 1200)),
+    ("<prior>55%, 3%</prior>", None),
     ("<think><prior>1, 2</prior></think>It is <prior>mean=100, std=3</prior>", (100, 3)),
     ("<prior>1, 2</prior> No, <prior>100, 4</prior>", (100, 4)),
-    ("So <prior>100, 5", (100, 5)),
+    ("So <prior>100, 5</pri", (100, 5)),
     ("<prior>１００, ６</prior>", (100, 6)),  # noqa: RUF001
     ("<prior>100, -2</prior>", None),
     ("<prior>100, 0</prior>", None),

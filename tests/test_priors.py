@@ -104,12 +104,6 @@ def test_points_of_a_grid(one, first, second, last):
     assert "-0.0" not in found
 
 
-def test_solved_examples_are_refused():
-    for way in PRIOR.ways:
-        with pytest.raises(EpidemiaError, match="is asked without examples"):
-            split(TASK, way, Variant(fewshot=2))
-
-
 # Reading
 
 
@@ -117,8 +111,10 @@ def test_solved_examples_are_refused():
     ("way", "family", "said", "expected"),
     [
         ("direct", "normal", "55, 3", (NORMAL, 55, 3)),
-        # Of a quantity measured in per cent.
-        ("direct", "normal", "55%, 3%", (NORMAL, 55, 3)),
+        # Of a length
+        ("direct", "normal", "55%, 3%", None),
+        ("direct", "normal", "loc=55, scale=3", (NORMAL, 55, 3)),
+        ("direct", "normal", "5%: 50, 25%: 53", None),
         ("direct", "normal", "-5, 3", (NORMAL, -5, 3)),
         ("direct", "normal", "55, -3", None),
         ("direct", "normal", "55, 0", None),
@@ -195,6 +191,13 @@ def test_solved_examples_are_refused():
         ("mean_variance", "lognormal", "mean=1, sd=1", (LOGNORMAL, -0.34657, 0.83255)),
         ("mean_variance", "lognormal", "mu=1, sigma=1", None),
         ("quantile", "normal", "mean=1, sd=2, 3, 4, 5", None),
+        # Ranges, parts, and what has one magnitude or per cent sign for two numbers
+        ("mean_variance", "beta", "20 percent - 30 percent", None),
+        ("mean_variance", "beta", "0.5 ± 0.3%", None),
+        ("mean_variance", "beta", "0.3 (30%)", None),
+        ("direct", "beta", "55 of 100", None),
+        ("direct", "lognormal", "lognormal - 2.3, 0.4", None),
+        ("quantile", "normal", "100, 200, 300, 400, 500k", None),
         # Numbers with which nothing can be computed
         ("direct", "normal", "1e308, 1e308", None),
         ("direct", "normal", "-1e16, 3", None),
@@ -219,6 +222,21 @@ def test_what_is_read(way, family, said, expected):
         assert all(map(math.isnan, found.value))
     else:
         assert found.value == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "asked", ["\n\nConsider this number: the mean weight.\n", "\nQ: And now?\n", "\nUser: a\n"]
+)
+@pytest.mark.parametrize("other", ["<prior>80, 2</prior>", "<prior>5</prior>", ""])
+def test_the_next_question_that_a_model_asks_itself_is_not_answered(asked, other):
+    assert read("direct", f"<prior>55, 3</prior>{asked}{other}").value == (NORMAL, 55, 3)
+    # What comes before the first tag is no next question.
+    assert read("direct", f"Sure.{asked}<prior>55, 3</prior>").value == (NORMAL, 55, 3)
+
+
+@pytest.mark.parametrize("unit", ["%", "per cent", "percentage points"])
+def test_a_per_cent_sign_has_a_meaning_for_what_is_measured_in_per_cent(unit):
+    assert read("direct", "<prior>55%, 3 %</prior>", unit=unit).value == (NORMAL, 55, 3)
 
 
 @pytest.mark.filterwarnings("error")
@@ -447,8 +465,7 @@ def test_a_system_instruction_stands_before_it():
     [
         (None, TASK),
         ({"system_prompt": "base"}, TASK),
-        # Only a model that writes its prior is told.
-        ({"system_prompt": "conservative"}, f"{TASK}_grid"),
+        ({"system_prompt": "base"}, f"{TASK}_grid"),  # of which no other can be asked
     ],
 )
 def test_prompts_without_a_system_prompt(metadata, task):
@@ -502,8 +519,6 @@ def test_cost_counts_five_estimates_and_one_request_per_number():
     direct, points = cost(["epidemia_prior", "epidemia_prior_grid"])
     assert (direct.prompts, direct.requests) == (74 * 5, 74 * 5)
     assert (points.prompts, points.requests) == (74, 74 * 41)
-    # Whatever is asked of sampled answers.
-    assert cost(["epidemia_prior"], metadata={"n_samples": 200})[0] == direct
 
 
 def test_questions_of_the_interface():

@@ -21,14 +21,18 @@ from lm_eval_epidemia.quantities import families, store
 from lm_eval_epidemia.quantities.quantity import SIZES
 from lm_eval_epidemia.report import (
     ablations,
+    charts,
     figures,
+    findings,
     judgements,
     output,
     prior_rows,
     priors,
     published_priors,
+    site,
 )
 from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.quantities import _title
 from lm_eval_epidemia.report.results import Asked, Results, read_results
 from lm_eval_epidemia.score.judged import Stated, judge, part_of
 from lm_eval_epidemia.score.posterior import of_baseline
@@ -128,7 +132,8 @@ def test_the_leaderboard_has_lm_evals_number_and_error(report, runs):
     assert "lower is better" in board.title and "± standard error" in board.title
     assert "judged here" in board.note
     rows = {row[0].split("kind=")[-1]: row for row in board.rows}
-    assert rows["truth"][2] == "0.000 ± 0.000"
+    # Every quantity is exactly right: that tells of no error.
+    assert rows["truth"][2] == "0.000" and board.note.endswith(findings.ALIKE_NOTE)
     # Who is known to be better stands first; published models have no rank.
     assert [rows[kind][3] for kind in KINDS] == ["1", "2", "3"]
     assert rows["o4-mini (published)"][3] == ""
@@ -351,7 +356,56 @@ def test_a_users_own_runs_that_differ_in_one_thing_are_an_ablation(runs, tmp_pat
     d = second - first
     assert rows["temperature: 0.5 -> 1"][5] == f"{d.mean():+.3f} ± {error_of(d):.3f}"
     # What was asked alike is alike.
-    assert rows["protocol: direct -> mean_variance"][5] == "+0.000 ± 0.000"
+    assert rows["protocol: direct -> mean_variance"][5] == "+0.000"
+
+
+# Figures.
+
+
+def test_figures_of_a_single_quantity_are_drawn(tmp_path):
+    """One quantity has no error between quantities: its marks stand without a line."""
+    recorded(tmp_path / "run", [NHANES], limit=5)
+    report = make_report(read_results([tmp_path / "run"]))
+    for name in ("wins", "quartiles", "uncertainty"):
+        rows = figures.FIGURES[name].rows(report, None)
+        numbers = [value for row in rows for value in row.values() if isinstance(value, float)]
+        assert numbers and all(map(math.isfinite, numbers)), name
+    assert all("</svg>" in one["svg"] for one in site._priors(report)["found"])
+
+
+def test_a_figure_that_cannot_be_drawn_costs_itself_alone(report, tmp_path, monkeypatch, capsys):
+    def broken(data):
+        raise ValueError("no such scale")
+
+    monkeypatch.setitem(charts.CHARTS, "wins", broken)
+    monkeypatch.setattr(charts, "leaderboard", broken)
+    drawn = {one["name"]: one for one in site._priors(report)["found"]}
+    why = "not drawn: how often stated priors beat N real answers (ValueError: no such scale)"
+    assert drawn["wins"]["svg"] == "" and drawn["wins"]["says"] == why
+    assert "</svg>" in drawn["quartiles"]["svg"] and "</svg>" in drawn["uncertainty"]["svg"]
+    (board,) = site._index(report, [], ())["boards"]
+    assert board["figure"]["says"].startswith("not drawn: Error of stated priors")
+    assert why in capsys.readouterr().err
+    with pytest.raises(EpidemiaError, match=r"wins cannot be drawn .*: ValueError: no such scale"):
+        figures.save("wins", lambda: report, tmp_path / "wins.svg")
+    assert not list(tmp_path.glob("*.svg"))
+
+
+def test_numbers_that_are_none_are_drawn_as_none():
+    rows = [{"model": "m", "quantity": "q", "difficulty": "easy", "stated": 1.0, "error": error}
+            for error in (2.0, math.nan, math.inf)]  # fmt: skip
+    assert "</svg>" in site._drawn("title", "says", charts.uncertainty, rows)["svg"]
+
+
+@pytest.mark.parametrize("task", sorted(store.available()))
+def test_quantities_have_titles_and_not_codes(task):
+    truth = store.load(task)
+    titles = [_title(one) for one in truth.quantities]
+    assert len(set(titles)) == len(titles)
+    for one, title in zip(truth.quantities, titles, strict=True):
+        assert title.startswith("The ") and "according to" not in title
+        assert not re.search(r"[a-z][A-Z][a-z]|_|\b(base|easy|medium|hard)\b", title)
+        assert all(each.phrase in title for each in one.conditions)
 
 
 # What is read.

@@ -1,5 +1,7 @@
 """The published models, judged by our code from the published answers: the paper's own numbers."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -58,6 +60,22 @@ def test_regression_targets(truth, model):
     assert printed(priors.calibration_error(found.position), ece) == ece
     if crps_ratio:
         assert printed(mean_of(found.crps_ratio), crps_ratio) == crps_ratio
+
+
+def test_the_page_prints_what_the_released_answers_give(truth):
+    """The table of docs/priors.md: its first four columns are `TARGETS`, if they are printed."""
+    page = (Path(__file__).parents[1] / "docs" / "priors.md").read_text(encoding="utf-8")
+    for model in TARGETS:
+        found = judge(truth, direct(truth, model), published=True, draws="published")
+        low = np.where(np.isnan(found.position), np.nan, found.position < 0.25)
+        worth = priors.worth_in_words(priors.worth(mean_of(found.wins, axis=0)))
+        short = model.removeprefix("meta-").removesuffix("-a22b-fp8-tput")
+        numbers = [
+            f"{mean_of(found.ratio):.3f}", f"{mean_of(found.wins[:, 0]):.3f}"[1:],
+            f"{priors.calibration_error(found.position):.1f}", f"{mean_of(found.crps_ratio):.2f}",
+            f"{mean_of(mean_of(low)):.3f}"[1:], worth,
+        ]  # fmt: skip
+        assert f"| {short} | {' | '.join(numbers)} |" in page
 
 
 def test_wins_of_o4_mini(truth):

@@ -12,6 +12,7 @@ from conftest import RAW, raw_file
 from typer.testing import CliRunner
 
 from lm_eval_epidemia import paths
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.quantities import bins, rebuilt, store, wording
@@ -392,9 +393,50 @@ def test_the_command_makes_a_task_of_ones_own(raw, home):
         (["new", "scf", "--vintage", "1999", "--raw", "x"], "1999"),
         (["list", "epidemia_prior_nhane"], "nearest: epidemia_prior_nhanes"),
         (["build", "--raw", "nowhere"], "nowhere"),
+        # A name becomes a file, a task and, with a way of asking, other tasks.
+        *(
+            (["new", "scf", "--name", name], said)
+            for name, said in {
+                "grid": "epidemia_prior_grid is the name of a group",
+                "direct_choice": "the name of a group",
+                "own": "the name of a group",
+                "x_quantile": "the name of a group",
+                "generated": "the name of a group",
+                "nhanes": "epidemia_prior_nhanes is a set that ships: give another, for example",
+                "gss": "a set that ships",
+                "../registry": "'../registry': the name of a set of quantities is of small letters",
+                "../../../x": "is of small letters",
+                "a b{x}": "is of small letters",
+                "": "is of small",
+                "a/b": "is of small",
+                "x\n": "is of small",
+                "é": "is of small",
+                "x" * 81: "than 80",
+            }.items()
+        ),
     ],
 )
 def test_commands_say_what_is_wrong(given, said):
     result = CliRunner().invoke(app, ["quantities", *given])
     assert isinstance(result.exception, EpidemiaError)
     assert said in str(result.exception)
+
+
+def test_a_set_of_an_older_version_takes_no_name_that_ships(home, caplog):
+    """0.1.0 wrote them: the group epidemia_prior_grid became a task, epidemia_prior was empty."""
+    few = store.load("epidemia_prior_gss")
+    for name in ("grid", "gss"):
+        made = few._replace(task=store.PREFIX + name, title="Mine")
+        with pytest.raises(EpidemiaError, match=f"the name {name}: epidemia_prior_{name} is"):
+            store.write(store.built(), made)
+        # To another folder sets that ship are written, by who makes them.
+        path = store.write(home / "elsewhere", few)
+        record = {**json.loads(path.read_text()), "task": made.task, "title": "Mine"}
+        record["sha256"] = store._seal(record)
+        store.built().mkdir(parents=True, exist_ok=True)
+        (store.built() / f"{name}.json").write_text(json.dumps(record))
+        path.with_suffix(".draws.parquet").rename(store.built() / f"{name}.draws.parquet")
+    assert store.PREFIX + "grid" not in store.declared()
+    assert store.load("epidemia_prior_gss").title == few.title
+    assert members("epidemia_prior_grid") == [("epidemia_prior_nhanes", "grid")]
+    assert "epidemia_prior_gss is left out" in caplog.text

@@ -8,6 +8,13 @@ import sys
 import pytest
 from conftest import REPOSITORY
 
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.elicit.ways import in_way
+from lm_eval_epidemia.report.entry import Asked, Entry, Score
+from lm_eval_epidemia.report.means import group_mean
+from lm_eval_epidemia.report.published import published
+from lm_eval_epidemia.report.reference import references
+
 README = (REPOSITORY / "README.md").read_text()
 
 #: A task of other people's, as MMLU is one.
@@ -62,3 +69,31 @@ def test_its_very_line_runs_beside_another_task(tiny_llama, tmp_path):
 @pytest.mark.parametrize("target", re.findall(r"\]\(([^)#:]+)\)", README))
 def test_its_links_lead_somewhere(target):
     assert (REPOSITORY / target).exists()
+
+
+def test_its_scores_are_of_the_same_whole_tasks():
+    """Who knows P(Y) alone, and published models, over all tasks that ship."""
+    groups = [in_way(group, way) for way in ("letters", "likelihood")
+              for group in ("epidemia_low", "epidemia_high")]  # fmt: skip
+    tasks = [Asked(entry.name, way) for way in ("letters", "likelihood")
+             for entry in OBSERVATION.asked(way)
+             if in_way(entry.group, way) in groups]  # fmt: skip
+    (knows,) = references([Entry("", scores=dict.fromkeys(tasks, Score(0.0)))])
+    by_name = {one.model: one for one in published(tasks)}
+    means = {
+        "knows P(Y) alone": [knows],
+        "Llama 3 8B, Phi 4 (published)": [by_name["LLama3 8B"],
+                                          by_name["Phi4"]],
+    }  # fmt: skip
+    table = {
+        cells[0]: cells[1:]
+        for line in README.splitlines()
+        if line.startswith("| ") and len(cells := [x.strip() for x in line.strip("|").split("|")])
+    }
+    for name, entries in means.items():
+        found = [[group_mean(entry, group) for entry in entries] for group in groups]
+        shown = [", ".join(f"{mean.value:.1f}" for mean in each) for each in found]
+        assert [cell.split(" ±")[0] for cell in table[name]] == shown
+        assert [mean.tasks for each in found for mean in each][:: len(entries)] == [63, 44, 63, 44]
+    header = " ".join(table["score, 0 to 100 (tasks)"])
+    assert re.findall(r"\((\d+)\)", header) == ["63", "44", "63", "44"]

@@ -60,7 +60,7 @@ def asked(smollm2):
         found = evaluate(
             list(tasks), model=model, model_args=f"pretrained={smollm2},dtype=float32",
             device="cpu", batch_size=16, apply_chat_template=chat, limit=LIMIT, log_samples=True,
-            metadata={"orderings": "balanced"},
+            metadata={} if tasks == EFFECTS else {"orderings": "balanced"},
         )  # fmt: skip
         return answers_of(found), found["results"]
 

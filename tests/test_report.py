@@ -200,7 +200,8 @@ def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
     assert entry.scores[Asked(COCAINE, "letters")].value == 60.0
     assert entry.scores[Asked(HEROIN, "letters")].value == 1.0
     (note,) = results.notes
-    assert "1 tasks are in two runs" in note and "later and counts" in note
+    assert "1 tasks were asked more than once with the same settings; the newest" in note
+    assert f"what 1 older file has ({tmp_path}" in note
 
 
 def test_names_tell_models_apart(tmp_path):
@@ -224,27 +225,149 @@ def test_names_tell_models_apart(tmp_path):
             "old", "hf kind=noisy,noise=0.3"} <= set(names)  # fmt: skip
 
 
-def test_other_tasks_become_columns_and_groups_hide_their_members(tmp_path):
-    others = {
-        "mmlu": {"acc,none": 0.65, "acc_stderr,none": 0.004},
-        "mmlu_anatomy": {"acc,none": 0.5},
-        "hellaswag": {"acc,none": 0.5, "acc_norm,none": 0.7, "sample_len": 100},
-        "perplex": {"word_perplexity,none": 9.0},
-        "mine": {"gain,none": 3.0, "cost,none": 9.0},
-    }
+#: Other tasks as lm-eval 0.4.13 writes them: results, directions of metrics, and the columns.
+OTHERS = {
+    "a group hides its members": (
+        {
+            "mmlu": {"acc,none": 0.65, "acc_stderr,none": 0.004, "sample_count": {"acc,none": 100}},
+            "mmlu_anatomy": {"acc,none": 0.5},
+        },
+        {},
+        {"mmlu (acc)": 0.65},
+    ),
+    "a group without metrics hides none": (
+        {"mmlu": {"name": "mmlu", "alias": "mmlu"}, "mmlu_anatomy": {"acc,none": 0.5}},
+        {},
+        {"mmlu_anatomy (acc)": 0.5},
+    ),
+    "one metric of several": (
+        {"hellaswag": {"acc,none": 0.5, "acc_norm,none": 0.7, "sample_len": 100}},
+        {},
+        {"hellaswag (acc_norm)": 0.7},
+    ),
+    "before 0.4": ({"arc": {"acc": 0.3, "acc_stderr": 0.1}}, {}, {"arc (acc)": 0.3}),
+    "every filter": (
+        {
+            "gsm8k": {
+                "name": "gsm8k",
+                "alias": "gsm8k",
+                "sample_len": 1319,
+                "exact_match,strict-match": 0.2,
+                "exact_match_stderr,strict-match": 0.01,
+                "exact_match,flexible-extract": 0.4,
+                "exact_match_stderr,flexible-extract": 0.01,
+            }
+        },
+        {"exact_match": True},
+        {"gsm8k (exact_match, strict-match)": 0.2, "gsm8k (exact_match, flexible-extract)": 0.4},
+    ),
+    "better when lower": (
+        {
+            "wikitext": {
+                "sample_len": 62,
+                "word_perplexity,none": 12.5,
+                "word_perplexity_stderr,none": "N/A",
+                "byte_perplexity,none": 1.6,
+                "bits_per_byte,none": 0.7,
+            }
+        },
+        dict.fromkeys(("word_perplexity", "byte_perplexity", "bits_per_byte"), False),
+        {"wikitext (word_perplexity, lower is better)": 12.5},
+    ),
+    "better when higher comes first": (
+        {"mine": {"cost,none": 9.0, "gain,none": 3.0}},
+        {"cost": False, "gain": True},
+        {"mine (gain)": 3.0},
+    ),
+    "nobody knows which is better": (
+        {"mine": {"gain,none": 3.0}},
+        {"gain": None},
+        {"mine (gain)": 3.0},
+    ),
+    "shares are not made per cents": (
+        {
+            "humaneval": {"pass@1,create_test": 0.3},
+            "ifeval": {"prompt_level_strict_acc,none": 0.4, "inst_level_strict_acc,none": 0.5},
+        },
+        {"pass@1": True, "prompt_level_strict_acc": True, "inst_level_strict_acc": True},
+        {"humaneval (pass@1, create_test)": 0.3, "ifeval (prompt_level_strict_acc)": 0.4},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_tasks_become_columns(tmp_path, case):
+    others, higher, shown = OTHERS[case]
     write(
         tmp_path, {COCAINE: (40.0, 3.0), **others},
         group_subtasks={"mmlu": ["mmlu_anatomy"], "hellaswag": []},
-        higher_is_better={"mine": {"cost": False, "gain": True}},
+        higher_is_better=dict.fromkeys(others, higher),
     )  # fmt: skip
-    # A run of another task alone belongs to the same model; older files name metrics plainly.
-    write(tmp_path / "more", {"arc": {"acc": 0.3, "acc_stderr": 0.1}})
-    write(tmp_path / "part", {"mmlu": {"acc,none": 0.9}}, config={"limit": 10})
-    (entry,) = entries(tmp_path)
-    assert entry.others == {
-        "mmlu (acc)": 65.0, "hellaswag (acc_norm)": 70.0, "mine (gain)": 3.0, "arc (acc)": 30.0,
-        "mmlu (acc, limit 10)": 90.0,
-    }  # fmt: skip
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert entry.others == shown and results.notes == []
+    (section,) = [
+        one
+        for one in output.details(leaderboard.make_report(results))
+        if one.title == "Beside other tasks"
+    ]
+    assert section.rows[0][-len(shown) :] == [f"{value:.4f}" for value in shown.values()]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "columns"),
+    [
+        (
+            {"n-shot": {"arc": 0}},
+            {"n-shot": {"arc": 10}},
+            ["arc (acc, 0-shot)", "arc (acc, 10-shot)"],
+        ),
+        ({"n-shot": {}}, {"n-shot": {"arc": 10}}, ["arc (acc)", "arc (acc, 10-shot)"]),
+        (
+            {"versions": {"arc": 1.0}},
+            {"versions": {"arc": 2}},
+            ["arc (acc, version 1)", "arc (acc, version 2)"],
+        ),
+        ({"versions": {"arc": 1.0}}, {"versions": {"arc": 1}}, ["arc (acc)"]),
+        ({}, {"config": {"limit": 10.0}}, ["arc (acc)", "arc (acc, limit 10)"]),
+        ({}, {"config": {"limit": 0.5}}, ["arc (acc)", "arc (acc, limit 0.5)"]),
+    ],
+)
+@pytest.mark.parametrize("models", [("small", "small"), ("small", "large")])
+def test_other_tasks_that_were_asked_otherwise_have_other_columns(
+    tmp_path, one, other, columns, models
+):
+    for number, more in enumerate((one, other)):
+        write(tmp_path / models[number], {COCAINE: (40.0, 3.0)}, model=models[number])
+        write(
+            tmp_path / str(number),
+            {"arc": {"acc,none": 0.3 + number}},
+            model=models[number],
+            date=float(number),
+            **more,
+        )
+    found = [label for entry in entries(tmp_path) for label in entry.others]
+    assert sorted(set(found)) == columns
+
+
+def test_another_task_without_a_number_is_named(tmp_path):
+    others = {
+        "mmlu": {"acc,none": "N/A"},
+        "mmlu_anatomy": {"acc,none": 0.4},
+        "gsm8k": {"exact_match,strict": 0.5, "exact_match,loose": math.nan},
+        "empty": {"alias": "empty"},
+    }
+    members = {"mmlu": ["mmlu_anatomy"]}  # which a group without a number does not hide
+    path = write(tmp_path, {COCAINE: (40.0, 3.0), **others}, group_subtasks=members)
+    results = read_results([tmp_path])
+    assert results.entries[0].others == {
+        "mmlu_anatomy (acc)": 0.4,
+        "gsm8k (exact_match, strict)": 0.5,
+    }
+    assert results.notes == [
+        f"{path}: left out are mmlu (acc), gsm8k (exact_match, loose), empty (no metric): no "
+        "metric of theirs is a finite number"
+    ]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"results": 3}', "null", '{"results": {"a": '])
@@ -630,9 +753,15 @@ def _of(rows, **wanted):
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-def _mean_respondent(*tasks):
-    found = [Anchors.of(store.load(task)) for task in tasks]
-    return np.mean([normalise(one.mean, one, "score") for one in found])
+def _mean_respondent(*tasks, told=lambda p: p):
+    found = []
+    for truth in map(store.load, tasks):
+        apart = np.abs(truth.p[:, 0] - told(truth.weights @ truth.p[:, 0]))
+        # Of two answers, both are as far off; of more, the anchor has it.
+        binary = len(truth.levels) == 2
+        l1 = 2 * truth.weights @ apart if binary else Anchors.of(truth).mean
+        found.append(normalise(l1, Anchors.of(truth), "score"))
+    return np.mean(found)
 
 
 def test_scores_by_survey(versions):
@@ -668,9 +797,9 @@ def test_the_closed_subset_has_both_ways_and_what_was_published(versions):
     rows = closed_rows(versions)
     found = {(row["model"], row["way"]): row for row in rows}
     assert found["Writes-1T", "closed"]["score"] == 60.0
-    assert found["Writes-1T", "closed"]["mean"] == pytest.approx(
-        _mean_respondent(AGE_SEX, SEX_RACE)
-    )
+    # It says the middle of the interval, of 5 per cent, that holds P(Y).
+    said = _mean_respondent(AGE_SEX, SEX_RACE, told=lambda p: (math.floor(20 * p) + 0.5) / 20)
+    assert found["Writes-1T", "closed"]["mean"] == pytest.approx(said)
     assert found["Small-7B", "likelihood"]["score"] == 15.0
     both = [Asked(task, "likelihood") for task in (AGE_SEX, SEX_RACE)]
     gpt = next(one for one in published(both) if one.model == "GPT 4.1")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
@@ -19,9 +20,10 @@ from urllib.parse import quote
 import pytest
 from conftest import evaluate
 from scripted_server import scripted
-from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain
+from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain, requests
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.harness import guard, servers
 from lm_eval_epidemia.harness.choice_api import ChoiceAPI
 from lm_eval_epidemia.harness.endpoint import BadReply, Endpoint, _Busy
 from lm_eval_epidemia.harness.first_token import shown_in
@@ -40,6 +42,90 @@ def refusal(fault, texts=TEXTS, **arguments):
         with pytest.raises(EpidemiaError) as raised:
             ask(server, plain(texts), **arguments)
         return str(raised.value), server.asked.total()
+
+
+# Ollama, which puts a chat template around plain text.
+
+OLLAMA = (200, b'{"version":"0.12.11"}')
+
+
+def test_plain_text_for_ollama_is_refused_before_any_is_sent(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with scripted(says=OLLAMA, key=KEY) as server:
+        with pytest.raises(EpidemiaError, match=r"is an Ollama server 0\.12\.11: ") as end:
+            ask(server, plain(TEXTS))
+        for said in ("--apply_chat_template", "/v1/chat/completions", "server=openai"):
+            assert said in str(end.value)
+        assert not server.payloads and len(server.versions) == 1
+        assert KEY not in str(server.versions) + str(end.value)
+        # Who knows better says so; a chat is a chat.
+        lm = ChoiceAPI(base_url=server.url(False), model="any", server="openai")
+        assert len(lm.loglikelihood(plain(TEXTS), disable_tqdm=True)) == 160
+        lm = model(server, chat=True)
+        message = lm.apply_chat_template([{"role": "user", "content": "Which?"}])
+        lm.loglikelihood(requests([(message, "A")]), disable_tqdm=True)
+        assert len(server.versions) == 1
+
+
+@pytest.mark.parametrize(
+    "says",
+    [(404, b""), (200, b"<html>Hello</html>"), (200, b"[1]"), (200, b'{"version": 3}'), (200, b"{"),
+     (200, b"\xff"), (200, b"[" * 990), (401, b"{}"), (500, b'{"version": "1"}'), None,
+     (302, b"", ("Location", "/api/version?again"))],
+)  # fmt: skip
+def test_other_servers_are_asked_once_what_they_are_and_then_as_ever(says):
+    with scripted(says=says) as server:
+        assert len(ask(server, plain(TEXTS))) == 160
+        assert len(server.versions) == 1 and server.asked == dict.fromkeys(TEXTS, 1)
+
+
+def test_a_server_that_never_says_what_it_is_costs_a_moment(monkeypatch):
+    monkeypatch.setattr(servers, "PATIENCE", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/completions"
+        servers.refuse_template(url)
+    servers.refuse_template(url)  # nobody there
+
+
+def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(servers, "PATIENCE", 0.3)
+    returned, dripped = threading.Event(), threading.Event()
+
+    def drip(listener):
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            for _ in range(200):  # 10 s
+                connection.sendall(b"a")
+                if returned.wait(0.05):
+                    return
+            dripped.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        servers.refuse_template(f"http://127.0.0.1:{listener.getsockname()[1]}/v1/completions")
+        returned.set()
+        thread.join()
+    assert not dripped.is_set()
+
+
+def test_lm_evals_own_plain_completions_of_ollama_are_refused_too():
+    with scripted(says=OLLAMA) as server:
+        given = {
+            "tasks": ["epidemia_high_closed"],
+            "model": "local-completions",
+            "model_args": f"base_url={server.url(False)},model=any",
+        }
+        run = guard.checked(lambda model=None, model_args=None, tasks=None: "run")
+        with pytest.raises(EpidemiaError, match="is an Ollama server"):
+            run(**given)
+        assert len(server.versions) == 1
+        # Who knows better, a chat, and others' tasks
+        assert run(**{**given, "model_args": given["model_args"] + ",server=openai"}) == "run"
+        assert run(**{**given, "model_args": f"base_url={server.url()},model=any"}) == "run"
+        assert run(**{**given, "tasks": ["mmlu"]}) == "run"
+        assert len(server.versions) == 1 and not server.payloads
 
 
 # Pauses.
@@ -379,7 +465,9 @@ def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
 
 def test_a_form_for_tasks_that_have_none_is_refused():
     for names in ([TASK], ["epidemia_high"], [f"{TASK}_sampled"]):
-        with pytest.raises(EpidemiaError, match="structured is of tasks whose model writes a dis"):
+        with pytest.raises(
+            EpidemiaError, match=r"structured has no effect.*for epidemia_low_stated"
+        ):
             evaluate(names, model="epidemia-baseline", metadata={"structured": "json"})
 
 

@@ -160,7 +160,7 @@ def test_what_stands_for_no_value(tmp_path):
     path.write_text("x,y\nNone,None\nNA,1\n<NA>,<NA>\n,2\nyes,\nn/a,3\n")
     frame = read_columns(path, ["x", "y"], texts=["x", "y"])
     assert [one if isinstance(one, str) else None for one in frame["x"]] == [
-        "None", None, None, None, "yes", None,
+        "None", "NA", "<NA>", None, "yes", "n/a",
     ]  # fmt: skip
     assert np.nan_to_num(frame["y"], nan=-1).tolist() == [-1, 1, -1, 2, -1, 3]
 

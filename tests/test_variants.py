@@ -7,16 +7,24 @@ import sys
 
 import numpy as np
 import pytest
+import yaml
 from conftest import evaluate
+from lm_eval.api.instance import Instance
+from lm_eval.api.registry import get_model
+from lm_eval.utils import apply_template
 from rounding import log_probability
 
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION
 from lm_eval_epidemia.elicit.fewshot import examples
+from lm_eval_epidemia.elicit.heeded import HEEDED
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import yamls
+from lm_eval_epidemia.harness.guard import _Watched
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -41,7 +49,12 @@ def asked(metadata, chat=False, task=TASK, **arguments):
         ({"leading_space": True}, False, "\nAnswer:", " A"),
         ({"leading_space": False}, True, "<|assistant|>\n", "A"),
         ({"leading_space": True}, True, "<|assistant|>\n", " A"),
-        ({"gen_prefix": "The answer is"}, False, "\nAnswer: The answer is", " A"),
+        (
+            {"gen_prefix": "{{ 7*7 }} \U0001f600 is"},
+            False,
+            "\nAnswer: {{ 7*7 }} \U0001f600 is",
+            " A",
+        ),
         ({"gen_prefix": "The answer is"}, True, "<|assistant|>\nThe answer is", " A"),
     ],
 )
@@ -53,6 +66,7 @@ def test_where_the_letter_stands(tiny_llama, metadata, chat, end, letter):
     assert context.endswith(end), context[-80:]
     assert continuation == letter
     config = found["configs"][TASK]
+    assert config.get("gen_prefix") == metadata.get("gen_prefix")  # the text, not a template of it
     for key, value in metadata.items():
         assert config["metadata"][key] == value
     assert found["results"][TASK]["choice_mass,none"] > 0
@@ -165,6 +179,55 @@ def test_the_answers_of_examples_are_drawn_from_the_truth():
         assert max(deviations(found, given)) > 5, how
 
 
+#: A value of each key that asks for something else than usual.
+UNUSUAL = {
+    "orderings": 1, "n_samples": 9, "fewshot": 1, "gen_prefix": "So", "leading_space": True,
+    "names": "letters", "system_prompt": "conservative", "structured": "regex", "wording": "bare",
+}  # fmt: skip
+SMALL = [TASK, "epidemia_high_nsduh_marijuana_ever_by_sex_race", "epidemia_intervention_random",
+         "epidemia_intervention_tuebingen", "epidemia_prior_gss"]  # fmt: skip
+
+
+def put_to_a_model(benchmark, entry, way, variant):
+    """What lm-eval reads of a task: its rows and its file, but for the note of the variant."""
+    file = yamls._task(benchmark, entry, way, "base", None, variant).splitlines()
+    return (
+        split(entry.name, way.name, variant).to_dict(),
+        yamls._base(benchmark, way, None, variant),
+        [line for line in file if "epidemia_variant" not in line],
+    )
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_key_of_the_metadata_has_an_effect_where_it_is_heeded_and_nowhere_else(name):
+    assert UNUSUAL.keys() == HEEDED.keys() == set(Variant._fields)
+    way, usual = WAYS[name], Variant(n_samples=8)
+    (benchmark,) = (one for one in BENCHMARKS if name in one.ways)
+    entries = [entry for entry in benchmark.asked(name) if entry.name in SMALL]
+    assert entries
+    for entry in entries:
+        before = put_to_a_model(benchmark, entry, way, usual)
+        for key, value in UNUSUAL.items():
+            changed = usual._replace(**{key: value})
+            is_heeded = put_to_a_model(benchmark, entry, way, changed) != before
+            assert is_heeded == HEEDED[key](way, entry.declared), (entry.name, key)
+
+
+TEXTS = ["The answer", "{{ 7*7 }}", "{% raw %}", "{# x #}", "prompt", "task", "{", "it's \"q\" }}",
+         "a\nb: c", "na\u00efve \U0001f600 \u2028 x", "\\n", "'{{\"%}"]  # fmt: skip
+
+
+def test_a_gen_prefix_is_text():
+    """lm-eval would take it for the name of a column, or for a Jinja template."""
+    rows = split(TASK)
+    for text in TEXTS:
+        base = yamls._base(OBSERVATION, WAYS["letters"], None, Variant(gen_prefix=text))
+        (line,) = (line for line in base.splitlines() if line.startswith("gen_prefix"))
+        prefix = yaml.safe_load(line)["gen_prefix"]
+        assert prefix not in rows.column_names
+        assert apply_template(prefix, rows[0]) == text
+
+
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
@@ -174,6 +237,9 @@ def test_the_answers_of_examples_are_drawn_from_the_truth():
         ({"fewshot": -1}, "fewshot -1: expected a whole number from 0 to 50"),
         ({"gen_prefix": "is "}, "gen_prefix 'is ': expected a text without spaces around it"),
         ({"gen_prefix": 3}, "gen_prefix 3"),
+        ({"gen_prefix": "a \ud800"}, "half of a surrogate pair"),
+        ("x", "metadata 'x': expected values by name"),
+        ([1], r"metadata \[1\]: expected values by name"),
         ({"leading_space": "yes"}, "leading_space 'yes' is not known: expected true or false"),
         ({"leading_space": True, "gen_prefix": "So"}, "give one of them"),
         ({"orderings": "none"}, "orderings 'none' is not known"),
@@ -215,6 +281,45 @@ def test_a_prompt_that_does_not_fit_is_refused_and_not_shortened(tiny_llama):
     with pytest.raises(EpidemiaError, match="fewer 'fewshot' examples"):
         hf(tiny_llama, [TASK], limit=2, metadata={"fewshot": 50})
     assert hf(tiny_llama, [TASK], more=",max_length=200")["results"][TASK]["seen,none"] == 1
+
+
+def guarded(lm, *asked):
+    requests = [Instance("loglikelihood", {}, one, 0, (TASK, 0, 1)) for one in asked]
+    return _Watched(lm, frozenset({TASK})).loglikelihood(requests)
+
+
+@pytest.mark.parametrize("kind", ["hf", "choice-hf"])
+@pytest.mark.parametrize("answer", [" A", " employed full-time"])
+def test_what_just_fits_is_asked_and_not_shortened(tiny_llama, kind, answer):
+    """`hf` feeds all but the last token: 64 tokens and the answer's last fit into 64."""
+    lm = get_model(kind).create_from_arg_string(
+        f"pretrained={tiny_llama},dtype=float32", {"device": "cpu", "batch_size": 1}
+    )
+    asked = [(split(TASK, "letters")["prompt"][0], answer)]
+    size = sum(map(len, lm._encode_pair(*asked[0])))
+    ((whole, _),) = guarded(lm, *asked)
+    lm._max_length = size - 1
+    ((found, _),) = guarded(lm, *asked)
+    assert found == pytest.approx(whole, abs=1e-5)
+    lm._max_length = size - 2
+    with pytest.raises(EpidemiaError, match=f"do not fit into the model's context of {size - 2}"):
+        guarded(lm, *asked)
+
+
+@pytest.mark.parametrize(("kind", "beyond"), [("VLLM", -1), ("SGLangLM", -1), ("TemplateAPI", 0)])
+def test_other_models_want_room_for_a_token(kind, beyond):
+    """As lm-eval's classes of these names cut what they are asked."""
+    parts = {
+        "tokenizer": "words",
+        "tok_encode": lambda self, text: text.split(),
+        "max_length": 10,
+        "_encode_pair": lambda self, prompt, answer: (prompt.split(), answer.split()),
+        "loglikelihood": lambda self, requests: [(0.0, True)] * len(requests),
+    }
+    lm = type("Mine", (type(kind, (), parts),), {})()
+    assert guarded(lm, ("word " * (9 + beyond), " answered"))
+    with pytest.raises(EpidemiaError, match="context of 10"):
+        guarded(lm, ("word " * (10 + beyond), " answered"))
 
 
 def test_letters_of_several_tokens_give_the_same_scores(tiny_llama, tmp_path):

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 from lm_eval_epidemia.elicit.orderings import SEED
-from lm_eval_epidemia.elicit.ways import Way, in_way
+from lm_eval_epidemia.elicit.ways import Way
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -38,12 +38,11 @@ def examples(task: str, number: int, way: Way) -> str:
     Returns
     -------
     str
-        Each example followed by an empty line; empty for none.
+        Each example followed by an empty line; empty for none, and in a way of asking that has
+        none: a run whose tasks all ask so is refused before (`harness.unheeded`).
     """
-    if not number:
+    if not number or way.example is None:
         return ""
-    if way.example is None:
-        raise EpidemiaError(f"fewshot {number}: {in_way(task, way.name)} is asked without examples")
     survey, places = all_tasks()[task].survey, store.all_places()
     others = [
         truth

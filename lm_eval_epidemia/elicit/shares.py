@@ -34,6 +34,7 @@ two whole lists that differ                 nothing, unless the last is said to 
 ``No answer: 5``  ``No-one: 5``             passed over in a line of its own; it is not "No"
 ``not A: 30``  ``slightly liberal: 30``     nothing: another answer; nor is "C: 5" of two answers
 ``30 of 1000``  ``30 million``  ``age 30``  nothing
+``A is 30 less than B``  ``3 times B``      nothing: by how much answers differ is no number of one
 ``A: 18-24``, if every answer's text is so  nothing: the question once more
 ``-5``  ``1e2``  ``thirty``                 nothing
 ==========================================  ==============================================
@@ -123,6 +124,20 @@ _OTHER_BASE = re.compile(
     r"(?:(?:/|(?:out[^\S\n])?of\b|in\b|per\b|from\b)[^\S\n]?(?:(?:the|every|a|an|each)[^\S\n])?"
     r"(?:\d|hundred|thousand|million|billion)|-?(?:thousand|million|billion|hundred|mn|bn|years?)\b"
     r"|(?:confiden|certain|sure\b|refus|declined|unknown))",
+    re.IGNORECASE,
+)
+#: By how much an answer differs from another: "30 less than B", "3 times B", "ahead by 30".
+_MORE = "more|less|fewer|higher|lower|larger|smaller|greater|bigger"
+_OTHER = rf"[^\S\n]{{1,3}}(?:[A-Z]\b|[{MARKS}]|(?:that|the|as|{_MORE})\b)"
+_DIFFERS = re.compile(
+    r"[^\S\n]?(?:(?:people|persons?|per ?cent|percentage|points?|pts?|pp)[^\S\n]){0,2}(?:"
+    rf"(?:{_MORE})\b(?:[^\S\n]?(?:[.,;)]|\Z)|[^.;:\d\n]{{0,40}}\bthan\b(?![^\S\n]?\d))"
+    rf"|(?:above|below|over|under|ahead of|behind|short of|times|-?fold){_OTHER})",
+    re.IGNORECASE,
+)
+_BY = re.compile(
+    rf"\b(?:leads?|trails?|differs?|exceeds?|ahead|behind|beats?|{_MORE})[^\S\n]{{1,3}}"
+    rf"(?:[\w{MARKS}][^\S\n]{{1,3}})?by[^\S\n](?:about[^\S\n])?\Z",
     re.IGNORECASE,
 )
 #: A number without a label, and what may stand around it.
@@ -403,6 +418,8 @@ def _value(match: re.Match[str], line: str) -> float:
     # Of the pattern's own words, "not more than" is no "not".
     before = line[max(match.start() - 20, 0) : match.start()]
     if _NO_COUNT.search(before) or _OTHER_BASE.match(line, match.end()):
+        return math.nan
+    if _BY.search(before) or _DIFFERS.match(line, match.end()):
         return math.nan
     if match["below"] or match["above"]:
         if match["high"]:

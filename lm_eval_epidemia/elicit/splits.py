@@ -47,7 +47,9 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     truth = how.load(task)
     rows, given = list(how.rows(truth, variant)), how.described(truth)
     before = examples(task, variant.fewshot, how)
-    space, letters = " " if variant.leading_space else "", how.choices(truth)
+    # A model that writes reads its choices from the prompt, where no space is before them.
+    space = " " if variant.leading_space and not how.generated else ""
+    letters = how.choices(truth)
     values = {
         "task": [task] * len(rows),
         "truth": [truth.fingerprint] * len(rows),

@@ -81,6 +81,10 @@ class Variant(NamedTuple):
             If a value is not one that its key can have.
         """
         given = metadata or {}
+        if not isinstance(given, Mapping):
+            raise EpidemiaError(
+                f"metadata {metadata!r}: expected values by name, as {{'orderings': 'balanced'}}"
+            )
         chosen = cls(**{key: given[key] for key in cls._fields if given.get(key) is not None})
         if chosen.orderings is not None:
             design_of(2, chosen.orderings)
@@ -89,6 +93,11 @@ class Variant(NamedTuple):
         if not isinstance(chosen.gen_prefix, str) or chosen.gen_prefix != chosen.gen_prefix.strip():
             raise EpidemiaError(
                 f"gen_prefix {chosen.gen_prefix!r}: expected a text without spaces around it"
+            )
+        if any("\ud800" <= character <= "\udfff" for character in chosen.gen_prefix):
+            raise EpidemiaError(
+                f"gen_prefix {chosen.gen_prefix!r}: half of a surrogate pair is no character; "
+                "expected text as UTF-8 can hold it"
             )
         if chosen.leading_space not in (None, True, False):
             raise EpidemiaError(

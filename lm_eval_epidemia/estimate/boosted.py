@@ -7,8 +7,9 @@ fit takes milliseconds instead of seconds.
 
 What differs from a fit on records are LightGBM's limits on *counts* of rows. They are replaced by
 their equal on weights: a leaf needs the Hessian of `MIN_RECORDS` average records (its default asks
-for 20 rows), and the categorical limits are set so low that they do not bind. How well this agrees
-with a fit on records is measured in ``benchmarks/aggregation.py``.
+for 20 rows), and the categorical limits are set so low that they do not bind. One limit still does:
+see `AGGREGATED`. How well this agrees with a fit on records is measured in
+``benchmarks/aggregation.py``.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ PARAMETERS: dict[str, Any] = {
     "verbose": -1,
 }
 
-#: LightGBM's limits on row counts, lifted: a row is here a whole cell.
+#: LightGBM's limits on row counts, as low as they were thought to go: a row is here a whole cell.
+#: `min_data_in_leaf` still binds in tasks of few cells. LightGBM estimates the rows of a leaf from
+#: its share of the Hessian, so that a condition of 2 % of the people counts as no row and is lost;
+#: 0 does not bind. Changing it changes every boosted truth (docs/statistics.md).
 AGGREGATED: dict[str, Any] = {
     "min_data_in_leaf": 1,
     "min_data_in_bin": 1,

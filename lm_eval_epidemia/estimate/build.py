@@ -26,6 +26,7 @@ from lm_eval_epidemia.estimate.store import available, built_groundtruth, folder
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.surveys.catalogue import own, record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
@@ -149,7 +150,7 @@ def check_options(replicates: int, backend: str | None, jobs: int) -> None:
         import lightgbm  # noqa: F401
     except ImportError as error:
         raise EpidemiaError(
-            f"building ground truth needs {error.name}: pip install 'lm-eval-epidemia[build]'"
+            f"building ground truth needs {error.name}: {install('build')}"
         ) from None
     check_jobs(backend, jobs)
 

@@ -50,6 +50,7 @@ from lm_eval_epidemia.surveys.catalogue import (
     all_tasks,
     drawn,
     fresh_sets,
+    how_to_build,
     record,
     records,
 )
@@ -331,11 +332,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
     if not places and (made := drawn(name)):
         raise EpidemiaError(f"{name} has no ground truth here; make it: {fresh.command(made)}")
     if not places:
-        official = survey.vintages[survey.official]
-        raise EpidemiaError(
-            f"{name} has no ground truth here: it needs {official.needed} ({official.page}). "
-            f"Then: epidemia groundtruth build {declared.survey} --raw FILE"
-        )
+        raise EpidemiaError(f"{name} has no ground truth here: {how_to_build(declared.survey)}")
     place = places[0]
     registry = place.folder / REGISTRY
     before = stamp(registry)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.console import separated
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -59,7 +60,7 @@ class HoldOut(NamedTuple):
             if key == "cells":
                 cells = _share(text, value)
             else:
-                names[key] += [one.strip() for one in value.split(",") if one.strip()]
+                names[key] += separated([value])
         return cls(cells, *(tuple(dict.fromkeys(one)) for one in names.values()))
 
 

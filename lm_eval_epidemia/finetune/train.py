@@ -8,12 +8,15 @@ labels, and what is left in the folder.
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import logging
 import math
+import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -148,14 +151,40 @@ def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
     with atomic_write(out / RUN) as temporary:
         temporary.write_text(json.dumps(before, indent=2) + "\n", encoding="utf-8")
     trainer = _trainer(card.kind, weights, tokenizer, tokens, out / CHECKPOINTS, settings)
-    try:
+    with _going_on(out):
         trainer.train(resume_from_checkpoint=last)
+        return _keep(trainer, tokenizer, model, card, out, settings)
+
+
+#: A disk, quota or limit that lets no more be written.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def _going_on(out: Path) -> Iterator[None]:
+    """Say of a training that was stopped, or could not be written, how it goes on."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
     except KeyboardInterrupt:
-        raise EpidemiaError(
-            f"interrupted; checkpoints are in {out / CHECKPOINTS}: the same command goes on from "
-            "the last one"
-        ) from None
-    return _keep(trainer, tokenizer, model, card, out, settings)
+        said = "interrupted"
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        said = f"stopped, since it could not be written ({error.strerror})"
+    except (RuntimeError, SafetensorError) as error:
+        # torch does not say why it could not write; safetensors does.
+        of_torch = isinstance(error, RuntimeError)
+        if of_torch and not re.search(r"inline_container|StreamWriter", str(error)):
+            raise
+        said = f"stopped, since it could not be written ({str(error).splitlines()[0]})"
+    else:
+        return
+    kept = _last_checkpoint(out)
+    how = f"goes on from {kept}" if kept else "begins anew, no checkpoint was whole yet"
+    room = "" if said == "interrupted" else "; give it room first (disk, quota, ulimit -f)"
+    raise EpidemiaError(f"the training was {said}: the same command {how}{room}") from None
 
 
 def _rows(data: Path) -> tuple[DatasetCard, Any]:

@@ -83,6 +83,8 @@ class Baseline(LM):
             raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
         self.kind, self.noise = kind, _number("noise", noise, at_least=0)
         self.seed = int(_number("seed", seed, at_least=0))
+        if self.seed != float(seed):
+            raise EpidemiaError(f"epidemia-baseline: seed={seed!r}: expected a whole number")
         self.position_bias = _number("position_bias", position_bias, at_least=-LARGEST)
         self._believes: dict[str, Any] = {}
         self._leaves = leaves()

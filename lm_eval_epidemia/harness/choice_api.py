@@ -32,6 +32,7 @@ from lm_eval_epidemia.harness.endpoint import Endpoint
 from lm_eval_epidemia.harness.kept import Kept, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.harness.served import WAY_OUT, Answered, Prompt, Served
+from lm_eval_epidemia.harness.servers import SERVERS
 
 __all__ = ["ChoiceAPI"]
 
@@ -76,6 +77,8 @@ class ChoiceAPI(LM):
         A file of certificates that are trusted.
     enable_thinking : bool, optional
         Handed to the server's chat template (vLLM, SGLang); False for models that think first.
+    server : {"auto", "openai"}
+        "openai" does not ask whether the server is Ollama, whose completions are refused.
     """
 
     def __init__(
@@ -84,13 +87,14 @@ class ChoiceAPI(LM):
         max_retries: int = 9, pause: float = 1.0, api_key_env: str = "OPENAI_API_KEY",
         header_env: str | None = None, verify_certificate: bool = True,
         ca_cert_path: str | None = None, enable_thinking: bool | None = None,
+        server: str = "auto",
         batch_size: Any = None, max_batch_size: Any = None, device: Any = None, **unknown: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         refuse_keys(
             {**unknown, "base_url": base_url, "api_key_env": api_key_env, "header_env": header_env}
         )
-        _check_arguments(unknown, base_url, model, variants)
+        _check_arguments(unknown, base_url, model, variants, server)
         assert base_url is not None and model is not None
         self.model, self.base_url = str(model), base_url
         self.chat = urlsplit(base_url).path.endswith("/chat/completions")
@@ -111,7 +115,7 @@ class ChoiceAPI(LM):
         self.served = Served(
             self.endpoint, self.model, self.chat, variants,
             {} if enable_thinking is None
-            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}},
+            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}}, server,
         )  # fmt: skip
 
         self._kept = Kept(None, {})
@@ -352,7 +356,7 @@ def _is_seen(answered: Answered) -> bool:
 
 
 def _check_arguments(
-    unknown: Mapping[str, Any], base_url: str | None, model: str | None, variants: str
+    unknown: Mapping[str, Any], base_url: str | None, model: str | None, variants: str, server: str
 ) -> None:
     """Refuse arguments that are missing or not known."""
     for name in unknown:
@@ -370,6 +374,8 @@ def _check_arguments(
         raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
     if variants not in ("auto", "sum", "one"):
         raise EpidemiaError(f"choice-api: variants={variants}: expected auto, sum or one")
+    if server not in SERVERS:
+        raise EpidemiaError(f"choice-api: server={server}: expected {' or '.join(SERVERS)}")
 
 
 def _number(name: str, given: Any, least: float, whole: bool = False) -> float:

@@ -22,6 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.harness.choices import (
     Batch,
     Encoded,
@@ -37,6 +38,7 @@ from lm_eval_epidemia.loading import (
     check_adapter_in_place,
     check_folder,
     explaining_adapter,
+    explaining_arguments,
     explaining_config,
     explaining_tokenizer,
     explaining_weights,
@@ -56,8 +58,7 @@ try:
     )
 except ImportError as error:
     raise EpidemiaError(
-        f"--model choice-hf needs PyTorch and Transformers ({error}): "
-        "pip install 'lm-eval-epidemia[hf]'"
+        f"--model choice-hf needs PyTorch and Transformers ({error}): {install('hf')}"
     ) from error
 
 __all__ = ["ChoiceHF"]
@@ -86,6 +87,10 @@ class ChoiceHF(HFLM):
     only_path: str | None = None
 
     # Loading is the stock class's, with errors that say what to mend.
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        with explaining_arguments("choice-hf", HFLM, args, given):
+            super().__init__(*args, **given)
 
     def _get_config(self, pretrained: str, **more: Any) -> None:
         self._given = Given(pretrained, more.get("gguf_file"), more.get("subfolder") or "")
@@ -116,7 +121,7 @@ class ChoiceHF(HFLM):
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         quiet = disable_tqdm or self.rank != 0
         return answer_requests(
-            self, requests, self.max_length, LONGEST_CHOICE, partial(self._answer, quiet=quiet),
+            self, requests, self.max_length + 1, LONGEST_CHOICE, partial(self._answer, quiet=quiet),
             super().loglikelihood, quiet,
         )  # fmt: skip
 

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.harness.choices import Encoded, Question, answer_requests, remember
+from lm_eval_epidemia.loading import explaining_arguments
 
 try:
     from lm_eval.models.vllm_causallms import VLLM
 except ImportError as error:
-    raise EpidemiaError(
-        f"--model choice-vllm needs vLLM ({error}): pip install 'lm-eval-epidemia[vllm]'"
-    ) from error
+    raise EpidemiaError(f"--model choice-vllm needs vLLM ({error}): {install('vllm')}") from error
 
 __all__ = ["ChoiceVLLM"]
 
@@ -55,6 +55,10 @@ class ChoiceVLLM(VLLM):
     for instead, and questions with a choice that is not among them take the stock path, as do
     requests with longer continuations and rolling log-likelihoods.
     """
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        with explaining_arguments("choice-vllm", VLLM, args, given):
+            super().__init__(*args, **given)
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False

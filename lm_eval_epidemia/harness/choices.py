@@ -159,7 +159,7 @@ def group(
     encoded : sequence
         As `encode` returns it.
     longest : int
-        Tokens that the model takes; longer questions are left to lm-eval.
+        Tokens of a context and a choice that fit; longer ones are left to lm-eval.
     longest_choice : int
         Tokens of a choice; longer ones are left too.
 
@@ -201,7 +201,7 @@ def answer_requests(
         A causal model of lm-eval.
     requests : sequence of Instance
     longest, longest_choice : int
-        Tokens that the model takes, and of a choice.
+        Tokens of a context and a choice that fit, and of a choice.
     answer : callable
         Given questions, encoded requests and a list to fill in by number of request; returns the
         numbers it could not answer.

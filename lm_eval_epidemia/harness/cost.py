@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import track
 
+from lm_eval_epidemia import notices
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant, unknown_keys
-from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.extras import install
+from lm_eval_epidemia.harness.unheeded import unheeded
 
-__all__ = ["Cost", "cost", "letters_of_several_tokens", "tokenizer"]
+__all__ = ["Cost", "cost", "letters_of_several_tokens", "together", "tokenizer"]
 
 
 class Cost(NamedTuple):
@@ -42,6 +46,8 @@ class Cost(NamedTuple):
         task: what is left to compute where shared beginnings are computed once.
     written : int
         Tokens that the model may write at most; 0 where it does not.
+    leaves : mapping of str to Cost
+        What its tasks take, by lm-eval's names; empty for one of these.
     """
 
     name: str
@@ -52,6 +58,7 @@ class Cost(NamedTuple):
     tokens: int | None
     distinct: int | None
     written: int
+    leaves: Mapping[str, Cost] = MappingProxyType({})
 
 
 def tokenizer(name: str | Path) -> Any:
@@ -59,9 +66,7 @@ def tokenizer(name: str | Path) -> Any:
     try:
         from transformers import AutoTokenizer
     except ImportError:
-        raise EpidemiaError(
-            "counting tokens needs transformers: pip install 'lm-eval-epidemia[hf]'"
-        ) from None
+        raise EpidemiaError(f"counting tokens needs transformers: {install('hf')}") from None
     try:
         return AutoTokenizer.from_pretrained(str(name))
     except (OSError, ValueError) as error:
@@ -121,35 +126,59 @@ def cost(
     Returns
     -------
     list of Cost
-        One per name. What a chat template adds is not counted.
+        One per name, in their order. What a chat template adds is not counted.
     """
     if max_gen_toks < 1:
         raise EpidemiaError(f"--max-gen-toks {max_gen_toks}: a model must write at least 1 token")
     if wrong := unknown_keys(metadata or {}):
         raise EpidemiaError(wrong)
-    variant, lines = Variant.of(metadata), []
+    variant, lines, names = Variant.of(metadata), list[Cost](), list(dict.fromkeys(names))
+    without_effect = unheeded(metadata or {}, names)
+    if without_effect.by_all:
+        raise EpidemiaError("; ".join(without_effect.by_all))
+    for said in without_effect.by_some:
+        notices.warn("metadata without effect", said)
+    counted: dict[str, Cost] = {}
     for name in names:
-        asked = members(name)
-        prompts = requests = characters = tokens = shared = written = 0
-        for task, name_of_way in track(asked, name, console=Console(stderr=True), transient=True):
-            counted, times, way = variant, 1.0, WAYS[name_of_way]
-            # The answers of a cell differ in an ordering and a number.
-            if "n_samples" in way.columns:
-                counted = variant._replace(n_samples=FEWEST_SAMPLES)
-                times = variant.n_samples / FEWEST_SAMPLES
-            rows = split(task, way.name, counted)
-            texts = rows["prompt"][:]
-            here = round(len(texts) * times)
-            prompts += here
-            requests += here * (1 if way.generated else len(rows[0]["choices"]))
-            characters += round(sum(map(len, texts)) * times)
-            if tokenizer:
-                counted_tokens = _count(tokenizer, texts)
-                tokens += round(counted_tokens[0] * times)
-                shared += round(counted_tokens[1] * times)
-            written += here * max_gen_toks if way.generated else 0
-        lines.append(
-            Cost(name, len(asked), prompts, requests, characters,
-                 tokens if tokenizer else None, tokens - shared if tokenizer else None, written)
-        )  # fmt: skip
+        asked = {in_way(*member): member for member in members(name)}
+        for leaf in track(asked, name, console=Console(stderr=True), transient=True):
+            if leaf not in counted:
+                counted[leaf] = _of_one(leaf, *asked[leaf], variant, tokenizer, max_gen_toks)
+        lines.append(together(name, {leaf: counted[leaf] for leaf in asked}))
     return lines
+
+
+def _of_one(
+    name: str, task: str, way_name: str, variant: Variant, tokenizer: Any, max_gen_toks: int
+) -> Cost:
+    """Count what a task takes in one way of asking."""
+    way, times = WAYS[way_name], 1.0
+    # The answers of a cell differ in an ordering and a number.
+    if "n_samples" in way.columns:
+        times = variant.n_samples / FEWEST_SAMPLES
+        variant = variant._replace(n_samples=FEWEST_SAMPLES)
+    rows = split(task, way_name, variant)
+    texts = rows["prompt"][:]
+    prompts = round(len(texts) * times)
+    tokens = shared = 0
+    if tokenizer:
+        tokens, shared = (round(number * times) for number in _count(tokenizer, texts))
+    return Cost(
+        name,
+        tasks=1,
+        prompts=prompts,
+        requests=prompts * (1 if way.generated else len(rows[0]["choices"])),
+        characters=round(sum(map(len, texts)) * times),
+        tokens=tokens if tokenizer else None,
+        distinct=tokens - shared if tokenizer else None,
+        written=prompts * max_gen_toks if way.generated else 0,
+    )
+
+
+def together(name: str, leaves: Mapping[str, Cost]) -> Cost:
+    """Add up what tasks take, each of them once."""
+    sums = (
+        None if None in column else sum(column)
+        for column in zip(*(leaf[1:8] for leaf in leaves.values()), strict=True)
+    )
+    return Cost._make((name, *sums, leaves))

@@ -23,6 +23,7 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.guard import checked, guarded
+from lm_eval_epidemia.harness.missing import explained
 from lm_eval_epidemia.harness.yamls import task_path
 
 __all__ = [
@@ -195,7 +196,7 @@ def extend_models(_models: ModuleType | None = None) -> None:
 
 
 def extend_evaluator(evaluator: Any) -> None:
-    """Guard the answers to our prompts, see `harness.guard`.
+    """Guard the answers to our prompts (`harness.guard`), and say more of a task that is missing.
 
     Parameters
     ----------
@@ -203,6 +204,11 @@ def extend_evaluator(evaluator: Any) -> None:
         ``lm_eval.evaluator``.
     """
     if not hasattr(evaluator.evaluate, "_epidemia"):
+        with suppress(ImportError, AttributeError):  # another lm-eval reads --tasks elsewhere
+            from lm_eval.config.evaluate_config import EvaluatorConfig
+
+            if not hasattr(EvaluatorConfig.process_tasks, "__wrapped__"):
+                EvaluatorConfig.process_tasks = explained(EvaluatorConfig.process_tasks)
         evaluator.simple_evaluate = checked(evaluator.simple_evaluate)
         evaluator.evaluate = guarded(evaluator.evaluate)
         evaluator.evaluate._epidemia = True

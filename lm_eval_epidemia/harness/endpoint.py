@@ -21,14 +21,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, TypeVar
 
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.harness.keys import quoted
 
 try:
     import httpx
 except ImportError:
-    raise EpidemiaError(
-        "--model choice-api needs httpx: pip install 'lm-eval-epidemia[api]'"
-    ) from None
+    raise EpidemiaError(f"--model choice-api needs httpx: {install('api')}") from None
 
 __all__ = ["BadReply", "Declined", "Endpoint", "Stopped"]
 
@@ -108,7 +107,7 @@ class Endpoint:
         tries: int = 10, pause: float = 1.0, verify: bool | ssl.SSLContext = True,
     ) -> None:  # fmt: skip
         self.url, self.timeout, self.tries, self.pause = url, timeout, tries, pause
-        self._headers = headers
+        self._headers, self.verify = headers, verify
         # A line per request, tens of thousands of them.
         for name in ("httpx", "httpcore"):
             logging.getLogger(name).setLevel(logging.WARNING)

@@ -23,12 +23,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from lm_eval_epidemia import notices
-from lm_eval_epidemia.benchmarks import leaves, members
+from lm_eval_epidemia.benchmarks import OBSERVATION, leaves
+from lm_eval_epidemia.console import print_anything
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
+from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import collector, group_errors, hooks, structured
 from lm_eval_epidemia.harness.kept import check_file, refuse_served
 from lm_eval_epidemia.harness.keys import refuse_keys
+from lm_eval_epidemia.harness.missing import refuse_missing
+from lm_eval_epidemia.harness.servers import refuse_template
+from lm_eval_epidemia.harness.unheeded import unheeded
 
 __all__ = ["checked", "guarded"]
 
@@ -39,6 +44,9 @@ _WITHOUT_LOG_PROBABILITIES = (
     "epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior "
     "('epidemia cost GROUP' says what it takes)"
 )
+
+#: Groups of which a run says how many tasks have a truth here.
+COUNTED = ("epidemia_low", "epidemia_high")
 
 
 # Before a run: its arguments.
@@ -64,21 +72,56 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         if given.get("model") == "choice-api":
             refuse_keys(_model_args(given))  # lm-eval logs them next
             check_file(given.get("use_cache"))
-        _check_arguments(given)
+        tasks = given.get("tasks") or []
+        tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
+        names = [_name(task) for task in tasks]
+        refuse_missing(tasks, given.get("task_manager"))
+        # A run of others does not even read what is ours, which may be damaged.
+        if ours := list(dict.fromkeys(name for name in names if name.startswith("epidemia_"))):
+            _check_arguments(given, ours, alone=len(ours) == len(set(names)))
+            _say_what_ships(ours)
         return simple_evaluate(*args, **kwargs)
 
     return wrapper
 
 
-def _check_arguments(given: Mapping[str, Any]) -> None:
-    """Refuse what our tasks would not heed; warn, if somebody else's tasks may be meant."""
-    tasks = given.get("tasks") or []
-    names = [_name(task) for task in (tasks if isinstance(tasks, (list, tuple)) else [tasks])]
-    ours = [name.startswith("epidemia_") for name in names]
-    for wrong in _unheeded(given) if any(ours) else []:
-        if all(ours):
+def _say_what_ships(names: Iterable[str]) -> None:
+    """Say how many tasks of the two groups that most people ask have a truth here."""
+    available, counts = OBSERVATION.available(), []
+    for name in names:
+        of_group = [leaf for leaf in leaves().values()
+                    if leaf.group == name and leaf.entry.group in COUNTED
+                    and WAYS[leaf.way].asks(leaf.entry.declared)]  # fmt: skip
+        here = sum(leaf.entry.name in available for leaf in of_group)
+        if here < len(of_group):
+            counts.append(f"{here} of the {len(of_group)} tasks of {name}")
+    if counts:
+        # Through lm-eval's own logger, which shows what is no warning.
+        logging.getLogger("lm_eval.epidemia").info(
+            "%s are asked: the others need survey files that do not ship ('epidemia tasks list' "
+            "names them)",
+            ", ".join(counts),
+        )
+
+
+def _check_arguments(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
+    """Refuse what our tasks of these names would not heed.
+
+    Where others are asked too, not `alone`, it may be meant for those: then it is a warning.
+    """
+    print_anything()  # lm-eval's tables have arrows
+    if given.get("model") == "local-completions":
+        _check_server(_model_args(given))
+    for wrong in _unheeded(given, names):
+        if alone:
             raise EpidemiaError(wrong)
         notices.warn("arguments not heeded", f"our tasks do not heed this: {wrong}")
+
+
+def _check_server(model_args: Mapping[str, Any]) -> None:
+    """Refuse a server that would put a chat template around the plain text of our prompts."""
+    url, server = model_args.get("base_url"), model_args.get("server", "auto")
+    refuse_template(str(url), str(server), model_args.get("verify_certificate", True))
 
 
 def _name(task: Any) -> str:
@@ -88,17 +131,6 @@ def _name(task: Any) -> str:
             return str(task.get("task") or task.get("group"))
         return str(getattr(task, "task_name", None) or getattr(task, "name", None) or task)
     return ""
-
-
-def _any_stated(tasks: Any) -> bool:
-    """Tell whether a task or group is asked in words; of what is not known here, it may be."""
-    for name in map(_name, tasks if isinstance(tasks, (list, tuple)) else [tasks]):
-        try:
-            if any(way == "stated" for _, way in members(name)):
-                return True
-        except EpidemiaError:
-            return True
-    return False
 
 
 def _model_args(given: Mapping[str, Any]) -> Any:
@@ -111,19 +143,19 @@ def _model_args(given: Mapping[str, Any]) -> Any:
     return model_args
 
 
-def _unheeded(given: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is wrong with the arguments of a run of our tasks."""
+def _unheeded(given: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
+    """Say what is wrong with the arguments of a run of our tasks, which have these names."""
     model_args, metadata = _model_args(given), given.get("metadata") or {}
     manager = given.get("task_manager")
     read = metadata if manager is None else getattr(manager, "metadata", None) or {}
+    Variant.of(metadata)  # before the model is loaded
     own = {key: value for key, value in {**read, **metadata}.items() if key not in model_args}
     if wrong := unknown_keys(own):
         yield wrong
-    if own.get("structured") and not _any_stated(given.get("tasks")):
-        yield (
-            "--metadata structured is of tasks whose model writes a distribution (_stated), and "
-            "none of these is asked for: epidemia_low_stated, epidemia_high_stated"
-        )
+    without_effect = unheeded(own, names)
+    yield from without_effect.by_all
+    for said in without_effect.by_some:
+        notices.warn("metadata without effect", said)
     for key in Variant._fields:
         if key in metadata and metadata[key] != read.get(key):
             yield (
@@ -170,9 +202,18 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
             else:
                 results = evaluate(watched, *args[1:], **kwargs)
         group_errors.write(results, noted, given["task_dict"])
+        _note_prefix(results, ours)
         return results
 
     return wrapper
+
+
+def _note_prefix(results: Any, ours: Iterable[str]) -> None:
+    """Record the text that begins the answers, not the template that lm-eval makes it of."""
+    for name in ours:
+        config = (results or {}).get("configs", {}).get(name, {})
+        if text := (config.get("metadata") or {}).get("gen_prefix"):
+            config["gen_prefix"] = text
 
 
 def _check_tasks(lm: Any, tasks: Any, ours: Mapping[str, Any]) -> None:
@@ -190,14 +231,17 @@ def _every_task(tasks: Any) -> Iterator[Any]:
     Parameters
     ----------
     tasks : dict
-        Tasks by name, or by name or group such dicts.
+        Tasks by name, or by name or group such dicts. Groups and lists of names may stand among
+        them; the tasks of a group stand there too.
     """
+    from lm_eval.api.task import Task
+
     # By types alone: whatever is odd about somebody's task is not ours to say.
-    for one in tasks.values() if isinstance(tasks, Mapping) else ():
-        if issubclass(type(one), Mapping):
-            yield from _every_task(one)
-        else:
-            yield one
+    for value in tasks.values() if isinstance(tasks, Mapping) else ():
+        if issubclass(type(value), Mapping):
+            yield from _every_task(value)
+        elif issubclass(type(value), Task):
+            yield value
 
 
 def _our_tasks(tasks: Any) -> dict[str, Any]:
@@ -488,28 +532,38 @@ def _check_chat(lm: Any, ours: Sequence[Any]) -> None:
         )
 
 
+#: How many tokens of a prompt and its answer fit beyond ``max_length``, by the name of a model's
+#: class: `hf` does not feed the last one, and vLLM and SGLang want room to generate one.
+_BEYOND = {"HFLM": 1, "VLLM": -1, "SGLangLM": -1}
+
+
 def _check_lengths(lm: Any, ours: Sequence[Any]) -> None:
     """Refuse prompts that lm-eval would shorten to fit the model's context."""
     longest = getattr(lm, "max_length", None)
     if not isinstance(longest, int):
         return
+    kinds = [kind.__name__ for kind in type(_behind_the_cache(lm)).__mro__]
+    beyond = next((_BEYOND[kind] for kind in kinds if kind in _BEYOND), 0)
     tokens = functools.lru_cache(maxsize=1)(lambda text: len(lm.tok_encode(text)))
     for request in ours:
         context, answer = request.args[0], request.args[1]
         if not isinstance(context, str):
             return  # messages: the server counts them
         if isinstance(answer, str):
-            room, after = f"the answer ({answer!r})", len(answer.encode())
+            room, after, most = f"the answer ({answer!r})", len(answer.encode()), longest + beyond
         else:
-            after = int(answer.get("max_gen_toks", 0))
+            after, most = int(answer.get("max_gen_toks", 0)), longest
             room = f"max_gen_toks={after}"
         # A token is at least a byte: most prompts fit whatever the tokenizer.
-        if len(context.encode()) + after + 2 <= longest:
+        if len(context.encode()) + after + 2 <= most:
             continue
         if getattr(lm, "tokenizer", None) is None:
             return
         needed = tokens(context) + after
-        if needed > longest:
+        if needed > most and isinstance(answer, str) and hasattr(lm, "_encode_pair"):
+            # Nearly full: counted as lm-eval cuts them, which takes longer.
+            needed = sum(map(len, lm._encode_pair(context, answer)))
+        if needed > most:
             raise EpidemiaError(
                 f"{request.task_name}: a prompt of {tokens(context)} tokens and {room} do not fit "
                 f"into the model's context of {longest}; nothing is shortened. Give the model a "

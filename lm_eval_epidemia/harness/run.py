@@ -7,15 +7,32 @@ own is enough.
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
+from traceback import extract_tb
+from typing import Any
 
 import yaml
 
 from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.console import separated
+from lm_eval_epidemia.errors import EpidemiaError, nearest
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.pin import check_lm_eval
 
 __all__ = ["only_ours", "run"]
+
+
+#: Where lm-eval refuses what it was given, with a traceback: folders (of its tasks, those who read
+#: them and not what is below) and files.
+_ARGUMENTS = ("_cli", "config", "tasks", "api/registry.py", "api/model.py")
+
+#: Types of --config that lm-eval takes for granted, and an example of each.
+_CONFIGURED: dict[str, tuple[Any, str]] = {
+    "model": (str, "hf"),
+    "limit": ((int, float), "10"),
+    **dict.fromkeys(("model_args", "metadata", "gen_kwargs"), ((dict, str), "{NAME: VALUE}")),
+}
 
 
 def only_ours(tasks: list[str]) -> bool:
@@ -25,16 +42,69 @@ def only_ours(tasks: list[str]) -> bool:
     )
 
 
+def _configured(path: Path) -> dict[str, Any]:
+    """Read lm-eval's --config file."""
+    try:
+        options = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EpidemiaError(f"--config {path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())
+        raise EpidemiaError(f"--config {path} cannot be read as YAML: {said}") from None
+    if not isinstance(options, dict):
+        raise EpidemiaError(
+            f"--config {path} holds {type(options).__name__}: expected options of lm-eval by name, "
+            "such as 'tasks: [epidemia_low]'"
+        )
+    tasks = options.get("tasks")
+    listed = tasks if isinstance(tasks, list) else [tasks]
+    if tasks is not None and not all(isinstance(name, str) for name in listed):
+        raise EpidemiaError(
+            f"--config {path} has tasks: {tasks!r}: expected names, such as [epidemia_low]"
+        )
+    for key, (kinds, example) in _CONFIGURED.items():
+        if (given := options.get(key)) is not None and not isinstance(given, kinds):
+            raise EpidemiaError(
+                f"--config {path} has {key}: {given!r}: expected such as {key}: {example}"
+            )
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    known = [field.name for field in fields(EvaluatorConfig)]
+    for key in options:
+        if key not in known:
+            raise EpidemiaError(
+                f"--config {path} has {key!r}, no option of lm-eval ({nearest(key, known)})"
+            )
+    return options
+
+
 def _requested() -> list[str]:
     """Read the requested tasks from ``sys.argv``, with lm-eval's parser and its --config file."""
     from lm_eval._cli import HarnessCLI
 
-    parsed = HarnessCLI().parse_args()
+    try:
+        parsed = HarnessCLI().parse_args()
+    except ValueError as error:  # braces that are no JSON
+        raise EpidemiaError(str(error)) from None
     tasks = parsed.tasks
-    if not tasks and parsed.config and Path(parsed.config).is_file():
-        tasks = (yaml.safe_load(Path(parsed.config).read_text(encoding="utf-8")) or {}).get("tasks")
-    listed = tasks if isinstance(tasks, list) else [tasks] if tasks else []
-    return [name for item in listed for name in str(item).split(",") if name]
+    if parsed.config:
+        tasks = _configured(Path(parsed.config)).get("tasks") if tasks is None else tasks
+    listed = [tasks] if isinstance(tasks, str) else tasks
+    if not listed or not any(name.strip() for name in listed):
+        raise EpidemiaError(
+            f"--tasks {','.join(listed or [])!r}: expected names of groups or tasks, such as "
+            "epidemia_low,epidemia_high"
+        )
+    return separated(listed)
+
+
+def _is_of_arguments(error: BaseException) -> bool:
+    """Tell whether an error came out of lm-eval's reading of its arguments, not out of a model."""
+    import lm_eval
+
+    raised_in = Path(extract_tb(error.__traceback__)[-1].filename)
+    places = [Path(lm_eval.__file__).parent / name for name in _ARGUMENTS]
+    return raised_in in places or raised_in.parent in places
 
 
 def run(arguments: list[str]) -> None:
@@ -65,4 +135,9 @@ def run(arguments: list[str]) -> None:
     import lm_eval.evaluator
 
     discovery.extend_evaluator(lm_eval.evaluator)
-    cli_evaluate()
+    try:
+        cli_evaluate()
+    except (TypeError, ValueError) as error:
+        if isinstance(error, EpidemiaError) or not _is_of_arguments(error):
+            raise
+        raise EpidemiaError(str(error)) from None

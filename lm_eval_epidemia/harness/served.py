@@ -12,11 +12,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.endpoint import BadReply, Declined, Endpoint
 from lm_eval_epidemia.harness.first_token import Without, by_id, by_text, shown_in, spellings
+from lm_eval_epidemia.harness.servers import beside, refuse_template
 
 __all__ = ["WAY_OUT", "Answered", "How", "Prompt", "Served"]
 
@@ -101,12 +101,15 @@ class Served:
         See `ChoiceAPI`.
     more : mapping
         What else is sent with each prompt.
+    server : str
+        Of `SERVERS`.
     """
 
     def __init__(
         self, endpoint: Endpoint, model: str, chat: bool, variants: str,
-        more: Mapping[str, Any] = MappingProxyType({}),
+        more: Mapping[str, Any] = MappingProxyType({}), server: str = "auto",
     ) -> None:  # fmt: skip
+        self._server = server
         self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
         self._more = more
         #: Known once the first prompt is answered.
@@ -164,6 +167,7 @@ class Served:
         Whether it heeds token ids is seen from whether it returns tokens that are not likely, not
         from its version.
         """
+        refuse_template(self.endpoint.url, self._server, self.endpoint.verify)
         words, ways = "", [How(False, top) for top in TOPS]
         if self._tokens_of(prompt):
             ways.insert(0, How(True, TOPS[0]))
@@ -272,7 +276,7 @@ class Served:
 
         if not text:
             return ()
-        url = _beside(self.endpoint.url, "tokenize")
+        url = beside(self.endpoint.url, "tokenize")
         asked = {"model": self.model, "prompt": text, "add_special_tokens": False}
         try:
             return self.endpoint.ask(asked, read, url, tries=3)
@@ -290,13 +294,3 @@ def _tokens(usage: Mapping[str, Any]) -> int:
         return int(found) if 0 <= found < math.inf else 0
 
     return whole("total_tokens") or whole("prompt_tokens") + whole("completion_tokens")
-
-
-def _beside(url: str, name: str) -> str:
-    """Return the address of what a server has beside its OpenAI-compatible ones, without a query.
-
-    ``http://HOST/v1/chat/completions`` and ``http://HOST/completions`` give ``http://HOST/NAME``.
-    """
-    parts = urlsplit(url)
-    root = parts.path.removesuffix("/completions").removesuffix("/chat").removesuffix("/v1")
-    return parts._replace(path=f"{root}/{name}", query="", fragment="").geturl()

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from lm_eval_epidemia import __version__, folders, paths
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry
 from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, Way
+from lm_eval_epidemia.elicit.ways.way import COMMON
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.quantities import store as quantities
 from lm_eval_epidemia.surveys import fresh
@@ -69,19 +73,32 @@ _APART = "\n\n"
 MARKER = "_epidemia"
 
 
+def _as_yaml(value: Any) -> str:
+    """Write a value on one line; unlike JSON, with characters beyond 16 bits as YAML reads them."""
+    quote = '"' if isinstance(value, str) else None
+    written = yaml.safe_dump(value, default_style=quote, default_flow_style=True, width=math.inf)
+    return str(written).strip()
+
+
+def _as_text(prefix: str, way: Way) -> str:
+    """Write a text so that lm-eval, which looks for columns and templates, gives it back."""
+    is_column = prefix in {*COMMON, *way.columns, "prompt"}
+    return f"{{{{ {prefix!a} }}}}" if is_column or "{" in prefix else prefix
+
+
 def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant) -> str:
     how = _CHOSEN
     if way.generated:
         how = _WRITES.format(temperature=way.temperature, most=MOST_TOKENS)
     if variant.gen_prefix:
-        how += f"gen_prefix: {json.dumps(variant.gen_prefix)}\n"
+        how += f"gen_prefix: {_as_yaml(_as_text(variant.gen_prefix, way))}\n"
     if way.system_prompts and (text := SYSTEM_PROMPTS[variant.system_prompt]):
         how += f"description: {json.dumps(text + _APART)}\n"
     if variant.leading_space is not None and not way.generated:
         how += 'target_delimiter: ""\n'
     metrics = "".join(
         _METRIC.format(name=name, module=metric.of.__module__, function=metric.of.__name__,
-                       better=str(metric.higher_is_better).lower())
+                       better=json.dumps(metric.higher_is_better))
         for name, metric in benchmark.metrics(way).items()
     )  # fmt: skip
     top = _CUSTOM if dataset is None else _NOTE
@@ -95,7 +112,7 @@ def _task(
     if dataset is None:
         source = f"dataset_kwargs:\n  epidemia_task: {entry.name}\n  epidemia_way: {way.name}\n"
         if chosen := variant.in_task_files:
-            source += f"  epidemia_variant: {json.dumps(chosen)}\n"
+            source += f"  epidemia_variant: {_as_yaml(chosen)}\n"
     else:
         group = entry.group + way.suffix
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
@@ -254,7 +271,7 @@ def task_path(variant: Variant | None = None) -> Path:
     state = hashlib.sha256(__version__.encode())
     for file in (*truths, *built, *_records(ships / "quantities")):
         state.update(file.read_bytes() if file.is_file() else b"")
-    state.update(json.dumps(chosen, sort_keys=True).encode() if chosen else b"")
+    state.update(_as_yaml(chosen).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]
     if not folder.is_dir():
         write(folder, render(variant=variant))

@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.registry import State, stamp
+from lm_eval_epidemia.names import WAYS, check_name
 from lm_eval_epidemia.quantities.quantity import (
     DIFFICULTIES,
     DRAWS,
@@ -47,6 +48,7 @@ __all__ = [
     "Declared",
     "available",
     "built",
+    "check_set",
     "declared",
     "load",
     "read",
@@ -55,6 +57,8 @@ __all__ = [
 
 #: Task name = prefix and the set's name.
 PREFIX = "epidemia_prior_"
+#: What makes a task's name that of a group.
+GROUPS = ("generated", "own")
 SCHEMA = 1
 #: People in a slice, at least.
 FEWEST = 30
@@ -171,6 +175,51 @@ def _record(path: Path, _stamp: Stamp) -> _Record:
     return found
 
 
+def check_set(name: str, folder: Path | None = None, option: str = "--name") -> None:
+    """Refuse a name that no set of one's own may have.
+
+    Parameters
+    ----------
+    name : str
+        Without the prefix.
+    folder : Path, optional
+        Where it shall be, by default with the user's own, from which tasks are made: there it may
+        not take the place of one that ships.
+    option : str
+        Where the name was given.
+
+    Raises
+    ------
+    EpidemiaError
+        If it is none for a file and a task, or is taken.
+    """
+    check_name("set of quantities", name, option)
+    what = ""
+    if name in GROUPS or name.split("_")[-1] in WAYS:
+        what = "the name of a group, or of a set in another way of asking"
+    elif (folder or built()).resolve() == built().resolve() and _shipped(name).is_file():
+        what = "a set that ships"
+    if what:
+        raise EpidemiaError(
+            f"{option} {name}: {PREFIX}{name} is {what}: give another, for example my_{name}"
+        )
+
+
+def _shipped(name: str) -> Path:
+    return paths.shipped_groundtruth() / "quantities" / f"{name}.json"
+
+
+def _in_the_way(path: Path, state: State) -> str:
+    """Say why a set of the user's own cannot have its name; what was published keeps its."""
+    if state == "shipped" or _record(path, stamp(path)).published:
+        return ""
+    try:
+        check_set(path.stem, option="the name")
+    except EpidemiaError as error:
+        return f"{path}: {error}"
+    return ""
+
+
 def _folders() -> list[tuple[Path, State]]:
     return [(paths.shipped_groundtruth() / "quantities", "shipped"), (built(), "built here")]
 
@@ -190,6 +239,8 @@ def declared() -> dict[str, Declared]:
                         f"{path} is the set {record.task}: name it "
                         f"{record.task.removeprefix(PREFIX)}.json, with its draws"
                     )
+                if fault := _in_the_way(path, state):
+                    raise EpidemiaError(fault)
             except EpidemiaError as error:
                 notices.warn("damaged quantities", f"{PREFIX}{path.stem} is left out: {error}")
                 continue
@@ -230,9 +281,9 @@ def load(task: str) -> Quantities:
         If there is none of that name (with the nearest), or its files are damaged, incomplete or
         do not belong together.
     """
-    for folder, _ in reversed(_folders()):
+    for folder, state in reversed(_folders()):
         path = folder / f"{task.removeprefix(PREFIX)}.json"
-        if task.startswith(PREFIX) and path.is_file():
+        if task.startswith(PREFIX) and path.is_file() and not _in_the_way(path, state):
             return read(path)
     raise EpidemiaError(
         f"no set of quantities {task!r} ({nearest(task, declared())}); 'epidemia quantities new "
@@ -399,7 +450,10 @@ def write(folder: Path, found: Quantities, published: bool = False) -> Path:
     if not found.task.startswith(PREFIX):
         raise EpidemiaError(f"a set of quantities is a task {PREFIX}..., not {found.task}")
     _check(found)
-    path = folder / f"{found.task.removeprefix(PREFIX)}.json"
+    name = found.task.removeprefix(PREFIX)
+    if not published:
+        check_set(name, folder, "the name")
+    path = folder / f"{name}.json"
     content = io.BytesIO()
     pq.write_table(_table(found), content, compression="zstd", compression_level=15)
     record: dict[str, Any] = {

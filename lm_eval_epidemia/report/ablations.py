@@ -94,7 +94,8 @@ def runs_of(entries: Iterable[Entry]) -> list[Run]:
                 "chat template": str(entry.chat),
             }  # fmt: skip
             settings = {
-                **{key: usual[0] for key, usual in USUAL.items()}, **more, **variant, **drawn,
+                **{key: usual[0] for key, usual in USUAL.items()}, **more,
+                **dict((*entry.settings, *entry.details)), **variant, **drawn,
                 "protocol": asked.way, "system prompt": system,
             }  # fmt: skip
             found.append(Run(entry.model, asked.task, settings, score.said))

@@ -44,6 +44,12 @@ def _code(text: str) -> str:
     return f"`{_words(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
+def _columns(record: Record, column: str, vintages: Sequence[str] = ()) -> str:
+    """Say what a column is called in some vintages, or in all."""
+    chosen = [record.vintages[name] for name in vintages or record.vintages]
+    return " or ".join(dict.fromkeys(_code(vintage.column(column)) for vintage in chosen))
+
+
 def _is_address(text: str | None) -> bool:
     return bool(re.fullmatch(r"https?://[^\s<>]+", text or ""))
 
@@ -59,8 +65,9 @@ def _asked(universe: Sequence[Universe]) -> str:
 
 def _source(record: Record) -> list[str]:
     design = record.design
+    weights = [_columns(record, column) for column in design.weight]
     sampling = [
-        f"weight {' or '.join(map(_code, design.weight))}" if design.weight else "no weight",
+        f"weight {' or '.join(weights)}" if weights else "no weight",
         *([f"strata {_code(design.strata)}, PSU `{design.psu}`"] if design.strata else []),
         *([f"sampled unit {_code(design.unit)}"] if design.unit else []),
         *([f"replicate weights `{design.replicates}` where present"] if design.replicates else []),
@@ -72,7 +79,7 @@ def _source(record: Record) -> list[str]:
         + (f", <{record.homepage}>" if _is_address(record.homepage) else ""),
         f"- **Licence**: {_plain(record.licence)}",
         f"- **Cite**: {_plain(record.citation)}",
-        f"- **Who is asked about**: {_plain(record.subject)}",
+        f"- **Who is asked about**: {_plain(record.people)}",
         f"- **Design**: {'; '.join(sampling)}",
     ]
     if record.universe:
@@ -159,7 +166,8 @@ def _variables(record: Record) -> list[str]:
             labels = [level.label for level in way.levels]
             if len(labels) > 12:
                 labels = [*labels[:5], "...", *labels[-2:]]
-            column = _code(way.column) + (f" ({', '.join(way.vintages)})" if way.vintages else "")
+            column = _columns(record, way.column, way.vintages)
+            column += f" ({', '.join(way.vintages)})" if way.vintages else ""
             said = _plain("; ".join(labels))
             rows.append([name, column, str(len(way.levels)), said, _plain(way.question or "")])
     return _table(["variable", "column", "levels", "labels", "asked"], rows)

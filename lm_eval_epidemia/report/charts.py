@@ -56,13 +56,13 @@ def leaderboard(data: Any) -> alt.TopLevelMixin:
         )  # fmt: skip
         line = (
             base.transform_filter("isValid(datum.mean)")
-            .mark_rule(color=GREEN, strokeDash=[5, 4])
-            .encode(x=alt.X("mean(mean):Q"))
+            .mark_tick(color=GREEN, thickness=2, size=14)
+            .encode(x="mean:Q", y=y)
         )
         found: alt.TopLevelMixin = (
             alt.layer(bars, points, line)
             .properties(width=260, height=alt.Step(20))
-            .facet(column=_groups(alt.Column, rows, "dashed"))
+            .facet(column=_groups(alt.Column, rows, "green"))
         )
         return found
 
@@ -88,7 +88,7 @@ def surveys(data: Any) -> alt.TopLevelMixin:
         means = (
             base.transform_filter("isValid(datum.mean)")
             .mark_tick(color=GREEN, thickness=2, opacity=1)
-            .encode(x="mean:Q", y=y)
+            .encode(x="mean:Q", y=y, yOffset=offset)
         )
         found: alt.TopLevelMixin = (
             alt.layer(
@@ -129,7 +129,7 @@ def conditions(data: Any) -> alt.TopLevelMixin:
         found: alt.TopLevelMixin = (
             alt.layer(
                 respondent.mark_line(color=GREY, strokeDash=[2, 2], point=alt.OverlayMarkDef(
-                    color=GREY)).encode(x=x, y=y, tooltip=tooltip),
+                    color=GREY)).encode(x=x, y=y, tooltip=tooltip, detail="model:N"),
                 base.mark_rule(opacity=0.6).encode(x=x, y="low:Q", y2="high:Q", color=colour),
                 base.mark_line(point=True).encode(
                     x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip
@@ -211,7 +211,8 @@ def uncertainty(data: Any) -> alt.TopLevelMixin:
               scale=scale, axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
     y = alt.Y("error:Q", title="Error ratio", scale=scale,
               axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
-    values = [row[key] for row in data.to_dict()["values"] for key in ("stated", "error")]
+    shown = (row[key] for row in data.to_dict()["values"] for key in ("stated", "error"))
+    values = [value for value in shown if value is not None]
     points = alt.Chart().mark_point(filled=True, size=36, opacity=0.75).encode(
         x=x, y=y,
         color=alt.Color("difficulty:N", title=None, sort=None, legend=BELOW,
@@ -299,7 +300,7 @@ def closed(data: Any) -> alt.TopLevelMixin:
         base = alt.Chart(rows)
         found: alt.TopLevelMixin = alt.layer(
             base.mark_rule().encode(
-                x=alt.X("low:Q", title=f"{says} (± 1.96 standard errors); dashed: knows P(Y) alone",
+                x=alt.X("low:Q", title=f"{says} (± 1.96 standard errors); green: knows P(Y) alone",
                         scale=scale),
                 x2="high:Q", y=y, yOffset=offset, color=colour,
             ),
@@ -309,8 +310,8 @@ def closed(data: Any) -> alt.TopLevelMixin:
                 tooltip=["model:N", "way:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"],
             ),
             base.transform_filter("isValid(datum.mean)")
-            .mark_rule(color=GREEN, strokeDash=[5, 4])
-            .encode(x="mean(mean):Q"),
+            .mark_tick(color=GREEN, thickness=2, size=12)
+            .encode(x="mean:Q", y=y, yOffset=offset),
         ).properties(width=380, height=alt.Step(14))  # fmt: skip
         return found
 

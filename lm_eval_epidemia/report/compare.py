@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.report.comparison import Comparison, compare_entries, compare_ways
 from lm_eval_epidemia.report.leaderboard import columns
 from lm_eval_epidemia.report.means import Mean, mean_over
-from lm_eval_epidemia.report.results import Asked, Entry, Results, leaf
+from lm_eval_epidemia.report.results import Asked, Entry, Results, closest, leaf
 
 __all__ = ["Row", "Ways", "asked_in_ways", "asked_in_wordings", "compare", "without_tasks"]
 
@@ -88,25 +88,28 @@ def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
     it was asked in both.
     """
     listed = list(entries)
-    usual = {(one.model, one.chat, one.weights, one.protocol): one for one in listed}
+    usual: dict[Any, list[Entry]] = {}
+    for one in listed:
+        usual.setdefault((one.weights, one.chat, one.settings, one.protocol), []).append(one)
     found = []
     for bare in listed:
         rest = tuple(said for said in bare.protocol.variant if said[0] != "wording")
-        same = usual.get(
-            (bare.model, bare.chat, bare.weights, replace(bare.protocol, variant=rest))
-        )
-        if same is not None and same is not bare:
-            found += [
-                compared for column in columns([bare])
-                if (compared := compare_entries(bare, same, column)).tasks
-            ]  # fmt: skip
+        if rest == bare.protocol.variant:
+            continue
+        plain = replace(bare.protocol, variant=rest)
+        same = usual.get((bare.weights, bare.chat, bare.settings, plain), [])
+        found += [
+            compared for one in closest(same, bare) for column in columns([bare])
+            if (compared := compare_entries(bare, one, column)).tasks
+        ]  # fmt: skip
     return found
 
 
 def _named(entry: Entry) -> str:
     """Name a model with everything that was said about its prompts."""
     protocol = str(replace(entry.protocol, variant=entry.variant))
-    said = [part for part in ("chat template" * entry.chat, protocol) if part]
+    shown = [f"{key}={value}" for key, value in entry.shown if key not in dict(entry.variant)]
+    said = [part for part in ("chat template" * entry.chat, *shown, protocol) if part]
     return entry.model + (f" ({', '.join(said)})" if said else "")
 
 

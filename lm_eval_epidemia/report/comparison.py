@@ -146,7 +146,7 @@ def _compared(
     pairs: Sequence[tuple[Score, Score]],
 ) -> Comparison:  # fmt: skip
     """Compare two scores of each task."""
-    higher = groups()[column].measure.higher_is_better
+    higher = bool(groups()[column].measure.higher_is_better)
     if not common:
         nothing = (math.nan,) * 6
         return Comparison(one, other, column, 0, 0, higher, *nothing, 0, 0, 0)

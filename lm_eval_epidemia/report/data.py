@@ -24,7 +24,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report.interventions import EFFECTS, LARGE, LONGEST, by_length
 from lm_eval_epidemia.report.leaderboard import Report, closed_subset
 from lm_eval_epidemia.report.means import Mean, group_mean, mean_over, slices, tasks_in
-from lm_eval_epidemia.report.normalise import normalise
+from lm_eval_epidemia.report.reference import KNOWS_MARGINAL, known_over, references
 from lm_eval_epidemia.report.results import Asked, Entry, leaf, printable
 from lm_eval_epidemia.report.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.score import respondents
@@ -46,7 +46,6 @@ __all__ = [
     "curve_rows",
     "distribution_rows",
     "leaderboard_rows",
-    "mean_respondent",
     "node_rows",
     "order_bias_rows",
     "path_rows",
@@ -55,9 +54,6 @@ __all__ = [
     "survey_rows",
     "version_rows",
 ]
-
-#: What the respondent is called that knows P(Y), and not how it depends on X.
-KNOWS_MARGINAL = "knows P(Y) alone"
 
 #: Bins of the calibration figure, per axis.
 BINS = 20
@@ -139,20 +135,6 @@ def read_samples(
     return found, notes
 
 
-def mean_respondent(report: Report, tasks: Iterable[Asked]) -> float:
-    """Return the mean score of the respondent that knows P(Y) alone, over available tasks.
-
-    NaN over none, and where the primary metric is not the score: it has no such respondent.
-    """
-    known = [
-        report.anchors[one.task]
-        for one in tasks
-        if leaf(one).benchmark is OBSERVATION and one.task in report.anchors
-    ]
-    found = [normalise(anchors.mean, anchors, "score") for anchors in known]
-    return math.fsum(found) / len(found) if found else math.nan
-
-
 def _known(value: float) -> float | None:
     """Return a number as JSON has it: None where there is none."""
     return value if math.isfinite(value) else None
@@ -180,20 +162,15 @@ def as_point(entry: Entry, mean: Mean, benchmark: Benchmark) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _everyone(report: Report, column: str) -> list[Asked]:
-    """Return the tasks of a group that any run has a score in."""
-    return sorted({asked for entry in report.runs for asked in tasks_in(entry, column)})
-
-
 def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `leaderboard`."""
     rows = []
     for number, column in enumerate(report.columns):
-        knows = _known(mean_respondent(report, _everyone(report, column)))
         for place, entry in enumerate(report.entries):
             found = group_mean(entry, column)
             if found.tasks:
                 point = as_point(entry, found, groups()[column])
+                knows = _known(known_over(entry, tasks_in(entry, column))[0])
                 rows.append(
                     {**point, "place": place, "group": column, "column": number, "mean": knows}
                 )
@@ -204,16 +181,14 @@ def survey_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `surveys`."""
     rows = []
     for number, column in enumerate(report.columns):
-        known: dict[str, list[Asked]] = defaultdict(list)
-        for asked in _everyone(report, column):
-            if survey := leaf(asked).entry.facets.get("survey"):
-                known[survey].append(asked)
         for place, entry in enumerate(report.entries):
             for survey, found in slices(entry, column, "survey").items():
+                tasks = [asked for asked in tasks_in(entry, column)
+                         if leaf(asked).entry.facets.get("survey") == survey]  # fmt: skip
                 rows.append(
                     {**as_point(entry, found, groups()[column]), "place": place, "group": column,
                      "column": number, "survey": survey,
-                     "mean": _known(mean_respondent(report, known[survey]))}
+                     "mean": _known(known_over(entry, tasks)[0])}
                 )  # fmt: skip
     if not rows:
         raise EpidemiaError("no task of a survey was asked")
@@ -224,23 +199,21 @@ def condition_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `conditions`: over the groups of a way of asking together."""
     rows = []
     parts: dict[tuple[str, str, str], list[Asked]] = defaultdict(list)
-    for asked in sorted({one for column in report.columns for one in _everyone(report, column)}):
+    everyone = {a for entry in report.runs for c in report.columns for a in tasks_in(entry, c)}
+    respondents = references(report.runs)
+    for asked in sorted(everyone):
         one = leaf(asked)
         if dimension := one.entry.facets.get("dimension"):
             parts[one.benchmark.name, one.way, dimension].append(asked)
     for (_, way, dimension), tasks in sorted(parts.items()):
         benchmark = leaf(tasks[0]).benchmark
         common = {"way": way, "conditions": dimension}
-        for entry in report.entries:
+        for entry in [*report.entries, *respondents]:
             mine = [a for a in tasks if a in entry.scores and not math.isnan(entry.scores[a].value)]
             if mine:
-                rows.append({**as_point(entry, mean_over(entry, mine), benchmark), **common})
-        knows = mean_respondent(report, tasks)
-        if not math.isnan(knows):
-            rows.append(
-                {**as_point(Entry(KNOWS_MARGINAL), Mean(knows, math.nan, len(tasks)), benchmark),
-                 **common, "kind": "respondent"}
-            )  # fmt: skip
+                point = as_point(entry, mean_over(entry, mine), benchmark)
+                kind = "respondent" if entry in respondents else point["kind"]
+                rows.append({**point, **common, "kind": kind})
     if len({row["conditions"] for row in rows}) < 2:
         raise EpidemiaError("the tasks asked do not differ in their number of conditions")
     return rows
@@ -280,11 +253,13 @@ def closed_rows(report: Report, _task: str | None = None) -> Rows:
             "no task of the closed subset was asked: run epidemia_high_closed, or "
             "epidemia_high_likelihood"
         )
-    knows = _known(mean_respondent(report, report.closed))
     return [
-        {**as_point(entry, mean, OBSERVATION), "way": way, "place": place, "mean": knows}
+        {**as_point(entry, mean, OBSERVATION), "way": way, "place": place,
+         "mean": _known(known_over(entry, tasks)[0])}
         for place, (entry, way, mean) in enumerate(found)
-    ]
+        for tasks in [[a for a in report.closed if a.way == way and a in entry.scores
+                       and not math.isnan(entry.scores[a].value)]]
+    ]  # fmt: skip
 
 
 def size_rows(report: Report, _task: str | None = None) -> Rows:

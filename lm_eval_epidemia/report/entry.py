@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.benchmarks import Leaf, leaves
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.report.naming import Weights
-from lm_eval_epidemia.report.protocol import Protocol
+from lm_eval_epidemia.report.protocol import Protocol, printable
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
-__all__ = ["POPULATION", "Asked", "Entry", "Score", "leaf"]
+__all__ = ["POPULATION", "Asked", "Entry", "Score", "closest", "leaf"]
 
-#: The score against the population, freed of what the survey's sampling error adds to a distance.
+#: The score against the population, which subtracts what sampling error adds to a distance.
 POPULATION = "score_population"
 
 #: Names longer than this are cut where they are shown.
@@ -33,6 +33,16 @@ class Asked(NamedTuple):
 def leaf(asked: Asked) -> Leaf:
     """Return what is known of a task in a way of asking."""
     return leaves()[in_way(*asked)]
+
+
+def closest(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
+    """Return, of each model, the rows that were run as an entry was in as many settings as any."""
+    mine = {*entry.settings, *entry.details}
+    models: dict[Weights, dict[int, list[Entry]]] = {}
+    for one in entries:
+        alike = len(mine & {*one.settings, *one.details})
+        models.setdefault(one.weights, {}).setdefault(alike, []).append(one)
+    return [one for by_alike in models.values() for one in by_alike[max(by_alike)]]
 
 
 class Score(NamedTuple):
@@ -78,7 +88,7 @@ class Score(NamedTuple):
         return self.metrics.get("seen", 1.0)
 
 
-@dataclass
+@dataclass(eq=False)
 class Entry:
     """A model, asked in one way: what can be compared with other models asked so.
 
@@ -97,13 +107,19 @@ class Entry:
     scores : dict
         By task and way of asking.
     others : dict of str to float
-        Other tasks in the same files: their main metric, in per cent where it is a share.
+        Other tasks in the same files: a metric for each filter, as lm-eval has it.
     reference : bool
         Whether these are published scores instead of a run.
     twin : int
         Tells entries apart whose names are the same where they are cut; 0 for the first.
     weights : Weights
         As they were given to lm-eval.
+    settings : tuple of (str, str)
+        How the model was run, by setting: backend, dtype, its other arguments.
+    details : tuple of (str, str)
+        Of answers that were written, what else they depend on; not what can be compared.
+    shown : tuple of (str, str)
+        Those settings and details in which rows of this model differ.
     """
 
     model: str
@@ -116,11 +132,16 @@ class Entry:
     reference: bool = False
     twin: int = 0
     weights: Weights = field(default_factory=lambda: Weights(""))
+    settings: tuple[tuple[str, str], ...] = ()
+    details: tuple[tuple[str, str], ...] = ()
+    shown: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
         """The model and how it was asked, in one line; no two entries have the same."""
-        said = [part for part in ("chat template" * self.chat, str(self.protocol)) if part]
+        shown = ", ".join(f"{key}={value}" for key, value in self.shown)
+        said = [part for part in ("chat template" * self.chat, printable(shown),
+                                  str(self.protocol)) if part]  # fmt: skip
         name = self.model + (f" ({'; '.join(said)})" if said else "")
         name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         return name + (f" [{self.twin + 1}]" if self.twin else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.report import charts, data
 from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.normalise import normalise
-from lm_eval_epidemia.report.output import number
-from lm_eval_epidemia.report.results import POPULATION, Asked, leaf
+from lm_eval_epidemia.report.reference import asked_of, cut_of, known_over, part_asked, references
+from lm_eval_epidemia.report.results import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.report.section import as_script, number
 from lm_eval_epidemia.score import respondents
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_error
@@ -46,20 +47,24 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
     """
     folder.mkdir()
     tasks, files = [], {}
-    for one in track(_listed(report), "Tasks", console=Console(stderr=True), transient=True):
+    entries = [entry for entry in report.entries if entry.scores]
+    known = references(report.runs)
+    # Once: each looks at every file of the ground truth.
+    listed, truths = _listed(report), store.available()
+    here_of = {about: about.available() for about in {leaf(one).benchmark for one in listed}}
+    for one in track(listed, "Tasks", console=Console(stderr=True), transient=True):
         name, about = in_way(*one), leaf(one)
         asked = any(one in entry.scores for entry in report.entries)
-        anchors, here = None, one.task in about.benchmark.available()
+        anchors, here = None, one.task in here_of[about.benchmark]
         # What is not about a distribution has no truth to be shown beside answers.
-        if here and one.task in store.available() and WAYS[one.way].distribution is not None:
+        if here and one.task in truths and WAYS[one.way].distribution is not None:
             found = task_data(one, report, samples)
             anchors, files[name] = Anchors.of(store.load(one.task)), name
-            text = json.dumps(found, allow_nan=False, separators=(",", ":"))
             (folder / f"{name}.js").write_text(
-                f"epidemia.receive({json.dumps(name)},{text});\n", encoding="utf-8"
+                f"epidemia.receive({json.dumps(name)},{as_script(found)});\n", encoding="utf-8"
             )
         digits, facets = about.benchmark.digits, about.entry.facets
-        scores = [(model.name, model.scores.get(one)) for model in report.entries]
+        scores = [(model.name, model.scores.get(one)) for model in entries]
         tasks.append(
             {
                 "name": name, "title": about.entry.title, "way": one.way,
@@ -68,7 +73,7 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
                 "needs": "" if here else _needs(facets.get("survey", "")),
                 "file": name in files,
                 "informative": anchors.said if anchors else "",
-                "mean": number(normalise(anchors.mean, anchors, "score"), 1) if anchors else "",
+                "mean": _said_known(one, report, known) if anchors else "",
                 "cells": [
                     {"model": model, "text": number(score.value, digits) if score else ""}
                     for model, score in scores
@@ -80,9 +85,27 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
         for kind in ("survey", "domain", "dimension", "way", "state")
     }
     return {
-        "tasks": tasks, "entries": report.entries, "files": files, "filters": filters,
+        "tasks": tasks, "entries": entries, "files": files, "filters": filters,
         "figures": {n: charts.specification(n) for n in ("distribution", "curve", "cells")},
     }  # fmt: skip
+
+
+def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
+    """Say what the respondent that knows P(Y) alone scores, for each cut that runs have."""
+    if not any(asked in entry.scores for entry in report.runs):
+        whole = Entry("", scores={asked: Score(0.0)})
+        return number(known_over(whole, [asked])[0], 1)
+    found = [(cut_of(one), one.scores[asked].value) for one in known
+             if asked in one.scores]  # fmt: skip
+    return "; ".join(number(value, 1) + (f" ({cut})" if cut else "") for cut, value in found)
+
+
+def _anchors(entry: Entry, asked: Asked) -> dict[str, float] | None:
+    """Return the distances that a run stands beside, of the conditions that it was asked."""
+    part, known = part_asked(entry, asked), asked_of(entry, asked)
+    if part is None or known is None:
+        return None
+    return {"D zero": part.anchors.zero, "D mean": known.l1, "D perfect": part.anchors.perfect}
 
 
 def _listed(report: Report) -> list[Asked]:
@@ -113,7 +136,7 @@ def _needs(survey: str) -> str:
 def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, Any]:
     """Return what is shown of a task: truth, questions, and every model's answers."""
     truth, entry = store.load(asked.task), leaf(asked).entry
-    anchors = Anchors.of(truth)
+    whole = Entry("", scores={asked: Score(0.0)})
     low, high = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
@@ -132,13 +155,12 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
         models.append(
             {
                 "name": model.name, "reference": model.reference,
-                **{key: _known(value) for key, value in
-                   (("score", score.value), ("error", score.error), ("l1", score.l1))},
-                "population": _known(score.metrics.get(POPULATION, math.nan)),
-                "population_error": _known(joint_error([score.population])),
+                "anchors": _anchors(model, asked),
+                "score": score.value, "error": score.error, "l1": score.l1,
+                "population": score.metrics.get(POPULATION, math.nan),
+                "population_error": joint_error([score.population]),
                 "diagnostics": {
-                    k: _known(v) for k, v in score.metrics.items()
-                    if k not in ("l1", "seen", POPULATION)
+                    k: v for k, v in score.metrics.items() if k not in ("l1", "seen", POPULATION)
                 },
                 "cells": None if one is None or everywhere else one.cells,
                 "q": None if one is None else _rounded(one.q),
@@ -150,13 +172,9 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
         "given": truth.given, "weight": _rounded(truth.weights, 7), "n": truth.n.tolist(),
         "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
         "mean": _rounded(respondents.mean(truth.weights, truth.p)[0]),
-        "anchors": {"D zero": anchors.zero, "D mean": anchors.mean, "D perfect": anchors.perfect},
+        "anchors": _anchors(whole, asked),
         "heading": heading, "questions": questions, "tail": "\n" + tail, "models": models,
     }  # fmt: skip
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _rounded(values: Any, digits: int = 5) -> Any:

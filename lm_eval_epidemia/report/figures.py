@@ -5,9 +5,10 @@ Drawing takes the extra ``report``; to list them does not.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
@@ -15,8 +16,10 @@ from lm_eval_epidemia.extras import needs
 from lm_eval_epidemia.finetune.card import read_tuned
 from lm_eval_epidemia.paths import atomic_write
 from lm_eval_epidemia.report import data, prior_rows, tuning_rows
+from lm_eval_epidemia.report.reference import not_known
+from lm_eval_epidemia.report.section import plain
 
-__all__ = ["FIGURES", "Figure", "save", "save_losses"]
+__all__ = ["FIGURES", "Figure", "in_short", "save", "save_losses"]
 
 
 class Figure(NamedTuple):
@@ -125,7 +128,10 @@ def save(
         raise EpidemiaError(f"--out {out}: there is no folder {out.parent}: make it first")
     if out.is_dir():
         raise EpidemiaError(f"--out {out} is a folder: give the name of a file")
-    rows = figure.rows(report() if figure.needs_results else None, task)
+    found = report() if figure.needs_results else None
+    rows = figure.rows(found, task)
+    for note in not_known(found.runs) if found and any("mean" in row for row in rows) else []:
+        print(f"note: {note}", file=sys.stderr)
     _draw(name, rows, out)
     return out
 
@@ -159,14 +165,16 @@ def _draw(name: str, rows: list[dict[str, Any]], out: Path) -> None:
         import altair as alt
 
         from lm_eval_epidemia.report.charts import CHARTS, WRITTEN
-    specification = CHARTS[name](alt.Data(values=_clean(rows))).to_json()
+    try:
+        made = WRITTEN[out.suffix](CHARTS[name](alt.Data(values=plain(rows))).to_json())
+    except Exception as error:
+        raise EpidemiaError(
+            f"the figure {name} cannot be drawn from these results: {in_short(error)}"
+        ) from error
     with atomic_write(out) as temporary:
-        temporary.write_bytes(WRITTEN[out.suffix](specification))
+        temporary.write_bytes(made)
 
 
-def _clean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Vega knows no NaN: null."""
-    return [
-        {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-        for row in rows
-    ]
+def in_short(error: Exception) -> str:
+    """Say in a line what went wrong where figures are drawn."""
+    return f"{type(error).__name__}: {shorten(str(error), 200)}"

@@ -11,7 +11,7 @@ from lm_eval_epidemia.report.section import Section
 from lm_eval_epidemia.score.contrasts import Estimate
 from lm_eval_epidemia.score.priors import worth_in_words
 
-__all__ = ["FORMS", "Finding", "Table", "laid_out", "with_error"]
+__all__ = ["ALIKE", "ALIKE_NOTE", "FORMS", "Finding", "Table", "laid_out", "with_error"]
 
 
 class Finding(NamedTuple):
@@ -68,15 +68,21 @@ class Table(NamedTuple):
     about: str = ""
 
 
+#: Up to here, but for rounding, an error is 0: all samples say the same, and none tells how far
+#: another one would be.
+ALIKE = 1e-9
+ALIKE_NOTE = " Without ± or interval: all samples say the same, so the error is not known."
+
+
 def with_error(one: Estimate, sign: str = "", digits: int = 3) -> str:
     """Write a number with its standard error, where that is known: ``0.512 ± 0.020``."""
-    error = "" if math.isnan(one.error) else f" ± {one.error:.{digits}f}"
+    error = f" ± {one.error:.{digits}f}" if one.error > ALIKE else ""
     return f"{one.value:{sign}.{digits}f}{error}"
 
 
 def _with_interval(one: Estimate) -> str:
     low, high = one.interval
-    return f"{one.value:+.3f}" + ("" if math.isnan(low) else f" ({low:+.3f} to {high:+.3f})")
+    return f"{one.value:+.3f}" + (f" ({low:+.3f} to {high:+.3f})" if one.error > ALIKE else "")
 
 
 #: How numbers are shown.
@@ -120,4 +126,6 @@ def laid_out(
         *(short.get(part, part) for part in parts),
     )  # fmt: skip
     rows = [[*key, *(row.get(part, "") for part in parts)] for key, row in cells.items()]
+    if any(one.estimate.error <= ALIKE for one in found):
+        note += ALIKE_NOTE
     return Section(table.title, header, rows, note, 3 if table.about else 2)

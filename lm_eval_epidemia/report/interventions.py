@@ -327,8 +327,7 @@ _TABLES = (
         "interventions", "Interventions: accuracy (± standard error over samples)", _overall,
         "An effect is right when the answers before and after the intervention are. kappa = 0: it "
         "changes nothing; kappa = 1: it makes a no of a yes. before, after: each answer by itself. "
-        "Whoever ignores the intervention has everything but kappa = 1. ± 0.000 says that every "
-        "sample was answered alike: 15 samples cannot tell that from nearly so.",
+        "Whoever ignores the intervention has everything but kappa = 1.",
     ),
     Table(
         "retrieval", "Relation retrieval: accuracy on stated graphs (± standard error)", _retrieval,

@@ -86,15 +86,9 @@ def mean(known: Known, chosen: NDArray[np.bool_], of: Array) -> Estimate:
     return pooled(of[kept], np.arange(int(kept.sum())))
 
 
-def _in_quarters(position: Array) -> Array:
-    """Say in which quarter of the prior each truth lies, shape (..., 4); NaN without a prior."""
-    inside = (np.minimum(np.floor(4 * position), 3)[..., None] == np.arange(4)).astype(float)
-    return np.where(np.isnan(position)[..., None], np.nan, inside)
-
-
 def quartiles(known: Known, chosen: NDArray[np.bool_]) -> list[Estimate]:
     """Return the share of truths in each quarter of the stated prior; 0.25 where calibrated."""
-    inside = mean_of(_in_quarters(known.judged.position), axis=1)
+    inside = mean_of(metrics.in_quarters(known.judged.position), axis=1)
     return [mean(known, chosen, inside[:, quarter]) for quarter in range(4)]
 
 
@@ -103,16 +97,14 @@ def below(known: Known, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
 
     `at` where priors are calibrated.
     """
-    position = known.judged.position
-    under = (position < at) + 0.5 * (position == at)
-    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, under)))
+    return mean(known, chosen, mean_of(metrics.below(known.judged.position, at)))
 
 
 def inside(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     """Return the share of truths between the 5 % and 95 % quantiles of the stated prior."""
     position = known.judged.position
-    found = ((position >= 0.05) & (position <= 0.95)).astype(float)
-    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, found)))
+    outside = (metrics.below(position, 0.05) == 1) | (metrics.below(position, 0.95) == 0)
+    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, 1.0 - outside)))
 
 
 def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
@@ -126,7 +118,7 @@ def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     number, repeats = position.shape
     if not number or np.isnan(value := calibration_error(position)):
         return NOTHING
-    quarters = _in_quarters(position)
+    quarters = metrics.in_quarters(position)
     shares = mean_of(quarters, axis=0)
     # What is not there moves nothing.
     moved = np.nan_to_num(np.sign(shares - 0.25) * (quarters - shares))

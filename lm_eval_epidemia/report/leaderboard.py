@@ -28,7 +28,7 @@ from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.pairs import TunedRun, tuned_runs
 from lm_eval_epidemia.report.protocol import printable
 from lm_eval_epidemia.report.published import published
-from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results, leaf
+from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Results, closest, leaf
 from lm_eval_epidemia.score.score import Anchors
 
 __all__ = [
@@ -215,12 +215,13 @@ def pairs_of_versions(
             tuned.append((stem, entry))
         else:
             stems[stem].append(entry)
-    found = [(base, entry) for stem, entry in tuned for base in stems.get(stem, [])]
+    found = [(base, entry) for stem, entry in tuned for base in closest(stems.get(stem, []), entry)]
     for base, instruct in _listed(given):
+        bases = [one for one in entries if one.model == base]
         found += [
             (one, other)
-            for one in entries if one.model == base
             for other in entries if other.model == instruct
+            for one in closest(bases, other)
         ]  # fmt: skip
     # What names tell may be given too, and more than once.
     return list({(one.name, other.name): (one, other) for one, other in found}.values())
@@ -307,11 +308,15 @@ def informative(results: Results) -> Results:
         replace(entry, scores={a: one for a, one in entry.scores.items() if a.task not in barely})
         for entry in results.entries
     ]
-    entries = [entry for entry in left if entry.scores]
+    # Other tasks that were run by themselves have a row without scores of ours.
+    entries = [
+        entry for entry, before in zip(left, results.entries, strict=True)
+        if entry.scores or not before.scores
+    ]  # fmt: skip
     said = f"{len(barely)} barely informative tasks are left out" + (
         f": {few(barely)}" if barely else ""
     )
-    if not entries:
+    if not any(entry.scores for entry in entries):
         raise EpidemiaError(f"no task is left: {said}; leave --informative away to see them")
     return results._replace(entries=entries, notes=[*results.notes, said])
 
@@ -352,11 +357,12 @@ def make_report(
         return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in found])
 
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
-    tuned, said = tuned_runs(runs, results.folders, _listed(pairs))
+    asked_ours = [entry for entry in runs if entry.scores]
+    tuned, said = tuned_runs(asked_ours, results.folders, _listed(pairs))
     apart = {one.entry.name for one in tuned}
     versions = [
         (base, other)
-        for alike in _alike(runs)
+        for alike in _alike(asked_ours)
         for base, other in pairs_of_versions(alike, pairs)
         if other.name not in apart
     ]

@@ -9,11 +9,27 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Config", "Weights", "is_chat", "pairs", "short_names", "weights_of"]
+__all__ = ["HASHES", "MAYBE", "Config", "Weights", "is_chat", "pairs", "settings_of", "short_names",
+           "weights_of"]  # fmt: skip
 
 #: Of a model's arguments, those that make it another model.
 MODEL_ARGUMENTS = ("revision", "subfolder", "delta", "gguf_file", "quantization",
                    "load_in_4bit", "load_in_8bit")  # fmt: skip
+
+#: Those that say where and how fast a model runs, not what it answers.
+NO_SETTINGS = (
+    "api_key_env", "auth_token", "batch_size", "ca_cert_path", "data_parallel_size", "device",
+    "device_map", "gpu_memory_utilization", "header", "header_env", "max_batch_size",
+    "max_cost_tokens", "max_cpu_memory", "max_memory_per_gpu", "max_retries", "num_concurrent",
+    "offload_folder", "parallelize", "pause", "pipeline_parallel_size", "swap_space",
+    "tensor_parallel_size", "timeout", "tp_plan", "verify_certificate",
+)  # fmt: skip
+
+#: What the hub calls the very weights.
+HASHES = ("model_sha", "peft_sha", "delta_sha")
+
+#: Settings that a run may lack, or whose value no file may tell.
+MAYBE = ("chat_template", *HASHES, "max_gen_toks", "n_samples", "torch_seed")
 
 
 class Config(msgspec.Struct):
@@ -24,6 +40,28 @@ class Config(msgspec.Struct):
     gen_kwargs: dict[str, Any] | str | None = None
     limit: Any = None
     model_num_parameters: Any = None
+    model_dtype: Any = None
+    model_sha: Any = None
+    peft_sha: Any = None
+    delta_sha: Any = None
+    torch_seed: Any = None
+
+
+def settings_of(config: Config) -> tuple[tuple[str, str], ...]:
+    """Return how a model was run, as far as its answers may depend on it, beside its weights.
+
+    The backend, the dtype (that of the weights as they were loaded, where the file tells), every
+    argument but those of `NO_SETTINGS`, and the hub's hashes.
+    """
+    arguments = pairs(config.model_args)
+    dtype = str(config.model_dtype or arguments.get("dtype") or "auto").removeprefix("torch.")
+    named = ("pretrained", "model", "peft", "dtype", *MODEL_ARGUMENTS, *NO_SETTINGS)
+    more = {key: str(value) for key, value in sorted(arguments.items())
+            if key not in named and value is not None}  # fmt: skip
+    if not (arguments.get("pretrained") or arguments.get("model")):
+        more = {}  # they are the model's name
+    hashes = {key: str(sha) for key in HASHES if (sha := getattr(config, key))}
+    return tuple({"backend": str(config.model), "dtype": dtype, **more, **hashes}.items())
 
 
 def is_chat(config: Config) -> bool:

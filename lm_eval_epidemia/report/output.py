@@ -8,13 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, groups
+from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups
 from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
 from lm_eval_epidemia.errors import few
 from lm_eval_epidemia.report import ablations, interventions, paired, priors, published_priors
 from lm_eval_epidemia.report.compare import asked_in_ways, asked_in_wordings
 from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison
+from lm_eval_epidemia.report.findings import ALIKE, ALIKE_NOTE
 from lm_eval_epidemia.report.leaderboard import (
     Report,
     Standing,
@@ -37,7 +38,7 @@ from lm_eval_epidemia.report.means import (
 )
 from lm_eval_epidemia.report.published import MARK
 from lm_eval_epidemia.report.results import POPULATION, Entry, leaf
-from lm_eval_epidemia.report.section import Section, number
+from lm_eval_epidemia.report.section import Section, number, plain
 from lm_eval_epidemia.score.joint import joint_error
 
 __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "row",
@@ -49,8 +50,13 @@ def with_error(mean: Mean, column: str) -> str:
     if math.isnan(mean.value):
         return ""
     digits = groups()[column].digits
-    error = "" if math.isnan(mean.error) else f" ± {mean.error:.{digits}f}"
+    error = "" if math.isnan(mean.error) or _alike(mean, column) else f" ± {mean.error:.{digits}f}"
     return f"{mean.value:.{digits}f}{error}"
+
+
+def _alike(mean: Mean, column: str) -> bool:
+    """Tell whether all samples of questions say the same; the truth of a survey may be exact."""
+    return groups()[column] is not OBSERVATION and mean.error <= ALIKE
 
 
 def size(parameters: float | None) -> str:
@@ -133,6 +139,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
             f" Barely informative tasks: {len(barely)} ({few(barely)}); --informative leaves them "
             "out."
         )
+    if any(_alike(each.mean, c) for c in columns for each in report.standings[c].values()):
+        note += ALIKE_NOTE
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
     return Section(title, tuple(header), rows, note)
 
@@ -176,9 +184,9 @@ def _population(report: Report) -> list[Section]:
         Section(
             "Score against the population, 0 to 100 (interval of 95 %)",
             ("model", *report.columns), rows,
-            "What the survey's sampling error adds to a distance is taken off, and 100 is the "
-            "population itself: it does not depend on how many people a survey asked. The interval "
-            "is the mean ± 1.96 joint standard errors, cut off at 0 and 100.",
+            "What sampling error adds to a distance is subtracted, but too little of it near 100: "
+            "who knows the population itself gets about 88 on epidemia_low, less in small surveys. "
+            "The interval is the mean ± 1.96 joint standard errors, cut off at 0 and 100.",
         )
     ]  # fmt: skip
 
@@ -285,9 +293,17 @@ def _beside(report: Report) -> list[Section]:
     for entry in report.runs:
         if entry.others:
             means = [with_error(group_mean(entry, c), c) for c in report.columns]
-            values = [f"{entry.others[o]:.1f}" if o in entry.others else "" for o in others]
+            values = [_as_lm_eval(entry.others[o]) if o in entry.others else "" for o in others]
             rows.append([entry.name, *means, *values])
-    made = [Section("Beside other tasks", ("model", *report.columns, *others), rows)]
+    made = [
+        Section(
+            "Beside other tasks",
+            ("model", *report.columns, *others),
+            rows,
+            "Ours from 0 to 100; the others as lm-eval prints them, so that an accuracy of 65 % is "
+            "0.6500.",
+        )
+    ]
     correlated = []
     for column in report.columns:
         found = [correlation(whole(report, column), column, other) for other in others]
@@ -297,10 +313,15 @@ def _beside(report: Report) -> list[Section]:
             "Rank correlation with other tasks (Spearman, number of models)",
             ("group", *others), correlated,
             "Over the ranked models asked in the default way, and the tasks that they share; none "
-            "from fewer than three.",
+            "from fewer than three. Where lower is better, agreement is negative.",
         )
     )  # fmt: skip
     return made
+
+
+def _as_lm_eval(value: float) -> str:
+    """Write a number with the digits of lm-eval's own table; a huge perplexity shortly."""
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _coefficient(value: float, models: int) -> str:
@@ -463,24 +484,13 @@ def _or_nan(value: int | None) -> float:
     return math.nan if value is None else value
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: NaN as null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
     """Return the report as JSON: notes, the rows of `as_rows` and `more`, all comparisons."""
-    listed = [*as_rows(report), *more]
-    rows = [{key: _plain(value) for key, value in one.items()} for one in listed]
     compared = [
-        {**{key: _plain(value) for key, value in one._asdict().items()}, "verdict": one.verdict}
-        for one in comparisons(report)
-        if one.tasks
+        {**one._asdict(), "verdict": one.verdict} for one in comparisons(report) if one.tasks
     ]
-    found = {"notes": report.notes, "rows": rows, "comparisons": compared}
-    return json.dumps(found, indent=1, ensure_ascii=False)
+    found = {"notes": report.notes, "rows": [*as_rows(report), *more], "comparisons": compared}
+    return json.dumps(plain(found), indent=1, ensure_ascii=False)
 
 
 #: What a spreadsheet takes for a formula, at the beginning of a cell.

@@ -12,7 +12,8 @@ import msgspec
 
 from lm_eval_epidemia.errors import EpidemiaError, few
 from lm_eval_epidemia.finetune.card import TUNED_CARD, Tuned, read_tuned
-from lm_eval_epidemia.report.entry import Entry
+from lm_eval_epidemia.report.entry import Entry, closest
+from lm_eval_epidemia.report.naming import HASHES
 from lm_eval_epidemia.report.protocol import printable
 
 __all__ = ["TunedRun", "pair_in", "tuned_runs"]
@@ -65,6 +66,9 @@ def pair_in(text: str, models: Collection[str]) -> tuple[str, str]:
         raise EpidemiaError(f"--pair {text!r} {what}; the models are {', '.join(sorted(models))}")
     return (fitting or possible)[0]
 
+
+#: Settings that a model has of its own: a tuned one may well differ from its base.
+OWN = ("chat_template", *HASHES)
 
 #: How `_alike` calls weights that are not the same.
 OTHER = 3
@@ -241,7 +245,16 @@ def _base_of(
         ] = None
         return None
     if alike := [one for one in named if _asked_as(one) == _asked_as(entry)]:
-        return alike[0]
+        base = closest(alike, entry)[0]
+        before, after = (dict((*one.settings, *one.details)) for one in (base, entry))
+        if other := [key for key in {**before, **after} if key not in OWN
+                     and before.get(key) != after.get(key)]:  # fmt: skip
+            which = [f"{key}={run.get(key, 'none')}" for run in (after, before) for key in other]
+            notes[
+                f"{entry.name} and its base {base.name} were run with other settings "
+                f"({', '.join(which)}): their difference is not the training's alone"
+            ] = None
+        return base
     said = given or (names[0] if names else weights.model)
     why = (
         "was not asked in the same way (chat template, prompts, limit): run it as this one"

@@ -44,7 +44,8 @@ def _some(rows: Rows) -> Rows:
 
 
 def _row(entry: Entry, group: str, says: str, one: Estimate, **more: Any) -> dict[str, Any]:
-    reach = REACH * one.error
+    # Of one quantity there is no error, and so no line around its mark.
+    reach = 0.0 if math.isnan(one.error) else REACH * one.error
     return {
         "model": entry.name, "group": group, "metric": says, "lowest": 0.0, "highest": 1.0,
         "score": one.value, "low": max(one.value - reach, 0.0),

@@ -238,11 +238,12 @@ def vintages(report: Report, cutoffs: Sequence[Cutoff]) -> tuple[list[Probed], l
         for entry in report.runs:
             if entry.model == cutoff.model and not entry.protocol.incomplete:
                 plain = replace(entry.protocol, truth="", vintage="")
-                first.setdefault((entry.chat, plain), entry)
+                how = (entry.chat, entry.settings, entry.details, plain)
+                first.setdefault(how, entry)
                 for asked, dated in _dated(entry):
                     task = all_tasks()[asked.task]
                     key = (asked.way, task.survey, task.outcome, frozenset(task.given))
-                    by_task = here.setdefault((entry.chat, plain), {})
+                    by_task = here.setdefault(how, {})
                     by_task.setdefault(key, []).append(dated)
         one = [
             made for how, by_task in here.items()

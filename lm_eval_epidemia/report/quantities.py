@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.judgements import Known
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.results import leaf
-from lm_eval_epidemia.report.section import number
+from lm_eval_epidemia.report.section import as_script, number
 from lm_eval_epidemia.score.judged import Stated, proportions
 from lm_eval_epidemia.score.posterior import of_baseline
 
@@ -57,10 +58,11 @@ def quantities(folder: Path, report: Report) -> dict[str, Any]:
         said = _said(report, task)
         files[task] = f"quantities-{task}"
         (folder / f"{files[task]}.js").write_text(
-            f"epidemia.receive({json.dumps(task)},{_json(_set(truth, said))});\n", encoding="utf-8"
+            f"epidemia.receive({json.dumps(task)},{as_script(_set(truth, said))});\n",
+            encoding="utf-8",
         )
         models |= dict.fromkeys(one.name for one in said)
-        for place, one in enumerate(truth.quantities):
+        for one in truth.quantities:
             ratios = {
                 each.name: number(float(each.known.judged.ratio[each.places[one.name]]), 2)
                 for each in said
@@ -69,7 +71,7 @@ def quantities(folder: Path, report: Report) -> dict[str, Any]:
             rows.append(
                 {
                     "task": task, "name": one.name, "survey": truth.survey,
-                    "difficulty": one.difficulty, "about": _in_short(truth, place),
+                    "difficulty": one.difficulty, "about": _title(one),
                     "truth": _with_error(one), "unit": one.unit, "people": f"{one.n:,}",
                     "ratios": ratios,
                 }
@@ -78,10 +80,6 @@ def quantities(folder: Path, report: Report) -> dict[str, Any]:
         "rows": rows, "models": list(models), "files": files,
         "figure": charts.specification(charts.STATED),
     }  # fmt: skip
-
-
-def _json(found: Any) -> str:
-    return json.dumps(found, allow_nan=False, separators=(",", ":"))
 
 
 def _said(report: Report, task: str) -> list[_Said]:
@@ -117,9 +115,18 @@ def _ranges(known: Known) -> Array:
     return np.array(found)
 
 
-def _in_short(truth: Quantities, place: int) -> str:
-    """Name a quantity by its variables and their levels."""
-    return ", ".join(truth.given[place]).removeprefix("quantity: ")
+#: What wordings say of people, survey and year: the same in all of a set.
+_OF_A_SHARE = re.compile(r", (among|for an?|according to) .*")
+_OF_A_MEAN = re.compile(
+    r"(the (?:mean|average) .+?) of (?:adults|an? (?:\w+ )?(?:person|household)) .*"
+)
+
+
+def _title(one: Quantity) -> str:
+    """Name a quantity by what it is and what is known: "The mean weight (in kg); who are ..."."""
+    what = _OF_A_MEAN.sub(r"\1", _OF_A_SHARE.sub("", one.wording))
+    known = [each.phrase for each in one.conditions if each.phrase not in what]
+    return "; ".join([what[:1].upper() + what[1:], *known])
 
 
 def _digits(one: Quantity) -> int:
@@ -183,7 +190,7 @@ def _one(
     }
     return {
         "name": one.name, "wording": one.wording, "family": one.family, "unit": one.unit,
-        "difficulty": one.difficulty, "about": _in_short(truth, place), "facts": facts,
+        "difficulty": one.difficulty, "about": _title(one), "facts": facts,
         "rows": rows, "table": table,
     }  # fmt: skip
 

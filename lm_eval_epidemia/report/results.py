@@ -8,8 +8,10 @@ import math
 import os
 import re
 import reprlib
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +21,11 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, leaves
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.names import GROUPS
 from lm_eval_epidemia.paths import fresh_tasks, home
 from lm_eval_epidemia.quantities.store import PREFIX, built
-from lm_eval_epidemia.report.entry import POPULATION, Asked, Entry, Score, leaf
-from lm_eval_epidemia.report.naming import Config, is_chat, pairs, short_names, weights_of
+from lm_eval_epidemia.report.entry import POPULATION, Asked, Entry, Score, closest, leaf
+from lm_eval_epidemia.report.naming import Config, is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.report.protocol import Protocol, printable
 from lm_eval_epidemia.report.replicates import (
     ENDLESS,
@@ -33,19 +36,24 @@ from lm_eval_epidemia.report.replicates import (
     in_conflict,
     said_in,
 )
-from lm_eval_epidemia.surveys.catalogue import GROUPS, records
+from lm_eval_epidemia.report.runs import Piece, rows_of
+from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
 
-__all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "leaf", "model_size",
-           "printable", "read_results"]  # fmt: skip
+__all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "closest", "leaf",
+           "model_size", "printable", "read_results"]  # fmt: skip
 
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
 INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names", "system_prompt",
                 "structured", "wording")  # fmt: skip
 
-#: Metrics of other tasks, the first found is shown; then any other that is better when higher.
+#: Metrics of other tasks: the first that a task has is shown. Where it has none of these, it is one
+#: that is better when higher, else one that is better when lower, else any.
 OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
+
+#: What lm-eval writes of a task beside its metrics.
+_NO_METRIC = ("name", "alias", "sample_len", "sample_count", " ")
 
 #: A task or group of one survey.
 _OF_OWN = re.compile(r"epidemia_(?:extra_|marginal_)?([a-z][a-z0-9]*)(?:_|$)")
@@ -93,6 +101,18 @@ class _File(msgspec.Struct):
     epidemia: Joint | None = None
 
 
+class _Other(NamedTuple):
+    """A metric of another task, and how it was asked: values that differ in it are never merged."""
+
+    task: str
+    metric: str
+    filter: str
+    shots: str
+    version: str
+    limit: str
+    lower_is_better: bool
+
+
 class _Run(NamedTuple):
     """A result file, with the scores of ours in it and what their tasks were made with, by name."""
 
@@ -100,6 +120,7 @@ class _Run(NamedTuple):
     file: _File
     scores: dict[str, Score]
     metadata: dict[str, dict[str, Any]]
+    others: dict[_Other, float]
     notes: list[str]
 
 
@@ -128,9 +149,11 @@ def _number(value: Any) -> float:
         return math.inf
 
 
-def _plain(limit: Any) -> str:
-    """Write a ``--limit``, which lm-eval keeps as 4.0, as it was given."""
-    return f"{limit:g}" if isinstance(limit, float) else str(limit or "")
+def _plain(value: Any) -> str:
+    """Write a setting as it was given: lm-eval keeps a ``--limit`` of 4 as 4.0."""
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -140,17 +163,6 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         for key, usual in Variant()._asdict().items()
         if metadata.get(key) is not None and metadata[key] != usual
     )
-
-
-def _heeds(asked: Asked, key: str) -> bool:
-    """Whether a key of ``--metadata`` changes what a task asks, of those that few tasks heed."""
-    if key == "names":
-        return getattr(leaf(asked).entry.declared, "names", "") == "random"
-    if key == "wording":
-        return WAYS[asked.way].distribution is not None
-    if key == "structured":
-        return WAYS[asked.way].structure is not None
-    return key != "system_prompt" or WAYS[asked.way].system_prompts
 
 
 def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
@@ -170,7 +182,7 @@ def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) 
         variant=tuple(
             pair
             for pair in _variant(metadata)
-            if pair[0] in INCOMPARABLE and _heeds(asked, pair[0])
+            if pair[0] in INCOMPARABLE and leaf(asked).heeds(pair[0])
         ),
         num_fewshot=f"{shots:g}" if shots else "",
         system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
@@ -232,7 +244,15 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
                     f"made of what was said leave it out: {error}"
                 )
             scores[name] = scores[name]._replace(said=said)
-    return _Run(path, file, scores, metadata, notes)
+    others = _others(file, names)
+    if without := [one for one, value in others.items() if math.isnan(value)]:
+        labels = _labels(without)
+        notes.append(
+            f"{path}: left out are {few([labels[one] for one in without])}: no metric of theirs is "
+            "a finite number"
+        )
+    others = {one: value for one, value in others.items() if not math.isnan(value)}
+    return _Run(path, file, scores, metadata, others, notes)
 
 
 def _is_endless(name: str, metric: str, row: Mapping[str, Any]) -> bool:
@@ -315,30 +335,94 @@ def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any
     return Score(value, draws.get(primary), more, draws.get(POPULATION), source)
 
 
-def _others(file: _File, ours: Iterable[str]) -> dict[str, float]:
-    """Return the main metric of the tasks that are not ours, groups instead of their members."""
-    members, found = {one for listed in file.group_subtasks.values() for one in listed}, {}
-    for name, row in file.results.items():
-        if name in ours or name.startswith("epidemia_") or name in members:
-            continue
-        # "acc,none" since lm-eval 0.4, "acc" before.
-        numbers = {
-            key.split(",")[0]: number
-            for key, value in row.items()
-            if math.isfinite(number := _number(value))
-            and "stderr" not in key and key != "sample_len"
-        }  # fmt: skip
+def _others(file: _File, ours: Collection[str]) -> dict[_Other, float]:
+    """Return a metric of each other task and filter, of groups instead of their members.
+
+    NaN where none is a finite number.
+    """
+    groups = {name for name, listed in file.group_subtasks.items() if listed}
+    rows = {
+        name: metrics
+        for name, row in file.results.items()
+        if name not in ours and not name.startswith("epidemia_")
+        # A group without metrics of its own is no task that lacks them.
+        if (metrics := _metrics(row) or ({} if name in groups else {"": {"no metric": math.nan}}))
+    }
+    # A group stands for its members where it has a number.
+    members = {
+        member
+        for name in groups & rows.keys()
+        if not all(math.isnan(one) for numbers in rows[name].values() for one in numbers.values())
+        for member in file.group_subtasks[name]
+    }
+    found = {}
+    for name in (name for name in rows if name not in members):
         better = file.higher_is_better.get(name)
         higher = better if isinstance(better, dict) else {}
-        wanted = [*OTHER_METRICS, *(key for key in numbers if higher.get(key))]
-        metric = next((key for key in wanted if key in numbers), None)
-        if metric is not None:
-            value = numbers[metric]
-            share = metric in OTHER_METRICS and 0 <= value <= 1
-            limit = file.config.limit
-            said = metric + (f", limit {limit}" if limit else "")
-            found[printable(f"{name} ({said})")] = 100 * value if share else value
+        asked = file.shots.get(name), file.versions.get(name), file.config.limit
+        shots, version, limit = map(_plain, asked)
+        for filtered, numbers in rows[name].items():
+            known = [metric for metric in numbers if not math.isnan(numbers[metric])]
+            metric = min(known or numbers, key=lambda one: _preference(one, higher.get(one)))
+            lower = higher.get(metric) is False
+            other = _Other(name, metric, filtered, shots, version, limit, lower)
+            found[other] = numbers[metric]
     return found
+
+
+def _preference(metric: str, higher_is_better: Any) -> int:
+    """Order the metrics of a task: the least is shown."""
+    if metric in OTHER_METRICS:
+        return OTHER_METRICS.index(metric)
+    return len(OTHER_METRICS) + (
+        0 if higher_is_better is True else 1 if higher_is_better is False else 2
+    )
+
+
+def _metrics(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the metrics of a task by filter; NaN for what is no finite number."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for key, value in row.items():
+        # "acc,none" since lm-eval 0.4, "acc" before.
+        metric, _, filtered = key.partition(",")
+        if key not in _NO_METRIC and "stderr" not in metric:
+            number = _number(value)
+            finite = number if math.isfinite(number) else math.nan
+            found["" if filtered == "none" else filtered][metric] = finite
+    return found
+
+
+def _labels(others: Collection[_Other]) -> dict[_Other, str]:
+    """Name columns: number of examples and version only of tasks that were run with several."""
+    shots, versions = defaultdict(set), defaultdict(set)
+    for one in others:
+        shots[one.task].add(one.shots)
+        versions[one.task].add(one.version)
+    labels = {}
+    for one in others:
+        said = (
+            one.metric,
+            one.filter,
+            one.shots and f"{one.shots}-shot" * (len(shots[one.task]) > 1),
+            one.version and f"version {one.version}" * (len(versions[one.task]) > 1),
+            one.limit and f"limit {one.limit}",
+            "lower is better" * one.lower_is_better,
+        )
+        labels[one] = printable(f"{one.task} ({', '.join(filter(None, said))})")
+    return labels
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the result files below a folder; links are followed, and each folder is read once."""
+    read: set[str] = set()
+    for base, below, files in os.walk(folder, followlinks=True):
+        if os.path.realpath(base) in read:
+            below.clear()
+            continue
+        read.add(os.path.realpath(base))
+        # A folder of that name is no result file, which is said when it is read.
+        names = (*files, *below)
+        yield from (Path(base) / name for name in names if fnmatchcase(name, "results*.json"))
 
 
 def _files(folders: Iterable[Path]) -> list[Path]:
@@ -348,7 +432,7 @@ def _files(folders: Iterable[Path]) -> list[Path]:
         # Unlike Path's, False where it may not be looked at.
         if not os.path.exists(folder):  # noqa: PTH110
             raise EpidemiaError(f"{folder} does not exist: give what was --output_path of lm_eval")
-        here = [folder] if folder.is_file() else sorted(folder.rglob("results*.json"))
+        here = [folder] if folder.is_file() else sorted(_below(folder))
         if not here:
             raise EpidemiaError(
                 f"{folder} holds no results_*.json: give the folder that was --output_path of "
@@ -366,8 +450,7 @@ def read_results(
 ) -> Results:  # fmt: skip
     """Read the results of any number of runs.
 
-    Of one model asked in one way there is one entry: where two runs hold the same task, the later
-    one counts, and a note says so.
+    There is one entry for each run: files whose settings are the same are of one, see `runs`.
 
     Parameters
     ----------
@@ -396,7 +479,6 @@ def read_results(
                 f"{path} is not a result file of lm-eval and was left out ({error}): copy it again "
                 "from where lm_eval wrote it, or run that evaluation again"
             )
-    entries: dict[tuple[Any, ...], Entry] = {}
     # Larger graphs take long to draw: what nobody was asked is left alone.
     in_runs = {names[name].task for run in runs for name in run.scores}
     installed = {
@@ -404,20 +486,17 @@ def read_results(
         for benchmark in BENCHMARKS
         for task in in_runs.intersection(benchmark.available())
     }
-    for run in sorted(runs, key=_when):
-        _enter(entries, notes, run, names, installed)
-    found = [entry for entry in entries.values() if entry.scores]
+    labels = _labels([one for run in runs for one in run.others])
+    pieces = [
+        one for run in sorted(runs, key=_when) for one in _pieces(run, names, installed, labels)
+    ]
     notes = [printable(note) for note in notes]
-    if not found:
+    if not any(piece.entry.scores for piece in pieces):
         listed = printable(few([str(file) for file in files]))
         raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
-    short = short_names({entry.weights for entry in found})
+    found, said = rows_of(pieces)
+    notes += [printable(note) for note in said]
     for entry in found:
-        entry.model = printable(short[entry.weights])
-    names_seen: Counter[str] = Counter()
-    for entry in found:
-        names_seen[entry.name] += 1
-        entry.twin = names_seen[entry.name] - 1
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
         unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.value)]
         if unscored:
@@ -500,35 +579,48 @@ def _when(run: _Run) -> tuple[float, str]:
     return -math.inf if math.isnan(date) else date, str(run.path)
 
 
-def _enter(
-    entries: dict[tuple[Any, ...], Entry], notes: list[str], run: _Run,
-    names: Mapping[str, Asked], installed: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Add one file to the entries."""
-    weights = weights_of(run.file.config)
-    chat = bool(run.file.chat_template) or is_chat(run.file.config)
-    shown = printable(weights.name)
-    parameters = _number(run.file.config.model_num_parameters)
-    replaced: dict[str, list[Path]] = {}
-    mine = set()
+def _pieces(
+    run: _Run,
+    names: Mapping[str, Asked],
+    installed: Mapping[str, Any],
+    labels: Mapping[_Other, str],
+) -> Iterator[Piece]:
+    """Part a file into what was asked in one way each, and other tasks."""
+    config, template = run.file.config, run.file.chat_template
+    weights, parameters = weights_of(config), _number(config.model_num_parameters)
+    settings = settings_of(config)
+    if template:
+        sha = hashlib.sha256(str(template).encode("utf-8", "replace")).hexdigest()
+        settings += (("chat_template", sha),)
+    plain = Entry(
+        printable(weights.name), bool(template) or is_chat(config), weights=weights,
+        settings=settings, parameters=parameters if 0 < parameters < math.inf else None,
+    )  # fmt: skip
+    made: dict[tuple[Any, ...], Entry] = {}
     for name, score in run.scores.items():
-        asked = names[name]
-        protocol = _protocol(name, asked, run, installed)
-        key = (weights, chat, protocol)
-        mine.add(key)
-        entry = entries.setdefault(key, Entry(shown, chat, protocol=protocol, weights=weights))
-        entry.variant = entry.variant or _variant(run.metadata[name])
-        if 0 < parameters < math.inf:
-            entry.parameters = parameters
-        if asked in entry.scores:
-            replaced.setdefault(entry.name, []).append(entry.scores[asked].source)
-        entry.scores[asked] = score
-    for name, sources in replaced.items():
-        notes.append(
-            f"{name}: {len(sources)} tasks are in two runs; {run.path} is later and counts, "
-            f"{few(sorted({str(source) for source in sources}))} does not"
+        asked, metadata = names[name], run.metadata[name]
+        protocol, details = _protocol(name, asked, run, installed), _details(asked, run, metadata)
+        entry = made.setdefault(
+            (protocol, details), replace(plain, protocol=protocol, details=details, scores={})
         )
+        entry.variant = entry.variant or _variant(metadata)
+        entry.scores[asked] = score
+    yield from (Piece(run.path, entry) for entry in made.values())
     # Other tasks belong to the model whatever way ours were asked in; a run of theirs alone too.
-    if others := _others(run.file, names):
-        for key in mine or {(weights, chat, Protocol())}:
-            entries.setdefault(key, Entry(shown, chat, weights=weights)).others.update(others)
+    if others := {labels[one]: value for one, value in run.others.items()}:
+        yield Piece(run.path, replace(plain, others=others))
+
+
+def _details(
+    asked: Asked, run: _Run, metadata: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:  # fmt: skip
+    """Return what written answers depend on and `Protocol` does not hold."""
+    way, config = WAYS[asked.way], run.file.config
+    if not way.generated:
+        return ()
+    found = {"max_gen_toks": pairs(config.gen_kwargs).get("max_gen_toks", "")}
+    if way.drawn:
+        found["torch_seed"] = "" if config.torch_seed is None else config.torch_seed
+    if "n_samples" in way.columns:
+        found["n_samples"] = metadata.get("n_samples") or Variant().n_samples
+    return tuple((key, str(value)) for key, value in found.items())

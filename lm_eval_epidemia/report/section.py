@@ -1,11 +1,13 @@
-"""One table of the report, for people."""
+"""One table of the report, for people; and how numbers are written, for them and for programs."""
 
 from __future__ import annotations
 
+import json
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-__all__ = ["Section", "number"]
+__all__ = ["Section", "as_script", "number", "plain"]
 
 
 class Section(NamedTuple):
@@ -33,3 +35,17 @@ class Section(NamedTuple):
 def number(value: float, digits: int) -> str:
     """Write a number; nothing for NaN."""
     return "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it, at any depth: a number that is not finite is null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def as_script(value: Any) -> str:
+    """Write a value as the scripts of the site read it."""
+    return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))

@@ -6,7 +6,9 @@ import importlib.resources
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,10 +36,12 @@ from lm_eval_epidemia.report import (
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.leaderboard import Report
+from lm_eval_epidemia.report.means import group_mean
 from lm_eval_epidemia.report.method import method
-from lm_eval_epidemia.report.output import Section, details, leaderboards, number, of_priors
+from lm_eval_epidemia.report.output import details, leaderboards, of_priors
 from lm_eval_epidemia.report.quantities import quantities
-from lm_eval_epidemia.report.results import leaf
+from lm_eval_epidemia.report.reference import KNOWS_MARGINAL, cut_of, not_known, references
+from lm_eval_epidemia.report.section import Section, as_script, number, plain
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
 
@@ -91,7 +95,8 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
     out = out.resolve()
     with folders.rewritten(out, MARKER) as temporary:
         samples, notes = data.read_samples(report)
-        _write(temporary, report, samples, [*report.notes, *notes], cutoffs)
+        notes = [*report.notes, *notes, *not_known(report.runs)]
+        _write(temporary, report, samples, notes, cutoffs)
     return out / PAGES[0][0]
 
 
@@ -105,7 +110,7 @@ def _write(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
     )  # fmt: skip
     environment.filters["sort_key"] = sort_key
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
     pairs, pages = [one for one in report.tuned if one.base], list(PAGES)
     if pairs:
         pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
@@ -140,15 +145,19 @@ def _rendered(markdown: str) -> str:
     return MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
 
 
+@lru_cache(maxsize=1)
+def _vega() -> str:
+    """Bundle the library of the charts: seconds, and the same for every site."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
 def _assets(folder: Path) -> None:
     """Write what all pages share: our own sheets and scripts, and two libraries."""
     folder.mkdir()
     web = importlib.resources.files(__package__) / "web"
     for name in ("site.css", "site.js", "explorer.js", "calibration.js", "quantities.js"):
         (folder / name).write_bytes((web / name).read_bytes())
-    (folder / "vega.js").write_text(
-        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8"
-    )
+    (folder / "vega.js").write_text(_vega(), encoding="utf-8")
     tables = importlib.resources.files(itables) / "html"
     (folder / "datatables.css").write_bytes((tables / "dt_bundle.css").read_bytes())
     module = json.dumps((tables / "dt_bundle.js").read_text(encoding="utf-8"))
@@ -177,11 +186,10 @@ def _index(
     boards, intro = [], []
     for benchmark, section in leaderboards(report).items():
         here = [row for row in rows if row["group"] in section.columns]
-        figure = Markup(svg(charts.leaderboard(alt.Data(values=here))))
-        caption = CAPTIONS.get(benchmark.name, ".")
-        boards.append(
-            {**shown(_with_baseline(section, report)), "figure": figure, "caption": caption}
-        )
+        caption = "Points are means over the tasks of a group, lines 1.96 standard errors"
+        caption += CAPTIONS.get(benchmark.name, ".")
+        figure = _drawn(section.title, caption, charts.leaderboard, here)
+        boards.append({**shown(_with_baseline(section, report)), "figure": figure})
         intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
     tables = [*details(report), *probe.sections(probe.made(report, cutoffs))]
     return {
@@ -206,9 +214,9 @@ INTRO = {
 
 #: What goes into the errors of its figure, and what else that shows.
 CAPTIONS = {
-    "observation": " (the surveys' sampling error and that of the orderings). The dashed line is "
-    "the respondent that knows how common each answer is, and not how it differs between people. "
-    "Diamonds: published scores of a reference implementation.",
+    "observation": " (the surveys' sampling error and that of the orderings). The green mark is "
+    "the respondent that knows how common each answer is, and not how it differs between people, "
+    "asked what the model was asked. Diamonds: published scores of a reference implementation.",
     "intervention": ", over the samples of names or graphs.",
     "prior": ", over quantities. Diamonds: published answers, judged here.",
 }
@@ -247,14 +255,33 @@ def _figures(report: Report, shown: Mapping[str, str]) -> dict[str, Any]:
     for name, says in shown.items():
         figure = figures.FIGURES[name]
         try:
-            chart = charts.CHARTS[name](alt.Data(values=figure.rows(report, None)))
+            rows = figure.rows(report, None)
         except EpidemiaError as error:
             missing.append(f"{figure.says}: {error}")
         else:
-            found.append(
-                {"name": name, "title": figure.says, "says": says, "svg": Markup(svg(chart))}
-            )
+            drawn = _drawn(figure.says, says, charts.CHARTS[name], rows)
+            found.append({"name": name, "title": figure.says, **drawn})
     return {"found": found, "missing": missing}
+
+
+def _drawn(
+    title: str, says: str, chart: Callable[[Any], alt.TopLevelMixin], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Draw a figure; one that cannot be drawn costs itself alone, and both page and stderr say so.
+
+    Parameters
+    ----------
+    title, says : str
+        What it is, and what stands below it.
+    chart : callable
+    rows : list of dict
+    """
+    try:
+        return {"says": says, "svg": Markup(svg(chart(alt.Data(values=plain(rows)))))}
+    except Exception as error:  # whatever rows, Altair and Vega may come to
+        why = f"not drawn: {title} ({figures.in_short(error)})"
+        print(f"note: {why}", file=sys.stderr)
+        return {"says": why, "svg": ""}
 
 
 def _priors(report: Report) -> dict[str, Any]:
@@ -295,10 +322,9 @@ def _surveys() -> list[dict[str, Any]]:
         here = [places[task.name] for task in one.all_tasks if task.name in places]
         official = one.vintages[one.official]
         outcomes = dict.fromkeys(task.outcome for task in one.all_tasks)
-        about = one.subject.format(year="a given year", conditions="...")
         rows.append(
             {
-                "name": name, "title": one.title, "publisher": one.publisher, "about": about,
+                "name": name, "title": one.title, "publisher": one.publisher, "about": one.people,
                 "questions": [one.variables[outcome][-1].question for outcome in outcomes],
                 "counts": [len(one.tasks.get(kind, ())) for kind in KINDS],
                 "available": len(here), "all": len(one.all_tasks),
@@ -310,22 +336,27 @@ def _surveys() -> list[dict[str, Any]]:
 
 
 #: What the baseline is called where it stands among models.
-BASELINE = f"{data.KNOWS_MARGINAL} (baseline)"
+BASELINE = f"{KNOWS_MARGINAL} (baseline"
 
 
 def _with_baseline(section: Section, report: Report) -> Section:
-    """Add the respondent that knows P(Y) alone, over the tasks that somebody was asked."""
-    cells = [BASELINE, ""]
-    asked = {one for entry in report.runs for one in entry.scores}
-    for column in (column for column in report.columns if column in section.columns):
-        tasks = [one for one in sorted(asked) if leaf(one).group == column]
-        cells += [number(data.mean_respondent(report, tasks), 1), ""]
-    return section._replace(rows=[*section.rows, cells]) if any(cells[2:]) else section
+    """Add the respondent that knows P(Y) alone, for every cut: over the tasks that have it."""
+    rows = []
+    for entry in references(report.entries):
+        cells = ["; ".join(filter(None, [BASELINE, cut_of(entry)])) + ")", ""]
+        for column in (column for column in report.columns if column in section.columns):
+            mean = group_mean(entry, column)
+            most = max((one.mean.tasks for one in report.standings[column].values()), default=0)
+            part = f" ({mean.tasks} tasks)" if 0 < mean.tasks != most else ""
+            cells += [number(mean.value, 1) + part, ""]
+        rows += [cells] if any(cells[2:]) else []
+    return section._replace(rows=[*section.rows, *rows])
 
 
 def _kind(row: list[str], references: set[str]) -> _Row:
-    kind = "baseline" if row[0] == BASELINE else "reference" if row[0] in references else ""
-    return _Row(row, kind)
+    if row[0].startswith(BASELINE):
+        return _Row(row, "baseline")
+    return _Row(row, "reference" if row[0] in references else "")
 
 
 #: Stands for the colour of the page's text while a figure is drawn.

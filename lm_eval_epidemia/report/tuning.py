@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, groups
+from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.ways import way as ways
 from lm_eval_epidemia.errors import few
@@ -28,10 +28,10 @@ from lm_eval_epidemia.report.comparison import Comparison, compare_entries
 from lm_eval_epidemia.report.data import Samples, read_samples
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.means import shared_tasks
-from lm_eval_epidemia.report.normalise import normalise
 from lm_eval_epidemia.report.output import row
 from lm_eval_epidemia.report.pairs import TunedRun
-from lm_eval_epidemia.report.results import Asked, Entry, leaf, printable
+from lm_eval_epidemia.report.reference import known_over
+from lm_eval_epidemia.report.results import Asked, printable
 from lm_eval_epidemia.report.samples import Elicited, sample_file
 from lm_eval_epidemia.report.section import Section, number
 from lm_eval_epidemia.score import monte_carlo, respondents
@@ -39,7 +39,7 @@ from lm_eval_epidemia.score.joint import Draws, difference, joint_error
 from lm_eval_epidemia.score.measured import Measured, part_of
 from lm_eval_epidemia.score.score import ordering_error
 
-__all__ = ["Change", "Moved", "Study", "known_of", "lacking", "part_of_task", "read", "rows",
+__all__ = ["Change", "Moved", "Study", "lacking", "part_of_task", "read", "rows",
            "sections", "study"]  # fmt: skip
 
 #: The ways in which a kind of dataset asks, of those that have prompts of ours.
@@ -157,28 +157,6 @@ def data_of(card: Tuned | None) -> str:
     return printable(f"{found.kind}{trained}, {card.how}")
 
 
-def known_of(report: Report, entry: Entry, tasks: Iterable[Asked]) -> tuple[float, float]:
-    """Return what the respondent that knows P(Y) alone scores, and its distance, over tasks.
-
-    NaN where a task has none, or was not asked whole.
-    """
-    found = []
-    for asked in tasks:
-        whole = not entry.protocol.truth and entry.scores[asked].seen >= 1
-        if (
-            leaf(asked).benchmark is not OBSERVATION
-            or asked.task not in report.anchors
-            or not whole
-        ):
-            return math.nan, math.nan
-        anchors = report.anchors[asked.task]
-        found.append((normalise(anchors.mean, anchors, "score"), anchors.mean))
-    if not found:
-        return math.nan, math.nan
-    scores, distances = zip(*found, strict=True)
-    return _mean(scores), _mean(distances)
-
-
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
 
@@ -252,7 +230,7 @@ def _over(
         _mean([one.l1 for one, _ in pairs]), _mean([one.l1 for _, one in pairs]),
         joint_error([_l1_moved(samples, run, asked) for asked in tasks]),
     )  # fmt: skip
-    known, known_l1 = known_of(report, tuned, tasks)
+    known, known_l1 = known_over(tuned, tasks)
     compared = compare_entries(tuned, base, column, tasks)
     return Change(run, column, part, tuple(tasks), 1.0, value, l1, known, known_l1, compared)
 
@@ -334,8 +312,8 @@ def _cells(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Iterat
         value = difference(new.score_draws, old.score_draws)
         l1 = difference(_l1_draws(new), _l1_draws(old))
         truth = new.part.truth
-        known = respondents.mean(truth.weights, truth.p)[cells]
-        known_l1 = float(new.part.distance(known))
+        known = WAYS[asked.way].told(respondents.mean(truth.weights, truth.p)[0])
+        known_l1 = float(new.part.distance(np.broadcast_to(known, new.part.p.shape)))
         yield _Cells(
             Change(
                 run, column, part, (asked,), float(truth.weights[cells].sum()),

@@ -14,9 +14,10 @@ from lm_eval_epidemia.report.data import KNOWS_MARGINAL, as_point
 from lm_eval_epidemia.report.leaderboard import Report
 from lm_eval_epidemia.report.means import Mean, mean_over, shared_tasks
 from lm_eval_epidemia.report.pairs import TunedRun
+from lm_eval_epidemia.report.reference import known_over
 from lm_eval_epidemia.report.results import Entry, leaf
 from lm_eval_epidemia.report.section import Section
-from lm_eval_epidemia.report.tuning import known_of, part_of_task
+from lm_eval_epidemia.report.tuning import part_of_task
 
 __all__ = ["learning_rows", "learning_table", "loss_rows", "read_losses", "rows_of_losses",
            "tuning_rows"]  # fmt: skip
@@ -41,7 +42,7 @@ def tuning_rows(report: Report, _task: str | None = None) -> Rows:
             for asked in shared_tasks([run.entry, run.base], column):
                 after = run.entry.scores[asked]
                 point = as_point(run.entry, Mean(after.value, after.error, 1), groups()[column])
-                known = known_of(report, run.entry, [asked])[0]
+                known = known_over(run.entry, [asked])[0]
                 made.append(
                     {**point, "group": column, "panel": f"{run.entry.name}: {column}",
                      "task": asked.task.removeprefix(f"{leaf(asked).entry.group}_"),
@@ -162,7 +163,7 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
             tasks = shared_tasks([base, *(run.entry for run in [*runs, *soft])], column)
             if not tasks:
                 continue
-            knows = Mean(known_of(report, base, tasks)[0], math.nan, len(tasks))
+            knows = Mean(known_over(base, tasks)[0], math.nan, len(tasks))
             points: list[tuple[str, str, int | None, Entry, Mean]] = [
                 *(("answers", _who(run), _trained(run), run.entry,
                    mean_over(run.entry, tasks)) for run in runs),

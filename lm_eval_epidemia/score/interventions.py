@@ -319,7 +319,7 @@ def metrics_of(way: Way) -> dict[str, Metric]:
         "accuracy": Metric(accuracy, True, 0, 1, draws=accuracy_draws, cut=False, kept=kept),
         "accuracy_stderr": Metric(accuracy_stderr, False, 0),
         "seen": Metric(seen, True, 0, 1),
-        "yes_bias": Metric(yes_bias, False, -1, 1),
+        "yes_bias": Metric(yes_bias, None, -1, 1),
     }
     if way.load is questions:
         found |= {

@@ -18,8 +18,8 @@ import numpy as np
 from lm_eval_epidemia.distance import Array
 from lm_eval_epidemia.errors import EpidemiaError
 
-__all__ = ["Draws", "SharedError", "beyond", "corrected", "difference", "joint_bias",
-           "joint_error"]  # fmt: skip
+__all__ = ["Draws", "SharedError", "beyond", "contrast_error", "corrected", "difference",
+           "joint_bias", "joint_error"]  # fmt: skip
 
 
 class Draws(NamedTuple):
@@ -128,6 +128,30 @@ def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
     return found
 
 
+def _checked(weights: Sequence[float] | None, number: int) -> list[float]:
+    """Return the weights of so many tasks, by default those of the mean.
+
+    Raises
+    ------
+    EpidemiaError
+        If they are none of a mean or a sum: an error of 0 or NaN would come of them.
+    """
+    if weights is None:
+        return [1 / max(number, 1)] * number
+    try:
+        listed = [float(weight) for weight in weights]
+    except (TypeError, ValueError):
+        raise EpidemiaError(f"weights {weights!r}: expected one number per task") from None
+    if len(listed) != number:
+        raise EpidemiaError(f"{len(listed)} weights for the draws of {number} tasks")
+    if listed and not (all(0 <= weight < math.inf for weight in listed) and any(listed)):
+        raise EpidemiaError(
+            f"weights {listed}: expected finite numbers of at least 0, one of them above 0. For "
+            "the difference of two respondents in a task, give difference(one.draws, other.draws)"
+        )
+    return listed
+
+
 def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None = None) -> float:
     """Standard error of a weighted sum of numbers of tasks.
 
@@ -136,18 +160,25 @@ def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None =
     draws : sequence of Draws or None
         None where a task has no replicates, so that its error is not known.
     weights : sequence of float, optional
-        By default those of the mean, 1 / T each.
+        At least 0 and not all 0; by default those of the mean, 1 / T each.
 
     Returns
     -------
     float
         ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples;
         NaN for no task, or where one has no replicates.
+
+    Raises
+    ------
+    EpidemiaError
+        If `weights` are others, or not one per task.
     """
     draws = _listed(draws)
-    weights = [1 / max(len(draws), 1)] * len(draws) if weights is None else list(weights)
-    if len(weights) != len(draws):
-        raise EpidemiaError(f"{len(weights)} weights for the draws of {len(draws)} tasks")
+    return contrast_error(draws, _checked(weights, len(draws)))
+
+
+def contrast_error(draws: Sequence[Draws | None], weights: Sequence[float]) -> float:
+    """Standard error of a weighted sum whose weights may be below 0, as `joint_error` has it."""
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
     asking = sum((w * one.asking) ** 2 for one, w in zip(draws, weights, strict=True) if one)
@@ -166,7 +197,7 @@ def joint_bias(
     float
         NaN where a task has no replicates.
     """
-    weights = [1 / len(draws)] * len(draws) if weights is None else weights
+    weights = _checked(weights, len(draws))
     bias = 0.0
     for value, one, weight in zip(values, draws, weights, strict=True):
         if one is None:

@@ -35,11 +35,11 @@ from lm_eval_epidemia.score.judged import (
     stated_as,
 )
 
-__all__ = ["FEWER", "MORE", "Known", "asked", "below_median", "below_median_of",
+__all__ = ["FEWER", "MORE", "Known", "asked", "below", "below_median", "below_median_of",
            "calibration_error", "crps", "crps_ratio", "crps_ratio_published", "ece", "end_mass",
-           "end_mass_of", "error_ratio", "error_ratio_published", "error_ratio_stderr", "kept",
-           "known", "metrics_of", "numbers_of", "quartile_shares", "said", "seen",
-           "uncertainty_rank", "uncertainty_rank_of", "worth", "worth_in_words",
+           "end_mass_of", "error_ratio", "error_ratio_published", "error_ratio_stderr",
+           "in_quarters", "kept", "known", "metrics_of", "numbers_of", "quartile_shares", "said",
+           "seen", "uncertainty_rank", "uncertainty_rank_of", "worth", "worth_in_words",
            "worth_samples"]  # fmt: skip
 
 #: What `worth` says of priors worth fewer answers than the smallest sample has, and of those worth
@@ -54,23 +54,44 @@ _ROUNDING = 1e-9
 # Of what was judged, for the metrics and for the report.
 
 
+def in_quarters(position: Array) -> Array:
+    """Say in which quarter of the prior each truth lies.
+
+    Parameters
+    ----------
+    position : ndarray
+        As `Judged.position`; a truth at a quartile lies above it.
+
+    Returns
+    -------
+    ndarray, shape (..., 4)
+        1 in its quarter and 0 in the others; NaN without a prior.
+    """
+    quarter = np.minimum(np.floor(4 * (position + _ROUNDING)), 3)
+    inside = (quarter[..., None] == np.arange(4)).astype(float)
+    return np.where(np.isnan(position)[..., None], np.nan, inside)
+
+
+def below(position: Array, at: float = 0.5) -> Array:
+    """Say which truths are below a quantile of the prior: 1, one that is it 0.5, NaN without."""
+    off = np.where(np.abs(position - at) <= _ROUNDING, 0, position - at)
+    return np.asarray(np.where(np.isnan(position), np.nan, np.heaviside(-off, 0.5)))
+
+
 def quartile_shares(position: Array) -> Array:
     """Return how the truths fall into the quarters of the priors.
 
     Parameters
     ----------
     position : ndarray, shape (Q, R)
-        As `Judged.position`; a truth at a quartile lies above it.
+        As `Judged.position`.
 
     Returns
     -------
     ndarray, shape (R, 4)
         Shares of the Q, of each repeat.
     """
-    quarter = np.minimum(np.floor(4 * position + _ROUNDING), 3)
-    shares = (quarter[..., None] == np.arange(4)).sum(axis=0).astype(float)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    return mean_of(in_quarters(position), axis=0)
 
 
 def calibration_error(position: Array) -> float:
@@ -84,11 +105,7 @@ def calibration_error(position: Array) -> float:
 
 def below_median_of(position: Array) -> float:
     """Return the share of truths below the median of the prior; one at the median counts half."""
-    there = position[~np.isnan(position)]
-    if not len(there):
-        return math.nan
-    off = np.where(np.abs(there - 0.5) < _ROUNDING, 0, there - 0.5)
-    return float(np.mean(np.heaviside(-off, 0.5)))
+    return float(mean_of(below(position).ravel()))
 
 
 def uncertainty_rank_of(found: Judged) -> float:
@@ -488,7 +505,7 @@ def metrics_of(way: Way) -> dict[str, Metric]:
         "crps_ratio": Metric(crps_ratio, False, 0),
         "crps_ratio_published": Metric(crps_ratio_published, False, 0),
         "ece": Metric(ece, False, 0, 37.5),
-        "below_median": Metric(below_median, True, 0, 1),
+        "below_median": Metric(below_median, None, 0, 1),
         "uncertainty_rank": Metric(uncertainty_rank, True, -1, 1),
         "worth_samples": Metric(worth_samples, True, FEWER, MORE),
         "seen": Metric(seen, True, 0, 1),

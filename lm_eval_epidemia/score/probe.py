@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from lm_eval_epidemia.score.joint import Draws, joint_error
+from lm_eval_epidemia.score.joint import Draws, contrast_error
 
 __all__ = ["CONFIDENCE", "FACTOR", "RATIO", "Alike", "Contrast", "contrast", "nearest"]
 
@@ -160,7 +160,7 @@ def contrast(
     right = np.asarray(second, dtype=float)[used]
     drawn = [*of_first, *(of_second[one] for one in used)]
     weights = [*[1 / n] * n, *(-times / n)]
-    survey = joint_error(drawn, weights)
+    survey = contrast_error(drawn, weights)
     value = float(left.mean()), float(right[match].mean())
     if n < 2:
         return Contrast(*value, n, len(used), survey, *(math.nan,) * 3)

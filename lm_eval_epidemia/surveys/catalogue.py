@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from lm_eval_epidemia import notices, paths
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.names import RESERVED
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.fresh import FreshSet
 from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.record import Record, Task
 
 __all__ = [
-    "GROUPS",
     "RECORDS",
     "all_tasks",
     "declarations",
@@ -42,9 +42,6 @@ __all__ = [
 
 #: The environment variable that lists own records.
 RECORDS = "EPIDEMIA_RECORDS"
-
-#: Begin the names of groups: ``epidemia_low`` is not to be that of a survey called ``low``.
-GROUPS = ("low", "high", "extra", "fresh", "intervention", "joint", "marginal", "prior")
 
 #: A file, and what changes when it is replaced, however fast.
 Stamped = tuple[Path, tuple[int, int, int]]
@@ -152,7 +149,7 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     name = entry.survey
     if other is not None:
         raise EpidemiaError(f"{path}: {other} is a record of {name!r} too: rename one of them")
-    if name in GROUPS:
+    if name in RESERVED:
         raise EpidemiaError(f"{path}: epidemia_{name} is another group: choose another 'survey'")
     if entry.replaces not in (None, name) or (entry.replaces and name not in _shipped()):
         raise EpidemiaError(
@@ -232,6 +229,18 @@ def record(survey: str) -> Record:
         if path.stem == survey:
             raise EpidemiaError(said)
     raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, found.records)})")
+
+
+def how_to_build(survey: str) -> str:
+    """Say which official files the tasks of a survey need, and what fetches them and builds."""
+    entry = record(survey)
+    official = entry.vintages[entry.official]
+    how = f"epidemia survey download {survey}, then epidemia groundtruth build {survey}"
+    if survey in own_surveys():  # whose page is what its author wrote, if anything
+        return f"it needs {official.needed}: epidemia groundtruth build {survey} --raw FILE"
+    if any(file.url is None for file in official.files):
+        how = f"download it there, then epidemia groundtruth build {survey} --raw FILE"
+    return f"it needs {official.needed} ({official.page}): {how}"
 
 
 def file_of(survey: str) -> Path:

@@ -16,7 +16,15 @@ from lm_eval_epidemia.errors import EpidemiaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BLANKS", "MAX_COLUMNS", "csv_batches", "encoding_of", "header", "parsed"]
+__all__ = [
+    "BLANKS",
+    "MAX_COLUMNS",
+    "NO_NUMBERS",
+    "csv_batches",
+    "encoding_of",
+    "header",
+    "parsed",
+]
 
 #: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
 MAX_COLUMNS = 32_767
@@ -26,9 +34,17 @@ MAX_COLUMNS = 32_767
 HEADER = 4 * 2**20
 BLOCK = 16 * 2**20
 
-#: What a csv file has in place of a number that is not known, beside what pyarrow knows. As an
-#: answer in words, "None" is one.
-BLANKS = ("", "None", "<NA>")
+#: What is no answer, in numbers or in words.
+BLANKS = ("",)
+
+#: What programs write in place of a number that is not known. In a column of words each may be an
+#: answer ("None") or a code ("NA" for Namibia), so there it is read as it stands.
+NO_NUMBERS = frozenset(
+    {*BLANKS, "None", "<NA>", "NULL", "null", "NA", "#NA", "N/A", "n/a", "#N/A"}
+) | {
+    *("#N/A N/A", "NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    *(".", "-", "--", "?"),
+}
 
 
 def header(path: Path) -> list[str]:
@@ -73,7 +89,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     Yields
     ------
     pyarrow.RecordBatch
-        The columns in the order of `places`, blanks as null.
+        The columns in the order of `places`, empty texts as null.
     """
     import pyarrow as pa
     import pyarrow.csv as arrow
@@ -92,6 +108,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
         arrow.ConvertOptions(
             include_columns=names,
             column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],  # Arrow's own include NA and null, which may be answers
             strings_can_be_null=True,
         ),
     )
@@ -125,7 +142,7 @@ def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
 
     trimmed = pc.utf8_trim_whitespace(texts)
     try:
-        blank = pc.is_in(trimmed, value_set=pa.array(BLANKS))
+        blank = pc.is_in(trimmed, value_set=pa.array(sorted(NO_NUMBERS)))
         numbers = pc.if_else(blank, None, trimmed).cast(pa.float64())
     except pa.ArrowInvalid:
         return texts.to_numpy(zero_copy_only=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.surveys.record import Record
 
 __all__ = ["download", "fetch", "raw_folder"]
@@ -86,9 +87,7 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
         import pooch
         import requests
     except ImportError as error:
-        raise EpidemiaError(
-            f"downloading needs {error.name}: pip install 'lm-eval-epidemia[build]'"
-        ) from None
+        raise EpidemiaError(f"downloading needs {error.name}: {install('build')}") from None
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     pooch.get_logger().setLevel("WARNING")

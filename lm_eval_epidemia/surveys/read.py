@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.paths import sha256_of
-from lm_eval_epidemia.surveys.csv_text import BLANKS, csv_batches, header, parsed
+from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches, header, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -268,7 +269,7 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         import pyreadstat
     except ImportError:
         raise EpidemiaError(
-            f"reading {path.suffix} files needs pyreadstat: pip install 'lm-eval-epidemia[build]'"
+            f"reading {path.suffix} files needs pyreadstat: {install('build')}"
         ) from None
     if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
@@ -298,7 +299,7 @@ def naming(path: Path) -> Iterator[None]:
         cause = error.__cause__ or error.__context__
         name = error.name or getattr(cause, "name", None) or str(error)
         raise EpidemiaError(
-            f"reading {path.suffix} files needs {name}: pip install 'lm-eval-epidemia[build]'"
+            f"reading {path.suffix} files needs {name}: {install('build')}"
         ) from None
     except Exception as error:
         # A reader may quote what it could not read: several lines of it, or control characters.
@@ -457,7 +458,7 @@ def read_columns(
             if (words := _words(frame[name])) is not None:
                 frame[name] = words
                 continue
-            frame[name] = frame[name].where(~frame[name].isin(BLANKS))
+            frame[name] = frame[name].where(~frame[name].isin(NO_NUMBERS))
         if frame[name].dtype != precision:
             numbers = _numbers(frame[name], name, path)
             with np.errstate(over="ignore"):  # too large for single precision: infinite
@@ -477,9 +478,9 @@ def _words(column: pd.Series) -> pd.Series | None:
     # Millions of records have few distinct texts.
     numbers, found = pd.factorize(column)
     said = pd.Series(list(found), dtype=object).map(lambda one: str(one).strip())
-    if pd.to_numeric(said[~said.isin(BLANKS)], errors="coerce").notna().all():
+    if pd.to_numeric(said[~said.isin(NO_NUMBERS)], errors="coerce").notna().all():
         return None
-    said = said.where(~said.isin(["", "<NA>"]))
+    said = said.where(~said.isin(BLANKS))
     kinds, names = pd.factorize(said)
     # One more place, which -1 (blank) finds.
     codes: NDArray[np.int64] = np.append(kinds, -1)[numbers]

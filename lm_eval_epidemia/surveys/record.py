@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.names import WAYS, fault_of
 from lm_eval_epidemia.surveys.variable import (
     Codes,
     Fault,
@@ -218,6 +219,12 @@ class Vintage(Strict):
 _CLAUSE = re.compile(r",? (who|that|which|whose [^,{}]+) \{conditions\}")
 
 
+def _without_clause(*subjects: str | None) -> str:
+    """Return the first subject of which nothing is left to fill in but the year; empty if none."""
+    said = [_CLAUSE.sub("", subject) for subject in subjects if subject]
+    return next((subject for subject in said if "{conditions}" not in subject), "")
+
+
 def _anyone(text: str | None) -> str | None:
     if text is not None:
         try:
@@ -345,8 +352,15 @@ class Record(Strict):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Record:
+        refuse(self._name_faults())
         refuse([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
         return self
+
+    def _name_faults(self) -> Iterator[Fault]:
+        named = [("variable", name) for name in self.variables]
+        for kind, name in [*named, *(("vintage", name) for name in self.vintages)]:
+            if said := fault_of(kind, name):
+                yield (f"{kind}s", name), said
 
     def _task_faults(self) -> Iterator[Fault]:
         names = set()
@@ -357,6 +371,13 @@ class Record(Strict):
                 if entry.name in names:
                     yield ("tasks", kind, n), f"two tasks are called {entry.name}"
                 names.add(entry.name)
+        for name in names:
+            plain, _, way = name.rpartition("_")
+            if way in WAYS and plain in names:
+                yield (
+                    ("tasks",),
+                    f"{name} would be {plain} in another way of asking: rename its last variable",
+                )
 
     def _faults_of(self, entry: Task) -> Iterator[str]:
         for variable in (entry.outcome, *entry.given):
@@ -475,9 +496,18 @@ class Record(Strict):
         """Say whom a task is about; of P(Y), without a place for conditions."""
         if task.given:
             return task.subject or self.subject
-        ways = (task.anyone, task.subject, self.anyone, self.subject)
-        said = [_CLAUSE.sub("", way) for way in ways if way]
-        return next((way for way in said if "{conditions}" not in way), "")
+        return _without_clause(task.anyone, task.subject, self.anyone, self.subject)
+
+    @property
+    def people(self) -> str:
+        """Say who is asked about, in every year that there is: "a person in 2022 or 2023"."""
+        years = sorted({vintage.said for vintage in self.vintages.values()})
+        named = {name for one in self.declared if not one.subject for name in one.given}
+        subject = _without_clause(self.anyone, self.subject) or self.subject
+        return subject.format(
+            year=" or ".join(filter(None, [", ".join(years[:-1]), years[-1]])),
+            conditions=f"({' or '.join(sorted(named)).replace('_', ' ')})",
+        )
 
     def used_variables(self, vintage: str) -> set[str]:
         """Names of the variables that some task or an adjustment of the vintage uses."""

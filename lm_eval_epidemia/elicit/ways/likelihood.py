@@ -123,6 +123,12 @@ def believed(p: Array, row: Any) -> Array:
     return np.eye(len(BINS))[bin_of(p[row.level])]
 
 
+def told(p: Array) -> Array:
+    """Round a distribution to the middles of the intervals that are said of it."""
+    said = [MIDPOINTS[bin_of(float(p[level]))] for level in asked_levels(len(p))]
+    return distribution(np.array(said), len(p))
+
+
 WAY = Way(
     name="likelihood",
     suffix="_likelihood",
@@ -141,4 +147,5 @@ WAY = Way(
     answers=lambda _truth: BINS,
     example=example,
     believed=believed,
+    told=told,
 )

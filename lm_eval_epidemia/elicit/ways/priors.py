@@ -8,13 +8,14 @@ Four protocols, all with the same tag at the end: the parameters of the quantity
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.numbers import TAG, labels, numbers, tagged
+from lm_eval_epidemia.elicit.numbers import PERCENT, TAG, labels, numbers, tagged
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.ways.sampled import ANSWERED
 from lm_eval_epidemia.elicit.ways.way import Way
@@ -90,8 +91,10 @@ def in_unit(quantity: Quantity) -> str:
 
 
 def _percent(row: Any) -> float:
-    """What a per cent sign after a value means."""
-    return 0.01 if row.family == "beta" else 1.0
+    """What a per cent sign after a value means: nothing, of kilograms."""
+    if row.family == "beta":
+        return 0.01
+    return 1.0 if re.search(PERCENT, row.unit) else math.nan
 
 
 def _checked(family: int, parameters: Sequence[Any] | None) -> Stated | None:
@@ -124,7 +127,7 @@ _PARAMETERS = {
 
 #: What they may be called in a tag.
 _LABELS = {
-    "normal": {"normal", "mean", "sd", "mu", "sigma"},
+    "normal": {"normal", "mean", "sd", "mu", "sigma", "loc", "scale"},
     "beta": {"beta", "alpha"},
     "lognormal": {"lognormal", "mu", "sigma"},
 }
@@ -214,7 +217,7 @@ def _ask_for_quantiles(quantity: Quantity) -> tuple[str, str]:
 
 def _read_quantiles(text: str | None, row: Any) -> Stated | None:
     family = FAMILIES.index(row.family)
-    found = numbers(text, len(LEVELS), _percent(row), row.unit, ())
+    found = numbers(text, len(LEVELS), _percent(row), row.unit, {"quantile"})
     return None if found is None else _checked(family, families.of_quantiles(family, found))
 
 
@@ -298,6 +301,7 @@ def _way(protocol: _Protocol) -> Way:
         writes=_writes(protocol),
         system_prompts=True,
         temperature=0.5,
+        revision=1,
         unread="the marginal's flat prior",
         load=store.load,
         described=lambda truth: truth.given,

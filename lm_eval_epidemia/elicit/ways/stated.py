@@ -187,6 +187,7 @@ WAY = Way(
     prompts=lambda _truth, _one: 2,
     prompts_are="orderings",
     check=check,
+    revision=1,
     distribution=distribution,
     diagnostics={
         "answered": ANSWERED,
@@ -196,6 +197,7 @@ WAY = Way(
     answers=letters.WAY.answers,
     request=REQUESTS[""],
     example=example,
+    told=lambda p: np.array(in_whole(p)) / 100,
     writes=writes,
     structure=structure,
     temperature=0.0,

@@ -79,7 +79,8 @@ class Metric(NamedTuple):
     of : callable
         From the answers of a task, in any order, to the number. lm-eval finds it by its name, so it
         is a function of a module.
-    higher_is_better : bool
+    higher_is_better : bool or None
+        None where it is best at neither end: lm-eval then prints no arrow.
     low, high : float
         Between which it lies.
     of_one : callable, optional
@@ -96,7 +97,7 @@ class Metric(NamedTuple):
     """
 
     of: Callable[[Sequence[Any]], float]
-    higher_is_better: bool
+    higher_is_better: bool | None
     low: float = -math.inf
     high: float = math.inf
     of_one: Callable[[Any], float] | None = None
@@ -174,8 +175,11 @@ class Way:
         From what a respondent believes in the row's cell (a distribution, shape (K,), or what else
         the benchmark's `answers` has there) and the row to the probability of each of its choices:
         how `epidemia-baseline` answers.
+    told : callable
+        From a distribution, shape (K,), to what is read where a respondent answers with it: the
+        same, but for intervals and whole per cents.
     writes : callable, optional
-        From the same to the whole reply, where that is not one of the choices.
+        From the same as `believed` to the whole reply, where that is not one of the choices.
     structure : callable, optional
         From a truth and a `Variant` to what the server is to hold a reply to, as lm-eval's
         ``generation_kwargs``; empty where the variant asks for nothing.
@@ -219,6 +223,7 @@ class Way:
     request: str = ""
     example: Callable[[Any, int, np.random.Generator], str] | None = None
     believed: Callable[[Array, Any], Array] | None = None
+    told: Callable[[Array], Array] = lambda p: p
     writes: Callable[[Array, Any], str] | None = None
     structure: Callable[[Any, Variant], dict[str, Any]] | None = None
     system_prompts: bool = False

@@ -127,7 +127,7 @@
       ...(model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]]),
       ["Distance", number(model.l1, 4)]];
     for (const [name, value] of Object.entries(model.diagnostics)) said.push([name.replaceAll("_", " "), number(value, 3)]);
-    for (const [name, value] of Object.entries(data.anchors)) said.push([name, number(value, 4)]);
+    for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) said.push([name, number(value, 4)]);
     for (const [name, value] of said) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
     return list;
   }

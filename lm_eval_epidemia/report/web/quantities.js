@@ -49,7 +49,7 @@
       return element;
     };
     const select = make("select", { id: "quantity" });
-    data.quantities.forEach((each) => select.append(make("option", { value: each.name }, `${each.name}: ${each.about}`)));
+    data.quantities.forEach((each) => select.append(make("option", { value: each.name }, each.about)));
     select.value = one.name;
     select.addEventListener("change", () => go({ quantity: select.value }));
     const facts = make("dl", { class: "facts", id: "facts" });

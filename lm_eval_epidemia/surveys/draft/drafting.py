@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lm_eval_epidemia import paths
 from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
 from lm_eval_epidemia.surveys.csv_text import encoding_of
 from lm_eval_epidemia.surveys.draft.columns import (
@@ -25,7 +26,6 @@ from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_
 from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
 from lm_eval_epidemia.surveys.draft.variables import Draft, drafted
 from lm_eval_epidemia.surveys.draft.wishes import Chooser, Question, Wishes
-from lm_eval_epidemia.surveys.draft.words import RESERVED
 from lm_eval_epidemia.surveys.draft.writing import Source, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import open_raw, suffix_of
@@ -75,10 +75,6 @@ def own_path(name: str) -> Path:
     return paths.home() / "surveys" / f"{name}.yaml"
 
 
-#: Characters of a survey's name, which is part of file names.
-LONGEST = 40
-
-
 def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     """Return the name of a survey: as given, or from the name of its first file.
 
@@ -88,15 +84,11 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
         If it cannot be one, or is that of a survey that ships.
     """
     if given is None:
-        name = re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())[: LONGEST - 6]
+        name = re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())[:34]
         name = name if name[:1].isalpha() else f"survey{name}"
     else:
         name = given
-    if not re.fullmatch(rf"[a-z][a-z0-9]{{,{LONGEST - 1}}}", name):
-        raise EpidemiaError(
-            f"--name {name[:60]!r}: a survey's name is of small letters and digits, begins with "
-            f"a letter, and is no longer than {LONGEST}; for example mysurvey2024"
-        )
+    check_name("survey", name)
     ships = records().keys() - own_surveys()
     if name in ships or name in RESERVED:
         what = "a survey that ships" if name in ships else "a group of tasks"

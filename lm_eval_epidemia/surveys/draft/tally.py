@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.surveys.csv_text import BLANKS, csv_batches
+from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Column
 from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
 
@@ -67,7 +67,8 @@ class Tally:
     odd: str = ""
     truths: bool = False
     exact: bool = True
-    unknown: tuple[float, float] = (0, 0)
+    unknown: dict[str, tuple[float, float]] = field(default_factory=dict)
+    no_numbers: dict[str, int] = field(default_factory=dict)
 
     def add(self, column: Any, weight: Array) -> None:
         """Count some more records.
@@ -124,7 +125,7 @@ class Tally:
         import pandas as pd
 
         said = pd.Series(texts, dtype=object)
-        blank = said.isin(BLANKS).to_numpy()
+        blank = said.isin(NO_NUMBERS).to_numpy()
         for n in np.flatnonzero(blank):
             self._blank(texts[n], counts[n], weights[n])
         numbers = pd.to_numeric(said.where(~blank), errors="coerce").to_numpy(float)
@@ -142,21 +143,22 @@ class Tally:
             self._numbers(numbers[there], counts[there], weights[there])
 
     def _blank(self, text: str, count: float, weight: float) -> None:
-        if text == "None":  # of a column of words it is one
-            self.unknown = (self.unknown[0] + count, self.unknown[1] + weight)
-        else:
+        if text in BLANKS:
             self.blank += count
             self.blank_weight += weight
+        else:
+            before = self.unknown.get(text, (0.0, 0.0))
+            self.unknown[text] = (before[0] + count, before[1] + weight)
 
     def finished(self) -> Tally:
-        """Settle, when all is counted, what "None" meant."""
-        count, weight = self.unknown
-        self.unknown = (0, 0)
-        if count and self.words and self.texts is not None:
-            self.texts["None"] = (count, weight)
+        """Settle, when all is counted, what "None" and "NA" meant: of words, each is an answer."""
+        if self.words and self.texts is not None:
+            self.texts |= self.unknown
         else:
-            self.blank += count
-            self.blank_weight += weight
+            self.blank += sum(count for count, _ in self.unknown.values())
+            self.blank_weight += sum(weight for _, weight in self.unknown.values())
+            self.no_numbers = {text: int(count) for text, (count, _) in self.unknown.items()}
+        self.unknown = {}
         return self
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -144,7 +145,9 @@ def _of_texts(column: Column, tally: Tally, name: str) -> Draft | str:
         Level(label, _phrase(kind, label, column), texts[text][1], texts=(text,))
         for text, label in zip(kept, said, strict=True)
     )
-    checks = []
+    checks = _look_alikes([labels[text] for text in kept], said)
+    if "None" in kept:
+        checks.append("taken as an answer: None")
     if silent:
         checks.append(f"taken as no answer: {_listed(shortened(cleaned(t), 60) for t in silent)}")
     return Draft(
@@ -179,6 +182,8 @@ def _of_numbers(column: Column, tally: Tally, name: str) -> Draft | str:
     if tally.distinct and tally.whole and not meant and tally.counts.sum() >= FEW:
         return "identifiers: no two people have the same"
     checks = []
+    if texts := [f"{text} ({count:,} people)" for text, count in tally.no_numbers.items()]:
+        checks.append(f"taken as no answer: {_listed(texts)}")
     if said := [f"{number(code)} '{shortened(labels[code], 60)}'" for code in silent]:
         checks.append(f"taken as no answer, by label: {_listed(said)}")
     known = np.array([not _inside(value, missing) for value in values], dtype=bool)
@@ -221,6 +226,7 @@ def _categories(
         for code, label in zip(codes, said, strict=True)
     )  # fmt: skip
     checks, asides = list(draft.checks), list(draft.asides)
+    checks += _look_alikes([names.get(code, number(code)) for code in codes], said)
     if bare:
         checks.append(f"without a label, and a level: {_listed(map(number, bare))}")
     if between:
@@ -389,6 +395,27 @@ def _told_apart(said: list[tuple[str, str]]) -> list[str]:
     return found
 
 
+def _look_alikes(labels: Sequence[str], said: Sequence[str]) -> list[str]:
+    """Name the answers that only capitals or spaces tell apart: whether they are one is not ours.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        As the file has them.
+    said : sequence of str
+        As the draft has them.
+    """
+    alike: dict[str, list[str]] = {}
+    for label, shown in zip(labels, said, strict=True):
+        key = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        alike.setdefault(key, []).append(f"'{shortened(shown, 60)}'")
+    return [
+        f"{_listed(several)} look alike: if they are one answer, make one level of them"
+        for several in alike.values()
+        if len(several) > 1
+    ]
+
+
 def _without_codes(labels: dict[float, str]) -> dict[float, str]:
     """Take codes off labels that all begin with theirs: ``1. Yes``, ``(2) No``."""
     found = {}
@@ -411,6 +438,13 @@ def _about(column: Column) -> str:
     return shortened(column.said.rstrip(" :.;,") or column.name)
 
 
+#: Answers that name no race and no region, only that it is another one.
+_OTHER = re.compile(r"((an|any |all )?other)s?( (race|ethnicity|region|state|country|place))?")
+
+#: Answers that go on from "is of": "two or more races".
+_RACES = re.compile(r"\b(race|ethnicity|ethnicities|races)$")
+
+
 def _phrase(kind: str, label: str, column: Column, not_a_word: bool = False) -> str:
     """Say of a person what an answer means, in a way that is sound whatever it is."""
     if not_a_word:
@@ -423,9 +457,11 @@ def _phrase(kind: str, label: str, column: Column, not_a_word: bool = False) -> 
     if kind == "age" and re.match(r"\d|under|over|between|less|more|up to|at ", word):
         return _amount(kind, label, column)
     if kind == "region" and word not in ("yes", "no"):
-        return f"lives in {label}"
+        return "lives elsewhere" if _OTHER.fullmatch(word) else f"lives in {label}"
     if kind == "race" and word not in ("yes", "no") and len(label) < 60:
-        return f"is {label}"
+        if _OTHER.fullmatch(word):
+            return "is of another race"
+        return f"is of {label[0].lower()}{label[1:]}" if _RACES.search(word) else f"is {label}"
     return f"answers '{label}' to '{_about(column)}'"
 
 

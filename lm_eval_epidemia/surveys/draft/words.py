@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from lm_eval_epidemia.surveys.catalogue import GROUPS
-
 __all__ = ["ABOUT_INTERVIEW", "DATE", "DEMOGRAPHIC", "IDENTIFIER", "NO_WEIGHT", "PREDICATES",
-           "PSU", "REPLICATE", "RESERVED", "STRATA", "WAYS", "WEIGHT", "Pattern",
+           "PSU", "REPLICATE", "STRATA", "WEIGHT", "Pattern",
            "asks_nothing"]  # fmt: skip
 
 
@@ -150,13 +148,6 @@ PREDICATES = frozenset({
     "employed", "unemployed", "retired", "pregnant", "hispanic",
 })  # fmt: skip
 
-#: A task's name that ends so would be the name of another task in one of the ways of asking.
-WAYS = ("likelihood", "sampled", "stated", "closed", "rag", "written", "substitution", "retrieval",
-        "knowledge", "choice", "variance", "quantile", "grid")  # fmt: skip
-
-#: Names of surveys that would make ``epidemia_NAME`` the name of another group.
-RESERVED = frozenset({*GROUPS, *WAYS})
-
 # -- Answers that say nothing -------------------------------------------------------------------
 
 _STRONG = (
@@ -167,7 +158,8 @@ _STRONG = (
     r"(say|answer|state|disclose|respond)|rather not (say|answer)|not (applicable|asked|answered|"
     r"ascertained|available|stated|reported|recorded|collected|determined|specified|given|known|"
     r"in universe|administered|provided|interviewed)( .{0,30})?|inapplicable|inap|inapp?l?|iap|niu|"
-    r"n/?a|n\.a\.?|nap|(legitimate|valid|logical|web|instrument|system) ?(skip|missing|blank)"
+    r"n/?a|n\.a\.?|nap|nan|null|"
+    r"(legitimate|valid|logical|web|instrument|system) ?(skip|missing|blank)"
     r"(ped)?( logically assigned)?|skip(ped)?( (on|in) .{0,20}| pattern| question)?|bad data"
     r"( logically assigned)?|(system |user |data )?missing( (data|value|answer|response|code))?s?"
     r"|blank|unknown|undetermined|unclassifi(ed|able)|uncodeable|could not obtain"
@@ -194,6 +186,8 @@ _PARTS = re.compile(r"\s*(?:[/,;&|()\[\]]|\bor\b|\band\b|(?<=\s)-(?=\s))\s*")
 def asks_nothing(label: str) -> bool:
     """Tell whether a label is that of no answer: refused, don't know, not applicable, blank."""
     said = label.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").strip()
+    if said in (".", "-", "--", "?"):
+        return True
     said = re.sub(r"^[\W\d_]+(?=[a-z])|[\W_]+$", "", said)
     if re.fullmatch(_STRONG, said) or _BEGINS.match(said):
         return True

@@ -105,11 +105,11 @@ def _head(source: Source) -> list[str]:
     unknown = quoted("not stated")
     lines += [
         f"survey: {quoted(source.name)}",
-        f"domain: other  {CHECK} health, economic or social, if it is one of these",
-        f"title: {quoted(source.title)}  {CHECK} as its publisher calls it",
+        f"domain: other  {CHECK} the domain: health, economic or social, if one of these",
+        f"title: {quoted(source.title)}  {CHECK} its title, as its publisher calls it",
         f"publisher: {unknown}  {CHECK} who publishes it",
-        f"homepage: {unknown}  {CHECK} https://...",
-        f"licence: {unknown}  {CHECK} what may be done with it",
+        f"homepage: {unknown}  {CHECK} its page: https://...",
+        f"licence: {unknown}  {CHECK} its licence: what may be done with it",
         f"citation: {unknown}  {CHECK} how it wants to be cited",
         f"{CHECK} who was asked, and where: 'a person aged 18 or older living in ... who'",
         f"subject: {quoted('a person in {year} who {conditions}')}",
@@ -123,7 +123,7 @@ def _head(source: Source) -> list[str]:
         lines.append(f"join: {quoted(source.join)}  {CHECK} the number of a person in all files")
     year = str(source.year)
     lines += ["", "vintages:", f"  {quoted(year)}:",
-              f"    year: {year}  {CHECK} {_plain(source.year_from)}",
+              f"    year: {year}  {CHECK} the year, {_plain(source.year_from)}",
               "    files:"]  # fmt: skip
     for name, members in source.files:
         inside = f", members: [{', '.join(map(quoted, members))}]" if members else ""
@@ -149,11 +149,14 @@ def _design(source: Source) -> str:
 
 def _variable(draft: Draft, marked: bool) -> list[str]:
     def mark(text: str) -> str:
-        return f"  {CHECK} {text}" if marked else ""
+        return f"  {CHECK} {draft.name}: {text}" if marked else ""
 
     about = f"  # {_plain(shortened(draft.column.label))}" if draft.column.label else ""
     lines = [f"  {draft.name}:{about}"]
-    lines += [f"    {CHECK if marked else '#'} {_plain(said)}" for said in draft.checks]
+    lines += [
+        f"    {CHECK} {draft.name}: {_plain(said)}" if marked else f"    # {_plain(said)}"
+        for said in draft.checks
+    ]
     lines += [f"    # {_plain(said)}" for said in draft.asides]
     lines += [
         f"    column: {quoted(draft.column.name)}",

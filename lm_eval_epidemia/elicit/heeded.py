@@ -1,0 +1,33 @@
+"""Which tasks heed which key of ``--metadata``: in the others it has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.ways.way import Way
+
+__all__ = ["HEEDED", "asked_for"]
+
+#: By key: from a way of asking and a declared task to whether it changes what the model is asked.
+HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
+    "orderings": lambda way, task: "design" in way.columns,
+    "n_samples": lambda way, task: "n_samples" in way.columns,
+    "fewshot": lambda way, task: way.example is not None,
+    "gen_prefix": lambda way, task: True,
+    # A letter that is written has no delimiter before it.
+    "leading_space": lambda way, task: not way.generated,
+    "names": lambda way, task: getattr(task, "names", "") == "random",
+    "system_prompt": lambda way, task: way.system_prompts,
+    "structured": lambda way, task: way.structure is not None,
+    "wording": lambda way, task: way.distribution is not None,
+}
+
+
+def asked_for(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys that ask for something: of what is usual, only a number of answers does."""
+    for key, usual in Variant._field_defaults.items():
+        value = metadata.get(key)
+        if value is not None and (value != usual or key == "n_samples"):
+            yield key

@@ -1,0 +1,108 @@
+"""What lm-eval does not say of a task that it does not find: what was meant, and what it needs.
+
+Its index holds the tasks whose truth is here. Of others that surveys declare, and of names that are
+nearly ours, it says no more than that they were not found.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from lm_eval_epidemia.benchmarks import members, names
+from lm_eval_epidemia.console import separated
+from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys.catalogue import records
+
+__all__ = ["explained", "explanation", "refuse_missing"]
+
+#: Begins lm-eval's message; the names follow, with commas between.
+_NOT_FOUND = "Tasks not found: "
+
+
+def explanation(name: str) -> str:
+    """Say why lm-eval has no task or group of a name, if it may be meant as one of ours.
+
+    Parameters
+    ----------
+    name : str
+        As a user wrote it; a pattern, too.
+
+    Returns
+    -------
+    str
+        What it needs or what is called nearly so; empty for other people's names.
+    """
+    known = names()
+    if name in records():
+        return f"{name} is a survey, not a task or group ({nearest(name, known)})"
+    is_tail = "_" in name and any(one.endswith(f"_{name}") for one in known)
+    if not (is_tail or name.strip().casefold().startswith("epidemi")):
+        return ""
+    try:
+        members(name)
+    except EpidemiaError as error:
+        return str(error)
+    return ""
+
+
+def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
+    """Refuse names of ours that a run's index will not have, before its model is loaded.
+
+    Parameters
+    ----------
+    tasks : iterable
+        As ``simple_evaluate`` takes them: names, files, configurations and tasks.
+    manager : TaskManager, optional
+        Where none is given, lm-eval builds one with our tasks.
+    """
+    known = getattr(manager, "all_tasks", ())
+    for name in tasks:
+        # By its type alone: somebody's task may be anything.
+        if not issubclass(type(name), str) or not name.startswith("epidemia_"):
+            continue
+        if name in known or name.endswith(".yaml"):
+            continue
+        if said := explanation(name):
+            raise EpidemiaError(said)
+        if any(sign in name for sign in "*?["):
+            raise EpidemiaError(
+                f"{name}: patterns are for the command line; in Python give the names that "
+                "task_manager.match_tasks([...]) spells out"
+            )
+
+
+def _explanations(names: Iterable[str]) -> list[str]:
+    with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
+        return [said for name in names if (said := explanation(name))]
+    return []
+
+
+def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap lm-eval's reading of ``--tasks``: ours may be given as ``A, B``, and what it says of
+    those that are missing is completed.
+
+    Parameters
+    ----------
+    process_tasks : callable
+        A method of ``lm_eval.config.evaluate_config.EvaluatorConfig``.
+    """
+
+    @functools.wraps(process_tasks)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        config = args[0]
+        names = [config.tasks] if isinstance(config.tasks, str) else config.tasks
+        # lm-eval would look for a task whose name begins with the blank of "A, B".
+        if any("epidemia_" in name for name in names):
+            config.tasks = separated(names)
+        try:
+            return process_tasks(*args, **kwargs)
+        except ValueError as error:
+            start, is_missing, names = str(error).partition(_NOT_FOUND)
+            if is_missing and not start:
+                error.args = ("\n".join([str(error), *_explanations(names.split(", "))]),)
+            raise
+
+    return wrapper

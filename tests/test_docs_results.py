@@ -1,0 +1,151 @@
+"""Numbers of a real run that a page prints are those in docs/results."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from lm_eval_epidemia.elicit.ways import grid
+from lm_eval_epidemia.estimate import boosted
+from lm_eval_epidemia.quantities import store
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.output import as_rows
+from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.score import priors
+
+DOCS = Path(__file__).parents[1] / "docs"
+RESULTS = DOCS / "results"
+
+
+@cache
+def results(folder):
+    (path,) = (RESULTS / folder).glob("results_*.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def metric(folder, task, name):
+    return results(folder)["results"][task][f"{name},none"]
+
+
+def section(page):
+    """What a page says of the small model, and nothing after."""
+    text = (DOCS / page).read_text(encoding="utf-8").split("## A real small model\n")[1]
+    return " ".join(text.split("\n## ")[0].split())
+
+
+def assert_printed(page, expected):
+    """Hold numbers of the small model against a page; none with decimals may be left over."""
+    text = section(page)
+    for pattern, values in expected:
+        printed = re.search(pattern, text)
+        assert printed, f"{page} does not say {pattern}"
+        for shown, value in zip(printed.groups(), values, strict=True):
+            rounded = round(value, len(shown.partition(".")[2]))
+            assert float(shown) == pytest.approx(rounded, abs=1e-9), (pattern, value)
+        text = text.replace(printed[0], "")
+    assert not re.findall(r"\d*\.\d+", text), "numbers that no file was held against"
+
+
+def test_interventions():
+    group = "epidemia_intervention"
+    found = {
+        name: metric("interventions", group, name)
+        for name in ("accuracy", "base_accuracy", "choice_mass", "kappa0_accuracy",
+                     "kappa1_accuracy", "margin", "post_accuracy", "seen", "yes_bias")
+    }  # fmt: skip
+    rows = [(rf"\|{name} *\|[↑↓ ]*\| *(-?[\d.]+)\|", [value]) for name, value in found.items()]
+    error = metric("interventions", group, "accuracy_stderr")
+    noticed = {
+        row["name"]: row
+        for row in as_rows(make_report(read_results([RESULTS / "interventions"])))
+        if row["kind"] == "notices"
+    }
+    difference = noticed["difference"]
+    assert_printed(
+        "interventional.md",
+        [
+            (r"± \|([\d.]+)\|", [error]),
+            *rows,
+            (r"probability of (\.\d+)", [found["choice_mass"]]),
+            (
+                r"rise by (\.\d+) where nothing changes and by (\.\d+) where",
+                [noticed["kappa = 0"]["value"], noticed["kappa = 1"]["value"]],
+            ),
+            (
+                r"difference of (\S+), with a 95 % interval from (\S+) to \+([\d.]+\d)",
+                [difference["value"], difference["low"], difference["high"]],
+            ),
+        ],
+    )
+    # 5/22 of the effects and 8/14 of the relations, in every kind of names.
+    assert "accuracy is 5/22, retrieval 8/14" in section("interventional.md")
+    for names in ("random", "tuebingen", "anticommonsense"):
+        task = f"{group}_{names}"
+        assert metric("interventions", task, "accuracy") == pytest.approx(5 / 22)
+        assert metric("interventions", f"{task}_retrieval", "accuracy") == pytest.approx(8 / 14)
+
+
+def correlations():
+    """Of the grid's means with truths: over all, of the marginals, within variables."""
+    truth = store.load("epidemia_prior_nhanes")
+    (line,) = results("priors/grid")["epidemia"]["said"].values()
+    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
+    means = (special.softmax(priors.said(line, truth), axis=1) * at).sum(axis=1)
+    true, marginal, spread = np.array(
+        [(one.mean, one.marginal_mean, one.marginal_sd) for one in truth.quantities]
+    ).T
+    conditional = np.array([bool(one.conditions) for one in truth.quantities])
+    within = stats.spearmanr(*(((one - marginal) / spread)[conditional] for one in (means, true)))
+    return [
+        stats.spearmanr(means, true).statistic, stats.spearmanr(marginal, true).statistic,
+        conditional.sum(), within.statistic, within.pvalue,
+    ]  # fmt: skip
+
+
+def test_priors():
+    row = r"\| ([\d.]+) ± ([\d.]+)" + 4 * r" \| ([\d.]+)"
+    columns = ["error_ratio", "error_ratio_stderr", "win_rate_5", "posterior_win_rate_5",
+               "crps_ratio", "ece"]  # fmt: skip
+
+    def numbers(folder, task, last):
+        return [metric(f"priors/{folder}", task, name) for name in [*columns, last]]
+
+    all_, marginals, number, within, p = correlations()
+    task, by_grid = "epidemia_prior_nhanes", "epidemia_prior_nhanes_grid"
+    assert_printed(
+        "priors.md",
+        [
+            (rf"`direct`, [^|]* {row} \| ([\d.]+) \| \|", numbers("direct", task, "answered")),
+            (rf"`grid`, [^|]* {row} \| \| ([\d.]+) \|", numbers("grid", by_grid, "end_mass")),
+            (rf"`mean` [^|]* {row} \| \| ([\d.]+) \|", numbers("grid-mean", by_grid, "end_mass")),
+            (r"truths by (\.\d+) \(Spearman\)", [all_]),
+            (r"the marginals alone have (\.\d+)", [marginals]),
+            (r"the (\d+) conditional quantities give (\.\d+) \(p = (\.\d+)\)", [number, within, p]),
+        ],
+    )
+
+
+@pytest.mark.parametrize("folder", ["interventions", "priors/direct", "priors/grid"])
+def test_the_runs_are_asked_as_the_pages_say(folder):
+    found = results(folder)
+    assert found["model_name"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert found["config"]["model_args"]["dtype"] == "float32"
+    assert found["config"]["limit"] is None
+    assert found["chat_template"]
+
+
+def test_no_file_names_a_folder_of_this_machine():
+    machine = re.compile(r"[\"' ]/(?:home|root|tmp|work|Users|opt|mnt)/")
+    for path in RESULTS.rglob("*.json*"):
+        assert not machine.search(path.read_text(encoding="utf-8")), path
+
+
+def test_the_limit_on_leaves_is_as_the_page_says():
+    """Where it is lifted, docs/statistics.md no longer warns of it."""
+    page = (DOCS / "statistics.md").read_text(encoding="utf-8")
+    limit = boosted.settings()["min_data_in_leaf"]
+    assert limit == 0 or f"`min_data_in_leaf: {limit}`" in page

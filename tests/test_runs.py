@@ -1,0 +1,294 @@
+"""A run is known by its settings: files of one make one row, files of several never do."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import recorded
+from test_report import AGE_SEX, COCAINE, EMPLOYER, HEROIN, SALARY, write
+
+from lm_eval_epidemia.elicit.ways.way import Elicited
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report import data, explorer, figures, output, paired, site
+from lm_eval_epidemia.report.compare import asked_in_wordings
+from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.report.reference import not_known
+from lm_eval_epidemia.report.results import Asked, read_results
+from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.score.measured import Measured, part_of
+
+SMALL = {"model": "hf", "model_args": {"pretrained": "x/small"}}
+MMLU = {"mmlu": {"acc,none": 0.65}}
+
+
+def run_as(config=None, **arguments):
+    """What lm-eval writes of a run of the model "small"."""
+    return {**SMALL, "model_args": {**SMALL["model_args"], **arguments}, **(config or {})}
+
+
+def rows(folder):
+    return read_results([folder]).entries
+
+
+@pytest.mark.parametrize(
+    ("other", "shown"),
+    [
+        ({"config": run_as({"model_dtype": "torch.bfloat16"})}, "dtype=bfloat16"),
+        ({"config": run_as({"model": "choice-hf"})}, "backend=choice-hf"),
+        ({"config": run_as(attn_implementation="eager")}, "attn_implementation=eager"),
+        ({"config": run_as({"model_sha": "12345678ab"})}, "model_sha=12345678"),
+        ({"config": SMALL, "chat_template": "{{ other }}"}, "chat_template=68318503"),
+    ],
+)  # fmt: skip
+def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path, other, shown):
+    plain = {"config": run_as({"model_dtype": "torch.float32", "model_sha": "ffff"})}
+    if "chat_template" in other:
+        plain = {"config": SMALL, "chat_template": "{{ one }}"}
+    elif "dtype" not in shown:
+        other["config"] = {"model_dtype": "torch.float32", "model_sha": "ffff", **other["config"]}
+    write(tmp_path / "a", {COCAINE: (40.0, 3.0), AGE_SEX: (1.0, 1.0)}, date=1.0, **plain)
+    write(tmp_path / "b", {COCAINE: (60.0, 3.0)}, date=2.0, **other)
+    results = read_results([tmp_path])
+    one, two = sorted(results.entries, key=lambda entry: len(entry.scores), reverse=True)
+    assert [one.scores[Asked(COCAINE, "letters")].value, len(one.scores)] == [40.0, 2]
+    assert [two.scores[Asked(COCAINE, "letters")].value, len(two.scores)] == [60.0, 1]
+    assert one.model == two.model == "small" and shown in two.name and shown not in one.name
+    assert results.notes == []
+    # Both are ranked, and compared with each other.
+    report = make_report(results)
+    assert report.standings["epidemia_low"][one.name].shared == 1
+    assert any(two.name in row[0] for part in paired.models(report) for row in part.rows)
+    assert {row["model"] for row in output.as_rows(report) if row["kind"] == "group"} == {
+        one.name, two.name
+    }  # fmt: skip
+
+
+def test_runs_that_differ_in_nothing_that_is_answered_are_one_row(tmp_path):
+    config = {"model_dtype": "torch.float32", "model_sha": "abc"}
+    write(tmp_path / "low", {COCAINE: (40.0, 3.0)}, git_hash="a",
+          config=run_as({**config, "batch_size": 1, "device": "cuda:0", "torch_seed": 1},
+                        dtype="auto", batch_size=8))  # fmt: skip
+    # The hub could not be reached: the hash is not known.
+    config["model_sha"] = ""
+    write(tmp_path / "high", {AGE_SEX: (20.0, 3.0)}, git_hash="b",
+          config=run_as({**config, "batch_size": 4, "device": "cpu", "torch_seed": 2},
+                        dtype="float32", device_map="auto"))  # fmt: skip
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert (entry.name, len(entry.scores), results.notes) == ("small", 2, [])
+
+
+def test_folders_that_are_links_are_read_once(tmp_path):
+    write(tmp_path / "runs" / "a", {COCAINE: (40.0, 3.0)}, config=SMALL)
+    collected = tmp_path / "collected"
+    collected.mkdir()
+    (collected / "a").symlink_to(tmp_path / "runs" / "a")
+    (collected / "again").symlink_to(tmp_path / "runs")
+    (tmp_path / "runs" / "loop").symlink_to(collected)
+    results = read_results([collected])
+    assert [len(entry.scores) for entry in results.entries] == [1] and results.notes == []
+
+
+def test_how_written_answers_were_drawn_tells_runs_apart_and_letters_join(tmp_path):
+    sampled = f"{EMPLOYER}_sampled"
+    write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, config=SMALL)
+    for number in (20, 50):
+        write(tmp_path / str(number), {sampled: (number, 3.0)}, config=SMALL,
+              metadata={"n_samples": number})  # fmt: skip
+    assert [entry.name for entry in rows(tmp_path)] == [
+        "small", "small (n_samples=20)", "small (n_samples=50)"
+    ]  # fmt: skip
+    shutil.rmtree(tmp_path / "50")
+    write(tmp_path / "20", {HEROIN: (1.0, 1.0), sampled: (20, 3.0), **MMLU}, config=SMALL,
+          metadata={"n_samples": 20})  # fmt: skip
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert (entry.name, len(entry.scores), results.notes) == ("small", 3, [])
+    for more in ({"gen_kwargs": {"max_gen_toks": 5}}, {"torch_seed": 7}):
+        write(tmp_path / "50", {sampled: (9.0, 3.0)}, config={**SMALL, **more},
+              metadata={"n_samples": 20})  # fmt: skip
+        assert len(rows(tmp_path)) == 3
+
+
+def test_of_repeated_runs_one_line_counts_what_is_left_out(tmp_path):
+    for date in (1.0, 2.0, 3.0):
+        write(tmp_path / str(date), {COCAINE: (date, 3.0), HEROIN: (date, 1.0), **MMLU},
+              config=SMALL, date=date)  # fmt: skip
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert {score.value for score in entry.scores.values()} == {3.0}
+    ours, theirs = results.notes
+    assert "small: 2 tasks were asked more than once with the same settings" in ours
+    assert "2 older files have" in ours and f"{tmp_path}/1.0" in ours
+    assert "mmlu (acc) is in 3 result files" in theirs and "2 older files have" in theirs
+
+
+@pytest.mark.parametrize(
+    ("ours", "seen"),
+    [({"config": {**SMALL, "limit": 10}}, 0.4), ({"metadata": {"orderings": "balanced"}}, 1.0)],
+)
+def test_another_task_alone_joins_its_model_however_that_was_asked_ours(tmp_path, ours, seen):
+    row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1, "seen,none": seen}
+    write(tmp_path / "ours", {COCAINE: row}, **{"config": SMALL, **ours})
+    # With another backend, and another limit or none.
+    write(tmp_path / "mmlu", MMLU, config=run_as({"model": "choice-hf"}))
+    results = read_results([tmp_path])
+    (entry,) = results.entries
+    assert entry.others == {"mmlu (acc)": 0.65} and entry.protocol.incomplete == (seen < 1)
+    assert not [note for note in results.notes if "mmlu" in note]
+
+
+def test_another_task_that_may_be_of_several_rows_is_a_row_of_its_own(tmp_path):
+    for dtype in ("float32", "bfloat16"):
+        write(tmp_path / dtype, {COCAINE: (40.0, 3.0)}, config=run_as(dtype=dtype))
+    write(tmp_path / "mmlu", MMLU, config=SMALL)
+    results = read_results([tmp_path])
+    found = {entry.name: entry.others for entry in results.entries}
+    mmlu = {"mmlu (acc)": 0.65}
+    assert found == {
+        "small (dtype=auto)": mmlu, "small (dtype=bfloat16)": {}, "small (dtype=float32)": {}
+    }  # fmt: skip
+    (note,) = results.notes
+    assert "small (dtype=auto): mmlu (acc) cannot be told to belong to one of" in note
+    (section,) = [one for one in output.details(make_report(results))
+                  if one.title == "Beside other tasks"]  # fmt: skip
+    assert section.rows == [["small (dtype=auto)", "", "0.6500"]]
+    # Run as one of them was, it belongs to that.
+    write(tmp_path / "mmlu", MMLU, config=run_as(dtype="float32"))
+    results = read_results([tmp_path])
+    assert {entry.name: entry.others for entry in results.entries} == {
+        "small (dtype=bfloat16)": {}, "small (dtype=float32)": mmlu
+    }  # fmt: skip
+    assert results.notes == []
+    # Of another model altogether it is a row as well.
+    write(tmp_path / "theirs", MMLU, model="x/other")
+    assert {entry.name for entry in rows(tmp_path) if entry.others} == {
+        "other", "small (dtype=float32)"
+    }  # fmt: skip
+
+
+def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
+    for dtype, score in (("float32", 10.0), ("bfloat16", 30.0)):
+        for model, more in (("x/Small", 0.0), ("x/Small-Instruct", 5.0)):
+            config = {"model": "hf", "model_args": {"pretrained": model, "dtype": dtype}}
+            where = tmp_path / f"{model[2:]}-{dtype}"
+            write(where, {COCAINE: (score + more, 1.0)}, config=config)
+            write(where / "bare", {COCAINE: (score + more - 1, 1.0)}, config=config,
+                  metadata={"wording": "bare"})  # fmt: skip
+    report = make_report(read_results([tmp_path]))
+    assert [one.difference for one in asked_in_wordings(report.runs)] == [-1.0] * 4
+    assert [one.difference for _, one, _ in paired.versions_compared(report)] == [5.0] * 4
+
+
+def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
+    for dtype in ("float32", "bfloat16"):
+        write(tmp_path / dtype, {COCAINE: (40.0, 3.0)}, config=run_as(dtype=dtype))
+    tuned = run_as(dtype="bfloat16", peft="x/adapter")
+    path = write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=tuned)
+    report = make_report(read_results([tmp_path]))
+    assert [one.base.name for one in report.tuned] == ["small (dtype=bfloat16)"]
+    # Where there is none, a note says what else differs.
+    found = json.loads(path.read_text())
+    found["config"]["model_args"]["dtype"] = "float16"
+    path.write_text(json.dumps(found))
+    shutil.rmtree(tmp_path / "bfloat16")
+    (note,) = [one for one in make_report(read_results([tmp_path])).notes if "base" in one]
+    assert "(dtype=float16, dtype=float32): their difference is not the training's alone" in note
+
+
+@pytest.fixture(scope="module")
+def knows_marginal(tmp_path_factory):
+    """The respondent that knows P(Y) alone, asked whole tasks and the first ten prompts of each."""
+    folder = tmp_path_factory.mktemp("mean")
+    tasks = [COCAINE, f"{COCAINE}_likelihood", f"{EMPLOYER}_likelihood", f"{AGE_SEX}_closed"]
+    for name, limit in (("whole", None), ("cut", 10)):
+        recorded(folder / name, tasks, model_args="kind=mean", limit=limit)
+    return folder
+
+
+def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp_path, monkeypatch):
+    """Who knows P(Y) alone is the reference itself: wherever both stand, they are the same."""
+    report = make_report(read_results([knows_marginal]))
+    cut = [entry for entry in report.runs if entry.protocol.limit == "10"]
+    assert [len(entry.scores) for entry in cut] == [4] and len(report.runs) == 2
+    for made in (data.leaderboard_rows, data.survey_rows, data.closed_rows):
+        rows = made(report)
+        assert {row["model"] for row in rows} == {entry.name for entry in report.runs}
+        for row in rows:
+            assert row["mean"] == pytest.approx(row["score"], abs=1e-9), row
+    (board,) = output.leaderboards(report).values()
+    # Every second cell is a rank.
+    shown = {row[0]: [one.split(" ±")[0] for one in row[2::2]]
+             for row in site._with_baseline(board, report).rows}  # fmt: skip
+    assert len(shown) == 4
+    assert shown["knows P(Y) alone (baseline)"] == shown["epidemia-baseline kind=mean"]
+    mine = shown["epidemia-baseline kind=mean (limit 10)"]
+    assert shown["knows P(Y) alone (baseline; limit 10)"] == mine != shown[report.runs[0].name]
+    for entry in report.runs:
+        for asked, score in entry.scores.items():
+            found = explorer.task_data(asked, report, {})["models"]
+            (model,) = [one for one in found if one["name"] == entry.name]
+            assert model["anchors"]["D mean"] == pytest.approx(score.l1, abs=1e-9)
+    monkeypatch.setattr(explorer, "_listed", lambda report: [Asked(COCAINE, "letters")])
+    listed = {
+        task["name"]: task for task in explorer.explorer(tmp_path / "data", report, {})["tasks"]
+    }
+    values = [entry.scores[Asked(COCAINE, "letters")].value for entry in report.runs]
+    assert listed[COCAINE]["mean"] == f"{values[0]:.1f}; {values[1]:.1f} (limit 10)"
+
+
+def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_path):
+    sampled, truth, expected = f"{SALARY}_sampled", store.load(SALARY), {}
+    q, rng = respondents.mean(truth.weights, truth.p), np.random.default_rng(1)
+    for number in (20, 100):
+        write(
+            tmp_path / str(number),
+            {COCAINE: (40.0, 3.0), sampled: (30.0, 3.0)},
+            config=SMALL,
+            metadata={"n_samples": number},
+        )
+        counts = [np.pad(rng.multinomial(number, q), ((0, 0), (0, 1))) for _ in range(100)]
+        scores = [Measured(part_of(truth), Elicited(q, counts=one)).score for one in counts]
+        expected[number] = pytest.approx(np.mean(scores), abs=2.0)
+    report = make_report(read_results([tmp_path]))
+    (board,) = output.leaderboards(report).values()
+    shown = {row[0]: row[2::2] for row in site._with_baseline(board, report).rows}
+    assert shown["knows P(Y) alone (baseline)"][1] == ""
+    found = {
+        row["model"]: row["mean"]
+        for row in data.leaderboard_rows(report)
+        if row["group"] == "epidemia_low_sampled"
+    }
+    for number in (20, 100):
+        here = found[f"small (n_samples={number})"]
+        assert here == expected[number]
+        assert shown[f"knows P(Y) alone (baseline; n_samples={number})"] == ["", f"{here:.1f}"]
+    # With exact shares it comes to 79.
+    assert found["small (n_samples=20)"] + 20 < found["small (n_samples=100)"] < 75
+
+
+def test_the_reference_is_not_known_where_the_number_of_answers_is_not(tmp_path):
+    write(tmp_path, {f"{SALARY}_sampled": (30.0, 3.0)}, metadata={"n_samples": "many"})
+    report = make_report(read_results([tmp_path]))
+    assert [row["mean"] for row in data.leaderboard_rows(report)] == [None]
+    (note,) = not_known(report.runs)
+    assert f"{SALARY}_sampled" in note and "how many answers were drawn" in note
+
+
+def test_the_reference_of_unknown_conditions_is_left_out_and_said(tmp_path, monkeypatch, capsys):
+    row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1}
+    write(tmp_path, {COCAINE: {**row, "seen,none": 0.123}, HEROIN: {**row, "seen,none": 1.0}})
+    report = make_report(read_results([tmp_path]))
+    assert {row["model"]: row["mean"] is None for row in data.leaderboard_rows(report)} == {
+        "some-model": False, "some-model (incomplete)": True
+    }  # fmt: skip
+    (board,) = output.leaderboards(report).values()
+    names = [row[0] for row in site._with_baseline(board, report).rows]
+    assert [name for name in names if "knows" in name] == ["knows P(Y) alone (baseline)"]
+    pages = []
+    monkeypatch.setattr(site, "_write", lambda *given: pages.append(given[3]))
+    site.build_site(report, tmp_path / "site")
+    figures.save("leaderboard", lambda: report, tmp_path / "leaderboard.json")
+    for said in ("\n".join(pages[0]), capsys.readouterr().err):
+        assert f"would score is left out in 1 tasks ({COCAINE})" in said

@@ -1,0 +1,43 @@
+"""Run by test_commands.py in the environment that has vLLM: command lines of lm-eval, one by one.
+
+    python vllm_lines.py LINES.json
+
+Prints what each prints, after a line of its own number. Lines that want the same engine share it.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.update(
+    VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
+    TORCHDYNAMO_DISABLE="1", VLLM_NO_USAGE_STATS="1", TOKENIZERS_PARALLELISM="false",
+)  # fmt: skip
+
+
+def main(lines: str) -> None:
+    from lm_eval.models import vllm_causallms
+
+    from lm_eval_epidemia.harness import run
+
+    engines: dict[str, Any] = {}
+    start = vllm_causallms.LLM
+
+    def engine(**arguments: Any) -> Any:
+        """Start an engine, which takes a minute, or hand on one that was started so."""
+        key = repr(sorted(arguments.items()))
+        if key not in engines:
+            engines[key] = start(**arguments)
+        return engines[key]
+
+    vllm_causallms.LLM = engine
+    run.only_ours = lambda tasks: True  # as the other lines are run
+    for number, words in enumerate(json.loads(Path(lines).read_text())):
+        print(f"== line {number}", flush=True)
+        run.run(words[2:] if words[0] == "epidemia" else words[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
