@@ -59,9 +59,10 @@ NASTY = st.text(
     st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=30
 ) | st.sampled_from(
     ["{year}", "{{7*7}}", "%s", "- a: [b", "!!python/object/apply:os.system ['x']", "&a *a", "---",
-     "# check: all", "a # check: b", "'", '"', "\\", "\\n", "yes", "null", "~", "1.0", "0x1F",
-     "<script>alert(1)</script>", "\u202eabc", "\u0085", "\u2028", "\ufeff", "é\u0301", "😀👩‍👩‍👧",
-     "a" * 10_000, "b " * 5_000, ": ", "? x", "|", ">", "@", "`", "%YAML 1.2", "\t", " a "]
+     "# check: everything", "a # check: everything", "'", '"', "\\", "\\n", "yes", "null", "~",
+     "1.0", "0x1F", "<script>alert(1)</script>", "\u202eabc", "\u0085", "\u2028", "\ufeff",
+     "é\u0301", "😀👩‍👩‍👧", "a" * 10_000, "b " * 5_000, ": ", "? x", "|", ">", "@", "`",
+     "%YAML 1.2", "\t", " a "]
 )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, 
         assert level.label == whole or said.startswith(kept) or whole.endswith(level.label)
         assert len(level.label) <= 250 and level.label.isprintable()
     # The marks are ours, and name their variable: a label that looks like one is none.
-    assert len(marks(text)) == len(marks(re.sub("# check: (all|b)(?!:)", "x", text)))
+    assert len(marks(text)) == len(marks(text.replace("# check: everything", "x")))
 
 
 def test_marks_are_comments_and_not_labels():
