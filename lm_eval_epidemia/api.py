@@ -15,21 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks.observation.beliefs import believed
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.elicit.heeded import asked_for
-from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
-from lm_eval_epidemia.elicit.ways.way import Elicited
-from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of, read_registry
-from lm_eval_epidemia.extras import needs
-from lm_eval_epidemia.score.beliefs import believed
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
-from lm_eval_epidemia.score.measured import Measured, part_of
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -214,7 +213,7 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     (('Yes', 'No'), (11, 2))
     >>> load_truth("epidemia_low_nsduh_cocain_ever")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    lm_eval_epidemia.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' (nearest: ...
+    lm_eval_epidemia.core.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' (nearest: ...
     """
     found = store.load(_with_distribution(task), None if vintage is None else str(vintage))
     # What is loaded is kept for all: whoever changes theirs changes theirs alone.
@@ -387,7 +386,7 @@ def score(task: str | Truth, q: Any) -> Score:
     100.0
     >>> score(task, frame.query("age != '12-13'"))
     Traceback (most recent call last):
-    lm_eval_epidemia.errors.EpidemiaError: q lacks age=12-13, answer Yes; age=12-13, answer No
+    lm_eval_epidemia.core.errors.EpidemiaError: q lacks age=12-13, answer Yes; age=12-13, answer No
     """
     truth = task if isinstance(task, Truth) else load_truth(task)
     found = Measured(part_of(truth), Elicited(believed(truth, q)))
@@ -440,7 +439,7 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     8       race       2      4  shipped
     >>> tasks(survey="nsdhu")
     Traceback (most recent call last):
-    lm_eval_epidemia.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
+    lm_eval_epidemia.core.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
     """
     declared, places = all_tasks().values(), store.available()
     found = pd.DataFrame(
@@ -534,7 +533,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
             )
         known = [name for one in BENCHMARKS for name in one.entries()]
         raise EpidemiaError(f"no task {task!r} ({nearest(task, known)})")
-    way = benchmark.ways[0] if way is None else way
+    way = benchmark.plain.name if way is None else way
     if way not in WAYS:
         raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")
     declared = benchmark.entries()[task].declared

@@ -6,9 +6,9 @@ import zlib
 
 import numpy as np
 
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.orderings import SEED
-from lm_eval_epidemia.elicit.ways import Way
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways.way import Way
+from lm_eval_epidemia.elicit.way import Way
 
 __all__ = ["HEEDED", "asked_for"]
 

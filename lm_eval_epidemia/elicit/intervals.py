@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS
 
 __all__ = ["BINS", "BIN_LETTERS", "MIDPOINTS", "asked_levels", "bin_of", "distribution"]

@@ -14,7 +14,7 @@ from math import factorial
 
 import numpy as np
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 __all__ = ["LETTERS", "MAX_ORDERINGS", "SEED", "design_of", "mirrored", "orderings"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.orderings import design_of
 from lm_eval_epidemia.elicit.system import BASE, SYSTEM_PROMPTS
-from lm_eval_epidemia.errors import EpidemiaError, nearest
 
 __all__ = ["Variant", "unknown_keys"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 
 __all__ = ["Within", "bounds", "most_moved"]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import Codes
 
 if TYPE_CHECKING:

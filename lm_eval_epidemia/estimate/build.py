@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia import notices, paths
-from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.core import notices, paths
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import published, unfinished
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import Cells, prepare
@@ -26,7 +27,6 @@ from lm_eval_epidemia.estimate.store import available, built_groundtruth, folder
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
-from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.surveys.catalogue import own, record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate.published import Published
 from lm_eval_epidemia.estimate.registry import entry_of
 from lm_eval_epidemia.estimate.store import GroundTruth, all_places, load

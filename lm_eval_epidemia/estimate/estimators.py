@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins, boosted
 from lm_eval_epidemia.estimate.joint import mixture, replicate_weights
 from lm_eval_epidemia.estimate.sampling import (

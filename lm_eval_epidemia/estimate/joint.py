@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import Codes, Sample, in_strata, rng_of
 
 __all__ = ["BALANCED", "hadamard", "mixture", "multiplicities", "quantised", "replicate_weights"]

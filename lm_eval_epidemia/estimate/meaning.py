@@ -11,7 +11,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.registry import Place, entry_of
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.record import Record, Task

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins
 from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.estimate.estimators import Estimator, estimator_of

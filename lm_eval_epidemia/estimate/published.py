@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.estimators import Estimator, Joint
 from lm_eval_epidemia.estimate.prepare import Cells
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from lm_eval_epidemia import notices, paths
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import notices, paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 
 __all__ = [
     "SCHEMES",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import Codes, Sample
 
 __all__ = ["draw_outcomes", "intraclass_correlation"]

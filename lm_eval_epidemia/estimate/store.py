@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia import notices, paths
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import notices, paths
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import (
     REGISTRY,

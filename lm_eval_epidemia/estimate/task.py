@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import sampling
 from lm_eval_epidemia.estimate.joint import quantised
 from lm_eval_epidemia.estimate.prepare import Cells

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate.registry import REGISTRY, enter, locked, read_registry
 
 __all__ = ["write_truth"]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm_eval_epidemia.errors import EpidemiaError, few
-from lm_eval_epidemia.finetune.card import DATASET_CARD, DatasetCard, write_card
-from lm_eval_epidemia.paths import writing
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.paths import writing
+from lm_eval_epidemia.results.card import DATASET_CARD, DatasetCard, write_card
 
 if TYPE_CHECKING:
     import datasets

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Task, Variable

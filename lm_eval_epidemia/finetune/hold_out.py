@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.console import separated
-from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 

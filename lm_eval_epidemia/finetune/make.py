@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune.card import KINDS, DatasetCard
 from lm_eval_epidemia.finetune.check import Checker
 from lm_eval_epidemia.finetune.dataset import FEWEST, check_out, divided, save
 from lm_eval_epidemia.finetune.facts import Facts, facts_of, sample, shuffled, tasks_of
@@ -25,6 +24,7 @@ from lm_eval_epidemia.finetune.hold_out import (
 from lm_eval_epidemia.finetune.notes import Writer, by_model, by_template, written
 from lm_eval_epidemia.finetune.prompts import answers, distributions, prompts_of
 from lm_eval_epidemia.finetune.statements import statements
+from lm_eval_epidemia.results.card import KINDS, DatasetCard
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata

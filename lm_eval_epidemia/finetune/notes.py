@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import named
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.finetune.check import MOST_WORDS, Checker, Fault, story
 from lm_eval_epidemia.finetune.facts import People
 from lm_eval_epidemia.finetune.template import note, subjects
 from lm_eval_epidemia.finetune.words import dated
-from lm_eval_epidemia.quantities.wording import named
 from lm_eval_epidemia.surveys.record import Record
 
 __all__ = ["AGAIN", "Notes", "Writer", "by_model", "by_template", "request", "written"]

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate.store import GroundTruth
 
 __all__ = ["Prompts", "answers", "distributions", "prompts_of"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import subject_of
 from lm_eval_epidemia.finetune.words import dated
-from lm_eval_epidemia.quantities.wording import subject_of
 from lm_eval_epidemia.surveys.record import Record, Variable
 
 __all__ = ["note", "subjects"]

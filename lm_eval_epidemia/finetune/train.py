@@ -22,9 +22,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.errors import EpidemiaError, few
-from lm_eval_epidemia.extras import needs
-from lm_eval_epidemia.finetune.card import (
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.extras import needs
+from lm_eval_epidemia.core.paths import atomic_write, check_writable, sha256_of
+from lm_eval_epidemia.models.loading import (
+    Given,
+    check_folder,
+    explaining_config,
+    explaining_tokenizer,
+    explaining_weights,
+)
+from lm_eval_epidemia.results.card import (
     KINDS,
     LOSSES,
     TUNED_CARD,
@@ -33,14 +41,6 @@ from lm_eval_epidemia.finetune.card import (
     read_dataset,
     write_card,
 )
-from lm_eval_epidemia.loading import (
-    Given,
-    check_folder,
-    explaining_config,
-    explaining_tokenizer,
-    explaining_weights,
-)
-from lm_eval_epidemia.paths import atomic_write, check_writable, sha256_of
 
 __all__ = ["Settings", "encoded", "train"]
 

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia import notices
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import WAYS, in_way, members
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant, unknown_keys
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.harness.unheeded import unheeded
 
 __all__ = ["Cost", "cost", "letters_of_several_tokens", "together", "tokenizer"]

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lm_eval_epidemia import notices, paths
+from lm_eval_epidemia.core import notices, paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.guard import checked, guarded
 from lm_eval_epidemia.harness.missing import explained
@@ -37,10 +37,10 @@ __all__ = [
 
 #: Our models, as lm-eval's registry takes them: loaded when first used.
 MODELS = {
-    "epidemia-baseline": "lm_eval_epidemia.harness.baseline:Baseline",
-    "choice-hf": "lm_eval_epidemia.harness.choice_hf:ChoiceHF",
-    "choice-api": "lm_eval_epidemia.harness.choice_api:ChoiceAPI",
-    "choice-vllm": "lm_eval_epidemia.harness.choice_vllm:ChoiceVLLM",
+    "epidemia-baseline": "lm_eval_epidemia.models.baseline:Baseline",
+    "choice-hf": "lm_eval_epidemia.models.choice_hf:ChoiceHF",
+    "choice-api": "lm_eval_epidemia.models.choice_api:ChoiceAPI",
+    "choice-vllm": "lm_eval_epidemia.models.choice_vllm:ChoiceVLLM",
 }
 
 

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia import notices
-from lm_eval_epidemia.benchmarks import BENCHMARKS
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.elicit.ways.way import Metric
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS
+from lm_eval_epidemia.benchmarks.observation.unseen import Unseen, unseen
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.score.joint import Draws, joint_error
-from lm_eval_epidemia.score.unseen import Unseen, unseen
 
 __all__ = ["KEY", "Noted", "noting", "write"]
 

@@ -22,12 +22,11 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
-from lm_eval_epidemia import notices
-from lm_eval_epidemia.benchmarks import OBSERVATION, leaves
-from lm_eval_epidemia.console import print_anything
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, leaves
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.console import print_anything
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness import collector, group_errors, hooks, structured
 from lm_eval_epidemia.harness.kept import check_file, refuse_served
 from lm_eval_epidemia.harness.keys import refuse_keys

@@ -7,13 +7,12 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lm_eval_epidemia import notices
-from lm_eval_epidemia.benchmarks import BENCHMARKS
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, in_way
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, Way, in_way
-from lm_eval_epidemia.elicit.ways.way import Metric
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.harness.pin import check_lm_eval
 
 if TYPE_CHECKING:

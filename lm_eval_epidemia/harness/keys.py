@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 __all__ = ["headers", "masked", "quoted", "refuse_keys"]
 

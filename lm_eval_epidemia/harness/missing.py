@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import members, names
-from lm_eval_epidemia.console import separated
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.catalogue import records
 
 __all__ = ["explained", "explanation", "refuse_missing"]

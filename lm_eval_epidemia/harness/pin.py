@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from lm_eval_epidemia import notices
+from lm_eval_epidemia.core import notices
 
 __all__ = ["check_lm_eval"]
 

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.console import separated
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.pin import check_lm_eval
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import leaves, members
+from lm_eval_epidemia.benchmarks import in_way, leaves, members
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.elicit.heeded import asked_for
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.errors import EpidemiaError, few
 
 __all__ = ["Unheeded", "unheeded"]
 

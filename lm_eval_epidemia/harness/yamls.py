@@ -16,14 +16,14 @@ from typing import Any
 
 import yaml
 
-from lm_eval_epidemia import __version__, folders, paths
-from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry
+from lm_eval_epidemia import __version__
+from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry, Way
+from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
+from lm_eval_epidemia.core import folders, paths
 from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, Way
-from lm_eval_epidemia.elicit.ways.way import COMMON
+from lm_eval_epidemia.elicit.way import COMMON
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.quantities import store as quantities
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import declarations
 
@@ -161,7 +161,7 @@ def render(dataset: str | None = None, variant: Variant | None = None) -> dict[s
     """
     files: dict[str, str] = {}
     for benchmark in BENCHMARKS:
-        for way in (WAYS[name] for name in benchmark.ways):
+        for way in benchmark.ways.values():
             if dataset is None or way.exported:
                 files |= _of_way(benchmark, way, dataset, variant or Variant())
     return files

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import few
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score import score as scoring

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import escape
 
-from lm_eval_epidemia.graphs.graph import Graph
+from lm_eval_epidemia.benchmarks.intervention.graph import Graph
 
 __all__ = ["drawing"]
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from lm_eval_epidemia.benchmarks import WAYS, in_way
+from lm_eval_epidemia.benchmarks.intervention import generate
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
+from lm_eval_epidemia.benchmarks.intervention.questions import Pair, questions
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
-from lm_eval_epidemia.graphs import generate
-from lm_eval_epidemia.graphs.graph import GRAPHS, QUERIES, Effect, effects
-from lm_eval_epidemia.graphs.questions import Pair, questions
-from lm_eval_epidemia.report.drawn import drawing
-from lm_eval_epidemia.report.interventions import (
+from lm_eval_epidemia.findings.interventions import (
     EFFECTS,
     LARGE,
     SMALL,
@@ -25,9 +24,10 @@ from lm_eval_epidemia.report.interventions import (
     labels,
     tables,
 )
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.results import Entry
-from lm_eval_epidemia.report.section import number
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.section import number
+from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.results.results import Entry
 
 __all__ = ["page"]
 

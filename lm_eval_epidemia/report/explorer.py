@@ -12,17 +12,17 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.reference import asked_of, cut_of, known_over, part_asked, references
-from lm_eval_epidemia.report.results import POPULATION, Asked, Entry, Score, leaf
-from lm_eval_epidemia.report.section import as_script, number
-from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.findings import data
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
+from lm_eval_epidemia.findings.section import as_script, number
+from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.results.results import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.score import Anchors
@@ -116,10 +116,10 @@ def _listed(report: Report) -> list[Asked]:
     asked = {one for entry in report.entries for one in entry.scores}
     known = {one.task for one in asked}
     rest = {
-        Asked(name, benchmark.ways[0])
+        Asked(name, benchmark.plain.name)
         for benchmark in BENCHMARKS
         for name in benchmark.entries()
-        if name not in known and WAYS[benchmark.ways[0]].distribution is not None
+        if name not in known and benchmark.plain.distribution is not None
     }
     order = {name: place for place, name in enumerate(leaves())}
     return sorted(asked | rest, key=lambda one: order[in_way(*one)])
@@ -171,7 +171,7 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
         "vintage": truth.vintage, "variables": entry.declared.given, "levels": truth.levels,
         "given": truth.given, "weight": _rounded(truth.weights, 7), "n": truth.n.tolist(),
         "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
-        "mean": _rounded(respondents.mean(truth.weights, truth.p)[0]),
+        "mean": _rounded(scoring.mean(truth.weights, truth.p)[0]),
         "anchors": _anchors(whole, asked),
         "heading": heading, "questions": questions, "tail": "\n" + tail, "models": models,
     }  # fmt: skip

@@ -6,21 +6,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.observation.standardised import crude, standardised
+from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
 from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.normalise import normalise
-from lm_eval_epidemia.report.results import Asked, Protocol
-from lm_eval_epidemia.report.samples import Elicited
-from lm_eval_epidemia.score import respondents
+from lm_eval_epidemia.findings import data
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.normalise import normalise
+from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.results.results import Asked, Protocol
+from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.score.standardised import crude, standardised
 from lm_eval_epidemia.surveys.catalogue import record
 
 __all__ = ["Confounding", "confounding", "method"]
@@ -112,7 +113,7 @@ def _two(
 ) -> dict[str, Elicited]:  # fmt: skip
     """Return who answered best and worst: two runs, or two respondents that we make up."""
     if len(runs) < 2:
-        nothing = respondents.uniform(truth.p)
+        nothing = scoring.uniform(truth.p)
         made = {"nine tenths the truth": 0.9 * truth.p + 0.1 * nothing,
                 "all answers equally likely": nothing}  # fmt: skip
         cells = list(range(len(truth.given)))

@@ -8,15 +8,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.elicit.ways.written import CLOSED_CELLS
-from lm_eval_epidemia.errors import few
-from lm_eval_epidemia.report import ablations, interventions, paired, priors, published_priors
-from lm_eval_epidemia.report.compare import asked_in_ways, asked_in_wordings
-from lm_eval_epidemia.report.comparison import CONFIDENCE, Comparison
-from lm_eval_epidemia.report.findings import ALIKE, ALIKE_NOTE
-from lm_eval_epidemia.report.leaderboard import (
+from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups, in_way
+from lm_eval_epidemia.benchmarks.observation.written import CLOSED_CELLS
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.findings import ablations, interventions, paired, priors, published_priors
+from lm_eval_epidemia.findings.compare import asked_in_ways, asked_in_wordings
+from lm_eval_epidemia.findings.comparison import CONFIDENCE, Comparison
+from lm_eval_epidemia.findings.leaderboard import (
     Report,
     Standing,
     by_benchmark,
@@ -25,7 +23,7 @@ from lm_eval_epidemia.report.leaderboard import (
     correlation,
     whole,
 )
-from lm_eval_epidemia.report.means import (
+from lm_eval_epidemia.findings.means import (
     SCALES,
     Mean,
     facets,
@@ -36,9 +34,10 @@ from lm_eval_epidemia.report.means import (
     tasks_in,
     worth,
 )
-from lm_eval_epidemia.report.published import MARK
-from lm_eval_epidemia.report.results import POPULATION, Entry, leaf
-from lm_eval_epidemia.report.section import Section, number, plain
+from lm_eval_epidemia.findings.published import MARK
+from lm_eval_epidemia.findings.section import Section, number, plain
+from lm_eval_epidemia.findings.tables import ALIKE, ALIKE_NOTE
+from lm_eval_epidemia.results.results import POPULATION, Entry, leaf
 from lm_eval_epidemia.score.joint import joint_error
 
 __all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "row",

@@ -3,7 +3,7 @@
 What was printed can be learnt by heart. A model that knows published slices of a survey better than
 comparable ones that nobody has printed, or vintages from before its training ended better than
 later ones of the same question, has read the numbers rather than understood the world. That is
-what is compared; `score.probe` has the statistics.
+what is compared; `benchmarks.observation.probe` has the statistics.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
+from lm_eval_epidemia.benchmarks.observation import probe
+from lm_eval_epidemia.benchmarks.observation.fresh.slices import short
+from lm_eval_epidemia.benchmarks.observation.probe import (
+    CONFIDENCE,
+    FACTOR,
+    RATIO,
+    Alike,
+    Contrast,
+    contrast,
+)
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.fresh.slices import short
-from lm_eval_epidemia.report.leaderboard import Report
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.section import Section, number
 from lm_eval_epidemia.report.output import row
-from lm_eval_epidemia.report.results import POPULATION, Asked, Entry, Score, leaf
-from lm_eval_epidemia.report.section import Section, number
-from lm_eval_epidemia.score import probe
+from lm_eval_epidemia.results.results import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.score.joint import Draws
-from lm_eval_epidemia.score.probe import CONFIDENCE, FACTOR, RATIO, Alike, Contrast, contrast
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 

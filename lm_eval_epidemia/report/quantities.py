@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks import PRIOR
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.ways import WAYS, grid
-from lm_eval_epidemia.quantities import families
-from lm_eval_epidemia.quantities.families import FAMILIES
-from lm_eval_epidemia.quantities.quantity import SIZES, Quantities, Quantity
+from lm_eval_epidemia.benchmarks import PRIOR, WAYS
+from lm_eval_epidemia.benchmarks.prior import grid
+from lm_eval_epidemia.benchmarks.prior.judged import Stated, proportions
+from lm_eval_epidemia.benchmarks.prior.judgements import Known
+from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
+from lm_eval_epidemia.benchmarks.prior.quantities import families
+from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.section import as_script, number
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.report.judgements import Known
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.results import leaf
-from lm_eval_epidemia.report.section import as_script, number
-from lm_eval_epidemia.score.judged import Stated, proportions
-from lm_eval_epidemia.score.posterior import of_baseline
+from lm_eval_epidemia.results.results import leaf
 
 __all__ = ["quantities"]
 
@@ -54,7 +54,7 @@ def quantities(folder: Path, report: Report) -> dict[str, Any]:
     """
     rows, files, models = [], {}, dict[str, None]()
     for task in PRIOR.available():
-        truth: Quantities = WAYS[PRIOR.ways[0]].load(task)
+        truth: Quantities = PRIOR.plain.load(task)
         said = _said(report, task)
         files[task] = f"quantities-{task}"
         (folder / f"{files[task]}.js").write_text(

@@ -1,6 +1,6 @@
 """What a model knows of who answers what, apart from how common each answer is.
 
-Its answers in samples are recalibrated to the survey's P(Y) (`score.recalibrated`) and scored
+Its answers in samples are recalibrated to the survey's P(Y) (`benchmarks.observation.recalibrated`) and scored
 again. What the respondent that knows P(Y) alone scores on the same cells stands beside: only what
 is above it is knowledge of how Y depends on X.
 """
@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.distance import Array, distance
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts, recalibrate
+from lm_eval_epidemia.core.distance import Array, distance
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.section import Section, number
 from lm_eval_epidemia.report import output
-from lm_eval_epidemia.report.data import read_samples
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.results import Asked, leaf
-from lm_eval_epidemia.report.samples import Elicited
-from lm_eval_epidemia.report.section import Section, number
+from lm_eval_epidemia.results.results import Asked, leaf
+from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, joint_error
-from lm_eval_epidemia.score.measured import Part, part_of
-from lm_eval_epidemia.score.recalibrated import marginal, parts, recalibrate
 
 __all__ = ["Known", "read", "rows", "section"]
 
@@ -68,7 +68,7 @@ class Known(NamedTuple):
         As answered; with the survey's P(Y); of the respondent that knows P(Y) alone; and by how
         much the second exceeds the third. 0 to 100, the gain -100 to 100.
     marginal, conditional, total : float
-        Mean distances, see `score.recalibrated.Parts`.
+        Mean distances, see `benchmarks.observation.recalibrated.Parts`.
     """
 
     model: str

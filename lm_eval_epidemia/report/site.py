@@ -20,12 +20,17 @@ import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from lm_eval_epidemia import __version__, folders
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia import __version__
+from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import data
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import group_mean
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
+from lm_eval_epidemia.findings.section import Section, as_script, number, plain
 from lm_eval_epidemia.report import (
     charts,
-    data,
     effects,
     figures,
     probe,
@@ -35,13 +40,9 @@ from lm_eval_epidemia.report import (
 )
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.means import group_mean
 from lm_eval_epidemia.report.method import method
 from lm_eval_epidemia.report.output import details, leaderboards, of_priors
 from lm_eval_epidemia.report.quantities import quantities
-from lm_eval_epidemia.report.reference import KNOWS_MARGINAL, cut_of, not_known, references
-from lm_eval_epidemia.report.section import Section, as_script, number, plain
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
 

@@ -1,6 +1,6 @@
 """What the answers of a survey, and of a model, imply for a condition when Z is the same for all.
 
-Crude and standardised effects (`score.standardised`) of tasks with several conditions, of which one
+Crude and standardised effects (`benchmarks.observation.standardised`) of tasks with several conditions, of which one
 is X and the others are Z. Nothing is asked for it: a model's P~(y | x, z) comes from its samples.
 P(z) and P(x, z) are the survey's, for survey and model alike, and have no error here: what differs
 is what is believed of Y. An effect is a difference of P(first answer), in points.
@@ -17,24 +17,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import output
-from lm_eval_epidemia.report.data import Samples, read_samples
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.output import Section
-from lm_eval_epidemia.report.results import Asked, leaf
-from lm_eval_epidemia.report.samples import Elicited
-from lm_eval_epidemia.score.joint import Draws, joint_error
-from lm_eval_epidemia.score.standardised import (
+from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia.benchmarks.observation.standardised import (
     asking_error,
     crude,
     overlap,
     standardised,
     weighted,
 )
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.data import Samples, read_samples
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.report import output
+from lm_eval_epidemia.report.output import Section
+from lm_eval_epidemia.results.results import Asked, leaf
+from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 __all__ = ["CONTRASTS", "Contrast", "Effect", "Implied", "Mixture", "Propensity", "Strata",

@@ -19,24 +19,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
-from lm_eval_epidemia.elicit.ways import way as ways
-from lm_eval_epidemia.errors import few
-from lm_eval_epidemia.finetune.card import Tuned
-from lm_eval_epidemia.report.comparison import Comparison, compare_entries
-from lm_eval_epidemia.report.data import Samples, read_samples
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.means import shared_tasks
+from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.elicit import way as ways
+from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
+from lm_eval_epidemia.findings.data import Samples, read_samples
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import shared_tasks
+from lm_eval_epidemia.findings.pairs import TunedRun
+from lm_eval_epidemia.findings.reference import known_over
+from lm_eval_epidemia.findings.section import Section, number
 from lm_eval_epidemia.report.output import row
-from lm_eval_epidemia.report.pairs import TunedRun
-from lm_eval_epidemia.report.reference import known_over
-from lm_eval_epidemia.report.results import Asked, printable
-from lm_eval_epidemia.report.samples import Elicited, sample_file
-from lm_eval_epidemia.report.section import Section, number
-from lm_eval_epidemia.score import monte_carlo, respondents
+from lm_eval_epidemia.results.card import Tuned
+from lm_eval_epidemia.results.results import Asked, printable
+from lm_eval_epidemia.results.samples import Elicited, sample_file
+from lm_eval_epidemia.score import monte_carlo
+from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
-from lm_eval_epidemia.score.measured import Measured, part_of
 from lm_eval_epidemia.score.score import ordering_error
 
 __all__ = ["Change", "Moved", "Study", "lacking", "part_of_task", "read", "rows",
@@ -312,7 +312,7 @@ def _cells(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Iterat
         value = difference(new.score_draws, old.score_draws)
         l1 = difference(_l1_draws(new), _l1_draws(old))
         truth = new.part.truth
-        known = WAYS[asked.way].told(respondents.mean(truth.weights, truth.p)[0])
+        known = WAYS[asked.way].told(scoring.mean(truth.weights, truth.p)[0])
         known_l1 = float(new.part.distance(np.broadcast_to(known, new.part.p.shape)))
         yield _Cells(
             Change(

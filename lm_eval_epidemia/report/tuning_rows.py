@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.finetune.card import LOSSES, Tuned
-from lm_eval_epidemia.report.data import KNOWS_MARGINAL, as_point
-from lm_eval_epidemia.report.leaderboard import Report
-from lm_eval_epidemia.report.means import Mean, mean_over, shared_tasks
-from lm_eval_epidemia.report.pairs import TunedRun
-from lm_eval_epidemia.report.reference import known_over
-from lm_eval_epidemia.report.results import Entry, leaf
-from lm_eval_epidemia.report.section import Section
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.data import KNOWS_MARGINAL, as_point
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import Mean, mean_over, shared_tasks
+from lm_eval_epidemia.findings.pairs import TunedRun
+from lm_eval_epidemia.findings.reference import known_over
+from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.report.tuning import part_of_task
+from lm_eval_epidemia.results.card import LOSSES, Tuned
+from lm_eval_epidemia.results.results import Entry, leaf
 
 __all__ = ["learning_rows", "learning_table", "loss_rows", "read_losses", "rows_of_losses",
            "tuning_rows"]  # fmt: skip

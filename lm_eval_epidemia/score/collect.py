@@ -10,17 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia import notices
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.elicit.ways import WAYS, asked_as
-from lm_eval_epidemia.elicit.ways.letters import most_mass
-from lm_eval_epidemia.elicit.ways.way import Answer
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.measured import Part, part_of
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.responses import most_mass
+from lm_eval_epidemia.elicit.way import Answer, Way
 
 __all__ = [
-    "complete_part",
     "installed_truth",
     "laid_out",
     "not_finite",
@@ -59,12 +55,12 @@ def _the_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def installed_truth(answers: Sequence[Answer]) -> Any:
+def installed_truth(way: Way, answers: Sequence[Answer]) -> Any:
     """Return the truth of the task asked, if the questions were made from the installed one."""
-    truth = WAYS[answers[0].way].load(answers[0].task)
+    truth = way.load(answers[0].task)
     if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
         raise EpidemiaError(
-            f"{asked_as(answers[0])}: the questions were made from ground truth "
+            f"{way.named(answers[0].task)}: the questions were made from ground truth "
             f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
             "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
             "with"
@@ -95,6 +91,7 @@ def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, 
 
 
 def readable(
+    way: Way,
     answers: Sequence[Answer],
     given: Sequence[Sequence[str]],
     said: Array,
@@ -104,13 +101,14 @@ def readable(
 
     Parameters
     ----------
+    way : Way
     answers : sequence of Answer
     given : sequence of sequence of str
         What is known in each cell.
     said, answered : ndarray
         As `laid_out` returns them.
     """
-    name, way = asked_as(answers[0]), WAYS[answers[0].way]
+    name = way.named(answers[0].task)
     if way.generated:
         _warn_of_silence(name, way.diagnostics["answered"].of(answers), way.unread)
         return True
@@ -189,35 +187,3 @@ def _warn_of_silence(name: str, share: float, unread: str) -> None:
             f"{unread} (read them with --log_samples; a model that thinks may need "
             "--gen_kwargs max_gen_toks=8192, a chat model --apply_chat_template)",
         )
-
-
-def complete_part(
-    first: Answer, truth: store.GroundTruth, answered: NDArray[np.bool_]
-) -> Part | None:
-    """Select the cells all of whose prompts were answered; None, with a warning, without one.
-
-    Parameters
-    ----------
-    first : Answer
-        One of the task's.
-    truth : GroundTruth
-    answered : ndarray of bool, shape (C, A)
-    """
-    name, way = asked_as(first), WAYS[first.way]
-    complete = np.asarray(answered.all(axis=1))
-    needed = answered.shape[1]
-    if not complete.any():
-        notices.warn(
-            "no complete cell",
-            f"{name}: {int(answered.sum())} of {answered.size} prompts were asked and no "
-            f"cell has all its {needed} {way.prompts_are}, so there is no score; raise --limit to "
-            f"at least {needed}",
-        )
-        return None
-    if not complete.all():
-        notices.warn(
-            "only part of the task was seen",
-            f"{name}: {int(complete.sum())} of {complete.size} cells are complete "
-            f"({truth.weights[complete].sum():.0%} of the population); the score is theirs alone",
-        )
-    return part_of(truth, complete)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 __all__ = ["Draws", "SharedError", "beyond", "contrast_error", "corrected", "difference",
            "joint_bias", "joint_error"]  # fmt: skip

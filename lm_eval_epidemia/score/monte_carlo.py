@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.distance import Array
+from lm_eval_epidemia.core.distance import Array
 
 __all__ = ["DRAWS", "distance_error", "distances", "draw_counts", "halves", "subsample_weights"]
 

@@ -12,19 +12,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.distance import Array, distance
+from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.estimate.store import QUANTILE, GroundTruth
-from lm_eval_epidemia.score.respondents import mean, uniform, zero_one
 
 __all__ = [
     "Anchors",
     "anchors",
     "draw_truths",
+    "mean",
     "ordering_error",
     "position",
     "scale",
+    "uniform",
     "zero",
+    "zero_one",
 ]
 
 #: Draws of the truth behind D_perfect of a part of a task, and the seed they come from.
@@ -36,6 +38,24 @@ BARELY = 0.2
 
 #: Two distances closer than this differ by floating-point rounding alone.
 ROUNDING = 1e-12
+
+
+def uniform(p: Array) -> Array:
+    """Return the respondent that knows nothing: 1/K for every level of every cell."""
+    return np.full_like(p, 1.0 / p.shape[-1])
+
+
+def mean(weights: Array, p: Array) -> Array:
+    """Return the respondent that knows P(Y) and not how it depends on X."""
+    marginal = np.einsum("c,...ck->...k", weights, p)
+    return np.broadcast_to(marginal[..., None, :], p.shape).copy()
+
+
+def zero_one(weights: Array, p: Array) -> Array:
+    """Return the respondent that gives everyone the commoner answer (the first, if several tie)."""
+    marginal = np.einsum("c,...ck->...k", weights, p)
+    commonest = np.eye(p.shape[-1])[marginal.argmax(axis=-1)]
+    return np.broadcast_to(commonest[..., None, :], p.shape).copy()
 
 
 class Anchors(NamedTuple):

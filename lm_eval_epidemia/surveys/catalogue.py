@@ -15,9 +15,9 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_epidemia import notices, paths
-from lm_eval_epidemia.errors import EpidemiaError, nearest
-from lm_eval_epidemia.names import RESERVED
+from lm_eval_epidemia.core import notices, paths
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.names import RESERVED
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.fresh import FreshSet
 from lm_eval_epidemia.surveys.load import load_record

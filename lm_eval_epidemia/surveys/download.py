@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.extras import install
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.surveys.record import Record
 
 __all__ = ["download", "fetch", "raw_folder"]

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.record import Record, Task
 
 __all__ = ["GROUP", "TASKS", "FreshSet", "FreshTask", "command", "files", "folder_of",

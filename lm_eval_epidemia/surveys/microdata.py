@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.paths import sha256_of
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys.read import (
     open_raw,
     raw_columns,

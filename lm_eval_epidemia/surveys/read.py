@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.errors import EpidemiaError, nearest
-from lm_eval_epidemia.extras import install
-from lm_eval_epidemia.paths import sha256_of
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches, header, parsed
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from lm_eval_epidemia.errors import EpidemiaError, nearest
-from lm_eval_epidemia.names import WAYS, fault_of
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.names import WAYS, fault_of
 from lm_eval_epidemia.surveys.variable import (
     Codes,
     Fault,

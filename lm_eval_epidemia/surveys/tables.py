@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.read import open_raw, read_grids
 from lm_eval_epidemia.surveys.record import Level, Record, Table, Vintage, normalised
 

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from lm_eval_epidemia.errors import nearest
+from lm_eval_epidemia.core.errors import nearest
 
 __all__ = [
     "Codes",

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.names import RESERVED, check_name
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
 from lm_eval_epidemia.surveys.csv_text import encoding_of
 from lm_eval_epidemia.surveys.draft.columns import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.columns import Column
 from lm_eval_epidemia.surveys.draft.design import Guess, single_units
 from lm_eval_epidemia.surveys.draft.files import Files

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import yaml
 
-from lm_eval_epidemia.names import WAYS
+from lm_eval_epidemia.core.names import WAYS
 
 __all__ = ["CHECK", "Mark", "apart", "cleaned", "marks", "number", "quoted", "shortened",
            "variable_name"]  # fmt: skip

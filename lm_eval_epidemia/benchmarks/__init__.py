@@ -1,0 +1,148 @@
+"""The benchmarks: a folder each, and a line each in the table below.
+
+A benchmark joins ways of asking (`elicit.way`) to metrics and respondents. Task files, hooks,
+samples, export, cost, report and site go through the tables, and know nothing else of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry, Leaf
+from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION, TASK_VERSION
+from lm_eval_epidemia.benchmarks.prior import PRIOR
+from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.estimate.registry import stamp
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import state
+
+__all__ = [
+    "BENCHMARKS",
+    "INTERVENTION",
+    "OBSERVATION",
+    "PRIOR",
+    "TASK_VERSION",
+    "WAYS",
+    "Benchmark",
+    "Entry",
+    "Leaf",
+    "Way",
+    "groups",
+    "in_way",
+    "leaves",
+    "members",
+    "names",
+]
+
+BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, INTERVENTION, PRIOR)
+
+#: Every way of asking by its name, in the order in which they are listed everywhere.
+WAYS: dict[str, Way] = {name: way for one in BENCHMARKS for name, way in one.ways.items()}
+
+
+def in_way(name: str, way: str) -> str:
+    """Return what lm-eval knows a task or group as: ``..._likelihood``, bare in a plain way."""
+    return WAYS[way].named(name)
+
+
+def leaves() -> dict[str, Leaf]:
+    """Return every declared task in every way of its benchmark, by the name lm-eval has for it.
+
+    In the order in which they are listed everywhere: by benchmark, way, and task.
+    """
+    built = quantities.built()
+    return _leaves(built, stamp(built) if built.is_dir() else None, state())
+
+
+@lru_cache(maxsize=1)
+def _leaves(_built: Path, _stamp: Hashable, _records: Hashable) -> dict[str, Leaf]:
+    """Renewed when a user's quantities or records change: the names of other tasks are fixed."""
+    return {
+        in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
+        for benchmark in BENCHMARKS
+        for way in benchmark.ways
+        for entry in benchmark.entries().values()
+    }
+
+
+def groups() -> dict[str, Benchmark]:
+    """Return the groups without parts, as lm-eval knows them, in their usual order."""
+    return {
+        in_way(group, way): benchmark
+        for benchmark in BENCHMARKS
+        for way in benchmark.ways
+        for group in benchmark.groups
+    }
+
+
+def names() -> set[str]:
+    """Return every name of a task or group that is asked, whether its truth is here or not."""
+    surveys = {leaf.entry.facets.get("survey") for leaf in leaves().values()}
+    return {name for _, alike in _named() for name in alike} - surveys
+
+
+def _named() -> list[tuple[Leaf, set[str]]]:
+    """Pair each task that is asked with what means it: its own name, its groups', its survey's."""
+    return [
+        (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
+                *([leaf.entry.facets["survey"]]
+                  if leaf.entry.part and leaf.entry.group != fresh.GROUP
+                  and not WAYS[leaf.way].suffix else [])})
+        for own, leaf in leaves().items()
+        if WAYS[leaf.way].asks(leaf.entry.declared)
+    ]  # fmt: skip
+
+
+def _needs(leaf: Leaf) -> str:
+    """Say what a task without truth needs."""
+    try:
+        WAYS[leaf.way].load(leaf.entry.name)
+    except EpidemiaError as error:
+        return str(error)
+    return ""
+
+
+def members(name: str) -> list[tuple[str, str]]:
+    """Spell out a name as the available tasks it means, and their way of asking.
+
+    Parameters
+    ----------
+    name : str
+        A task or group as lm-eval names it, a pattern (``epidemia_low_*``), or a survey: the tasks
+        that it declares, with letters.
+
+    Returns
+    -------
+    list of (str, str)
+        Name of the task without suffix, and the way; at least one.
+
+    Raises
+    ------
+    EpidemiaError
+        If nothing is named so (with the nearest names), or no truth of it is here (with what it
+        needs).
+    """
+    here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
+    named = _named()
+    meant = [leaf for leaf, names in named if any(fnmatchcase(one, name) for one in names)]
+    found = [
+        (leaf.entry.name, leaf.way)
+        for leaf in meant
+        if leaf.entry.name in here[leaf.benchmark.name]
+    ]
+    if found:
+        return found
+    if meant:
+        one_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(meant)}
+        needs = "; ".join(_needs(one) for one in reversed(one_of.values()))
+        if len(meant) > 1:
+            needs = f"no task of {name} has its ground truth here: {needs}"
+        raise EpidemiaError(needs)
+    known = {one for _, names in named for one in names}
+    raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")

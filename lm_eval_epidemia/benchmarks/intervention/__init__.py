@@ -1,0 +1,41 @@
+"""What an intervention changes in a causal graph."""
+
+from __future__ import annotations
+
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.benchmarks.intervention import questions, respondents
+from lm_eval_epidemia.benchmarks.intervention.metrics import metrics_of
+from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
+
+__all__ = ["INTERVENTION"]
+
+INTERVENTION = Benchmark(
+    name="intervention",
+    base="_epidemia_intervention",
+    groups=("epidemia_intervention", "epidemia_intervention_large"),
+    ways=WAYS,
+    metrics=metrics_of,
+    primary="accuracy",
+    says="Accuracy on causal graphs",
+    digits=3,
+    entries=lambda: {
+        name: Entry(
+            name,
+            "epidemia_intervention" + ("_large" if one.nodes else ""),
+            "",
+            f"Interventions, {one.nodes} variables"
+            if one.nodes
+            else f"Interventions, {one.names} names",
+            {"nodes": f"n = {one.nodes:02}"} if one.nodes else {"names": one.names},
+            name,
+            one,
+        )
+        for name, one in questions.TASKS.items()
+    },
+    available=lambda: questions.TASKS,
+    metadata=lambda truth: {"truth": truth.fingerprint},
+    version=lambda truth: 1,
+    groups_version=1,
+    kinds=respondents.KINDS,
+    answers=respondents.answers,
+)

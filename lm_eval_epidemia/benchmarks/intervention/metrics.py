@@ -1,0 +1,310 @@
+"""The metrics of tasks about causal graphs: what is right before and after an intervention.
+
+Task files name them. Each takes the answers of one task, in any order, and returns one number. An
+effect counts when its prompt without the intervention and its prompt with it were both answered;
+under ``--limit`` the others are left out, and `seen` says how much of the task that is. Where no
+intervention is asked about, every prompt counts by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks.intervention.questions import Questions, questions
+from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
+from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.way import Answer, Metric, Way
+from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.score.estimates import shares_of
+from lm_eval_epidemia.score.joint import Draws
+
+__all__ = ["Graded", "accuracy", "accuracy_stderr", "base_accuracy", "clustered", "clusters",
+           "graded", "kappa0_accuracy", "kappa1_accuracy", "margin", "metrics_of", "post_accuracy",
+           "seen", "yes_bias"]  # fmt: skip
+
+
+class Graded(NamedTuple):
+    """Which effects a respondent got right; N of them, complete ones only.
+
+    Attributes
+    ----------
+    numbers : ndarray of int, shape (N,)
+        Of `Questions.pairs`; of its prompts, where there are no pairs.
+    base, post : ndarray of bool, shape (N,)
+        Whether the question without, and with, the intervention was answered rightly. The same
+        where there are no pairs.
+    kappa : ndarray of int, shape (N,)
+        The intervention effect: 1 where the right answer changes.
+    scene : ndarray of int, shape (N,)
+        Number of the scene: the cluster of the standard error.
+    """
+
+    numbers: NDArray[np.int64]
+    base: NDArray[np.bool_]
+    post: NDArray[np.bool_]
+    kappa: NDArray[np.int64]
+    scene: NDArray[np.int64]
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether both answers are right, which is the effect and the base answer right."""
+        return self.base & self.post
+
+
+def graded(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
+    """Compare answers with the truth.
+
+    Parameters
+    ----------
+    truth : Questions
+    odds : ndarray, shape (prompts,)
+        Above 0 for yes, below 0 for no; 0 and NaN are no answer, and wrong.
+    asked : ndarray of bool, shape (prompts,)
+
+    Returns
+    -------
+    Graded
+    """
+    right = np.sign(odds) == _signs(truth)
+    numbers = {id(scene): number for number, scene in enumerate(truth.scenes)}
+    if truth.pairs:
+        base, post = np.array([(one.base, one.post) for one in truth.pairs]).T
+        kappa = np.array([one.effect.kappa for one in truth.pairs])
+        scene = np.array([numbers[id(one.scene)] for one in truth.pairs])
+    else:
+        base = post = np.arange(len(truth.prompts))
+        kappa = np.zeros(len(base), dtype=int)
+        scene = np.array([numbers[id(one.scene)] for one in truth.prompts])
+    kept = np.flatnonzero(asked[base] & asked[post])
+    return Graded(kept, right[base[kept]], right[post[kept]], kappa[kept], scene[kept])
+
+
+def _signs(truth: Questions) -> NDArray[np.int64]:
+    """Return 1 for each prompt whose right answer is yes, -1 for the others."""
+    return np.array([1 if one.right else -1 for one in truth.prompts])
+
+
+def clustered(truth: Questions, found: Graded, of: Array) -> Array:
+    """Return a mean over effects as it would be with other samples: its draws.
+
+    Parameters
+    ----------
+    truth : Questions
+    found : Graded
+    of : ndarray, shape (N,)
+        What is averaged over the effects.
+
+    Returns
+    -------
+    ndarray, shape (S,)
+        One number per cluster, the same clusters for every respondent and way of asking: the mean
+        plus the cluster's linearised share in it, scaled so that their variance (ddof=1) is that of
+        the mean: ``sum_g n_g / (n_g - 1) sum_s (e_s - mean e)^2 / N^2``, e_s being the sum over a
+        cluster's effects of what they differ from their stratum's mean (Cochran 1977, sections 5.3
+        and 11.7). With all effects there, of one graph, that is the variance of its samples' means
+        over n.
+        NaN where a stratum has one cluster only, or nothing is there.
+    """
+    ids, strata = clusters(truth, found)
+    number, shares = len(strata), np.zeros(len(strata))
+    if not len(of):
+        return np.full(number, math.nan)
+    for stratum in np.unique(strata[ids]):
+        inside = strata[ids] == stratum
+        there, those = shares_of(of[inside], ids[inside])
+        if len(there) < 2:
+            return np.full(number, math.nan)
+        shares[there] = those / len(of)
+    return np.asarray(of.mean() + shares * math.sqrt(number - 1))
+
+
+def clusters(truth: Questions, found: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
+    """Return what is drawn together, and from what.
+
+    Returns
+    -------
+    ids : ndarray of int, shape (N,)
+        The cluster of each effect: its sample, since all questions of a sample share its names;
+        where no graph is asked about, the listed pair, which several samples may ask about.
+    strata : ndarray of str, shape (S,)
+        Of each cluster: the graph, of those of the paper. These are what they are; larger graphs
+        are a sample of such, and so are pairs, so that they are one stratum.
+    """
+    if truth.listed:
+        return np.array(truth.listed)[found.numbers], np.full(len(pairs()), "")
+    return found.scene, np.array(["" if one.kinds else one.shape for one in truth.scenes])
+
+
+class Known(NamedTuple):
+    """The answers to a task beside their truth.
+
+    Attributes
+    ----------
+    truth : Questions
+    odds : ndarray, shape (prompts,)
+        Log-odds of yes; NaN where no answer could be read, or none was asked for.
+    asked : ndarray of bool, shape (prompts,)
+    found : Graded
+    """
+
+    truth: Questions
+    odds: Array
+    asked: NDArray[np.bool_]
+    found: Graded
+
+
+@collect.once
+def against_truth(answers: Sequence[Any]) -> Known | None:
+    """Grade the answers of a task; None, with a warning, where that cannot be done.
+
+    Raises
+    ------
+    EpidemiaError
+        If the questions were made from a truth that is not the installed one.
+    """
+    way = WAYS[answers[0].way]
+    truth: Questions = collect.installed_truth(way, answers)
+    said, answered = collect.laid_out(answers, (len(truth.prompts), 1))
+    if not collect.readable(way, answers, truth.given, said, answered):
+        return None
+    odds = np.full(len(truth.prompts), math.nan)
+    for answer in answers:
+        odds[answer.cell] = answer.odds
+    asked = answered[:, 0]
+    found = graded(truth, odds, asked)
+    if len(found.numbers) < (whole := len(truth.pairs or truth.prompts)):
+        notices.warn(
+            "only part of the task was seen",
+            f"{way.named(answers[0].task)}: {len(found.numbers)} of {whole} effects were asked both "
+            "before and after the intervention; the accuracy is theirs alone"
+            if truth.pairs
+            else f"{way.named(answers[0].task)}: {len(found.numbers)} of {whole} prompts were asked",
+        )
+    return Known(truth, odds, asked, found)
+
+
+def _mean(answers: Sequence[Answer], of: Callable[[Graded], Any]) -> float:
+    if (known := against_truth(answers)) is None:
+        return math.nan
+    values = of(known.found)
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def accuracy(answers: Sequence[Answer]) -> float:
+    """Share of the effects of which both answers are right; in [0, 1].
+
+    That is 1[kappa_hat = kappa] * 1[C_hat(G) = C(G)], averaged.
+    """
+    return _mean(answers, lambda found: found.right)
+
+
+def accuracy_draws(answers: Sequence[Answer]) -> Draws | None:
+    """Return the accuracy as it would be with other samples, joint over ways and respondents."""
+    if (known := against_truth(answers)) is None:
+        return None
+    at = clustered(known.truth, known.found, known.found.right.astype(float))
+    if np.isnan(at).any():
+        return None
+    return Draws(_whose(known.truth), at)
+
+
+def _whose(truth: Questions) -> str:
+    """Name what the clusters are a sample of: pairs are shared by the tasks about them."""
+    if truth.listed:
+        return f"tuebingen_pairs {hashlib.sha256(repr(pairs()).encode()).hexdigest()[:12]}"
+    return f"{truth.task} {truth.fingerprint}"
+
+
+def accuracy_stderr(answers: Sequence[Answer]) -> float:
+    """Standard error of the accuracy over samples of names (or graphs), which are the clusters."""
+    draws = accuracy_draws(answers)
+    return math.nan if draws is None else float(draws.at.std(ddof=1))
+
+
+def base_accuracy(answers: Sequence[Answer]) -> float:
+    """Share of the effects whose question without the intervention was answered rightly."""
+    return _mean(answers, lambda found: found.base)
+
+
+def post_accuracy(answers: Sequence[Answer]) -> float:
+    """Share of the effects whose question after the intervention was answered rightly."""
+    return _mean(answers, lambda found: found.post)
+
+
+def kappa0_accuracy(answers: Sequence[Answer]) -> float:
+    """Accuracy where the intervention changes nothing."""
+    return _mean(answers, lambda found: found.right[found.kappa == 0])
+
+
+def kappa1_accuracy(answers: Sequence[Answer]) -> float:
+    """Accuracy where the intervention makes a no of a yes."""
+    return _mean(answers, lambda found: found.right[found.kappa == 1])
+
+
+def yes_bias(answers: Sequence[Answer]) -> float:
+    """Share of prompts answered yes, less the share whose right answer that is; in [-1, 1].
+
+    An answer that could not be read counts as half a yes.
+    """
+    if (known := against_truth(answers)) is None:
+        return math.nan
+    yes = np.sign(np.nan_to_num(known.odds)) - _signs(known.truth)
+    return float(np.mean(yes[known.asked]) / 2)
+
+
+def margin(answers: Sequence[Answer]) -> float:
+    """Mean over prompts of the log-odds of the right answer against the other one, in nats."""
+    if (known := against_truth(answers)) is None:
+        return math.nan
+    return float(np.mean((_signs(known.truth) * known.odds)[known.asked]))
+
+
+def seen(answers: Sequence[Answer]) -> float:
+    """Share of the effects that were asked completely: 1 without ``--limit``."""
+    truth = WAYS[answers[0].way].load(answers[0].task)
+    asked = {answer.cell for answer in answers}
+    pairs = [(one.base, one.post) for one in truth.pairs] or [
+        (cell, cell) for cell in range(len(truth.prompts))
+    ]
+    return sum(asked.issuperset(pair) for pair in pairs) / len(pairs)
+
+
+def kept(answers: Sequence[Any]) -> str:
+    """Write the log-odds of yes of every prompt in one line, for the report.
+
+    "-" where a prompt was not asked, "?" where no answer could be read.
+    """
+    cells = {answer.cell: answer.odds for answer in answers}
+    last = len(WAYS[answers[0].way].load(answers[0].task).prompts)
+    return " ".join(
+        "-" if cell not in cells else "?" if math.isnan(cells[cell]) else f"{cells[cell]:.4g}"
+        for cell in range(last)
+    )
+
+
+def metrics_of(way: Way) -> dict[str, Metric]:
+    """Return the metrics of a way of asking, by name."""
+    found = {
+        "accuracy": Metric(accuracy, True, 0, 1, draws=accuracy_draws, cut=False, kept=kept),
+        "accuracy_stderr": Metric(accuracy_stderr, False, 0),
+        "seen": Metric(seen, True, 0, 1),
+        "yes_bias": Metric(yes_bias, None, -1, 1),
+    }
+    if way.load is questions:
+        found |= {
+            "base_accuracy": Metric(base_accuracy, True, 0, 1),
+            "post_accuracy": Metric(post_accuracy, True, 0, 1),
+            "kappa0_accuracy": Metric(kappa0_accuracy, True, 0, 1),
+            "kappa1_accuracy": Metric(kappa1_accuracy, True, 0, 1),
+        }
+    if not way.generated:
+        found["margin"] = Metric(margin, True)
+    return {**found, **way.diagnostics}

@@ -1,0 +1,240 @@
+"""The tasks about causal graphs: graphs with names, what is asked of them, and what is right."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from itertools import permutations
+from typing import NamedTuple
+
+from lm_eval_epidemia.benchmarks.intervention import generate
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, Graph, effects
+from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS, SAMPLES, Named, named
+from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs as listed_pairs
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+
+__all__ = ["TASKS", "Declared", "Pair", "Prompt", "Questions", "Scene", "knowledge", "questions",
+           "retrieval"]  # fmt: skip
+
+
+class Declared(NamedTuple):
+    """A task about causal graphs.
+
+    Attributes
+    ----------
+    name : str
+    names : str
+        Where names come from, one of `names.BENCHMARKS`.
+    nodes : int, optional
+        Of larger graphs, how many nodes they have; None for the graphs of the paper.
+    """
+
+    name: str
+    names: str
+    nodes: int | None = None
+
+
+TASKS: dict[str, Declared] = {
+    one.name: one
+    for one in (
+        *(Declared(f"epidemia_intervention_{names}", names) for names in BENCHMARKS),
+        *(
+            Declared(f"epidemia_intervention_large_{nodes:02}", "random", nodes)
+            for nodes in generate.SIZES
+        ),
+    )
+}
+
+
+class Scene(NamedTuple):
+    """A graph with names, all of whose questions belong together.
+
+    Attributes
+    ----------
+    shape : str
+        Of the graph: "mediation".
+    sample : int
+        From 1.
+    graph : Graph
+        Over letters.
+    names : str
+        Where its names come from.
+    named : Named
+        What its nodes are called.
+    effects : tuple of Effect
+        Between letters.
+    kinds : tuple of str
+        Why each answer is what it is; empty for the graphs of the paper.
+    """
+
+    shape: str
+    sample: int
+    graph: Graph
+    names: str
+    named: Named
+    effects: tuple[Effect, ...]
+    kinds: tuple[str, ...] = ()
+
+    def lettered(self) -> Named:
+        """Return other names of the same variables: single letters, where names are random."""
+        if self.names != "random":
+            return self.named
+        nodes = len(self.graph.nodes)
+        return named(self.names, f"{self.shape} of {nodes}", nodes, self.sample - 1, letters=True)
+
+
+class Prompt(NamedTuple):
+    """One question: does U cause V?
+
+    Attributes
+    ----------
+    scene : Scene
+    cause, result : str
+        U and V, letters of the scene's graph.
+    intervened : str, optional
+        X of do(X); None before any.
+    right : bool
+        Whether the right answer is yes.
+    """
+
+    scene: Scene
+    cause: str
+    result: str
+    intervened: str | None
+    right: bool
+
+
+class Pair(NamedTuple):
+    """An effect, and the numbers of the prompts that ask for it.
+
+    Attributes
+    ----------
+    scene : Scene
+    effect : Effect
+    base, post : int
+        The question without and with the intervention. The first is shared by all interventions.
+    kind : str
+        Of a larger graph: why the answer is what it is.
+    """
+
+    scene: Scene
+    effect: Effect
+    base: int
+    post: int
+    kind: str = ""
+
+
+class Questions(NamedTuple):
+    """A task as it is asked.
+
+    Attributes
+    ----------
+    task : str
+    scenes : tuple of Scene
+        Its graphs and names, the same in every way of asking.
+    prompts : tuple of Prompt
+        Each is a cell.
+    pairs : tuple of Pair
+        What is scored together; empty where no intervention is asked about.
+    listed : tuple of int
+        Of each prompt, the number of the listed pair that it asks about, where there is no graph:
+        several samples, of either kind of names, may ask about the same pair.
+    """
+
+    task: str
+    scenes: tuple[Scene, ...]
+    prompts: tuple[Prompt, ...]
+    pairs: tuple[Pair, ...] = ()
+    listed: tuple[int, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that change with the graphs, the names, or the effects."""
+        return hashlib.sha256(repr(self.scenes).encode()).hexdigest()[:12]
+
+    @property
+    def given(self) -> list[list[str]]:
+        """What each prompt is about, in words."""
+        return [_described(one) for one in self.prompts]
+
+
+def _described(prompt: Prompt) -> list[str]:
+    said = [f"graph: {prompt.scene.shape}", f"sample: {prompt.scene.sample}",
+            f"does {prompt.cause} cause {prompt.result}"]  # fmt: skip
+    return said if prompt.intervened is None else [*said, f"do({prompt.intervened})"]
+
+
+@lru_cache(maxsize=len(TASKS))
+def _scenes(task: str) -> tuple[Scene, ...]:
+    if task not in TASKS:
+        raise EpidemiaError(f"no task about causal graphs is {task!r} ({nearest(task, TASKS)})")
+    names, nodes = TASKS[task].names, TASKS[task].nodes
+    if nodes is None:
+        return tuple(
+            Scene(shape, sample, graph, names, named(names, shape, len(graph.nodes), sample - 1),
+                  tuple(effects(graph, QUERIES[shape])))
+            for shape, graph in GRAPHS.items()
+            for sample in range(1, SAMPLES + 1)
+        )  # fmt: skip
+    return tuple(
+        Scene(one.shape, sample, one.graph, names,
+              named(names, f"{one.shape} of {nodes}", nodes, sample - 1), one.effects, one.kinds)
+        for sample, one in enumerate(generate.drawn(nodes), start=1)
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=len(TASKS))
+def questions(task: str) -> Questions:
+    """Return every effect of a task: its question before the intervention and after it.
+
+    Parameters
+    ----------
+    task : str
+        One of `TASKS`.
+
+    Returns
+    -------
+    Questions
+        Scene by scene; of each query first the base prompt, then its interventions. 30 prompts for
+        the 22 effects of a sample of the paper's graphs.
+    """
+    prompts: list[Prompt] = []
+    pairs: list[Pair] = []
+    for scene in _scenes(task):
+        base: dict[tuple[str, str], int] = {}
+        for place, one in enumerate(scene.effects):
+            query = one.cause, one.result
+            if query not in base:
+                base[query] = len(prompts)
+                prompts.append(Prompt(scene, *query, None, one.before))
+            kind = scene.kinds[place] if scene.kinds else ""
+            pairs.append(Pair(scene, one, base[query], len(prompts), kind))
+            prompts.append(Prompt(scene, *query, one.intervened, one.after))
+    return Questions(task, _scenes(task), tuple(prompts), tuple(pairs))
+
+
+@lru_cache(maxsize=len(TASKS))
+def retrieval(task: str) -> Questions:
+    """Return the questions whether a model finds the relations of a graph: all ordered pairs."""
+    return Questions(task, _scenes(task), tuple(
+        Prompt(scene, *query, None, scene.graph.reaches(*query))
+        for scene in _scenes(task)
+        for query in permutations(scene.graph.nodes, 2)
+    ))  # fmt: skip
+
+
+@lru_cache(maxsize=len(TASKS))
+def knowledge(task: str) -> Questions:
+    """Return the questions whether a model knows, without a graph, which of a pair is the cause.
+
+    Of every listed pair among the names of a sample, in both directions.
+    """
+    numbers = {pair[:2]: number for number, pair in enumerate(listed_pairs())}
+    prompts, asked = [], []
+    for scene in _scenes(task):
+        nodes, names = scene.graph.nodes, scene.named.names
+        for cause, result in scene.named.pairs:
+            for one, other in ((cause, result), (result, cause)):
+                prompts.append(Prompt(scene, nodes[one], nodes[other], None, one == cause))
+                asked.append(numbers[names[cause], names[result]])
+    return Questions(task, _scenes(task), tuple(prompts), listed=tuple(asked))

@@ -1,0 +1,64 @@
+"""Respondents to questions about causal graphs: the truth, and the shortcuts that pass for it."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks.intervention.questions import Prompt, Questions
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+
+__all__ = ["KINDS", "answers"]
+
+KINDS = ("truth", "yes", "no", "retrieval", "target", "edges", "noisy")
+
+#: Log-odds of an answer that is certain; of a noisy one, before the noise.
+CERTAIN, NOISY = 10.0, 1.0
+
+
+def answers(truth: Questions, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+    """Return the probabilities that a respondent gives to yes and no.
+
+    Parameters
+    ----------
+    truth : Questions
+    kind : {"truth", "yes", "no", "retrieval", "target", "edges", "noisy"}
+        ``yes`` and ``no`` always say so. ``retrieval`` answers for the graph as it is stated,
+        whatever intervention follows; ``target`` too, but no where the intervention is on V itself;
+        ``edges`` counts edges only, no longer paths, of the graph before or after the
+        intervention. ``noisy`` gives the right answer log-odds of 1 and adds normal noise.
+    noise : float
+        Standard deviation of that noise: each answer is right with probability Phi(1 / noise).
+    seed : int
+        Of the noise, which also depends on the task's name.
+
+    Returns
+    -------
+    ndarray, shape (prompts, 2)
+    """
+    if kind not in KINDS:
+        raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
+    if kind == "noisy":
+        rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
+        signs = np.array([1.0 if one.right else -1.0 for one in truth.prompts])
+        odds = NOISY * signs + noise * rng.standard_normal(len(signs))
+    else:
+        odds = np.array([CERTAIN if _says(kind, one) else -CERTAIN for one in truth.prompts])
+    yes = np.exp(-np.logaddexp(0, -odds))
+    return np.column_stack([yes, np.exp(-np.logaddexp(0, odds))])
+
+
+def _says(kind: str, prompt: Prompt) -> bool:
+    """Return whether a respondent answers yes."""
+    graph, query = prompt.scene.graph, (prompt.cause, prompt.result)
+    if kind in ("yes", "no"):
+        return kind == "yes"
+    # What is asked without an intervention or a graph has no shortcut but that of edges.
+    if kind == "truth" or (prompt.intervened is None and kind != "edges"):
+        return prompt.right
+    if kind == "edges":
+        seen = graph if prompt.intervened is None else graph.after(prompt.intervened)
+        return query in seen.edges
+    return graph.reaches(*query) and not (kind == "target" and prompt.intervened == prompt.result)

@@ -1,0 +1,238 @@
+"""``intervention`` and its kin: does U cause V, in a causal graph, before and after do(X)?
+
+Four questions, each answered by the log-probabilities of Yes and No, or in writing: plain; with the
+intervention under a made-up name (``substitution``); about the graph alone (``retrieval``); and
+about the world, without a graph (``knowledge``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.benchmarks.intervention.questions import (
+    Declared,
+    Prompt,
+    Questions,
+    knowledge,
+    questions,
+    retrieval,
+)
+from lm_eval_epidemia.elicit.replies.letters import answer_text
+from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, logprobs_of
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import Way, by_name
+
+__all__ = ["CHOICES", "WAYS", "Chosen", "Wrote", "yes_or_no"]
+
+#: What can be answered, yes first.
+CHOICES = ("Yes", "No")
+
+_ONE_WORD = "Answer with Yes or No.\nAnswer:"
+_TAGGED = "Answer with <answer>yes</answer> or <answer>no</answer>."
+
+_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+            "twelve")  # fmt: skip
+
+
+class Chosen(NamedTuple):
+    """A model's answer to one prompt: the log-probabilities of Yes and of No.
+
+    Attributes
+    ----------
+    way, task, truth, cell
+        As of every `Answer`.
+    value : (float, float)
+        Natural logarithms, not normalised.
+    """
+
+    way: str
+    task: str
+    truth: str
+    cell: int
+    value: tuple[float, ...]
+    place: int = 0
+
+    @property
+    def odds(self) -> float:
+        """Log-odds of yes; its sign is the answer, 0 is none."""
+        return self.value[0] - self.value[1]
+
+
+class Wrote(NamedTuple):
+    """An answer that a model wrote.
+
+    Attributes
+    ----------
+    way, task, truth, cell
+        As of every `Answer`.
+    value : float
+        1 for yes, -1 for no, NaN where neither could be read.
+    """
+
+    way: str
+    task: str
+    truth: str
+    cell: int
+    value: float
+    place: int = 0
+
+    @property
+    def odds(self) -> float:
+        """The answer as a sign; NaN for none."""
+        return self.value
+
+    @property
+    def is_read(self) -> bool:
+        return not math.isnan(self.value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _model(prompt: Prompt, names: dict[str, str]) -> str:
+    """Describe a causal graphical model with all that is known of it."""
+    number = _NUMBERS[len(names) - 2]
+    kind = f"with {number} variables" if len(names) == 2 else (
+        f"whose structure is a directed acyclic graph over {number} variables"
+    )  # fmt: skip
+    edges = " ".join(
+        f"{names[one]} causes {names[other]}." for one, other in prompt.scene.graph.edges
+    )
+    return (
+        f"Consider a causal graphical model {kind}: {_listed(list(names.values()))}. {edges} "
+        "No other causal relations hold between these variables.\n"
+    )
+
+
+def _in_the_graph(prompt: Prompt, names: dict[str, str], values: dict[str, str]) -> str:
+    asked = f"does {names[prompt.cause]} cause {names[prompt.result]}?"
+    if (node := prompt.intervened) is None:
+        return f"{_model(prompt, names)}In this causal graphical model, {asked}\n"
+    return (
+        f"{_model(prompt, names)}Suppose that the perfect intervention "
+        f"do({names[node]} = {values[node]}) was performed.\n"
+        f"In this intervened causal graphical model, {asked}\n"
+    )
+
+
+def _substituted(prompt: Prompt, names: dict[str, str], values: dict[str, str]) -> str:
+    """Name the operation by a made-up word, and say what it does instead."""
+    if (node := prompt.intervened) is None:
+        return _in_the_graph(prompt, names, values)
+    operation = prompt.scene.named.operation
+    return (
+        f"{_model(prompt, names)}Let {operation}(variable = value) be the operation that sets the "
+        "variable to the value, deletes every edge of the graph that points into the variable, and "
+        "leaves everything else as it was.\n"
+        f"Suppose that {operation}({names[node]} = {values[node]}) was applied.\n"
+        f"In the causal graphical model that results, does {names[prompt.cause]} cause "
+        f"{names[prompt.result]}?\n"
+    )
+
+
+def _in_the_world(prompt: Prompt, names: dict[str, str], _values: dict[str, str]) -> str:
+    return (
+        "Think of how things are connected in the real world.\n"
+        f"Does {names[prompt.cause]} cause {names[prompt.result]}?\n"
+    )
+
+
+def _rows(
+    ask: Callable[[Prompt, dict[str, str], dict[str, str]], str], request: str
+) -> Callable[[Questions, Variant], Iterator[dict[str, Any]]]:
+    def rows(truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
+        for cell, one in enumerate(truth.prompts):
+            named = one.scene.lettered() if variant.names == "letters" else one.scene.named
+            nodes = one.scene.graph.nodes
+            names, values = (dict(zip(nodes, these, strict=True)) for these in named[:2])
+            yield {"cell": cell, "prompt": ask(one, names, values) + request}
+
+    return rows
+
+
+# A reply that stops at the closing tag does not have it, or not whole.
+_TAG = re.compile(r"<answer>(.*?)(?:</answer>|</?[a-z]*\Z|\Z)", re.DOTALL)
+# An underscore around a word is markup.
+_WORD = re.compile(r"(?<![^\W_])(yes|no)(?![^\W_])")
+
+
+def yes_or_no(reply: str) -> float:
+    """Read yes or no out of what a model wrote.
+
+    Parameters
+    ----------
+    reply : str
+        Reasoning in tags of its own is left out, and case does not matter.
+
+    Returns
+    -------
+    float
+        1 for yes, -1 for no. The first ``<answer>`` holds exactly one of the words, with white
+        space at most around it; without a tag, the first whole word of the two counts. Otherwise
+        NaN.
+    """
+    text = unicodedata.normalize("NFKC", answer_text(reply)).lower()
+    tag = _TAG.search(text)
+    said = tag[1].strip() if tag else (word[1] if (word := _WORD.search(text)) else "")
+    return {"yes": 1.0, "no": -1.0}.get(said, math.nan)
+
+
+def _chosen(
+    name: str,
+    suffix: str,
+    load: Callable[[str], Questions],
+    ask: Any,
+    asks: Callable[[Declared], bool],
+) -> Way:
+    return Way(
+        name=name,
+        suffix=suffix,
+        columns={"choices": ["string"]},
+        rows=_rows(ask, _ONE_WORD),
+        choices=lambda truth: CHOICES,
+        read=lambda row, said: Chosen(name, row.task, row.truth, row.cell, logprobs_of(said, row)),
+        prompts=lambda truth, one: 1,
+        diagnostics={"choice_mass": CHOICE_MASS},
+        request=_ONE_WORD,
+        believed=lambda p, row: p,
+        asks=asks,
+        load=load,
+        described=lambda truth: truth.given,
+    )
+
+
+def _written(way: Way, ask: Any) -> Way:
+    name = f"{way.name}_written"
+    return replace(
+        way,
+        name=name,
+        suffix=f"{way.suffix}_written",
+        rows=_rows(ask, _TAGGED),
+        read=lambda row, said: Wrote(name, row.task, row.truth, row.cell, yes_or_no(str(said[0]))),
+        diagnostics={"answered": ANSWERED},
+        request=_TAGGED,
+        temperature=0.0,
+        unread="wrong",
+    )
+
+
+def _both() -> Iterator[Way]:
+    for name, suffix, load, ask, asks in (
+        ("intervention", "", questions, _in_the_graph, lambda task: True),
+        ("substitution", "_substitution", questions, _substituted, lambda task: not task.nodes),
+        ("retrieval", "_retrieval", retrieval, _in_the_graph, lambda task: not task.nodes),
+        ("knowledge", "_knowledge", knowledge, _in_the_world,
+         lambda task: task.names != "random"),
+    ):  # fmt: skip
+        way = _chosen(name, suffix, load, ask, asks)
+        yield from (way, _written(way, ask))
+
+
+#: Each beside its written form.
+WAYS: dict[str, Way] = by_name(*_both())

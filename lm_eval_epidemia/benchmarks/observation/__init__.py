@@ -1,0 +1,64 @@
+"""What surveys say: P(Y | X)."""
+
+from __future__ import annotations
+
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.benchmarks.observation.metrics import metrics_of
+from lm_eval_epidemia.benchmarks.observation.ways import WAYS
+from lm_eval_epidemia.benchmarks.observation.written import CLOSED
+from lm_eval_epidemia.elicit.wording import ways_of
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import all_tasks, drawn, own_surveys, record
+from lm_eval_epidemia.surveys.catalogue import task as task_of
+from lm_eval_epidemia.surveys.record import Task
+
+__all__ = ["OBSERVATION", "TASK_VERSION"]
+
+#: Changes when all scores stop being comparable; CHANGELOG.md says why.
+TASK_VERSION = 2
+
+
+def _entry(task: Task) -> Entry:
+    facets = {
+        "survey": task.survey,
+        "domain": record(task.survey).domain,
+        "dimension": f"d = {len(task.given)}",
+    }
+    if CLOSED.asks(task):
+        facets["subset"] = "closed"
+    part = f"{task.group}_{task.survey}"
+    if isinstance(task, fresh.FreshTask):
+        part = task.part
+    elif task.survey in own_surveys() and task.kind == "extra":
+        part = f"epidemia_{task.survey}"
+    return Entry(task.name, task.group, part, task.title, facets,
+                 (task.survey, task.outcome), task)  # fmt: skip
+
+
+def _metadata(truth: store.GroundTruth) -> dict[str, str]:
+    found = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
+    if made := drawn(truth.task):
+        found |= {"seed": str(made.seed), "record": made.record[:12]}
+    return found
+
+
+OBSERVATION = Benchmark(
+    name="observation",
+    base="_epidemia",
+    groups=("epidemia_low", "epidemia_high", "epidemia_extra", fresh.GROUP, "epidemia_marginal",
+            "epidemia_joint"),
+    ways=WAYS,
+    metrics=metrics_of,
+    primary="score",
+    says="Score, 0 to 100",
+    digits=1,
+    entries=lambda: {name: _entry(task) for name, task in all_tasks().items()},
+    available=store.available,
+    metadata=_metadata,
+    version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
+    groups_version=TASK_VERSION,
+    kinds=respondents.KINDS,
+    answers=respondents.answers,
+)  # fmt: skip

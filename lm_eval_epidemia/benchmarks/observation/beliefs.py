@@ -1,0 +1,211 @@
+"""Reading what somebody believes about a task: by position, by label, or one cell at a time.
+
+Nothing is normalised, filled in or left out: what does not fit the truth is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+
+__all__ = ["believed"]
+
+#: How far from 1 the probabilities of a cell may sum, and how far below 0 one may lie: what
+#: rounding to float32 explains.
+ROUNDING = 1e-5
+
+
+def believed(truth: GroundTruth, q: Any) -> Array:
+    """Return beliefs about a task in the order of its truth.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    q : array_like of shape (C, K), DataFrame or callable
+        As `api.score` takes it.
+
+    Returns
+    -------
+    ndarray, shape (C, K)
+        Rows sum to 1.
+
+    Raises
+    ------
+    EpidemiaError
+        If `q` lacks a cell or answer, has one twice or one that the truth does not have; if it
+        holds what is no probability; if a cell does not sum to 1.
+    """
+    if isinstance(q, pd.DataFrame):
+        found = _from_frame(truth, q)
+    elif isinstance(q, pd.Series):
+        raise EpidemiaError("q is a Series: give a DataFrame, q.rename('q').reset_index()")
+    elif callable(q):
+        found = _from_function(truth, q)
+    else:
+        found = _from_array(truth, q)
+    _check(truth, found)
+    return found
+
+
+def _conditions(truth: GroundTruth) -> tuple[str, ...]:
+    return declared_task(truth.task).given
+
+
+def _from_array(truth: GroundTruth, q: Any) -> Array:
+    shape = truth.p.shape
+    expected = f"expected {shape[0]} cells x {shape[1]} answers, a DataFrame or a function"
+    try:
+        given = np.ma.array(q)
+        if given.dtype.kind not in "fiuO":
+            raise TypeError(f"its values are of type {given.dtype}")
+        # What is masked is not known: it becomes NaN, which is refused.
+        found: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's tensors raise the last
+        raise EpidemiaError(f"q is no array of numbers ({error}): {expected}") from None
+    if found.shape != shape:
+        raise EpidemiaError(f"q has shape {found.shape}: {expected}")
+    return found
+
+
+def _from_function(truth: GroundTruth, q: Callable[[dict[str, str]], Any]) -> Array:
+    return np.array(
+        [
+            _row(truth, cell, q(dict(zip(_conditions(truth), given, strict=True))))
+            for cell, given in enumerate(truth.given)
+        ]
+    )
+
+
+def _row(truth: GroundTruth, cell: int, said: Any) -> list[float]:
+    """Read what a function said of one cell."""
+    levels, where = truth.levels, _named(truth, cell)
+    if isinstance(said, (Mapping, pd.Series)):
+        if len(named := {str(answer): value for answer, value in said.items()}) < len(said):
+            raise EpidemiaError(
+                f"q({where}) has an answer twice: {few(list(map(str, said.keys())))}"
+            )
+        said = named
+        if wrong := [answer for answer in said if answer not in levels]:
+            hint = nearest(wrong[0], levels)
+            raise EpidemiaError(f"q({where}) has no such answer as {few(wrong)} ({hint})")
+        if lacking := [level for level in levels if level not in said]:
+            raise EpidemiaError(f"q({where}) lacks {few(lacking)}")
+        said = [said[level] for level in levels]
+    try:
+        found = [float(value) for value in ([said] if np.ndim(said) == 0 else said)]
+    except (TypeError, ValueError):
+        raise EpidemiaError(
+            f"q({where}) is {said!r}: expected {len(levels)} probabilities"
+            + (f" or that of {levels[0]!r}" if len(levels) == 2 else "")
+        ) from None
+    if np.ndim(said) == 0 and len(levels) == 2:
+        found.append(1 - found[0])
+    if len(found) != len(levels):
+        raise EpidemiaError(f"q({where}) has {len(found)} numbers: expected {len(levels)}")
+    return found
+
+
+def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
+    """Read a frame, long or wide, by its labels."""
+    conditions = list(_conditions(truth))
+    numbered = isinstance(frame.index, (pd.RangeIndex, pd.MultiIndex))
+    if len(conditions) == 1 and conditions[0] not in frame and not numbered:
+        frame = frame.rename_axis(index=str(frame.index.name or conditions[0]))
+    if set(frame.index.names) & set(conditions):
+        if twice := [str(name) for name in frame.index.names if name in frame]:
+            raise EpidemiaError(f"q has {few(twice)} as index and as column: keep one")
+        frame = frame.reset_index()
+    long = "q" in frame or "answer" in frame
+    needed = [*conditions, *(["answer", "q"] if long else truth.levels)]
+    columns = list(map(str, frame.columns))
+    if lacking := [name for name in needed if name not in columns]:
+        if lacking == ["q"] and "p" in columns:
+            raise EpidemiaError("q has no column q, but p: to score that, rename it to q")
+        raise EpidemiaError(
+            f"q has no column {few(lacking)} (it has {few(columns)}): expected "
+            f"{', '.join(conditions)}, with answer and q or with a column per answer"
+        )
+    if twice := [name for name in needed if columns.count(name) > 1]:
+        raise EpidemiaError(f"q has two columns {few(twice)}: keep one")
+    if not long and (more := [name for name in columns if name not in needed]):
+        hint = nearest(more[0], truth.levels)
+        raise EpidemiaError(f"q has a column {few(more)}, which is no answer ({hint})")
+    frame = frame.set_axis(columns, axis="columns")
+    keys = [tuple(map(str, row)) for row in frame[conditions].itertuples(index=False)]
+    if long:
+        answers = frame["answer"].map(str)
+        values = zip(keys, answers, frame["q"], strict=True)
+        return _aligned(truth, (((*key, answer), value) for key, answer, value in values))
+    rows = zip(keys, frame[list(truth.levels)].itertuples(index=False), strict=True)
+    return _aligned(
+        truth,
+        (((*key, answer), value) for key, row in rows
+         for answer, value in zip(truth.levels, row, strict=True)),
+    )  # fmt: skip
+
+
+def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) -> Array:
+    """Put values where their labels belong; each place is to get exactly one."""
+    place = {
+        (*given, level): (cell, k)
+        for cell, given in enumerate(truth.given) for k, level in enumerate(truth.levels)
+    }  # fmt: skip
+    variables = (*_conditions(truth), "answer")
+
+    def shown(labels: tuple[str, ...]) -> str:
+        *conditions, answer = labels
+        pairs = zip(_conditions(truth), conditions, strict=True)
+        return ", ".join([*(f"{name}={label}" for name, label in pairs), f"answer {answer}"])
+
+    found: dict[tuple[str, ...], Any] = {}
+    for labels, value in said:
+        if labels not in place:
+            known = [dict.fromkeys(column) for column in zip(*place, strict=True)]
+            hint = next(
+                (f"no {name} {label!r}; {nearest(label, of)}"
+                 for name, label, of in zip(variables, labels, known, strict=True)
+                 if label not in of),
+                "nobody in the survey has these conditions together: leave it out",
+            )  # fmt: skip
+            raise EpidemiaError(f"{truth.task} has no cell for q's {shown(labels)} ({hint})")
+        if labels in found:
+            raise EpidemiaError(f"q has {shown(labels)} twice: {found[labels]!r} and {value!r}")
+        found[labels] = value
+    if lacking := [shown(labels) for labels in place if labels not in found]:
+        raise EpidemiaError("q lacks " + _listed(lacking))
+    values = np.empty(truth.p.shape)
+    for labels, value in found.items():
+        try:
+            values[place[labels]] = float(value)
+        except (TypeError, ValueError):
+            raise EpidemiaError(f"q of {shown(labels)} is {value!r}: expected a number") from None
+    return values
+
+
+def _check(truth: GroundTruth, q: Array) -> None:
+    """Refuse what is no distribution, by the cell's name and value."""
+    if wrong := np.argwhere(~(np.isfinite(q) & (q >= -ROUNDING))).tolist():
+        said = [f"{_named(truth, c)}, answer {truth.levels[k]}: {q[c, k]:g}" for c, k in wrong]
+        raise EpidemiaError(f"q holds what is no probability: {_listed(said)}")
+    sums = q.sum(axis=1)
+    if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
+        said = [f"{_named(truth, c)}: {sums[c]:.6g}" for c in off]
+        raise EpidemiaError(f"q does not sum to 1 over the answers: {_listed(said)}")
+
+
+def _named(truth: GroundTruth, cell: int) -> str:
+    pairs = zip(_conditions(truth), truth.given[cell], strict=True)
+    return ", ".join(f"{name}={label}" for name, label in pairs)
+
+
+def _listed(said: list[str]) -> str:
+    more = f" and {len(said) - 3} more" if len(said) > 3 else ""
+    return "; ".join(said[:3]) + more

@@ -1,0 +1,368 @@
+"""A set of fresh tasks is made: drawn and checked, estimated, and written to the user's folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from lm_eval_epidemia.benchmarks.observation.fresh import slices
+from lm_eval_epidemia.benchmarks.observation.fresh.slices import (
+    REASONS,
+    RULES,
+    Draw,
+    Informed,
+    draws,
+    refusal,
+)
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.estimate import sampling, store
+from lm_eval_epidemia.estimate.prepare import prepare
+from lm_eval_epidemia.estimate.sampling import Scheme
+from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys import fresh
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.fresh import Asked, Drawn, FreshSet, FreshTask
+from lm_eval_epidemia.surveys.microdata import Microdata
+from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
+
+__all__ = ["DIMENSIONS", "Made", "Plan", "make", "plan"]
+
+#: How many conditions a task may have.
+DIMENSIONS = (1, 2, 3)
+
+#: Draws per task that is wished for, before a survey is said to have no more.
+ATTEMPTS = 100
+
+
+class Plan(NamedTuple):
+    """What would be built.
+
+    Attributes
+    ----------
+    data : Microdata
+    schemes : tuple of str
+        Of the bootstrap.
+    found : FreshSet
+    size : int
+        How many draws there are in all.
+    """
+
+    data: Microdata
+    schemes: tuple[Scheme, ...]
+    found: FreshSet
+    size: int
+
+    @property
+    def said(self) -> str:
+        """How many draws were kept, and why others were not."""
+        drawn = self.found.draws
+        refused = "; ".join(f"{count} {REASONS[why]}" for why, count in drawn.refused.items())
+        return (
+            f"{drawn.kept} of {drawn.tried} draws kept"
+            + (f"; refused: {refused}" if refused else "")
+        )  # fmt: skip
+
+    @property
+    def lacking(self) -> str:
+        """Why there are fewer than were asked for; empty where there are not."""
+        drawn, asked = self.found.draws, self.found.asked
+        if drawn.kept == asked.n:
+            return ""
+        why = (
+            "nothing else is left to draw" if drawn.tried == self.size
+            else f"after {drawn.tried:,} of {self.size:,} draws no more were tried"
+        )  # fmt: skip
+        return f"fewer than the {asked.n} asked for: {why}"
+
+
+class Made(NamedTuple):
+    """A set that was made.
+
+    Attributes
+    ----------
+    plan : Plan
+    folder : Path
+    is_joint : bool
+        Whether its replicates are those of the survey's declared tasks, so that a difference
+        between the two has a joint error.
+    short : list of str
+        Tasks of whose scale, as it was estimated in the end, less is beyond sampling error than
+        the rule has it.
+    """
+
+    plan: Plan
+    folder: Path
+    is_joint: bool
+    short: list[str]
+
+
+def plan(
+    survey: str,
+    raw: Sequence[Path],
+    *,
+    n: int = 40,
+    seed: int = 0,
+    dimension: Sequence[int] = DIMENSIONS,
+    outcomes: Sequence[str] = (),
+    vintage: str | None = None,
+    replicates: int = 200,
+    progress: bool = True,
+) -> Plan:
+    """Draw the tasks of a set and check them, without estimating any.
+
+    The same record, files, seed and options draw the same; more tasks of one seed begin with those
+    of fewer.
+
+    Parameters
+    ----------
+    survey : str
+    raw : sequence of Path
+        The survey's files, or a folder that holds them.
+    n : int
+        How many to keep; fewer where the survey has no more.
+    seed : int
+        Not negative.
+    dimension : sequence of int
+        Numbers of conditions, of `DIMENSIONS`.
+    outcomes : sequence of str
+        Only these; all variables with a question, if empty.
+    vintage : str, optional
+        Needed where neither the row count nor the file name tells.
+    replicates : int
+        Of the bootstrap, as for `estimate.build.build`.
+    progress : bool
+        Show a progress bar.
+
+    Raises
+    ------
+    EpidemiaError
+        If an option cannot be meant, the files do not fit the record, or nothing can be kept.
+    """
+    entry = record(survey)
+    _check(entry, n, seed, dimension, outcomes, vintage, replicates)
+    data, schemes = building.read(entry, raw, vintage, every=True)
+    space = slices.space_of(data, sorted(set(dimension)), outcomes)
+    if lacking := [name for name in outcomes if name not in space.outcomes]:
+        raise EpidemiaError(f"{data.name} lacks the column of {lacking[0]}: leave it out")
+    kept: list[FreshTask] = []
+    refused: Counter[str] = Counter()
+    informed = Informed(data)
+    rng = np.random.default_rng([seed, 0])
+    with tqdm(total=n, desc=f"{data.key}, drawing", unit="task", disable=not progress) as bar:
+        for drawn in draws(space, rng):
+            task = _task(data, drawn, seed, len(kept) + 1)
+            if (why := refusal(data, task, informed, replicates)) is None:
+                kept.append(task)
+                bar.update()
+            else:
+                refused[why] += 1
+            if len(kept) == n or len(kept) + refused.total() == ATTEMPTS * n:
+                break
+    counted = Drawn(
+        tried=len(kept) + refused.total(), kept=len(kept),
+        refused={why: refused[why] for why in REASONS if refused[why]},
+    )  # fmt: skip
+    size = sum(space.sizes.values())
+    if not kept:
+        said = "; ".join(f"{count} {REASONS[why]}" for why, count in counted.refused.items())
+        raise EpidemiaError(
+            f"none of {counted.tried} draws from {survey} {data.vintage} can be kept"
+            + (f" ({said})" if said else ": it has no outcome with other variables")
+        )
+    found = FreshSet(
+        survey=survey, seed=seed, vintage=data.vintage, record=fresh.hash_of(entry, data.vintage),
+        files=data.files, rules=RULES, draws=counted, tasks=tuple(kept),
+        asked=Asked(n=n, dimension=space.dimensions, outcomes=tuple(outcomes),
+                    replicates=replicates),
+    )  # fmt: skip
+    return Plan(data, schemes, found, size)
+
+
+def _check(
+    entry: Record, n: int, seed: int, dimension: Sequence[int], outcomes: Sequence[str],
+    vintage: str | None, replicates: int,
+) -> None:  # fmt: skip
+    """Refuse options that cannot be meant."""
+    if n < 1:
+        raise EpidemiaError(f"--n {n}: at least 1")
+    building.check_options(replicates, None, 1)
+    if seed < 0:
+        raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
+    if wrong := [one for one in dimension if one not in DIMENSIONS]:
+        raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
+    if not dimension:
+        raise EpidemiaError("--dimension is empty: give some of 1, 2 and 3")
+    if vintage is not None:
+        entry.vintage(vintage)
+    if all(one.tables for one in entry.vintages.values()) or (
+        vintage is not None and entry.vintage(vintage).tables
+    ):
+        raise EpidemiaError(
+            f"{entry.survey} is published as tables; fresh tasks are counted from people's answers"
+        )
+    for name in outcomes:
+        if name not in entry.variables:
+            raise EpidemiaError(
+                f"{entry.survey} has no variable {name!r} ({nearest(name, entry.variables)})"
+            )
+        ways = entry.variables[name]
+        if entry.is_joint(name):
+            raise EpidemiaError(
+                f"{name} is a joint outcome; fresh tasks are drawn of its two variables: "
+                f"--outcomes {','.join(entry.parts(name))}"
+            )
+        if not all(way.question for way in ways):
+            asked = [one for one, ways in entry.variables.items() if all(w.question for w in ways)]
+            raise EpidemiaError(
+                f"{name} has no 'question' in the record of {entry.survey}, so it is no outcome "
+                f"({nearest(name, asked)})"
+            )
+        if any(len(way.levels) > MAX_LEVELS for way in ways):
+            raise EpidemiaError(f"{name} has more than {MAX_LEVELS} answers to letter")
+        if slices.who_is_asked(entry, name) is None:
+            raise EpidemiaError(
+                f"{name} cannot be an outcome: its declared tasks ask some people only, and none "
+                "of their subjects takes any condition"
+            )
+
+
+def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
+    """Declare a draw as a task."""
+    survey = data.record.survey
+    asked = slices.who_is_asked(data.record, drawn.outcome)
+    assert asked is not None
+    universe, subject = asked
+    named = [name.replace("_", " ").capitalize() for name in (drawn.outcome, *drawn.given)]
+    return FreshTask(
+        title=f"{survey.upper()}, fresh: {named[0]} by {', '.join(named[1:])}",
+        outcome=drawn.outcome, given=drawn.given, universe=universe, subject=subject,
+        survey=survey, seed=seed, number=number, retrieval=False, anyone=None,
+    )  # fmt: skip
+
+
+def make(
+    planned: Plan,
+    *,
+    jobs: int = 1,
+    backend: str | None = None,
+    replace: bool = False,
+    progress: bool = True,
+) -> Made:
+    """Build the set that was planned, in the user's folder of fresh tasks.
+
+    An interrupted build goes on where it stopped; the same plan gives the same bytes for any
+    number of jobs. A set that is there already is left as it is.
+
+    Parameters
+    ----------
+    planned : Plan
+    jobs : int
+        Processes.
+    backend : str, optional
+        As for `estimate.build.build`.
+    replace : bool
+        Put it in the place of another set of the same survey and seed.
+    progress : bool
+
+    Raises
+    ------
+    EpidemiaError
+        If there is another set and `replace` is not said, or the folder cannot be written to.
+    """
+    found, data = planned.found, planned.data
+    folder, text = fresh.folder_of(found.survey, found.seed), fresh.write_set(found)
+    path = folder / fresh.TASKS
+    building.check_options(found.asked.replicates, backend, jobs)
+    if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
+        raise EpidemiaError(
+            f"{folder} holds another set of this survey and seed, from other options, files or "
+            "another record: give another --seed, or --replace to put this one in its place"
+        )
+    paths.check_writable(folder)
+    sample = sample_of(data, found.asked.replicates // 2)
+    declared = hashlib.sha256(text.encode()).hexdigest()
+    if not _is_built(folder, data.key, declared, sample.name):
+        about = {
+            "sample": sample.name,
+            "fresh": {"seed": found.seed, "record": found.record, "declared": declared},
+        }
+        building.build_tasks(
+            data, found.tasks, folder, planned.schemes, found.asked.replicates, jobs=jobs,
+            backend=backend, progress=progress, about=about,
+        )  # fmt: skip
+        # Last: until then no set of this name is whole, and none is used.
+        with paths.atomic_write(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    scales = {task.name: Anchors.of(store.load(task.name)) for task in found.tasks}
+    below = [name for name, one in scales.items() if slices.short(one.zero, one.perfect)]
+    return Made(planned, folder, sample.is_joint, below)
+
+
+def _is_built(folder: Path, key: str, declared: str, sample: str) -> bool:
+    """Tell whether a set is there already, whole and with these replicates."""
+    try:
+        truth = store.read_registry(folder)[key]
+        same = truth["fresh"]["declared"] == declared and truth["sample"] == sample
+        files = [folder / file["name"] for file in truth["files"].values()]
+        return same and all(path.is_file() for path in (folder / fresh.TASKS, *files))
+    except (EpidemiaError, KeyError, TypeError):
+        return False
+
+
+class Replicated(NamedTuple):
+    """Whose joint replicates those of a file are.
+
+    Attributes
+    ----------
+    name : str
+        As `GroundTruth.sample`.
+    is_joint : bool
+        Whether declared tasks have them.
+    """
+
+    name: str
+    is_joint: bool
+
+
+def sample_of(data: Microdata, number: int) -> Replicated:
+    """Name the joint replicates of a file.
+
+    Those of the survey's declared tasks, where these are from the same people: one of the tasks is
+    counted anew, and must come to the same in every replicate. Else a name of their own, the same
+    for all sets from one file; report and probe then take the two as independent.
+
+    Parameters
+    ----------
+    data : Microdata
+    number : int
+        Of the replicates.
+    """
+    for task in data.record.declared:
+        if len(task.given) > 1 or not data.can_estimate(task):
+            continue
+        try:
+            truth = store.load(task.name, data.vintage)
+            there = truth.replicates
+            ready = prepare(data, task)
+        except EpidemiaError:
+            continue
+        if there is None or len(there) != number or list(truth.given) != ready.given:
+            break
+        p = ready.estimator.estimate(ready)
+        again = ready.estimator.joint(ready, p, number).at
+        # They are stored in steps of 1/32,767 of the largest deviation.
+        if again.shape == there.shape and np.abs(again - there).max() < 1e-4:
+            return Replicated(str(truth.sample), True)
+        break
+    digest = hashlib.sha256(f"{data.key} {len(data)} {number} {sampling.SEED}".encode())
+    for part in (data.strata, data.psu, data.unit, data.replicates):
+        digest.update(b"none" if part is None else np.ascontiguousarray(part).tobytes())
+    return Replicated(f"{data.key}-fresh {digest.hexdigest()[:12]}", False)

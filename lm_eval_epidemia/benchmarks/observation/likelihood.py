@@ -1,0 +1,151 @@
+"""``likelihood``: the probability of each answer, asked for with 22 intervals.
+
+"What is the probability that ...?", "A. 0%", "B. 0%-5%", ...: the likeliest interval is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.intervals import (
+    BIN_LETTERS,
+    BINS,
+    MIDPOINTS,
+    asked_levels,
+    bin_of,
+    distribution,
+)
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.responses import CHOICE_MASS, logprobs_of, softmax
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
+from lm_eval_epidemia.elicit.within import most_moved
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.estimate.store import GroundTruth
+
+__all__ = ["COLUMNS", "WAY", "Estimate", "believed", "bin_mass", "check_level", "example", "rows"]
+
+COLUMNS = {"level": "int8", "choices": ["string"]}
+
+
+class Estimate(NamedTuple):
+    """A model's answer to one question for a probability: the log-probability of each interval.
+
+    Attributes
+    ----------
+    way, task, truth, cell
+        As of every `Answer`.
+    level : int
+        Level whose probability was asked for.
+    logprobs : tuple of float, length 22
+        Natural logarithms, not normalised over the letters.
+    """
+
+    way: str
+    task: str
+    truth: str
+    cell: int
+    level: int
+    logprobs: tuple[float, ...]
+
+    @property
+    def place(self) -> int:
+        return self.level
+
+    @property
+    def value(self) -> tuple[float, ...]:
+        return self.logprobs
+
+
+def rows(truth: GroundTruth, variant: Variant, request: str = "") -> Iterator[dict[str, Any]]:
+    """Ask for the probability of each asked level in each cell."""
+    wording = Wording(truth, variant.wording)
+    for cell in range(len(truth.given)):
+        for level in asked_levels(len(truth.levels)):
+            text = prompt(wording.probability(cell, level), BINS, request=request)
+            yield {"cell": cell, "level": level, "prompt": text}
+
+
+def read(row: Any, responses: Sequence[Any]) -> Estimate:
+    """Read the log-probabilities of the intervals."""
+    found = logprobs_of(responses, row)
+    return Estimate("likelihood", row.task, row.truth, row.cell, row.level, found)
+
+
+def check_level(answer: Any, _first: Any, truth: GroundTruth) -> None:
+    """Refuse a level that is not asked."""
+    if answer.level not in asked_levels(len(truth.levels)):
+        raise ValueError(f"level {answer.level} is not asked")
+
+
+def elicited(said: Array, _one: Estimate, levels: int) -> Elicited:
+    """Take the middle of the likeliest interval; beside it, that of all, by their probability."""
+    over_bins = softmax(said)
+    return Elicited(
+        distribution(MIDPOINTS[over_bins.argmax(axis=-1)], levels),
+        expected=distribution(over_bins @ MIDPOINTS, levels),
+    )
+
+
+def moved(said: Array, low: Array, high: Array, _one: Estimate, levels: int) -> Array:
+    """Bound how far each cell's distribution may be off: other intervals that may be likeliest."""
+    may = high >= low.max(axis=-1, keepdims=True)
+    p = MIDPOINTS[said.argmax(axis=-1)]
+    least = np.minimum(np.where(may, MIDPOINTS, 1.0).min(axis=-1), p)
+    most = np.maximum(np.where(may, MIDPOINTS, 0.0).max(axis=-1), p)
+    if levels == 2:
+        apart: Array = 2 * np.maximum(most - p, p - least)[:, 0]
+        return apart
+    found = most_moved(*(one[:, None] for one in (distribution(p, levels), least, most)))
+    # Where all may be 0 they count as equally likely, which no bound on shares knows.
+    return np.where((least.sum(axis=-1) == 0) & (most.sum(axis=-1) > 0), 2.0, found)
+
+
+def bin_mass(answers: Sequence[Estimate]) -> float:
+    """Mean probability, among the letters, of the interval that is chosen; in [1/22, 1]."""
+    over_bins = softmax(np.array([answer.logprobs for answer in answers]))
+    return float(over_bins.max(axis=-1).mean())
+
+
+def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
+    """Answer the question for a level with the interval that holds its probability."""
+    level = int(rng.choice(asked_levels(len(truth.levels))))
+    asked = prompt(Wording(truth).probability(cell, level), BINS)
+    return f"{asked} {BIN_LETTERS[bin_of(float(truth.p[cell, level]))]}"
+
+
+def believed(p: Array, row: Any) -> Array:
+    """Be sure of the interval that holds the level's probability."""
+    return np.eye(len(BINS))[bin_of(p[row.level])]
+
+
+def told(p: Array) -> Array:
+    """Round a distribution to the middles of the intervals that are said of it."""
+    said = [MIDPOINTS[bin_of(float(p[level]))] for level in asked_levels(len(p))]
+    return distribution(np.array(said), len(p))
+
+
+WAY = Way(
+    name="likelihood",
+    suffix="_likelihood",
+    columns=COLUMNS,
+    rows=rows,
+    prompts=lambda truth, _one: len(asked_levels(len(truth.levels))),
+    prompts_are="levels",
+    choices=lambda _truth: BIN_LETTERS,
+    read=read,
+    check=check_level,
+    distribution=elicited,
+    moved=moved,
+    expects=True,
+    diagnostics={"choice_mass": CHOICE_MASS, "bin_mass": Metric(bin_mass, True, 0, 1)},
+    question=lambda wording, cell, level: wording.probability(cell, level),
+    answers=lambda _truth: BINS,
+    example=example,
+    believed=believed,
+    told=told,
+)

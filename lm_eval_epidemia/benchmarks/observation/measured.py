@@ -1,0 +1,280 @@
+"""A respondent measured against a truth: distances, scores, and their draws over the replicates.
+
+All errors begin here: the metrics of lm-eval's tables and `api.score` ask the same `Measured`.
+Shapes: C' cells, K levels, B joint replicates of the survey.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.distance import Array, distance
+from lm_eval_epidemia.elicit.way import Elicited
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score import joint, monte_carlo
+from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.joint import Draws
+
+__all__ = ["Measured", "Part", "part_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The cells of a task that were answered completely, C' of C.
+
+    Attributes
+    ----------
+    truth : GroundTruth
+    complete : ndarray of bool, shape (C,)
+    weights : ndarray, shape (C',)
+        Sums to 1.
+    p : ndarray, shape (C', K)
+    anchors : Anchors
+    """
+
+    truth: store.GroundTruth
+    complete: NDArray[np.bool_]
+    weights: Array
+    p: Array
+    anchors: scoring.Anchors
+
+    def distance(self, q: Array) -> Array:
+        return distance(self.weights, q, self.p)
+
+    def score_of(self, d: Array | float) -> Array:
+        return scoring.scale(d, self.anchors.zero, self.anchors.perfect)
+
+    @cached_property
+    def replicates(self) -> Array | None:
+        """P(Y | X) of the part at each joint replicate, shape (B, C', K).
+
+        B is 0 for an exact table; None, with a notice, where no replicates were built.
+        """
+        if (found := self.truth.replicates) is None:
+            _say_what_lacks_replicates()
+            return None
+        return found if self.complete.all() else found[:, self.complete]
+
+    def distances(self, q: Array) -> Array | None:
+        """Distances from the truth at each replicate, shape (B,)."""
+        return None if self.replicates is None else distance(self.weights, self.replicates, q)
+
+    @cached_property
+    def beyond(self) -> Array:
+        """Samples drawn from the replicates, shape (J, B, C', K); see `joint.beyond`."""
+        assert self.replicates is not None
+        return joint.beyond(self.p, self.replicates)
+
+    @cached_property
+    def zeros_beyond(self) -> Array:
+        """The distance that scores 0 in each of these, shape (J, B)."""
+        return scoring.zero(self.weights, self.beyond)
+
+    @cached_property
+    def zeros(self) -> Array | None:
+        """The distance that scores 0 at each replicate, shape (B,)."""
+        return None if self.replicates is None else scoring.zero(self.weights, self.replicates)
+
+    @cached_property
+    def zero_population(self) -> float:
+        """The distance from the population that scores 0; NaN without replicates."""
+        return _against_population(self.anchors.zero, self.zeros)
+
+
+def _against_population(d: float, at: Array | None) -> float:
+    """Take the bootstrap's estimate of its bias from a distance: ``2 D - mean_b D^(b)``.
+
+    Sampling error of the truth adds to every distance, and does so once more at a replicate (Efron
+    and Tibshirani 1993, section 10.6).
+
+    Parameters
+    ----------
+    d : float
+    at : ndarray, shape (B,), or None
+        At the replicates; empty for an exact table.
+    """
+    if at is None:
+        return math.nan
+    return 2 * d - float(at.mean()) if len(at) else d
+
+
+def _say_what_lacks_replicates() -> None:
+    if keys := store.without_replicates():
+        survey, vintage = keys[0].split("_", 1)
+        notices.warn(
+            "no joint replicates",
+            f"the ground truth of {', '.join(keys)} was built by a version without joint "
+            "replicates, so errors of its scores are not known (N/A): build it anew with 'epidemia "
+            f"groundtruth build {survey} --vintage {vintage} --raw FILE'",
+        )
+
+
+def part_of(truth: store.GroundTruth, complete: NDArray[np.bool_] | None = None) -> Part:
+    """Return the cells of a task by which somebody is measured.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    complete : ndarray of bool, shape (C,), optional
+        All of them by default. Of a part, D_perfect is that of surveys drawn cell by cell: what is
+        stored is of the whole task.
+    """
+    if complete is None:
+        complete = np.ones(len(truth.weights), dtype=bool)
+    if complete.all():
+        return Part(truth, complete, truth.weights, truth.p, scoring.Anchors.of(truth))
+    share = truth.weights[complete]
+    weights, p = share / share.sum(), truth.p[complete]
+    drawn = distance(weights, scoring.draw_truths(p, truth.n_eff[complete]), p)
+    perfect = float(np.quantile(drawn, store.QUANTILE))
+    return Part(truth, complete, weights, p, scoring.anchors(weights, p, perfect))
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was elicited in a part of a task, and how far it is from the truth.
+
+    Attributes
+    ----------
+    part : Part
+    elicited : Elicited
+        In the cells of the part.
+    """
+
+    part: Part
+    elicited: Elicited
+
+    @cached_property
+    def l1(self) -> float:
+        """Weighted L1 distance from the truth.
+
+        Of answers that were drawn, it is that of what they are drawn from, up to Monte Carlo
+        error, which can take it below 0.
+        """
+        part, counts = self.part, self.elicited.counts
+        if counts is not None:
+            return float(part.weights @ monte_carlo.distances(part.p, counts))
+        return float(part.distance(self.elicited.q))
+
+    @cached_property
+    def l1_at(self) -> Array | None:
+        """The distance at each replicate, shape (B,); None where there are none."""
+        at = self.part.distances(self.elicited.q)
+        if at is None or self.elicited.counts is None:
+            return at
+        # What is taken off the distance of drawn answers is taken off at every replicate.
+        return at + (self.l1 - float(self.part.distance(self.elicited.q)))
+
+    @cached_property
+    def _l1_beyond(self) -> Array:
+        """The distance in samples drawn from the replicates, shape (J, B)."""
+        part, q = self.part, self.elicited.q
+        return distance(part.weights, part.beyond, q) + (self.l1 - float(part.distance(q)))
+
+    @property
+    def l1_population(self) -> float:
+        """Distance from the population; NaN without replicates. Below 0 by chance."""
+        return _against_population(self.l1, self.l1_at)
+
+    @property
+    def score(self) -> float:
+        """From 0 to 100."""
+        return float(self.part.score_of(self.l1))
+
+    @property
+    def score_expected(self) -> float:
+        """Of the second distribution; NaN where there is none."""
+        expected = self.elicited.expected
+        if expected is None:
+            return math.nan
+        return float(self.part.score_of(self.part.distance(expected)))
+
+    @property
+    def score_population(self) -> float:
+        """Score against the population, from 0 to 100; NaN without replicates."""
+        zero = self.part.zero_population
+        return math.nan if math.isnan(zero) else float(scoring.scale(self.l1_population, zero, 0.0))
+
+    @cached_property
+    def score_draws(self) -> Draws | None:
+        """The score at each replicate: its zero moves along, D_perfect is kept."""
+        part = self.part
+        if self.l1_at is None or part.zeros is None:
+            return None
+        perfect = part.anchors.perfect
+        at = scoring.scale(self.l1_at, part.zeros, perfect)
+        again = scoring.scale(self._l1_beyond, part.zeros_beyond, perfect)
+        by_order = self.elicited.by_order
+        # Cut off where the score is; inside, that of one ordering may lie beyond the ends.
+        inside = 0 < self.score < 100
+
+        def score_of(q: Array) -> Array:
+            l1 = part.distance(q)
+            if not inside:
+                return part.score_of(l1)
+            return scoring.position(l1 - perfect, np.array(part.anchors.zero - perfect))
+
+        found = self._draws(
+            at,
+            0.0 if by_order is None else scoring.ordering_error(by_order, score_of),
+            part.anchors.zero - perfect,
+        )
+        return found._replace(less_bias=joint.corrected(at, again)) if len(at) else found
+
+    @cached_property
+    def score_population_draws(self) -> Draws | None:
+        """The score against the population at each replicate.
+
+        Of each replicate the bias is taken off, as it is of the survey itself: `joint.corrected`.
+        Where the score is cut off at 0 or 100, so are these; inside they are not, so that their
+        spread is that of the distance.
+        """
+        part, by_order = self.part, self.elicited.by_order
+        if self.l1_at is None or part.zeros is None:
+            return None
+
+        def score_of(q: Array) -> Array:
+            l1 = [_against_population(float(part.distance(one)), part.distances(one)) for one in q]
+            return scoring.position(np.array(l1), np.array(part.zero_population))
+
+        l1, zeros = self.l1_at, part.zeros
+        if len(l1):
+            l1 = joint.corrected(l1, self._l1_beyond)
+            zeros = joint.corrected(zeros, part.zeros_beyond)
+        at = scoring.position(l1, zeros)
+        if not 0 < self.score_population < 100:
+            at = np.clip(at, 0, 100)
+        return self._draws(
+            at,
+            0.0 if by_order is None else scoring.ordering_error(by_order, score_of),
+            part.zero_population,
+        )
+
+    def _draws(self, at: Array, ordering: float, width: float) -> Draws:
+        """Put draws of a number together with the error of its asking.
+
+        Parameters
+        ----------
+        at : ndarray, shape (B,)
+        ordering : float
+            Its error from the orderings.
+        width : float
+            The distance between 0 and 100 on its scale, by which an error of the distance from the
+            number of answers is divided.
+        """
+        drawn = 0.0
+        if self.elicited.counts is not None and width > scoring.ROUNDING:
+            drawn = min(100.0, 100 * self._error_of_counts / width)
+        return Draws(self.part.truth.sample or "", at, math.hypot(ordering, drawn))
+
+    @cached_property
+    def _error_of_counts(self) -> float:
+        counts = self.elicited.counts
+        assert counts is not None
+        return monte_carlo.distance_error(self.part.weights, self.part.p, counts)

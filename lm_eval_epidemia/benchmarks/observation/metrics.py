@@ -1,0 +1,185 @@
+"""The metrics of a task whose answers make distributions, whatever the way of asking.
+
+Task files name them. Each takes the answers of one task, in any order, and returns one number.
+Answers are compared with the installed ground truth. A cell counts when all its prompts were
+answered; under ``--limit`` the others are left out, the shares of the remaining cells are rescaled
+to sum to 1, and `seen` says how much of the task that is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
+from lm_eval_epidemia.benchmarks.observation.ways import WAYS
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.elicit.way import Answer, Metric, Way
+from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
+
+__all__ = ["against_truth", "l1", "l1_population", "metrics_of", "score",
+           "score_expected", "score_population", "score_population_stderr", "score_stderr",
+           "seen"]  # fmt: skip
+
+
+def complete_part(
+    way: Way, first: Answer, truth: GroundTruth, answered: NDArray[np.bool_]
+) -> Part | None:
+    """Select the cells all of whose prompts were answered; None, with a warning, without one.
+
+    Parameters
+    ----------
+    way : Way
+    first : Answer
+        One of the task's.
+    truth : GroundTruth
+    answered : ndarray of bool, shape (C, A)
+    """
+    name = way.named(first.task)
+    complete = np.asarray(answered.all(axis=1))
+    needed = answered.shape[1]
+    if not complete.any():
+        notices.warn(
+            "no complete cell",
+            f"{name}: {int(answered.sum())} of {answered.size} prompts were asked and no "
+            f"cell has all its {needed} {way.prompts_are}, so there is no score; raise --limit to "
+            f"at least {needed}",
+        )
+        return None
+    if not complete.all():
+        notices.warn(
+            "only part of the task was seen",
+            f"{name}: {int(complete.sum())} of {complete.size} cells are complete "
+            f"({truth.weights[complete].sum():.0%} of the population); the score is theirs alone",
+        )
+    return part_of(truth, complete)
+
+
+@collect.once
+def against_truth(answers: Sequence[Answer]) -> Measured | None:
+    """Put the answers of a task against its truth; None, with a warning, where there is no score.
+
+    Raises
+    ------
+    EpidemiaError
+        If the questions were made from a truth that is not the installed one.
+    """
+    way = WAYS[answers[0].way]
+    truth = collect.installed_truth(way, answers)
+    shape = len(truth.weights), way.prompts(truth, answers[0])
+    said, answered = collect.laid_out(answers, shape)
+    if not collect.readable(way, answers, truth.given, said, answered):
+        return None
+    if (part := complete_part(way, answers[0], truth, answered)) is None:
+        return None
+    assert way.distribution is not None
+    return Measured(part, way.distribution(said[part.complete], answers[0], len(truth.levels)))
+
+
+def _of(answers: Sequence[Answer], name: str) -> float:
+    found = against_truth(answers)
+    return math.nan if found is None else getattr(found, name)
+
+
+def l1(answers: Sequence[Answer]) -> float:
+    """Weighted L1 distance of elicited from true distributions, in [0, 2]; NaN without score.
+
+    Of answers that were drawn, it is that of what they are drawn from, up to Monte Carlo error,
+    which can take it below 0.
+    """
+    return _of(answers, "l1")
+
+
+def score(answers: Sequence[Answer]) -> float:
+    """Score from 0 (no better than knowing nothing) to 100 (cannot be told from the truth)."""
+    return _of(answers, "score")
+
+
+def score_expected(answers: Sequence[Answer]) -> float:
+    """Score from 0 to 100 of the second distribution: probability-weighted midpoints."""
+    return _of(answers, "score_expected")
+
+
+def l1_population(answers: Sequence[Answer]) -> float:
+    """Distance from the population rather than from the survey; can be a little below 0.
+
+    Near the truth it is too large: less than the survey's noise is subtracted there.
+    NaN where the ground truth has no replicates, as all that follows from them.
+    """
+    return _of(answers, "l1_population")
+
+
+def score_population(answers: Sequence[Answer]) -> float:
+    """Score from 0 (no better than knowing nothing) towards 100 (is the population's distribution).
+
+    Too low near the truth: who knows the population gets less than 100 (docs/statistics.md).
+    """
+    return _of(answers, "score_population")
+
+
+def _score_draws(answers: Sequence[Answer]) -> Draws | None:
+    return None if (found := against_truth(answers)) is None else found.score_draws
+
+
+def _score_population_draws(answers: Sequence[Answer]) -> Draws | None:
+    return None if (found := against_truth(answers)) is None else found.score_population_draws
+
+
+def score_stderr(answers: Sequence[Answer]) -> float:
+    """Standard error of the score: the survey's sampling error and that of the asking.
+
+    The second is that of the orderings, where not all were asked, or of the answers, where these
+    were drawn: of the distance before the scale is cut off at 0 and 100, since a distance that
+    answers put beyond an end is not for that known exactly. NaN without replicates.
+    """
+    return _error(_score_draws(answers))
+
+
+def score_population_stderr(answers: Sequence[Answer]) -> float:
+    """Standard error of the score against the population, before it is cut off at 0 and 100."""
+    return _error(_score_population_draws(answers))
+
+
+def _error(draws: Draws | None) -> float:
+    error = joint_error([draws])
+    return SharedError(error) if draws is not None and len(draws.at) else error
+
+
+def seen(answers: Sequence[Answer]) -> float:
+    """Share of the population in cells that were asked completely: 1 without ``--limit``."""
+    way, first = WAYS[answers[0].way], answers[0]
+    truth = way.load(first.task)
+    asked = {(answer.cell, answer.place) for answer in answers}
+    needed = way.prompts(truth, first)
+    complete = np.bincount([cell for cell, _ in asked], minlength=len(truth.weights)) == needed
+    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
+    return 1.0 if complete.all() else float(truth.weights[complete].sum())
+
+
+def metrics_of(way: Way) -> dict[str, Metric]:
+    """Return the metrics of a way of asking, by name.
+
+    A metric's error comes right after it: lm-eval then shows it in the column Stderr.
+    """
+    # What answers were drawn from is known up to Monte Carlo error, which can go below 0.
+    least = -2 if way.drawn else 0
+    found: dict[str, Any] = {
+        "score": Metric(score, True, 0, 100, draws=_score_draws),
+        "score_stderr": Metric(score_stderr, False, 0),
+        "score_expected": Metric(score_expected, True, 0, 100),
+        "l1": Metric(l1, False, least, 2),
+        "score_population": Metric(score_population, True, 0, 100, draws=_score_population_draws),
+        "score_population_stderr": Metric(score_population_stderr, False, 0),
+        # Less the survey's own noise, which is at most 2 in either direction.
+        "l1_population": Metric(l1_population, False, least - 2, 4),
+        "seen": Metric(seen, True, 0, 1),
+    }
+    if not way.expects:
+        del found["score_expected"]
+    return {**found, **way.diagnostics}

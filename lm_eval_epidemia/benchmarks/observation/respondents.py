@@ -1,0 +1,53 @@
+"""Respondents whose answers are known: they anchor the scale, and stand beside models.
+
+Shapes as in `distance`: ``weights`` (C,), distributions (..., C, K).
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.score.score import mean, uniform, zero_one
+
+__all__ = ["KINDS", "answers"]
+
+KINDS = ("truth", "uniform", "mean", "zero_one", "noisy")
+
+
+def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+    """Return P(Y | X) as a respondent believes it to be.
+
+    Parameters
+    ----------
+    truth : GroundTruth
+    kind : {"truth", "uniform", "mean", "zero_one", "noisy"}
+        ``mean`` knows P(Y) only, ``zero_one`` gives everyone the commoner answer, ``noisy`` adds
+        normal noise to the log-probabilities of the truth.
+    noise : float
+        Standard deviation of the noise.
+    seed : int
+        Of the noise, which also depends on the task's name.
+
+    Returns
+    -------
+    ndarray, shape (C, K)
+    """
+    weights, p = truth.weights, truth.p
+    if kind == "truth":
+        return p
+    if kind == "uniform":
+        return uniform(p)
+    if kind == "mean":
+        return mean(weights, p)
+    if kind == "zero_one":
+        return zero_one(weights, p)
+    if kind == "noisy":
+        rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
+        perturbed = p * np.exp(noise * rng.standard_normal(p.shape))
+        return perturbed / perturbed.sum(axis=1, keepdims=True)
+    raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")

@@ -1,0 +1,204 @@
+"""``stated``: the model writes the whole distribution in one reply, of 100 such people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks.observation import letters
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.orderings import LETTERS, mirrored
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.replies.shares import normalised, shares
+from lm_eval_epidemia.elicit.responses import ANSWERED
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.estimate.store import GroundTruth
+
+__all__ = ["REQUESTS", "WAY", "Stated", "in_whole", "structure", "sum_error"]
+
+_SUM = "The numbers add up to 100. Write nothing else."
+
+#: What a model is asked for, by the structure that its server holds it to.
+REQUESTS = {
+    "": f"Reply with one line for each answer: its letter, a colon and the number. {_SUM}",
+    "json": "Reply with a JSON object that has the letter of each answer as a key and the number "
+    f"as its value. {_SUM}",
+}
+REQUESTS["regex"] = REQUESTS[""]
+
+#: How far from 100 a sum is said to be at most.
+FARTHEST = 100.0
+
+
+class Stated(NamedTuple):
+    """A distribution that a model wrote.
+
+    Attributes
+    ----------
+    way, task, truth, cell
+        As of every `Answer`.
+    order : tuple of int, length K
+        Level number at each displayed position.
+    numbers : tuple of float, length K, or None
+        Of 100, by displayed position, of any sum; None where they could not be read.
+    """
+
+    way: str
+    task: str
+    truth: str
+    cell: int
+    order: tuple[int, ...]
+    numbers: tuple[float, ...] | None
+
+    @property
+    def place(self) -> int:
+        return mirrored(len(self.order)).index(self.order)
+
+    @property
+    def value(self) -> tuple[float, ...]:
+        """The share of each level; NaN where these could not be read."""
+        found = self.numbers and normalised(self.numbers)
+        if not found:
+            return (math.nan,) * len(self.order)
+        return tuple(found[self.order.index(level)] for level in range(len(self.order)))
+
+    @property
+    def is_read(self) -> bool:
+        return self.numbers is not None and normalised(self.numbers) is not None
+
+
+def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+    """Ask each cell twice, the answers as listed and reversed."""
+    wording = Wording(truth, variant.wording)
+    note = wording.hundred()
+    for cell in range(len(truth.given)):
+        asked = wording.question(cell)
+        for order in mirrored(len(truth.levels)):
+            shown = [truth.levels[level] for level in order]
+            yield {
+                "cell": cell, "order": list(order), "choices": shown,
+                "prompt": prompt(asked, shown, note, REQUESTS[variant.structured]),
+            }  # fmt: skip
+
+
+def structure(truth: GroundTruth, variant: Variant) -> dict[str, Any]:
+    """Return what a server is asked to hold the reply to, as lm-eval's ``generation_kwargs``."""
+    shown = LETTERS[: len(truth.levels)]
+    if variant.structured == "regex":
+        lines = [rf"{letter}: (100|[1-9]?[0-9])" for letter in shown]
+        return {"structured_outputs": {"regex": r"\n".join(lines)}}
+    if variant.structured == "json":
+        number = {"type": "integer", "minimum": 0, "maximum": 100}
+        schema = {
+            "type": "object",
+            "properties": dict.fromkeys(shown, number),
+            "required": list(shown),
+            "additionalProperties": False,
+        }
+        said = {"name": "answer", "strict": True, "schema": schema}
+        return {"response_format": {"type": "json_schema", "json_schema": said}}
+    return {}
+
+
+def read(row: Any, responses: Sequence[Any]) -> Stated:
+    """Read the numbers that were written."""
+    found = shares(str(responses[0]), row.choices)
+    return Stated("stated", row.task, row.truth, row.cell, row.order, found)
+
+
+def check(answer: Stated, _first: Stated, truth: GroundTruth) -> None:
+    """Refuse an ordering that is not asked."""
+    if answer.order not in mirrored(len(truth.levels)):
+        raise ValueError(f"the order {list(answer.order)} is neither as listed nor reversed")
+
+
+def distribution(said: Array, _one: Stated, levels: int) -> Elicited:
+    """Average over the two orderings; a reply that could not be read is uniform."""
+    by_order = np.where(np.isnan(said), 1 / levels, said)
+    return Elicited(by_order.mean(axis=1), by_order=by_order)
+
+
+def sum_error(answers: Sequence[Stated]) -> float:
+    """Mean distance from 100 of the sum of the numbers; in [0, 100], NaN where there are none.
+
+    Of all replies with a number for every answer, those whose sum is too far off among them; one
+    that is off by more than 100 counts as 100. A group's is the mean over the tasks that have one.
+    """
+    sums = [math.fsum(answer.numbers) for answer in answers if answer.numbers is not None]
+    if not sums:
+        return math.nan
+    return float(np.minimum(np.abs(np.array(sums) - 100), FARTHEST).mean())
+
+
+def in_whole(p: Array) -> list[int]:
+    """Round a distribution to whole numbers of 100 that sum to 100, by the largest remainders.
+
+    Parameters
+    ----------
+    p : ndarray, shape (K,)
+
+    Returns
+    -------
+    list of int
+        Each less than 1 away from 100 p; together, with u of the K rounded up, at most
+        ``2 u (K - u) / K``. Of equal remainders the first is rounded up.
+    """
+    # Rounded, so that 0.29 * 100, which is a little less than 29, is 29.
+    exact = np.round(100 * np.asarray(p, dtype=float), 9)
+    whole = np.floor(exact)
+    up = np.argsort(whole - exact, kind="stable")[: 100 - int(whole.sum())]
+    whole[up] += 1
+    return [int(number) for number in whole]
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    return "\n".join(f"{letter}: {one}" for letter, one in zip(LETTERS, numbers, strict=False))
+
+
+def writes(p: Array, row: Any) -> str:
+    """Write a distribution as the prompt asks for it, in whole per cents."""
+    numbers = in_whole(p)
+    return _lines([numbers[level] for level in row.order])
+
+
+def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
+    """Answer a question, in one of its orders, with the truth."""
+    wording, numbers = Wording(truth), in_whole(truth.p[cell])
+    order = mirrored(len(truth.levels))[int(rng.integers(2))]
+    asked = prompt(
+        wording.question(cell), [truth.levels[level] for level in order], wording.hundred(),
+        REQUESTS[""],
+    )  # fmt: skip
+    return f"{asked}\n{_lines([numbers[level] for level in order])}"
+
+
+WAY = Way(
+    name="stated",
+    suffix="_stated",
+    columns={"order": ["int8"], "choices": ["string"]},
+    rows=rows,
+    choices=lambda truth: truth.levels,
+    read=read,
+    prompts=lambda _truth, _one: 2,
+    prompts_are="orderings",
+    check=check,
+    revision=1,
+    distribution=distribution,
+    diagnostics={
+        "answered": ANSWERED,
+        "sum_error": Metric(sum_error, False, 0, FARTHEST, partial=True),
+    },
+    question=letters.WAY.question,
+    answers=letters.WAY.answers,
+    request=REQUESTS[""],
+    example=example,
+    told=lambda p: np.array(in_whole(p)) / 100,
+    writes=writes,
+    structure=structure,
+    temperature=0.0,
+)

@@ -1,0 +1,112 @@
+"""What letters that a server did not show may do to a score.
+
+See `elicit.within`: their probabilities are known between bounds only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
+from lm_eval_epidemia.benchmarks.observation.ways import WAYS
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.elicit.within import Within, bounds
+from lm_eval_epidemia.score import collect
+
+__all__ = ["MOST", "Unseen", "unseen"]
+
+#: Points of the score, and probability of letters behind a number without a bound, that may go
+#: unnoticed.
+MOST, MOST_MASS = 1.0, 0.01
+
+
+class Unseen(NamedTuple):
+    """What was shared out among letters that were not shown.
+
+    Attributes
+    ----------
+    mass : float
+        Mean over prompts of the probability that such letters were given, in [0, 1].
+    effect : float
+        Points by which the score can be off at most; NaN where there is no score, or its way of
+        asking has no bound.
+    """
+
+    mass: float
+    effect: float
+
+
+def unseen(answers: Sequence[Any]) -> Unseen | None:
+    """Say what letters that were not shown may do to a task's score, with a warning above 1 point.
+
+    The distance moves by at most ``sum_x w_x L(x)``, where L(x) bounds the L1 distance of the
+    cell's distribution from the one that the true probabilities would give; the score is monotone
+    in the distance, so that it is off by most at one end of that interval.
+
+    Parameters
+    ----------
+    answers : sequence of Answer
+
+    Returns
+    -------
+    Unseen or None
+        None where every log-probability is known.
+    """
+    if not any(isinstance(one, Within) for answer in answers for one in _said(answer)):
+        return None
+    shared = [
+        math.fsum(math.exp(one) for one in _said(answer)
+                  if isinstance(one, Within) and not one.shown)
+        for answer in answers
+    ]  # fmt: skip
+    way, name = WAYS[answers[0].way], WAYS[answers[0].way].named(answers[0].task)
+    found = Unseen(float(np.mean(shared)), _effect(answers))
+    if found.effect > MOST:
+        lacking = (
+            f"letters not shown have {found.mass:.2g} of the probability"
+            if found.mass
+            else "letters are shown in one spelling and not in others"
+        )
+        notices.warn(
+            "letters that were not shown",
+            f"{name}: the server shows its likeliest tokens only, and what it does "
+            f"not show may move the score by up to {found.effect:.1f} points ({lacking}): "
+            "ask a server that takes logprob_token_ids (vLLM), or one that shows more tokens",
+        )
+    if found.mass > MOST_MASS and way.expects:
+        notices.warn(
+            "letters that were not shown, in score_expected",
+            f"{name}: letters that the server did not show were given "
+            f"{found.mass:.2g} of the probability; unseen_effect says what they may do to the "
+            "score, and nothing of score_expected",
+        )
+    return found
+
+
+def _said(answer: Any) -> Sequence[Any]:
+    return answer.value if isinstance(answer.value, tuple) else ()
+
+
+def _effect(answers: Sequence[Any]) -> float:
+    first = answers[0]
+    moved = WAYS[first.way].moved
+    measured = None if moved is None else against_truth(answers)
+    if moved is None or measured is None:
+        return math.nan
+    part, truth = measured.part, measured.part.truth
+    shape = len(truth.weights), WAYS[first.way].prompts(truth, first)
+    said, _ = collect.laid_out(answers, shape)
+    places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
+    low, high = np.zeros_like(said), np.ones_like(said)
+    low[places], high[places] = (
+        np.array(some) for some in zip(*(bounds(answer.value) for answer in answers), strict=True)
+    )
+    chosen = part.complete
+    apart = moved(said[chosen], low[chosen], high[chosen], first, len(truth.levels))
+    off, l1 = float(part.weights @ apart), measured.l1
+    ends = part.score_of(np.array([max(l1 - off, 0.0), l1 + off]))
+    return float(np.abs(ends - measured.score).max())

@@ -1,0 +1,92 @@
+"""``closed`` and ``rag``: as likelihood, but the model writes the letter; a subset each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks.observation import likelihood
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.intervals import MIDPOINTS, distribution
+from lm_eval_epidemia.elicit.prompts import ONE_LETTER
+from lm_eval_epidemia.elicit.replies.letters import letter
+from lm_eval_epidemia.elicit.responses import ANSWERED
+from lm_eval_epidemia.elicit.way import Elicited, Way
+from lm_eval_epidemia.surveys.catalogue import official_cells
+
+__all__ = ["CLOSED", "CLOSED_CELLS", "RAG", "Statement"]
+
+#: The closed subset: high-dimensional tasks that have at most this many cells with the levels of
+#: the official file, so that it is the same for every vintage.
+CLOSED_CELLS = 250
+
+
+class Statement(NamedTuple):
+    """A probability that a model wrote.
+
+    Attributes
+    ----------
+    way, task, truth, cell
+        As of every `Answer`.
+    level : int
+        Level whose probability was asked for.
+    interval : int or None
+        The interval whose letter was written; None if none could be read.
+    """
+
+    way: str
+    task: str
+    truth: str
+    cell: int
+    level: int
+    interval: int | None
+
+    @property
+    def place(self) -> int:
+        return self.level
+
+    @property
+    def value(self) -> float:
+        """The middle of the interval; NaN if none could be read."""
+        return float("nan") if self.interval is None else float(MIDPOINTS[self.interval])
+
+    @property
+    def is_read(self) -> bool:
+        return self.interval is not None
+
+
+def elicited(said: Array, _one: Statement, levels: int) -> Elicited:
+    """Take the intervals' middles; a cell with an answer that could not be read is uniform."""
+    silent = np.isnan(said).any(axis=1, keepdims=True)
+    return Elicited(np.where(silent, 1 / levels, distribution(np.nan_to_num(said), levels)))
+
+
+def _written(name: str, asks: Any) -> Way:
+    def read(row: Any, responses: Sequence[Any]) -> Statement:
+        interval = letter(str(responses[0]), len(row.choices))
+        return Statement(name, row.task, row.truth, row.cell, row.level, interval)
+
+    return replace(
+        likelihood.WAY,
+        name=name,
+        suffix=f"_{name}",
+        rows=lambda truth, variant: likelihood.rows(truth, variant, ONE_LETTER),
+        read=read,
+        distribution=elicited,
+        expects=False,
+        diagnostics={"answered": ANSWERED},
+        request=ONE_LETTER,
+        # A probability is written once, as the model thinks most likely.
+        temperature=0.0,
+        revision=1,
+        asks=asks,
+    )
+
+
+CLOSED = _written(
+    "closed", lambda task: task.kind == "high" and official_cells(task) <= CLOSED_CELLS
+)
+RAG = _written("rag", lambda task: task.retrieval)

@@ -1,0 +1,41 @@
+"""What a model expects of a number, and how sure it is."""
+
+from __future__ import annotations
+
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.benchmarks.prior import respondents
+from lm_eval_epidemia.benchmarks.prior.metrics import metrics_of
+from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
+from lm_eval_epidemia.benchmarks.prior.ways import WAYS
+
+__all__ = ["PRIOR"]
+
+
+def _group_of(one: quantities.Declared) -> str:
+    if one.published:
+        return "epidemia_prior"
+    return "epidemia_prior_generated" if one.state == "shipped" else "epidemia_prior_own"
+
+
+PRIOR = Benchmark(
+    name="prior",
+    base="_epidemia_prior",
+    groups=("epidemia_prior", "epidemia_prior_generated", "epidemia_prior_own"),
+    ways=WAYS,
+    metrics=metrics_of,
+    primary="error_ratio",
+    says="Error of stated priors, relative to that of five real answers",
+    digits=3,
+    entries=lambda: {
+        name: Entry(name, _group_of(one), "", one.title, {"survey": one.survey}, name, one)
+        for name, one in quantities.declared().items()
+    },
+    available=quantities.available,
+    metadata=lambda truth: {
+        "survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint,
+    },
+    version=lambda truth: 1,
+    groups_version=1,
+    kinds=respondents.KINDS,
+    answers=respondents.answers,
+)  # fmt: skip

@@ -1,0 +1,341 @@
+"""Priors beside what N real answers would have told: the numbers of each quantity.
+
+Shapes: Q quantities, R repeats of each, S sizes of sample (`SIZES`), D draws of each size, G points
+of a grid.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from lm_eval_epidemia.benchmarks.prior import grid, posterior
+from lm_eval_epidemia.benchmarks.prior.crps import crps, crps_of_points
+from lm_eval_epidemia.benchmarks.prior.quantities import families
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline, Quantities
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+
+__all__ = ["Judged", "Stated", "baseline_errors", "flat", "judge", "judge_grid", "mean_of",
+           "part_of", "proportions", "stated_as"]  # fmt: skip
+
+
+#: An error wins if it is smaller by more than this share: the baseline's own prior, stated by
+#: somebody, is equal to it but for rounding.
+TIE = 1e-9
+
+
+class Stated(NamedTuple):
+    """The priors that somebody stated.
+
+    Attributes
+    ----------
+    family : ndarray of int, shape (Q, R)
+        Places in `benchmarks.prior.quantities.families.FAMILIES`.
+    a, b : ndarray, shape (Q, R)
+        Parameters; NaN where nothing could be read.
+    """
+
+    family: NDArray[np.int64]
+    a: Array
+    b: Array
+
+
+def stated_as(values: Array) -> Stated:
+    """Return priors given as family and parameters, shape (Q, R, 3), NaN where there are none."""
+    family, a, b = np.moveaxis(values, 2, 0)
+    # What was not read is of no family; which one it is listed under does not matter.
+    return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
+
+
+class Judged(NamedTuple):
+    """What priors are worth. A quantity of which nothing is known has NaN.
+
+    Errors and CRPS are in the unit of the quantity: take means of ratios only.
+
+    Attributes
+    ----------
+    answered : ndarray, shape (Q,)
+        Share of the repeats that could be read.
+    centre, spread : ndarray, shape (Q, R)
+        Mean and standard deviation of each prior.
+    position : ndarray, shape (Q, R)
+        Probability that the prior gives to values up to the truth, in [0, 1]: uniform where priors
+        are calibrated.
+    error : ndarray, shape (Q,)
+        Mean over repeats of |mean of the prior - truth|.
+    baseline_error : ndarray, shape (Q, S)
+        Mean over draws of |mean of the baseline's posterior - truth|.
+    ratio : ndarray, shape (Q,)
+        `error` over that of the baseline with the smallest samples.
+    ratio_error : ndarray, shape (Q,)
+        Standard error of `ratio`: over repeats, and of the truth itself, which is an estimate (root
+        mean square of how `ratio` changes when it is one standard error higher or lower).
+    crps : ndarray, shape (Q,)
+        Mean over repeats.
+    baseline_crps : ndarray, shape (Q, S)
+        Mean over draws, of the baseline's posterior.
+    crps_ratio : ndarray, shape (Q,)
+    wins : ndarray, shape (Q, S)
+        Whether the repeats that were read have a smaller mean error than the baseline, times their
+        share: in [0, 1].
+    posterior_error : ndarray, shape (Q, S)
+        Mean over repeats that were read, and draws, of |mean of the posterior that prior and draw
+        make - truth|.
+    posterior_wins : ndarray, shape (Q, S)
+        As `wins`, of the posterior.
+    uncertainty : ndarray, shape (Q,)
+        Mean `spread` over the error of the baseline with the smallest samples: without a unit.
+    """
+
+    answered: Array
+    centre: Array
+    spread: Array
+    position: Array
+    error: Array
+    baseline_error: Array
+    ratio: Array
+    ratio_error: Array
+    crps: Array
+    baseline_crps: Array
+    crps_ratio: Array
+    wins: Array
+    posterior_error: Array
+    posterior_wins: Array
+    uncertainty: Array
+
+
+class _Priors(NamedTuple):
+    """Priors of any form, shapes (Q, R) and, of `after`, (Q, R, S, D); NaN where there is none."""
+
+    centre: Array
+    spread: Array
+    position: Array
+    crps: Array
+    after: Array
+
+
+def judge(
+    truth: Quantities, stated: Stated, published: bool = False, draws: str | None = None
+) -> Judged:
+    """Compare stated priors with the truth, and with the baselines.
+
+    Parameters
+    ----------
+    truth : Quantities
+    stated : Stated
+    published : bool
+        Whether repeats that could not be read are dropped, as in the published numbers. Otherwise
+        each counts as the `flat` prior, and never as a win.
+    draws : str, optional
+        Which baseline, of ``truth.baselines``; that which scores are relative to by default.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such baseline.
+    """
+    drawn = _baseline(truth, draws)
+    read = families.valid(*stated)
+    a = np.where(read, stated.a, np.nan)
+    found = _of_families(truth, Stated(stated.family, a, stated.b), drawn)
+    if published:
+        return _judged(truth, found, read, drawn, published)
+    return _judged(truth, _filled(truth, found, read, drawn), read, drawn, published)
+
+
+def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> Judged:
+    """Compare distributions over the points of a grid with the truth, and with the baselines.
+
+    Parameters
+    ----------
+    truth : Quantities
+    logprobs : ndarray, shape (Q, G)
+        Log-probability of each point, not normalised. A quantity with one that is not finite counts
+        as not read: as the `flat` prior, and never as a win.
+    draws : str, optional
+        As of `judge`.
+
+    Returns
+    -------
+    Judged
+        With one repeat.
+    """
+    drawn = _baseline(truth, draws)
+    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
+    read = np.asarray(np.isfinite(logprobs).all(axis=1, keepdims=True))
+    found = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
+    return _judged(truth, _filled(truth, found, read, drawn), read, drawn, False)
+
+
+def proportions(truth: Quantities) -> NDArray[np.bool_]:
+    """Return which quantities are proportions, shape (Q,)."""
+    return np.array([one.family == "beta" for one in truth.quantities])
+
+
+def flat(truth: Quantities) -> Stated:
+    """Return the prior of somebody who knows the marginals only, one repeat, shape (Q, 1).
+
+    Normal with the mean and the standard deviation between people of the base variable without
+    conditions, and Beta(1, 1) of a proportion: what a repeat counts as that could not be read.
+    """
+    is_share = proportions(truth)[:, None]
+    mean, sd = np.array([(one.marginal_mean, one.marginal_sd) for one in truth.quantities]).T
+    return Stated(
+        np.where(is_share, BETA, NORMAL),
+        np.where(is_share, 1.0, mean[:, None]),
+        np.where(is_share, 1.0, sd[:, None]),
+    )
+
+
+def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
+    """Return some quantities of a set, as those that were asked completely.
+
+    Parameters
+    ----------
+    truth : Quantities
+    kept : ndarray of bool, shape (Q,)
+    """
+    return truth._replace(
+        quantities=tuple(truth.quantities[place] for place in np.flatnonzero(kept)),
+        baselines={
+            name: Baseline(*(each[kept] for each in drawn))
+            for name, drawn in truth.baselines.items()
+        },
+    )
+
+
+def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
+    """Return how far the means of the baselines' posteriors are off on average, shape (Q, S)."""
+    told = families.mean(*_told(truth, _baseline(truth, draws)))
+    return np.asarray(np.abs(told - _true(truth)[:, None, None]).mean(axis=-1))
+
+
+def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
+    """Return the mean of what is not NaN; NaN where nothing is."""
+    there = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(there, values, 0).sum(axis=axis) / there.sum(axis=axis))
+
+
+def _baseline(truth: Quantities, draws: str | None) -> Baseline:
+    name = draws or truth.scored
+    if name not in truth.baselines:
+        raise EpidemiaError(f"{truth.task} has no baseline draws {name!r} "
+                            f"({nearest(name, truth.baselines)})")  # fmt: skip
+    return truth.baselines[name]
+
+
+def _told(truth: Quantities, drawn: Baseline) -> tuple[NDArray[np.int64], Array, Array]:
+    """Return the baselines' posteriors.
+
+    The published prior of a mean, Normal(0, 1e5), is flat for centimetres, not for incomes: other
+    draws than the published ones have a prior that is flat in every unit.
+    """
+    is_published = drawn is truth.baselines.get("published")
+    flat_sd = posterior.FLAT_SD if is_published else np.inf
+    return posterior.of_baseline(proportions(truth), drawn, flat_sd)
+
+
+def _true(truth: Quantities) -> Array:
+    return np.array([one.mean for one in truth.quantities], dtype=float)
+
+
+def _sampled(truth: Quantities, drawn: Baseline) -> tuple[Any, ...]:
+    """Return what an update takes of samples, each of shape (Q, 1, S, D)."""
+    is_share = proportions(truth)[:, None, None]
+    return tuple(each[:, None] for each in (is_share, *drawn))
+
+
+def _of_families(truth: Quantities, stated: Stated, drawn: Baseline) -> _Priors:
+    y = _true(truth)[:, None]
+    return _Priors(
+        families.mean(*stated),
+        families.sd(*stated),
+        families.cdf(*stated, y),
+        crps(*stated, y),
+        posterior.posterior_mean(
+            *(each[:, :, None, None] for each in stated), *_sampled(truth, drawn)
+        ),
+    )
+
+
+def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Baseline) -> _Priors:
+    """Describe distributions on points, shape (Q, G), by their log-probabilities."""
+    p, y = np.exp(logs), _true(truth)[:, None]
+    centre = (p * points).sum(axis=1, keepdims=True)
+    # A point that is the truth lies on both sides of it.
+    position = (p * ((points < y) + 0.5 * (points == y))).sum(axis=1, keepdims=True)
+    at = points[:, None, None]
+    is_share, mean, variance, size = (each[:, 0, ..., None] for each in _sampled(truth, drawn))
+    # Answers that are all the same leave the points nearest to them.
+    known = np.where(variance > 0, variance, np.finfo(float).tiny)
+    told = logs[:, None, None] + posterior.log_likelihood(at, is_share, mean, known, size)
+    after = (special.softmax(told, axis=-1) * at).sum(axis=-1)
+    return _Priors(
+        centre,
+        np.sqrt((p * (points - centre) ** 2).sum(axis=1, keepdims=True)),
+        position,
+        crps_of_points(points, p, y[:, 0])[:, None],
+        after[:, None],
+    )
+
+
+def _filled(truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Baseline) -> _Priors:
+    """Put the flat prior where nothing could be read."""
+    instead = _of_families(truth, flat(truth), drawn)
+    return _Priors(
+        *(
+            np.where(read.reshape(read.shape + (1,) * (mine.ndim - 2)), mine, theirs)
+            for mine, theirs in zip(found, instead, strict=True)
+        )
+    )
+
+
+def _judged(
+    truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Baseline, published: bool
+) -> Judged:
+    y = _true(truth)
+    se = np.array([one.se for one in truth.quantities], dtype=float)
+    family, a, b = _told(truth, drawn)
+    told = families.mean(family, a, b)
+
+    def errors(y: Array) -> tuple[Array, Array]:
+        return np.abs(found.centre - y[:, None]), np.abs(told - y[:, None, None]).mean(axis=-1)
+
+    off, baseline_error = errors(y)
+    baseline_crps = crps(family, a, b, y[:, None, None]).mean(axis=-1)
+    error, score = mean_of(off), mean_of(found.crps)
+
+    def relative(y: Array) -> Array:
+        mine, theirs = errors(y)
+        return mean_of(mine) / theirs[:, 0]
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = relative(y)
+        moved = (relative(y + se) - ratio) ** 2 + (relative(y - se) - ratio) ** 2
+        number = (~np.isnan(off)).sum(axis=1)
+        between = mean_of((off - error[:, None]) ** 2) / np.maximum(number - 1, 1)
+        ratio_error = np.sqrt(between / baseline_error[:, 0] ** 2 + moved / 2)
+        crps_ratio = score / baseline_crps[:, 0]
+        uncertainty = mean_of(found.spread) / baseline_error[:, 0]
+
+    answered = np.asarray(read.mean(axis=1))
+    # What could not be read is no win; dropped, it is nothing.
+    weight = np.where(answered > 0, 1.0, np.nan) if published else answered
+    read_only = np.where(read, 1.0, np.nan)
+    posterior_error = mean_of(
+        np.abs(found.after - y[:, None, None, None]) * read_only[:, :, None, None], axis=(1, 3)
+    )
+    won, won_after = (
+        np.where(each < baseline_error * (1 - TIE), 1.0, 0.0) * weight[:, None]
+        for each in (mean_of(off * read_only)[:, None], posterior_error)
+    )
+    return Judged(
+        answered, found.centre, found.spread, found.position, error, baseline_error, ratio,
+        ratio_error, score, baseline_crps, crps_ratio, won, posterior_error, won_after, uncertainty,
+    )  # fmt: skip

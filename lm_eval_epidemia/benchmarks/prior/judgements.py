@@ -1,0 +1,192 @@
+"""What was said of the quantities of a task, judged, and its means over quantities with errors."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks.prior import grid, metrics
+from lm_eval_epidemia.benchmarks.prior.judged import (
+    Judged,
+    Stated,
+    judge,
+    judge_grid,
+    mean_of,
+    part_of,
+)
+from lm_eval_epidemia.benchmarks.prior.metrics import (
+    asked,
+    calibration_error,
+    said,
+    uncertainty_rank_of,
+)
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
+
+__all__ = ["Known", "below", "ece", "error_ratio", "everything", "inside", "known_in", "known_of",
+           "mean", "numbers_again", "quartiles", "rank", "stated_of"]  # fmt: skip
+
+
+class Known(NamedTuple):
+    """What was said of the Q quantities of a task that were asked.
+
+    Attributes
+    ----------
+    truth : Quantities
+        Those that were asked.
+    stated : Stated or ndarray, shape (Q, G)
+        The priors; of a grid the log-probabilities of its points.
+    judged : Judged
+        What could not be read counts as the flat prior, and is no win.
+    dropped : Judged
+        What could not be read is dropped, as in the published numbers.
+    """
+
+    truth: Quantities
+    stated: Stated | Array
+    judged: Judged
+    dropped: Judged
+
+
+def known_of(truth: Quantities, found: Stated | Array, there: NDArray[np.bool_]) -> Known:
+    """Judge what was said.
+
+    Parameters
+    ----------
+    truth : Quantities
+        The whole task.
+    found : Stated, of shape (Q, R), or ndarray, shape (Q, G)
+        What was said.
+    there : ndarray of bool, shape (Q,)
+        Of which quantities.
+    """
+    part = truth if there.all() else part_of(truth, there)
+    if isinstance(found, Stated):
+        stated = Stated(found.family[there], found.a[there], found.b[there])
+        judged = judge(part, stated)
+        dropped = judge(part, stated, published=True) if (judged.answered < 1).any() else judged
+        return Known(part, stated, judged, dropped)
+    judged = judge_grid(part, found[there])
+    return Known(part, found[there], judged, judged)
+
+
+def stated_of(priors: Array) -> Stated:
+    """Take apart priors of shape (Q, R, 3): family, which may be NaN, and parameters."""
+    family, a, b = np.moveaxis(priors, 2, 0)
+    return Stated(np.nan_to_num(family).astype(int), a, b)
+
+
+def error_ratio(known: Known) -> float:
+    """Return the primary metric: the mean over quantities of the error ratio; NaN over none."""
+    return mean(known, everything(known), known.judged.ratio).value
+
+
+def everything(known: Known) -> NDArray[np.bool_]:
+    return np.ones(len(known.truth.quantities), dtype=bool)
+
+
+def mean(known: Known, chosen: NDArray[np.bool_], of: Array) -> Estimate:
+    """Average over chosen quantities, shape (Q,): sd / sqrt(n) is the error. NaN is left out."""
+    kept = chosen & ~np.isnan(of)
+    return pooled(of[kept], np.arange(int(kept.sum())))
+
+
+def quartiles(known: Known, chosen: NDArray[np.bool_]) -> list[Estimate]:
+    """Return the share of truths in each quarter of the stated prior; 0.25 where calibrated."""
+    inside = mean_of(metrics.in_quarters(known.judged.position), axis=1)
+    return [mean(known, chosen, inside[:, quarter]) for quarter in range(4)]
+
+
+def below(known: Known, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
+    """Return the share of truths below a quantile of the stated prior; one that is it counts half.
+
+    `at` where priors are calibrated.
+    """
+    return mean(known, chosen, mean_of(metrics.below(known.judged.position, at)))
+
+
+def inside(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the share of truths between the 5 % and 95 % quantiles of the stated prior."""
+    position = known.judged.position
+    outside = (metrics.below(position, 0.05) == 1) | (metrics.below(position, 0.95) == 0)
+    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, 1.0 - outside)))
+
+
+def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the expected calibration error, in percentage points.
+
+    The mean over quarters of |share of the truths - 25 %|, of each repeat, averaged over repeats.
+    Its error is over quantities, linearised: what a quantity adds to the shares, signed as these
+    are above or below a quarter.
+    """
+    position = known.judged.position[chosen]
+    number, repeats = position.shape
+    if not number or np.isnan(value := calibration_error(position)):
+        return NOTHING
+    quarters = metrics.in_quarters(position)
+    shares = mean_of(quarters, axis=0)
+    # What is not there moves nothing.
+    moved = np.nan_to_num(np.sign(shares - 0.25) * (quarters - shares))
+    there = np.maximum((~np.isnan(position)).sum(axis=0), 1)
+    each = 100 * (moved.mean(axis=2) / there).sum(axis=1) / repeats
+    error = math.sqrt(float((each**2).sum()) * number / (number - 1)) if number > 1 else math.nan
+    return Estimate(value, error, number, number - 1)
+
+
+def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+    """Correlate by ranks (Spearman) the stated sd with the error, both free of the unit.
+
+    Its error is that of Bonett and Wright (2000), ``(1 - r^2) sqrt((1 + r^2 / 2) / (n - 3))``.
+    """
+    part = Judged(*(each[chosen] for each in known.judged))
+    number = int((np.isfinite(part.uncertainty) & np.isfinite(part.ratio)).sum())
+    if number < 4 or math.isnan(r := uncertainty_rank_of(part)):
+        return NOTHING
+    spread = (1 - r * r) * math.sqrt((1 + r * r / 2) / (number - 3))
+    return Estimate(r, spread, number, number - 1)
+
+
+def known_in(text: str, truth: Quantities, way: Way) -> Known:
+    """Judge what results keep of a task; see `benchmarks.prior.metrics.kept`.
+
+    Raises
+    ------
+    ValueError
+        If it is not what `harness` writes of these quantities asked in this way, with the reason.
+    """
+    try:
+        found, there = said(text, truth), asked(text).astype(bool)
+    except EpidemiaError as error:
+        raise ValueError(str(error)) from None
+    if isinstance(found, Stated) != way.generated:
+        kinds = ("log-probabilities", "priors")
+        raise ValueError(f"{kinds[not way.generated]} were said, expected {kinds[way.generated]}")
+    if isinstance(found, Stated):
+        number, expected, what = found.a.shape[1], way.prompts(truth, None), way.prompts_are
+    else:
+        number, expected = found.shape[1], len(grid.points(truth.quantities[0]))
+        what = "log-probabilities"
+    if number != expected:
+        raise ValueError(f"{number} {what} of each quantity were said, expected {expected}")
+    return known_of(truth, found, there)
+
+
+def numbers_again(text: str, truth: Quantities, known: Known) -> dict[str, float]:
+    """Return the metrics of a task, as lm-eval has them, of what `known_in` made of a line."""
+    there = np.flatnonzero(asked(text))
+    found = {"answered": math.nan, "end_mass": math.nan}
+    if isinstance(known.stated, Stated):
+        replies = [one for one in text.replace(" | ", ";").split(";") if one != "-"]
+        found["answered"] = sum(one != "?" for one in replies) / len(replies)
+    else:
+        found["end_mass"] = metrics.end_mass_of(known.stated)
+    of = metrics.Known(
+        known.truth, there, len(truth.quantities), known.judged, known.dropped, found["end_mass"]
+    )
+    return {**found, **metrics.numbers_of(of)}

@@ -1,0 +1,105 @@
+"""The truth of a quantity: weighted mean, spread between people, standard error of the design.
+
+Everything is about a *domain*, the people whom the conditions describe and whose answer is known.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.core.distance import Array
+
+__all__ = ["Design", "Estimate", "estimate"]
+
+Mask = NDArray[np.bool_]
+
+
+class Design(NamedTuple):
+    """How people were sampled.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (n,)
+    strata, psu : ndarray of int, shape (n,), or None
+        A PSU's code is unique across strata. Without strata there is one; without PSUs each record
+        was sampled by itself.
+    replicates : ndarray, shape (n, R), or None
+        Replicate weights; they are used where there are no strata and PSUs.
+    scale : float
+        Variance = this times the sum of squared deviations of the replicates.
+    """
+
+    weight: Array
+    strata: NDArray[np.int64] | None = None
+    psu: NDArray[np.int64] | None = None
+    replicates: NDArray[np.float32] | None = None
+    scale: float = 0.0
+
+
+class Estimate(NamedTuple):
+    """What a survey says about a domain.
+
+    Attributes
+    ----------
+    mean : float
+        Sum of w y over sum of w.
+    sd : float
+        Between people: the root of the weighted mean of squared deviations (divisor sum of w).
+    se : float
+        Standard error of the mean under the design.
+    told : float
+        Share of the weight that the standard error says something about: the rest is in strata
+        with one PSU.
+    """
+
+    mean: float
+    sd: float
+    se: float
+    told: float = 1.0
+
+
+def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
+    """Estimate the mean in a domain, with its error.
+
+    Parameters
+    ----------
+    value : ndarray, shape (n,)
+        Looked at in the domain only.
+    domain : ndarray of bool, shape (n,)
+        With weight in it.
+    design : Design
+
+    Returns
+    -------
+    Estimate
+        Its standard error is Taylor-linearised: with z = w (y - mean) in the domain and t the sums
+        of z in a stratum's PSUs that have members of the domain, the variance of the mean is the
+        sum over strata of m / (m - 1) times the squared deviations of the m sums t from their
+        mean, over (sum of w)^2; a stratum with one such PSU adds nothing (CDC's analytic
+        guidelines, and the published truths). With replicate weights only, it is `scale` times the
+        sum of squared deviations of the replicates' means.
+    """
+    y, w = value[domain], design.weight[domain]
+    total = w.sum()
+    mean = float((w * y).sum() / total)
+    sd = float(np.sqrt((w * (y - mean) ** 2).sum() / total))
+    if design.psu is None and design.replicates is not None:
+        each = design.replicates[domain].astype(np.float64)
+        means = (each * y[:, None]).sum(axis=0) / each.sum(axis=0)
+        return Estimate(mean, sd, float(np.sqrt(design.scale * ((means - mean) ** 2).sum())))
+    people = np.arange(len(value)) if design.psu is None else design.psu
+    _, first, psu = np.unique(people[domain], return_index=True, return_inverse=True)
+    sums = np.bincount(psu, weights=w * (y - mean))
+    stratum = np.zeros(len(first), dtype=np.int64)
+    if design.strata is not None:
+        stratum = np.unique(design.strata[domain][first], return_inverse=True)[1]
+    m = np.bincount(stratum)
+    deviation = sums - (np.bincount(stratum, weights=sums) / m)[stratum]
+    squares = np.bincount(stratum, weights=deviation**2)
+    several = m > 1
+    variance = (m[several] / (m[several] - 1) * squares[several]).sum()
+    told = float(w[several[stratum][psu]].sum() / total)
+    return Estimate(mean, sd, float(np.sqrt(variance) / total), told)

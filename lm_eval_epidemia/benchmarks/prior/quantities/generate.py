@@ -1,0 +1,456 @@
+"""New quantities from any survey of the catalogue: random slices, as the published ones were made.
+
+A variable of the survey's record with a `measure` gives means, and quarters as conditions; any
+other gives the probability of one of its levels, and levels as conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, wording
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, Estimate, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
+    DIFFICULTIES,
+    Condition,
+    Quantities,
+    Quantity,
+)
+from lm_eval_epidemia.benchmarks.prior.quantities.span import span
+from lm_eval_epidemia.benchmarks.prior.quantities.store import FEWEST, PREFIX
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
+from lm_eval_epidemia.surveys.record import Rake, Variable
+
+__all__ = ["MOST_LEVELS", "Refused", "Slices", "check_family", "family_of", "generate"]
+
+#: A variable with more levels and no measure (single years of schooling) is left out.
+MOST_LEVELS = 15
+
+#: How far a slice must lie from the marginal: so much for a share, so much of itself for a mean.
+APART = 0.05
+
+#: Every condition leaves out at least so many of the people whom the others describe.
+NARROWS = 0.05
+
+#: A quarter holds this share of the people at least and at most: many may have one value.
+QUARTER = (0.1, 0.4)
+
+#: Share of a slice's weight, at least, that is in strata with several PSUs of the slice: from the
+#: others nothing is learnt about its error.
+TOLD = 0.75
+
+#: People on either side of a share, at least: fewer tell hardly more than that it is rare.
+EITHER = 10
+
+#: A mean is not asked where more have one value: five people would often agree, as if certain.
+COMMON = 2 / 3
+
+#: From this skewness on, positive values get a lognormal prior.
+SKEWED = 1.0
+
+#: Attempts per quantity before a survey is said to have no more.
+ATTEMPTS = 500
+
+Mask = NDArray[np.bool_]
+
+
+class Refused(EpidemiaError):
+    """A slice that makes no quantity; the message says why."""
+
+
+class Choice(NamedTuple):
+    """A variable, and which of its levels (or quarters); None for the mean of what was measured."""
+
+    variable: str
+    level: int | None
+
+
+class _Slice(NamedTuple):
+    """People, what is averaged over them, and what it comes to."""
+
+    quantity: Quantity
+    people: Mask
+    value: Array
+
+
+def family_of(value: Array, everyone: Array, weight: Array) -> str:
+    """Return the family of the prior for a mean: lognormal where values are positive and skewed.
+
+    Parameters
+    ----------
+    value : ndarray, shape (n,)
+        Of the people of the slice.
+    everyone, weight : ndarray, shape (N,)
+        Of all people: whether a variable is skewed, and whether it can be negative, does not depend
+        on the slice.
+
+    Returns
+    -------
+    str
+        "lognormal" where no value is negative, their weighted skewness, m3 / m2^1.5 of the central
+        moments, is above `SKEWED`, and in the slice all are above 0; else "normal".
+    """
+    deviation = everyone - np.average(everyone, weights=weight)
+    second, third = (np.average(deviation**power, weights=weight) for power in (2, 3))
+    skewed = everyone.min() >= 0 and third > SKEWED * second**1.5
+    return "lognormal" if skewed and (value > 0).all() else "normal"
+
+
+def check_family(family: str, value: Array) -> None:
+    """Refuse a family that does not fit the values whose mean it is about.
+
+    Raises
+    ------
+    Refused
+        Naming what does not fit.
+    """
+    if family == "beta" and (wrong := value[(value < 0) | (value > 1)]).size:
+        raise Refused(
+            f"a beta prior is about shares, but {wrong.size} values are like {wrong[0]:g}"
+        )
+    if family == "lognormal" and (wrong := value[value <= 0]).size:
+        raise Refused(
+            f"a lognormal prior is about positive values, but {wrong.size} are like {wrong[0]:g}"
+        )
+
+
+class Slices:
+    """The slices of a survey.
+
+    Parameters
+    ----------
+    data : Microdata
+
+    Raises
+    ------
+    EpidemiaError
+        If its weights give shares of cells only, or it has too few variables.
+    """
+
+    def __init__(self, data: Microdata) -> None:
+        record = data.record
+        self.data, self.record = data, record
+        rakes = [a for a in record.vintages[data.vintage].adjustments if isinstance(a, Rake)]
+        if rakes:
+            raise EpidemiaError(
+                f"the weights of {record.survey} {data.vintage} must be raked before its people "
+                "stand for a population, which quantities do not do: take the official file"
+            )
+        self.subject = wording.subject_of(record, data.vintage)
+        unit = data.unit if data.psu is None else data.psu
+        scale = record.design_of(data.vintage).replicate_scale
+        self.design = Design(data.weight, data.strata, unit, data.replicates, scale)
+        self.asked: Mask = data.weight > 0
+        for universe in record.universe:
+            self.asked &= data.within(universe)
+        self._marginals: dict[Choice, Estimate] = {}
+        if len(self.variables) < len(DIFFICULTIES):
+            raise EpidemiaError(
+                f"{record.survey} {data.vintage} has {len(self.variables)} variables that make "
+                f"quantities ({', '.join(self.variables) or 'none'}); {len(DIFFICULTIES)} are "
+                "needed"
+            )
+
+    @cached_property
+    def variables(self) -> dict[str, Variable]:
+        """Those that are asked of all, with a measure or few levels; no joint outcomes."""
+        partly = {task.outcome for task in self.record.all_tasks if task.universe}
+        return {
+            name: way
+            for name, way in self.data.variables.items()
+            if name not in partly
+            and not way.both
+            and (way.measure or len(way.levels) <= MOST_LEVELS)
+        }
+
+    @cached_property
+    def bases(self) -> dict[str, list[Choice]]:
+        """What can be averaged, by variable; of two levels the first, the other is its rest."""
+        return {
+            name: [
+                Choice(name, level)
+                for level in (
+                    [None] if way.measure else range(len(way.levels) if way.levels[2:] else 1)
+                )
+            ]
+            for name, way in self.variables.items()
+        }
+
+    def conditions(self, name: str) -> list[Choice]:
+        """Return what can be known about people by a variable."""
+        way = self.variables[name]
+        return [Choice(name, k) for k in range(4 if way.measure else len(way.levels))]
+
+    def known(self, name: str) -> Mask:
+        return self.asked & (self.data.levels[name] != MISSING)
+
+    def value(self, base: Choice) -> Array:
+        """Return what is averaged, shape (n,); a share is averaged over 0 and 1."""
+        if base.level is None:
+            return self.data.measured[base.variable]
+        return (self.data.levels[base.variable] == base.level).astype(np.float64)
+
+    def marginal(self, base: Choice) -> Estimate:
+        if base not in self._marginals:
+            everyone = self.known(base.variable)
+            self._marginals[base] = estimate(self.value(base), everyone, self.design)
+        return self._marginals[base]
+
+    def units(self, people: Mask) -> int:
+        """Count people; where a sampled unit has several records, the units."""
+        return int(people.sum() if self.data.unit is None else len(set(self.data.unit[people])))
+
+    def _met(self, one: Choice, people: Mask) -> tuple[Mask, Condition]:
+        """Tell who meets a condition, its quarters taken among `people`."""
+        way = self.variables[one.variable]
+        assert one.level is not None
+        if way.measure is None:
+            said = wording.clause(way, one.level, self.subject)
+            label = way.levels[one.level].label
+            met = self.data.levels[one.variable] == one.level
+            return met, Condition(one.variable, label, said)
+        value = self.data.measured[one.variable]
+        there = value[people & ~np.isnan(value)]
+        if len(there) < FEWEST:
+            raise Refused(f"{len(there)} people have a known {one.variable}")
+        ends: list[float | None] = [None, *bins.cuts(there), None]
+        low, high = (
+            None if end is None or not there.min() <= end < there.max() else
+            bins.roundest(there, end)
+            for end in ends[one.level : one.level + 2]
+        )  # fmt: skip
+        met = bins.inside(value, low, high)
+        if not QUARTER[0] <= met[people].sum() / len(there) <= QUARTER[1]:
+            raise Refused(f"many people have one {one.variable}, so that it has no quarters")
+        same = set(value[people & met])
+        said = (
+            f"exactly {bins.number(same.pop(), way.measure.unit)}"
+            if len(same) == 1
+            else bins.between(low, high, way.measure.unit)
+        )
+        said = wording.measured_clause(way, said, self.subject)
+        return met, Condition(one.variable, bins.QUARTERS[one.level], said)
+
+    def slice(self, name: str, base: Choice, given: tuple[Choice, ...]) -> _Slice:
+        """Make a quantity.
+
+        Parameters
+        ----------
+        name : str
+        base : Choice
+        given : tuple of Choice
+            Quarters of each are taken among the people whom those before it describe.
+
+        Returns
+        -------
+        _Slice
+
+        Raises
+        ------
+        Refused
+            If the slice has fewer than `FEWEST` people, all of them alike, lies too near the
+            marginal, or a condition says hardly anything.
+        """
+        people = self.asked
+        met: list[Mask] = []
+        said: list[Condition] = []
+        for one in given:
+            mask, condition = self._met(one, people)
+            people = people & mask
+            met.append(mask)
+            said.append(condition)
+        there = self.known(base.variable)
+        people = people & there
+        if (n := self.units(people)) < FEWEST:
+            raise Refused(f"{n} people are in the slice, {FEWEST} are needed")
+        for own, condition in zip(met, said, strict=True):
+            others = there.copy()
+            for mask in met:
+                if mask is not own:
+                    others &= mask
+            if people.sum() > (1 - NARROWS) * others.sum():
+                raise Refused(f"{condition.variable} says hardly anything about the others")
+        value = self.value(base)
+        found, marginal = estimate(value, people, self.design), self.marginal(base)
+        if not (found.sd > 0 and found.se > 0):
+            raise Refused("all are alike, or all were sampled together")
+        if found.told < TOLD:
+            raise Refused(
+                f"{found.told:.0%} of the slice are in strata with several PSUs of it, {TOLD:.0%} "
+                "are needed to tell its error"
+            )
+        share = base.level is not None
+        if share and self.units(people & (value == 1)) < EITHER:
+            raise Refused(f"fewer than {EITHER} people are counted")
+        if share and self.units(people & (value == 0)) < EITHER:
+            raise Refused(f"all but fewer than {EITHER} people are counted")
+        same = np.unique(value[people], return_inverse=True)[1]
+        common = np.bincount(same, self.data.weight[people]).max() / self.data.weight[people].sum()
+        if not share and common > COMMON:
+            raise Refused(f"{common:.0%} have one value, {COMMON:.0%} at most may")
+        apart = abs(found.mean - marginal.mean)
+        least = max(found.se, APART if share else APART * abs(found.mean))
+        if given and not apart > least:
+            raise Refused(f"it is {apart:g} from the marginal, more than {least:g} is needed")
+        way = self.variables[base.variable]
+        values = value[there]
+        family = "beta" if share else family_of(value[people], values, self.data.weight[there])
+        check_family(family, value[people])
+        low, high = (
+            (0.0, 1.0)
+            if share
+            else span(marginal.mean, marginal.sd, 0.0 if values.min() >= 0 else None)
+        )
+        label = "" if base.level is None else f" ({way.levels[base.level].label})"
+        unit = way.measure.unit if way.measure and not share else ""
+        clauses = [one.phrase for one in said]
+        quantity = Quantity(
+            name=name,
+            base=base.variable + label,
+            conditions=tuple(said),
+            family=family,
+            unit="dollars" if unit == "$" else unit,
+            wording=wording.wording(self.record, self.data.vintage, way, base.level, clauses),
+            mean=found.mean,
+            se=found.se,
+            sd=found.sd,
+            n=n,
+            marginal_mean=marginal.mean,
+            marginal_sd=marginal.sd,
+            low=low,
+            high=high,
+        )
+        return _Slice(quantity, people, value)
+
+    def tried(self, conditions: int, rng: np.random.Generator) -> Iterator[tuple[Choice, Any]]:
+        """Give bases with so many conditions, at random, no two variables of one column."""
+        columns = {name: way.column for name, way in self.variables.items()}
+        names = list(columns)
+        if not conditions:
+            # Each variable once before any is there with another of its levels.
+            turns = [
+                (turn, rng.random(), bases[k])
+                for bases in self.bases.values()
+                for turn, k in enumerate(rng.permutation(len(bases)))
+            ]
+            yield from ((base, ()) for *_, base in sorted(turns, key=lambda one: one[:2]))
+            return
+        while True:
+            chosen = [names[k] for k in rng.permutation(len(names))[: conditions + 1]]
+            if len({columns[name] for name in chosen}) <= conditions:
+                continue
+            listed = [self.bases[chosen[0]], *(self.conditions(name) for name in chosen[1:])]
+            base, *given = (one[rng.integers(len(one))] for one in listed)
+            yield base, tuple(given)
+
+
+def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = None) -> Quantities:
+    """Make a set of quantities.
+
+    As many of each difficulty as can be, the easier first where they do not divide. The same data,
+    number and seed give the same set.
+
+    Parameters
+    ----------
+    data : Microdata
+    n : int
+        How many; at least one of each difficulty.
+    seed : int
+        Not negative.
+    name : str, optional
+        Of the set; ``<survey>_<seed>`` if not given.
+
+    Returns
+    -------
+    Quantities
+        With "corrected" draws, relative to which scores are, and "published" ones. Its fingerprint
+        is empty.
+
+    Raises
+    ------
+    EpidemiaError
+        If the survey does not allow so many.
+    """
+    if n < len(DIFFICULTIES):
+        raise EpidemiaError(f"--n {n}: at least {len(DIFFICULTIES)}, one of each difficulty")
+    if seed < 0:
+        raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
+    slices, rng = Slices(data), np.random.default_rng([seed, 0])
+    found: list[_Slice] = []
+    for conditions, difficulty in enumerate(DIFFICULTIES):
+        wanted = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
+        found += _some(slices, conditions, difficulty, wanted, rng)
+    sums = [
+        draws.drawn(
+            one.value[one.people], data.weight[one.people], np.random.default_rng([seed, 1, k])
+        )
+        for k, one in enumerate(found)
+    ]
+    survey, entry = data.record, data.record.vintages[data.vintage]
+    about = {
+        "source": f"{survey.publisher}: {entry.page}",
+        "citation": " ".join(survey.citation.split()),
+        "licence": " ".join(survey.licence.split()),
+        "files": "; ".join(f"{file} sha256 {sha}" for file, sha in data.files.items()),
+        "note": " ".join(entry.note.split()),
+        "seed": str(seed),
+        "weight": data.weight_column or "none: all count alike",
+        "error": _error_said(slices.design, data),
+        "draws": "corrected: N people with replacement, in proportion to the weight, counted "
+        "alike. published: without replacement, in proportion to the weight, until Kish's "
+        "effective size is N, and weighted again",
+        "bins": "quarters of the people sampled, not weighted, within the earlier conditions",
+    }
+    return Quantities(
+        task=PREFIX + (name or f"{survey.survey}_{seed}"),
+        survey=survey.survey,
+        vintage=data.vintage,
+        title=f"{wording.named(survey, data.vintage).removeprefix('the ')}, generated",
+        about={key: text for key, text in about.items() if text},
+        quantities=tuple(one.quantity for one in found),
+        baselines={
+            kind: draws.stacked([one[kind] for one in sums]) for kind in ("corrected", "published")
+        },
+        scored="corrected",
+        fingerprint="",
+    )
+
+
+def _some(
+    slices: Slices, conditions: int, difficulty: str, wanted: int, rng: np.random.Generator
+) -> list[_Slice]:
+    """Return the first so many of a difficulty that are not refused and not there already."""
+    found: list[_Slice] = []
+    seen: set[Any] = set()
+    for attempt, (base, given) in enumerate(slices.tried(conditions, rng)):
+        if len(found) == wanted or attempt == ATTEMPTS * wanted:
+            break
+        if (same := (base, frozenset(given))) in seen:
+            continue
+        try:
+            found.append(slices.slice(f"{difficulty}_{len(found)}", base, given))
+        except Refused:
+            continue
+        seen.add(same)
+    if len(found) < wanted:
+        raise EpidemiaError(
+            f"{slices.record.survey} {slices.data.vintage} has {len(found)} quantities of "
+            f"difficulty {difficulty!r} that can be kept, not {wanted}: ask for fewer with --n "
+            f"{len(DIFFICULTIES) * max(1, len(found))}"
+        )
+    return found
+
+
+def _error_said(design: Design, data: Microdata) -> str:
+    if data.has_strata:
+        return "Taylor-linearised over strata and PSUs"
+    if data.psu is None and data.unit is not None:
+        return "with replacement, over sampled units of several records"
+    return "of replicate weights" if design.replicates is not None else "of independent people"

@@ -1,0 +1,198 @@
+"""The published quantities: the NHANES part of OpenEstimate, with its truths and its draws.
+
+``groundtruth/quantities/nhanes.json`` and the draws beside it are made from the benchmark's own
+files: ``python -m lm_eval_epidemia.benchmarks.prior.quantities.published FOLDER``, where FOLDER holds
+``variables.parquet``, ``baseline_samples.parquet`` and ``SOURCE.json``. Truths (mean, standard
+deviation between people, standard error, number of people) are taken as published; thresholds are
+read from the published texts, all other words are ours (`nhanes`), because the published ones do
+not always say what the truth is of. Of the drawn people only sums are kept.
+
+Source: "OpenEstimate: Evaluating LLMs on Reasoning Under Uncertainty with Real-World Data" and its
+repository, alanarenda/openestimate (MIT License, copyright 2025 Alana Marzoev, Jillian Ross, Jacob
+Andreas, Mike Cafarella).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lm_eval_epidemia.benchmarks.prior.quantities import draws, nhanes
+from lm_eval_epidemia.benchmarks.prior.quantities.bins import QUARTERS, between
+from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import Asked
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
+    DRAWS,
+    SIZES,
+    Condition,
+    Quantities,
+    Quantity,
+)
+from lm_eval_epidemia.benchmarks.prior.quantities.span import span
+from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, write
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["made_from", "wording_of"]
+
+#: Bounds in a published text; the digits of 1.4124999999999999 are those of a float.
+_BOUNDS = re.compile(r"(?P<side>greater than|less than or equal to) (?P<bound>\d+(?:\.\d+)?)")
+
+
+def _condition(name: str, level: float, text: str) -> Condition:
+    """Read a condition: a level by its code, the bounds of a quarter from the published text."""
+    variable = nhanes.VARIABLES[name]
+    if isinstance(variable, Asked):
+        label = "Yes" if level == 1 else "No"
+        return Condition(name, label, variable.yes if level == 1 else variable.no)
+    bounds = {found["side"]: float(found["bound"]) for found in _BOUNDS.finditer(text)}
+    low, high = bounds.get("greater than"), bounds.get("less than or equal to")
+    quarter = int(level)
+    if (low is None) != (quarter == 0) or (high is None) != (quarter == 3):
+        raise EpidemiaError(
+            f"{name} {QUARTERS[quarter]}: expected its bounds, found {text!r}: is this the "
+            "published list of variables?"
+        )
+    return Condition(
+        name, QUARTERS[quarter], f"whose {variable.words} is {between(low, high, variable.unit)}"
+    )
+
+
+def _conditions(row: Any) -> tuple[Condition, ...]:
+    listed = json.loads(row.conditions)
+    texts = row.description.partition(", given ")[2].split(", and ") if listed else []
+    if len(texts) != len(listed):
+        raise EpidemiaError(
+            f"{row.variable}: {len(listed)} conditions, but {len(texts)} in {row.description!r}"
+        )
+    return tuple(
+        _condition(name, level, text) for (name, level), text in zip(listed, texts, strict=True)
+    )
+
+
+def wording_of(base: str, conditions: tuple[Condition, ...]) -> str:
+    """Say what a quantity is; see `nhanes.wording`."""
+    return nhanes.wording(base, {each.variable: each.phrase for each in conditions})
+
+
+def _quantity(row: Any, marginals: dict[str, Any]) -> Quantity:
+    base, conditions, marginal = row.base_variable, _conditions(row), marginals[row.base_variable]
+    variable = nhanes.VARIABLES[base]
+    share = isinstance(variable, Asked)
+    low, high = (0.0, 1.0) if share else span(marginal.mean, marginal.std, least=0.0)
+    return Quantity(
+        name=row.variable,
+        base=base,
+        conditions=conditions,
+        family=row.ground_truth_distribution_type,
+        unit="" if isinstance(variable, Asked) else variable.unit,
+        wording=wording_of(base, conditions),
+        mean=row.mean,
+        se=row.se,
+        sd=row.std,
+        n=int(row.n),
+        marginal_mean=marginal.mean,
+        marginal_sd=marginal.std,
+        low=low,
+        high=high,
+    )
+
+
+def _read(file: Path, columns: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    if not file.is_file():
+        raise EpidemiaError(
+            f"{file.parent} has no {file.name}: give the folder with the published files"
+        )
+    frame = pd.read_parquet(file)
+    if missing := [column for column in columns if column not in frame]:
+        raise EpidemiaError(
+            f"{file.name} lacks {', '.join(missing)}: expected {', '.join(columns)}"
+        )
+    return frame[frame["dataset"] == "nhanes"]
+
+
+def made_from(folder: Path) -> Quantities:
+    """Make the set from the published files.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``variables.parquet``, ``baseline_samples.parquet`` and ``SOURCE.json``.
+
+    Returns
+    -------
+    Quantities
+        Scores are relative to the "published" draws. "corrected" are the first N people of each,
+        in the order in which they were drawn, counted alike. Its fingerprint is empty.
+
+    Raises
+    ------
+    EpidemiaError
+        If a file is missing, or is another.
+    """
+    import numpy as np
+
+    files = [folder / name for name in ("variables.parquet", "baseline_samples.parquet")]
+    variables = _read(files[0], ["variable", "base_variable", "conditions", "description", "mean",
+                                 "std", "se", "n", "ground_truth_distribution_type"])  # fmt: skip
+    people = _read(files[1], ["variable", "n", "trial", "draw", "value", "weight_WTMEC2YR"])
+    source = json.loads((folder / "SOURCE.json").read_text(encoding="utf-8"))
+    rows: list[Any] = list(variables.itertuples(index=False))
+    marginals = {row.variable: row for row in rows if row.variable == row.base_variable}
+    sums: dict[Any, draws.Sums] = {}
+    people = people.sort_values(["variable", "n", "trial", "draw"])
+    for (name, size, trial), one in people.groupby(["variable", "n", "trial"], sort=False):
+        value = one["value"].to_numpy(np.float64)
+        weight = one["weight_WTMEC2YR"].to_numpy(np.float64)
+        sums["published", name, size, trial] = draws.published(value, weight)
+        sums["corrected", name, size, trial] = draws.corrected(value[:size])
+    return Quantities(
+        task=PREFIX + "nhanes",
+        survey="nhanes",
+        vintage="2017-2018",
+        title="NHANES 2017-2018, the published quantities",
+        about={
+            "source": f"{source['official_url']}, commit {source['commit']}",
+            "citation": "OpenEstimate: Evaluating LLMs on Reasoning Under Uncertainty with "
+            "Real-World Data (2025). Survey: National Center for Health Statistics, National "
+            "Health and Nutrition Examination Survey, 2017-2018.",
+            "licence": source["licence_text"],
+            "files": "; ".join(f"{one.name} sha256 {paths.sha256_of(one)}" for one in files),
+            "truth": "as published: weights WTMEC2YR, Taylor-linearised standard errors",
+            "draws": "published: drawn without replacement, in proportion to the weight, until "
+            "Kish's effective size is N, and weighted again. corrected: the first N people of "
+            "each, counted alike",
+            "bins": "quarters of the people sampled, not weighted, within the earlier conditions",
+        },
+        quantities=tuple(_quantity(row, marginals) for row in rows),
+        baselines={
+            kind: draws.stacked(
+                [
+                    [[sums[kind, row.variable, size, k] for k in range(DRAWS)] for size in SIZES]
+                    for row in rows
+                ]
+            )
+            for kind in ("published", "corrected")
+        },
+        scored="published",
+        fingerprint="",
+    )
+
+
+def main() -> None:
+    """Write the set where the package ships it."""
+    parser = argparse.ArgumentParser(description="Write the published set of quantities.")
+    parser.add_argument("folder", type=Path, help="with variables.parquet")
+    folder = paths.shipped_groundtruth() / "quantities"
+    print(write(folder, made_from(parser.parse_args().folder), published=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""A quantity, a set of them, and what N real answers would have told about each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from lm_eval_epidemia.core.distance import Array
+
+__all__ = ["DIFFICULTIES", "DRAWS", "SIZES", "Baseline", "Condition", "Quantities", "Quantity"]
+
+#: By the number of conditions.
+DIFFICULTIES = ("base", "easy", "medium", "hard")
+
+#: How many real answers a baseline has seen, and how often it was drawn.
+SIZES = (5, 10, 20, 30)
+DRAWS = 25
+
+
+class Condition(NamedTuple):
+    """What is known of the people: one level of a variable.
+
+    Attributes
+    ----------
+    variable : str
+    level : str
+        Its label: "Yes", "2nd quarter".
+    phrase : str
+        As it stands in the wording, with thresholds as used: "whose weight is more than 66.5 and at
+        most 78.9 kg".
+    """
+
+    variable: str
+    level: str
+    phrase: str
+
+
+class Quantity(NamedTuple):
+    """A mean or a proportion among the people whom some conditions describe.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its set: "easy_3".
+    base : str
+        The variable that is averaged.
+    conditions : tuple of Condition
+        Up to three.
+    family : str
+        Of the prior that is asked for: "beta" for a proportion, else "normal" or "lognormal".
+    unit : str
+        "cm"; empty for a proportion.
+    wording : str
+        A noun phrase that says it all, people, survey and year too.
+    mean, se : float
+        The truth, and its standard error under the survey's design. Proportions lie in [0, 1].
+    sd : float
+        Standard deviation between people.
+    n : int
+        How many people of the survey are in the slice.
+    marginal_mean, marginal_sd : float
+        Mean and standard deviation between people of the base variable without conditions.
+    low, high : float
+        Ends of the grid of candidate values; they follow from the marginal alone.
+    """
+
+    name: str
+    base: str
+    conditions: tuple[Condition, ...]
+    family: str
+    unit: str
+    wording: str
+    mean: float
+    se: float
+    sd: float
+    n: int
+    marginal_mean: float
+    marginal_sd: float
+    low: float
+    high: float
+
+    @property
+    def difficulty(self) -> str:
+        return DIFFICULTIES[len(self.conditions)]
+
+
+class Baseline(NamedTuple):
+    """What samples of N real answers say about Q quantities, each drawn `DRAWS` times.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (Q, len(SIZES), DRAWS)
+        Of the answers in a draw; a share for a proportion.
+    variance : ndarray, same shape
+        Between them, with their number as the divisor.
+    size : ndarray, same shape
+        How many answers the draw counts as.
+    """
+
+    mean: Array
+    variance: Array
+    size: Array
+
+
+class Quantities(NamedTuple):
+    """A set of quantities: one task.
+
+    Attributes
+    ----------
+    task : str
+        Its name: ``epidemia_prior_nhanes``.
+    survey : str
+        Short name in the catalogue: "nhanes".
+    vintage : str
+        "2017-2018".
+    title : str
+        For headings.
+    about : mapping of str to str
+        Where it comes from: source, licence, citation, seed, hash of the raw files.
+    quantities : tuple of Quantity
+        Each is a cell.
+    baselines : mapping of str to Baseline
+        "corrected": N people drawn in proportion to their weight, then counted alike.
+        "published": drawn so, and weighted once more, until Kish's effective size is N.
+    scored : str
+        Which of them scores are relative to.
+    fingerprint : str
+        Twelve hexadecimal digits that change with any of it.
+    """
+
+    task: str
+    survey: str
+    vintage: str
+    title: str
+    about: Mapping[str, str]
+    quantities: tuple[Quantity, ...]
+    baselines: Mapping[str, Baseline]
+    scored: str
+    fingerprint: str
+
+    @property
+    def given(self) -> list[list[str]]:
+        """What each quantity is about, in words."""
+        return [
+            [
+                f"quantity: {one.base}",
+                *(f"{each.variable}: {each.level}" for each in one.conditions),
+            ]
+            for one in self.quantities
+        ]
+
+    @property
+    def baseline(self) -> Baseline:
+        """The draws that scores are relative to."""
+        return self.baselines[self.scored]

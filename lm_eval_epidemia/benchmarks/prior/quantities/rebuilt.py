@@ -1,0 +1,211 @@
+"""The published quantities anew, from the official files of NHANES 2017-2018.
+
+The package ships their published truths; who has the files can recompute them: the same people,
+quarters and estimators, and baseline draws of one's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, store
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family
+from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import ADULT, Asked
+from lm_eval_epidemia.benchmarks.prior.quantities.published import wording_of
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Condition, Quantities, Quantity
+from lm_eval_epidemia.benchmarks.prior.quantities.span import span
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys.read import open_raw, raw_columns, raw_files, read_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["FILES", "Rebuilt", "rebuilt"]
+
+#: Columns by official file.
+FILES: dict[str, list[str]] = {
+    "DEMO_J": ["SEQN", "RIDAGEYR", "WTMEC2YR", "SDMVSTRA", "SDMVPSU"],
+}
+for _one in nhanes.VARIABLES.values():
+    FILES.setdefault(_one.file, ["SEQN"]).append(_one.column)
+
+PAGE = "https://wwwn.cdc.gov/nchs/nhanes/continuousnhanes/default.aspx?BeginYear=2017"
+
+#: Codes that are answers; others are refusals and "don't know".
+ANSWERS = (1, 2, 3)
+
+#: What a recomputed number may differ from a published one, in relation to it.
+SAME = 1e-6
+
+
+class Rebuilt(NamedTuple):
+    """The set, and what differs from the published one, a line per quantity."""
+
+    quantities: Quantities
+    differing: list[str]
+
+
+class _People(NamedTuple):
+    """Examined adults: what is known of them by variable (NaN where nothing is), their design."""
+
+    values: dict[str, Array]
+    design: Design
+
+
+def _joined(raw: Sequence[Path]) -> pd.DataFrame:
+    with open_raw(raw, {name.lower() for name in FILES}) as files:
+        found = {file.stem.upper(): file for file in files}
+        if missing := [name for name in FILES if name not in found]:
+            raise EpidemiaError(
+                f"{', '.join(path.name for path in raw)}: {', '.join(missing)} missing; the "
+                f"published quantities need {', '.join(FILES)} of NHANES 2017-2018: {PAGE}"
+            )
+        tables = {}
+        for name, columns in FILES.items():
+            here = raw_columns(found[name])
+            if lacking := [one for one in columns if one.lower() not in map(str.lower, here)]:
+                raise EpidemiaError(
+                    f"{found[name].name} lacks {', '.join(lacking)} ({nearest(lacking[0], here)}): "
+                    f"is it the file of 2017-2018? {PAGE}"
+                )
+            tables[name] = read_columns(found[name], columns).set_index("SEQN")
+            if not tables[name].index.is_unique:
+                raise EpidemiaError(
+                    f"{found[name].name}: SEQN has duplicates, expected one a person"
+                )
+    joined = tables.pop("DEMO_J")
+    for table in tables.values():
+        joined = joined.join(table)
+    return joined
+
+
+def _people(frame: pd.DataFrame) -> _People:
+    frame = frame[(frame["RIDAGEYR"] >= ADULT) & (frame["WTMEC2YR"] > 0)]
+    if len(frame) < store.FEWEST:
+        raise EpidemiaError(
+            f"DEMO_J has {len(frame)} examined people aged {ADULT} and over: is the file whole?"
+        )
+    values = {}
+    for name, variable in nhanes.VARIABLES.items():
+        value = frame[variable.column].to_numpy(np.float64)
+        if isinstance(variable, Asked):
+            known = np.isin(value, ANSWERS) | variable.unknown
+            value = np.where(known, np.isin(value, variable.codes), np.nan)
+        values[name] = value
+    strata = frame["SDMVSTRA"].to_numpy(np.int64)
+    within = frame["SDMVPSU"].to_numpy(np.int64)
+    weight = frame["WTMEC2YR"].to_numpy(np.float64)
+    return _People(values, Design(weight, strata, strata * (within.max() + 1) + within))
+
+
+def _slice(people: _People, one: Quantity) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
+    """Find the people of a quantity; quarters are taken within the earlier conditions."""
+    there, said = np.ones(len(people.design.weight), dtype=bool), []
+    for condition in one.conditions:
+        variable, value = nhanes.VARIABLES[condition.variable], people.values[condition.variable]
+        if isinstance(variable, Asked):
+            there = there & (value == (condition.level == "Yes"))
+            said.append(condition)
+            continue
+        quarter = bins.QUARTERS.index(condition.level)
+        if not (there & ~np.isnan(value)).any():
+            raise EpidemiaError(f"{one.name}: nobody has a known {condition.variable}")
+        ends = [None, *map(float, bins.cuts(value[there])), None]
+        low, high = ends[quarter : quarter + 2]
+        there = there & bins.inside(value, low, high)
+        phrase = f"whose {variable.words} is {bins.between(low, high, variable.unit)}"
+        said.append(condition._replace(phrase=phrase))
+    return there & ~np.isnan(people.values[one.base]), tuple(said)
+
+
+def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
+    """Recompute the published quantities.
+
+    Parameters
+    ----------
+    raw : sequence of Path
+        The official files of NHANES 2017-2018 (`FILES`), in any format that is read elsewhere, or
+        a folder of them.
+    seed : int
+        Of the "corrected" draws, N people with replacement; the "published" ones stay.
+
+    Returns
+    -------
+    Rebuilt
+
+    Raises
+    ------
+    EpidemiaError
+        Naming files and columns that are missing, or a slice with fewer than `store.FEWEST` people.
+    """
+    shipped = store.read(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
+    people = _people(_joined(raw))
+    design, found, differing, drawn = people.design, [], [], []
+    everyone = {one.base: one for one in shipped.quantities if not one.conditions}
+    marginals = {
+        base: estimate(people.values[base], _slice(people, one)[0], design)
+        for base, one in everyone.items()
+    }
+    for k, one in enumerate(shipped.quantities):
+        there, conditions = _slice(people, one)
+        if (n := int(there.sum())) < store.FEWEST:
+            raise EpidemiaError(
+                f"{one.name} ({one.base}): {n} people are in the slice, {store.FEWEST} are needed; "
+                "are the files whole?"
+            )
+        value = people.values[one.base]
+        check_family(one.family, value[there])
+        told, marginal = estimate(value, there, design), marginals[one.base]
+        low, high = (0.0, 1.0) if one.family == "beta" else span(marginal.mean, marginal.sd, 0.0)
+        new = one._replace(
+            conditions=conditions,
+            wording=wording_of(one.base, conditions),
+            mean=told.mean,
+            se=told.se,
+            sd=told.sd,
+            n=n,
+            marginal_mean=marginal.mean,
+            marginal_sd=marginal.sd,
+            low=low,
+            high=high,
+        )
+        found.append(new)
+        differing += _differing(one, new)
+        rng = np.random.default_rng([seed, 1, k])
+        drawn.append(draws.drawn(value[there], design.weight[there], rng)["corrected"])
+    files = raw_files(raw, {name.lower() for name in FILES})
+    new_set = shipped._replace(
+        title="NHANES 2017-2018, the published quantities recomputed",
+        about={
+            **shipped.about,
+            "files": "; ".join(f"{file.name} sha256 {paths.sha256_of(file)}" for file in files),
+            "truth": "recomputed: weights WTMEC2YR, Taylor-linearised standard errors",
+            "seed": str(seed),
+            "draws": "published: as published. corrected: N people with replacement, in "
+            "proportion to the weight, counted alike",
+        },
+        quantities=tuple(found),
+        baselines={**shipped.baselines, "corrected": draws.stacked(drawn)},
+        fingerprint="",
+    )
+    return Rebuilt(new_set, differing)
+
+
+def _differing(old: Quantity, new: Quantity) -> list[str]:
+    fields = [
+        f"{field} {a:.6g}, published {b:.6g}"
+        for field in ("mean", "sd", "se", "n")
+        if not math.isclose(a := getattr(new, field), b := getattr(old, field), rel_tol=SAME)
+    ]
+    if old.wording != new.wording:
+        fields.append("its bounds differ")
+    return [f"{old.name}: {'; '.join(fields)}"] if fields else []

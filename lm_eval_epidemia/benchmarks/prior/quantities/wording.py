@@ -1,0 +1,129 @@
+"""A generated quantity in words: a noun phrase made of a record's subject and phrases.
+
+"the probability that a person has ever used marijuana, for a randomly chosen person aged 12 or
+older living in the United States in 2022 who is male, according to the National Survey on Drug Use
+and Health (NSDUH), 2022"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.surveys.record import Record, Variable
+
+__all__ = ["Subject", "clause", "joined", "measured_clause", "named", "subject_of", "wording"]
+
+_SUBJECT = re.compile(
+    r"an? (?P<who>(?:\w+ )??(?P<noun>person|household) .+?) "
+    r"(?P<relative>who(?:se [a-z ]+)?) \{conditions\}"
+)
+
+
+class Subject(NamedTuple):
+    """Who is asked about.
+
+    Attributes
+    ----------
+    who : str
+        Without its article: "household in the United States in 2022".
+    noun : str
+        "household".
+    relative : str
+        How a clause begins: "who", "whose reference person".
+    year : str
+        "2022".
+    """
+
+    who: str
+    noun: str
+    relative: str
+    year: str
+
+    def dated(self, text: str) -> str:
+        """Say of "that year" which one it is."""
+        return text.replace("that year", self.year)
+
+
+def subject_of(record: Record, vintage: str) -> Subject:
+    """Take a record's subject apart.
+
+    Raises
+    ------
+    EpidemiaError
+        If its conditions do not follow "who" or "whose ...".
+    """
+    if not (found := _SUBJECT.fullmatch(record.subject)):
+        raise EpidemiaError(
+            f"quantities of {record.survey} cannot be worded: its subject, {record.subject!r}, "
+            "should be a person or household ... 'who {conditions}' or 'whose ... {conditions}'"
+        )
+    year = record.vintages[vintage].said
+    return Subject(found["who"].format(year=year), found["noun"], found["relative"], year)
+
+
+def clause(way: Variable, level: int, subject: Subject) -> str:
+    """Say that somebody is on a level: "who is male"."""
+    return f"{way.relative or subject.relative} {subject.dated(way.levels[level].phrase)}"
+
+
+def measured_clause(way: Variable, bounds: str, subject: Subject) -> str:
+    """Say between which bounds somebody lies: "whose age is more than 30 and at most 45 years"."""
+    assert way.measure is not None
+    relative = way.relative or subject.relative
+    whose = f"{relative}'s" if relative.startswith("whose") else "whose"
+    verb = "are" if way.measure.plural else "is"
+    return f"{whose} {subject.dated(way.measure.words)} {verb} {bounds}"
+
+
+def joined(clauses: Sequence[str]) -> str:
+    """Put clauses after their noun: " who is male, who has a degree and whose age is ..."."""
+    if not clauses:
+        return ""
+    return " " + (", ".join(clauses[:-1]) + " and " if clauses[1:] else "") + clauses[-1]
+
+
+def named(record: Record, vintage: str) -> str:
+    """Name a survey and its year."""
+    said = record.vintages[vintage].said.replace(" and ", " - ")
+    return f"the {record.title.partition(',')[0]} ({record.survey.upper()}), {said}"
+
+
+def wording(
+    record: Record, vintage: str, way: Variable, level: int | None, clauses: Sequence[str]
+) -> str:
+    """Say what a quantity is.
+
+    Parameters
+    ----------
+    record : Record
+    vintage : str
+    way : Variable
+        How the base variable was recorded.
+    level : int, optional
+        Whose share is asked for; None for the mean of what was measured.
+    clauses : sequence of str
+        The conditions.
+
+    Returns
+    -------
+    str
+    """
+    subject = subject_of(record, vintage)
+    relative = way.relative or subject.relative
+    # What is said of "whose reference person" is said of that person, not of the household.
+    part = relative.removeprefix("whose ") if relative.startswith("whose ") else ""
+    if level is not None:
+        one = f"the {part}" if part else f"a {subject.noun}"
+        what = f"the probability that {one} {way.levels[level].phrase}, for a randomly chosen"
+    else:
+        assert way.measure is not None
+        unit = f"in {'dollars' if way.measure.unit == '$' else way.measure.unit}"
+        notes = ", ".join(one for one in (way.measure.unit and unit, way.measure.note) if one)
+        what = f"the average {way.measure.words}" + (f" ({notes})" if notes else "")
+        what += f" of the {part}, for a" if part else " of a"
+    among = [f"{subject.relative} {way.among}"] if way.among else []
+    who = f"{subject.who}{joined([*among, *clauses])}"
+    return f"{subject.dated(what)} {who}, according to {named(record, vintage)}"

@@ -1,0 +1,71 @@
+"""One dataset split per task and way of asking, named like the task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.elicit.fewshot import examples
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import COMMON
+
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["split"]
+
+
+def split(task: str, way: str = "letters", variant: Variant | None = None) -> datasets.Dataset:
+    """Return the questions of a task.
+
+    Parameters
+    ----------
+    task : str
+        The name of an available task, without the suffix of a way.
+    way : str
+        The way of asking, a key of `benchmarks.WAYS`.
+    variant : Variant, optional
+        How the questions are put.
+
+    Returns
+    -------
+    datasets.Dataset
+        One row per prompt, in a fixed order, with the columns ``task``; ``truth`` (fingerprint of
+        the ground truth); ``cell`` (its number there); ``given`` (its conditions, "age: 30-34");
+        ``choices`` (the letters, or what else may follow); ``prompt``; and those of the way. Where
+        answers are displayed in changing orders, ``order`` (level numbers by displayed position)
+        and ``design`` (which orderings a cell is asked in) or, of sampled answers, ``sample`` (from
+        1) and ``n_samples``.
+        Where a probability is asked for, ``level`` instead; where a prior is to be written,
+        ``sample``, and ``family`` and ``unit`` of the quantity.
+    """
+    import datasets
+
+    from lm_eval_epidemia.elicit.rows import Rows
+
+    how, variant = WAYS[way], variant or Variant()
+    truth = how.load(task)
+    rows, given = list(how.rows(truth, variant)), how.described(truth)
+    before = examples(task, variant.fewshot, how)
+    # A model that writes reads its choices from the prompt, where no space is before them.
+    space = " " if variant.leading_space and not how.generated else ""
+    letters = how.choices(truth)
+    values = {
+        "task": [task] * len(rows),
+        "truth": [truth.fingerprint] * len(rows),
+        "given": [given[row["cell"]] for row in rows],
+        "choices": [[space + one for one in row.get("choices", letters)] for row in rows],
+        "prompt": [before + row["prompt"] for row in rows],
+    }
+    kinds = {**COMMON, **how.columns, "prompt": "string"}
+    return Rows.of(
+        {name: values.get(name) or [row[name] for row in rows] for name in kinds},
+        datasets.Features(
+            {
+                name: datasets.Sequence(datasets.Value(kind[0]))
+                if isinstance(kind, list)
+                else datasets.Value(kind)
+                for name, kind in kinds.items()
+            }
+        ),
+    )

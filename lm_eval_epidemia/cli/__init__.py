@@ -1,0 +1,454 @@
+"""The ``epidemia`` command. Every command calls a function that a Python user can call too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lm_eval_epidemia import __version__
+from lm_eval_epidemia.cli import fresh as fresh_cli
+from lm_eval_epidemia.cli import report as report_cli
+from lm_eval_epidemia.cli.finetune import app as finetune_app
+from lm_eval_epidemia.cli.printing import show, table_of
+from lm_eval_epidemia.cli.quantities import app as quantities_app
+from lm_eval_epidemia.cli.survey import app as survey_app
+from lm_eval_epidemia.core.console import checked_output, print_anything, separated
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.surveys.catalogue import RECORDS
+
+app = typer.Typer(
+    name="epidemia",
+    help="Do language models know how the world is distributed? Survey truths for lm-eval.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+tasks_app = typer.Typer(no_args_is_help=True, help="The tasks and where their truth comes from.")
+truth_app = typer.Typer(no_args_is_help=True, help="Build and check ground truth.")
+app.add_typer(tasks_app, name="tasks")
+app.add_typer(truth_app, name="groundtruth")
+app.add_typer(survey_app, name="survey")
+app.add_typer(report_cli.site_app, name="site")
+app.add_typer(quantities_app, name="quantities")
+app.add_typer(finetune_app, name="finetune")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    record: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A record of your own, or a folder of them; anywhere on the line, and repeatedly."
+        ),
+    ] = None,  # `main` has taken them
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def run(context: typer.Context) -> None:
+    """Run lm-eval: same options, ready in seconds when only our tasks are asked for."""
+    from lm_eval_epidemia.harness.run import run as run_lm_eval
+
+    run_lm_eval(context.args)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for lm-eval's results.")] = Path(
+        "epidemia-demo"
+    ),
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Folder, .gguf file or Hub id of a model to add, in place of the tiny random one; "
+            "may be given repeatedly."
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Prompts per task for models.")] = None,
+) -> None:
+    """Evaluate known respondents, and your models or (with torch) a tiny random one."""
+    import os
+
+    # Only an id needs the network; asking for it would make an offline run slow.
+    if all(Path(one).exists() for one in model or []):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("LMEVAL_LOG_LEVEL", "WARNING")
+    # lm-eval shows a bar per task and run; the demonstration has one of its own.
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    from lm_eval.utils import setup_logging
+
+    from lm_eval_epidemia.cli.demo import demo as run_demo
+
+    setup_logging()
+    lines = run_demo(out, limit, model or [])
+    groups = list(lines[0].scores)
+    table = table_of(
+        "Score, 0 to 100 (± standard error)", "respondent", *groups, right=tuple(groups)
+    )
+    for line in lines:
+        cells = [f"{score:.1f} ± {error:.1f}" for score, error in line.scores.values()]
+        table.add_row(line.respondent, *cells)
+    show(table)
+    print(f"lm-eval's results are in {out.resolve()}")
+
+
+@app.command()
+def path() -> None:
+    """Print the folder of our task files, for lm_eval --include_path."""
+    from lm_eval_epidemia.harness.yamls import task_path
+
+    print(task_path())
+
+
+@app.command()
+def anchors(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Tasks, groups, surveys or patterns; all if none.")
+    ] = None,
+    quantile: Annotated[float, typer.Option(help="Of the bootstrap distances.")] = 0.95,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(help="iid, design or population; what scores use, if not given."),
+    ] = None,
+    vintage: Annotated[str | None, typer.Option(help="Other than the one scores use.")] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="One line per group.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Against every other vintage that is here.")
+    ] = False,
+) -> None:
+    """Print the distances that fix each task's scale, and what the mean respondent scores."""
+    from lm_eval_epidemia.benchmarks.observation.drift import drifts
+    from lm_eval_epidemia.benchmarks.observation.scales import has_bootstrap, scales
+    from lm_eval_epidemia.cli import listings
+
+    if not 0 < quantile < 1:
+        raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
+    scheme = None if bootstrap is None else _scheme(bootstrap)
+    tasks = _chosen(names)
+    if compare:
+        show(listings.drifts(drifts(tasks, vintage)))
+        return
+    asked = tasks
+    if scheme:
+        # One task alone is refused with what it lacks; of several, those that have it are shown.
+        tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked
+    found = scales(tasks, quantile, scheme, vintage)
+    show(listings.groups_of_scales(found) if summary else listings.scales(found))
+    if len(found) < len(asked):
+        print(f"{len(asked) - len(found)} of {len(asked)} tasks have no {scheme} bootstrap")
+    if barely := sum(one.anchors.barely for one in found):
+        print(f"{barely} of {len(found)} tasks are barely informative: D_perfect > 0.8 D_zero")
+
+
+def _chosen(names: list[str] | None) -> list[str]:
+    """Spell out names as the available tasks they mean, each once."""
+    from lm_eval_epidemia.benchmarks import members
+    from lm_eval_epidemia.estimate import store
+
+    if not names:
+        return list(store.available())
+    return list(dict.fromkeys(task for name in separated(names) for task, _ in members(name)))
+
+
+def _scheme(name: str) -> Any:
+    from lm_eval_epidemia.estimate.sampling import SCHEMES
+
+    if name not in SCHEMES:
+        *others, last = SCHEMES
+        raise EpidemiaError(
+            f"--bootstrap {name!r} is not known: expected {', '.join(others)} or {last}"
+        )
+    return name
+
+
+@tasks_app.command("list")
+def tasks_list(
+    survey: Annotated[str | None, typer.Option(help="Only these, A,B.")] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="One line per survey.")] = False,
+) -> None:
+    """List every declared task with its state: shipped, built here, or the file it needs."""
+    from pandas import concat
+
+    from lm_eval_epidemia.api import tasks
+    from lm_eval_epidemia.cli import listings
+
+    found = concat([tasks(one) for one in separated([survey])]) if survey else tasks()
+    if summary:
+        show(listings.tasks_summary(found))
+        return
+    table = table_of("", "task", "state", "title")
+    for task in found.to_dict("records"):
+        state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
+        table.add_row(task["task"], state.format_map(task), task["title"])
+    show(table)
+    print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
+    if survey is None:
+        print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
+
+
+tasks_app.command("fresh")(fresh_cli.fresh)
+
+
+@tasks_app.command("write")
+def tasks_write(
+    folder: Annotated[Path, typer.Argument(help="A new one, or one written before.")],
+) -> None:
+    """Write the task files of everything available, as task_yamls/ holds them."""
+    from lm_eval_epidemia.harness import yamls
+
+    files = yamls.render()
+    yamls.write(folder, files, replace=True)
+    print(f"{len(files)} task files are in {folder.resolve()}")
+
+
+@truth_app.command("build")
+def truth_build(
+    surveys: Annotated[list[str], typer.Argument(help="For example nsduh; several if downloaded.")],
+    raw: Annotated[
+        list[Path] | None,
+        typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
+    ] = None,
+    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+    bootstrap: Annotated[
+        list[str] | None,
+        typer.Option(help="iid, design, population; all that the survey allows, if not given."),
+    ] = None,
+    replicates: Annotated[
+        int, typer.Option(help="Bootstrap replicates (half as many with several conditions).")
+    ] = 200,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    backend: Annotated[
+        str | None, typer.Option(help="Of joblib: dask or ray, on a cluster that is set up.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
+    marginal: Annotated[
+        bool, typer.Option("--marginal", help="Only the tasks without conditions: seconds.")
+    ] = False,
+    joint: Annotated[
+        bool, typer.Option("--joint", help="Only the joint outcomes of two questions: seconds.")
+    ] = False,
+) -> None:
+    """Build the truth of every task that survey files allow."""
+    from lm_eval_epidemia.benchmarks import leaves
+    from lm_eval_epidemia.estimate.build import build, not_scored
+    from lm_eval_epidemia.harness.discovery import forget_cached_requests
+    from lm_eval_epidemia.harness.yamls import task_path
+    from lm_eval_epidemia.surveys.catalogue import own, record
+    from lm_eval_epidemia.surveys.download import raw_folder
+
+    schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
+    only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
+    surveys = separated(surveys)
+    if raw and len(surveys) > 1:
+        raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
+    for survey in surveys:
+        chosen, files = vintage, raw
+        if not files:
+            chosen = vintage or record(survey).official
+            folder = raw_folder(survey, chosen)
+            if not folder.is_dir() and survey in own():
+                raise EpidemiaError(f"{survey} is a survey of your own: give its file with --raw")
+            if not folder.is_dir():
+                raise EpidemiaError(
+                    f"no downloaded files of {survey} {chosen}: run 'epidemia survey download "
+                    f"{survey}' or give them with --raw"
+                )
+            files = [folder]
+        try:
+            built = build(
+                survey, files, vintage=chosen, bootstrap=schemes, replicates=replicates, jobs=jobs,
+                backend=backend, out=out, only=only,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            print("\ninterrupted; finished tasks are kept, the same command continues",
+                  file=sys.stderr)  # fmt: skip
+            raise typer.Exit(130) from None
+        print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
+        if built.left_out:
+            print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
+            for name in built.left_out:
+                print(f"  {name}")
+        if said := not_scored(built):
+            print(said)
+        if out is None:
+            forget_cached_requests(
+                n for n, one in leaves().items() if one.entry.name in built.tasks
+            )
+    if out is None:
+        print(f"lm-eval finds them in {task_path()}")
+
+
+@truth_app.command("check")
+def truth_check() -> None:
+    """Verify hashes and invariants of all ground truth that is used here."""
+    from lm_eval_epidemia.estimate.check import check_all
+    from lm_eval_epidemia.estimate.store import without_replicates
+
+    found = check_all()
+    wrong = {name: problems for name, problems in found.items() if problems}
+    for name, problems in wrong.items():
+        for problem in problems:
+            print(f"{name}: {problem}", file=sys.stderr)
+    if wrong:
+        raise EpidemiaError(f"{len(wrong)} of {len(found)} tasks have a wrong ground truth")
+    print(f"ground truth of {len(found)} tasks is as registered")
+    if lacking := without_replicates():
+        print(
+            f"without joint replicates, so that errors are N/A: {', '.join(lacking)} (build anew)"
+        )
+
+
+@truth_app.command("changes")
+def truth_changes(
+    old: Annotated[Path, typer.Argument(help="Folder of ground truth.")],
+    new: Annotated[
+        Path | None, typer.Argument(help="Another; default: what the package ships.")
+    ] = None,
+) -> None:
+    """Say what another build changes, task by task."""
+    from lm_eval_epidemia.benchmarks.observation.changes import changes
+    from lm_eval_epidemia.cli import listings
+    from lm_eval_epidemia.core import paths
+
+    found = changes(old, new or paths.shipped_groundtruth())
+    moved = [one for one in found if not one.same]
+    if moved:
+        show(listings.changes(moved))
+    print(f"{len(found) - len(moved)} of {len(found)} truths are as they were")
+    if gone := sum(one.errors != one.new_errors for one in found):
+        print(f"{gone} of {len(found)} have joint replicates, so errors, in one of them only")
+
+
+@app.command()
+def cost(
+    names: Annotated[list[str], typer.Argument(help="Tasks, groups, surveys or patterns.")],
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Of Hugging Face: a folder or the name of a model.")
+    ] = None,
+    metadata: Annotated[str | None, typer.Option(help="As for lm_eval: JSON.")] = None,
+    max_gen_toks: Annotated[int, typer.Option(help="Tokens a model may write per answer.")] = 1024,
+) -> None:
+    """Say what groups cost before anything is spent: prompts, requests, tokens."""
+    from lm_eval_epidemia.harness import cost as costs
+
+    loaded = costs.tokenizer(tokenizer) if tokenizer else None
+    lines = costs.cost(separated(names), loaded, _metadata(metadata), max_gen_toks)
+    numbers = ("tasks", "prompts", "requests", "characters", "tokens", "distinct",
+               "written at most")  # fmt: skip
+    table = table_of("", "group", *numbers, right=numbers)
+    for line in lines:
+        table.add_row(
+            line.name,
+            *("" if number is None else f"{number:,}" for number in line[1:8]),
+        )
+    show(table)
+    leaves = {name: leaf for line in lines for name, leaf in line.leaves.items()}
+    if letters := {name: leaf for name, leaf in leaves.items() if not leaf.written}:
+        total = costs.together("", letters)  # of a task that several groups have, once
+        print(
+            f"by log-probabilities of a server: --model choice-api sends {total.prompts:,} "
+            "requests (one per prompt, for one token each), local-completions "
+            f"{total.requests:,}"
+        )
+    if loaded is None:
+        print("tokens are counted with --tokenizer")
+    elif several := costs.letters_of_several_tokens(loaded):
+        print(
+            f"{len(several)} letters ({', '.join(several[:5])} ...) are not one token: they are "
+            "scored by all their tokens, with the same result, in a forward pass per letter"
+        )
+    else:
+        print("every letter is one token")
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    import json
+
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise EpidemiaError(f"--metadata {text!r} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise EpidemiaError(f"--metadata {text!r}: expected an object, as '{{\"n_samples\": 200}}'")
+    return found
+
+
+for command in (report_cli.compare, report_cli.report, report_cli.plot):
+    app.command()(command)
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Option(help="A new folder.")],
+    push_to_hub: Annotated[
+        str | None, typer.Option(help="Upload to this dataset repository.")
+    ] = None,
+) -> None:
+    """Write the questions as a Hugging Face dataset repository."""
+    from lm_eval_epidemia.results.export import export as export_dataset
+
+    folder = export_dataset(out, push_to_hub)
+    print(f"the dataset repository is in {folder}")
+    print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks epidemia_low --model ...")
+
+
+def _take_records(line: list[str]) -> list[str]:
+    """Take ``--record PATH`` out of a command line, for this process and those it starts."""
+    rest, given, words = [], [], iter(line)
+    for word in words:
+        name, is_equal, value = word.partition("=")
+        if name != "--record":
+            rest.append(word)
+            continue
+        if not is_equal:
+            value = next(words, "")
+        if not value:
+            raise EpidemiaError("--record wants the path of a record (.yaml) or of a folder")
+        given.append(str(Path(value).resolve()))
+    if given:
+        before = filter(None, [os.environ.get(RECORDS)])
+        os.environ[RECORDS] = os.pathsep.join([*before, *given])
+    return rest
+
+
+def main() -> None:
+    """Run the command; what a user can mend is one line without a traceback."""
+    print_anything()
+    try:
+        with checked_output():
+            app(_take_records(sys.argv[1:]))
+    except EpidemiaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except Exception as error:
+        if not _without_docstrings():
+            raise
+        print(f"error: {type(error).__name__}: {error}\n{NO_DOCSTRINGS}", file=sys.stderr)
+        sys.exit(2)
+
+
+NO_DOCSTRINGS = (
+    "PYTHONOPTIMIZE=2 (python -OO) takes the docstrings out of every library; altair, lightgbm, "
+    "peft and transformers read theirs and stop without them: unset it, or set it to 1"
+)
+
+
+def _without_docstrings() -> bool:
+    return sys.flags.optimize > 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The commands that read results: ``epidemia compare``, ``report``, ``plot``, ``site build``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lm_eval_epidemia.cli.printing import show, show_sections
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import needs
+
+__all__ = ["compare", "plot", "report", "site_app"]
+
+site_app = typer.Typer(no_args_is_help=True, help="The site of results.")
+
+_RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]
+_SIZES = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly."),
+]
+_PAIRS = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing else tells; repeatedly."
+    ),
+]
+_PUBLISHED = Annotated[
+    bool, typer.Option("--published", help="Add the published models, marked as such.")
+]
+_INFORMATIVE = Annotated[
+    bool, typer.Option("--informative", help="Leave the barely informative tasks out.")
+]
+
+
+def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
+    """Put a model's scores in all the ways it was asked side by side, and pair them."""
+    from lm_eval_epidemia.cli import listings
+    from lm_eval_epidemia.findings.compare import asked_in_ways, asked_in_wordings, without_tasks
+    from lm_eval_epidemia.findings.compare import compare as comparing
+    from lm_eval_epidemia.findings.paired import two_ways, two_wordings
+
+    found = _results(results, informative)
+    for note in [*found.notes, *without_tasks(found)]:
+        print(f"note: {note}", file=sys.stderr)
+    rows = comparing(found)
+    in_ways = [one for ways in asked_in_ways(found.entries) for one in ways.differences]
+    sections = [*two_ways(in_ways), *two_wordings(asked_in_wordings(found.entries))]
+    if not rows and not sections:
+        raise EpidemiaError(
+            "nothing to compare: no task has a score in all the ways in which its model was asked; "
+            "run the same tasks in each way, such as --tasks epidemia_low,epidemia_low_stated"
+        )
+    if rows:
+        show(listings.ways_compared(rows))
+    show_sections(sections)
+
+
+def _results(
+    results: list[Path], informative: bool, sizes: dict[str, float] | None = None
+) -> Any:  # fmt: skip
+    """Read result files; without the barely informative tasks where that is wished."""
+    from lm_eval_epidemia.findings import leaderboard
+    from lm_eval_epidemia.results.results import read_results
+
+    found = read_results(results, sizes)
+    return leaderboard.informative(found) if informative else found
+
+
+def _report(
+    results: list[Path], sizes: list[str] | None = None, published: bool = False,
+    pairs: list[str] | None = None, informative: bool = False,
+) -> Any:  # fmt: skip
+    """Read result files and compare them; say on stderr what a reader must know about them."""
+    from lm_eval_epidemia.findings.leaderboard import make_report
+    from lm_eval_epidemia.findings.pairs import pair_in
+    from lm_eval_epidemia.results.results import model_size
+
+    given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
+    read = _results(results, informative, given)
+    models = {entry.model for entry in read.entries}
+    found = make_report(read, published, [pair_in(text, models) for text in pairs or []])
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return found
+
+
+def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
+    """Read options of the form NAME=VALUE; a name may hold a = itself."""
+    found = []
+    for text in given or []:
+        name, sign, value = text.rpartition("=")
+        if not (name and sign and value):
+            raise EpidemiaError(f"{option} {text!r}: expected {form}")
+        found.append((name, value))
+    return found
+
+
+def report(
+    results: _RESULTS,
+    format: Annotated[  # the name of the option
+        str, typer.Option("--format", help="table, csv, json or latex.")
+    ] = "table",
+    html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
+    effects: Annotated[
+        bool,
+        typer.Option("--effects", help="Long tables too: interventions, parts of priors, tuning."),
+    ] = False,
+    size: _SIZES = None,
+    pair: _PAIRS = None,
+    published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
+    standardised: Annotated[
+        bool, typer.Option("--standardised", help="Add what answers in samples imply, over age.")
+    ] = False,
+    recalibrated: Annotated[
+        bool,
+        typer.Option("--recalibrated", help="Add what answers score with the survey's P(Y)."),
+    ] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Add published tasks against fresh ones like them.")
+    ] = False,
+    cutoff: Annotated[
+        list[str] | None,
+        typer.Option(help="MODEL=2024-06: vintages before against those after; repeatedly."),
+    ] = None,
+) -> None:
+    """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
+    from lm_eval_epidemia.report import output, tuning, tuning_rows
+    from lm_eval_epidemia.report import probe as probing
+    from lm_eval_epidemia.report import recalibrated as tilted
+    from lm_eval_epidemia.report import standardised as standard
+
+    if format not in ("table", "csv", "json", "latex"):
+        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+    write = _site_writer() if html is not None else None
+    dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
+    found = _report(results, size, published, pair, informative)
+    cutoffs = probing.cutoffs_of(dates, found)
+    failed = None
+    # First: whoever reads the tables may stop reading ('| head') before they end.
+    if html is not None and write is not None:
+        try:
+            write(found, html, cutoffs)
+        except EpidemiaError as error:
+            failed = error  # of the site alone
+    implied, notes = standard.read(found) if standardised else ([], [])
+    known, more_notes = tilted.read(found) if recalibrated else ([], [])
+    for note in dict.fromkeys([*notes, *more_notes]):
+        print(f"note: {note}", file=sys.stderr)
+    probed = probing.made(found, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
+    for note in probed.notes:
+        print(f"note: {note}", file=sys.stderr)
+    tuned = tuning.read(found)
+    sections = [*output.sections(found, effects), *([standard.section(implied)] if implied else []),
+                *([tilted.section(known)] if known else []),
+                *tuning.sections(tuned, effects), *tuning_rows.learning_table(found),
+                *probing.sections(probed)]  # fmt: skip
+    more = [*standard.rows(found, implied), *tilted.rows(found, known), *tuning.rows(tuned),
+            *probing.rows(probed)]  # fmt: skip
+    if format == "json":
+        print(output.as_json(found, more))
+    elif format == "csv":
+        print(output.as_csv(found, more), end="")
+    elif format == "latex":
+        print(output.as_latex(sections))
+    else:
+        show_sections(sections)
+    if failed is not None:
+        raise failed
+
+
+def _site_writer() -> Callable[..., None]:
+    """Return what writes the site; without the extra, refuse before any result is read."""
+    with needs("report", "the site"):
+        from lm_eval_epidemia.report.site import build_site
+
+    def write(found: Any, out: Path, cutoffs: Sequence[Any] = ()) -> None:
+        index = build_site(found, out, cutoffs)
+        # Beside a report that is read by a program, this is no part of it.
+        print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
+
+    return write
+
+
+@site_app.command("build")
+def site_build(
+    results: _RESULTS,
+    out: Annotated[Path, typer.Option(help="A new folder, or one with a site.")],
+    size: _SIZES = None,
+    pair: _PAIRS = None,
+    published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
+) -> None:
+    """Write a static site: leaderboard, method, explorer, figures, calibration, surveys."""
+    write = _site_writer()
+    write(_report(results, size, published, pair, informative), out)
+
+
+def plot(
+    name: Annotated[str, typer.Argument(help="One of the figures; 'list' names them.")],
+    results: Annotated[
+        list[Path] | None, typer.Argument(help="What was --output_path of lm_eval.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="For the figures of one task.")] = None,
+    size: _SIZES = None,
+    pair: _PAIRS = None,
+    published: _PUBLISHED = False,
+    informative: _INFORMATIVE = False,
+) -> None:
+    """Save a figure of the site for a paper."""
+    from lm_eval_epidemia.report import figures
+
+    if name == "list":
+        for known, figure in figures.FIGURES.items():
+            print(f"{known}: {figure.says}")
+        return
+    if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
+        raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
+    path = figures.save(
+        name, lambda: _report(results or [], size, published, pair, informative), out, task
+    )
+    print(f"{name} is in {path.resolve()}")

@@ -1,0 +1,212 @@
+"""``epidemia survey``: files of surveys, and the records that describe them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lm_eval_epidemia.cli.printing import plain, show, table_of
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.surveys.draft.wishes import NONE
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.surveys.draft.drafting import Drafted
+    from lm_eval_epidemia.surveys.draft.wishes import Question
+
+app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, draft records, check, describe.")
+
+
+@app.command("new")
+def new(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A survey's file, or several that share the number of a person."),
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Of the survey, in names of tasks. Default: the file's.")
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column; none: all records count alike.")
+    ] = None,
+    strata: Annotated[str | None, typer.Option(help="Column, with --psu; or none.")] = None,
+    psu: Annotated[str | None, typer.Option(help="Column, with --strata; or none.")] = None,
+    outcomes: Annotated[
+        str | None, typer.Option(help="Columns, with commas between. Default: proposed.")
+    ] = None,
+    given: Annotated[
+        str | None, typer.Option(help="Conditions: columns, with commas between.")
+    ] = None,
+    year: Annotated[int | None, typer.Option(help="Of the records, if no name tells.")] = None,
+    tasks: Annotated[int, typer.Option(help="How many at most.")] = 40,
+    join: Annotated[
+        str | None, typer.Option(help="Column by which several files are joined.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of labels, if they are unreadable: latin-1, cp1251, ...")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A .yaml file. Default: where yours are found.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write over a file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept all that is guessed.")] = False,
+) -> None:
+    """Draft the record of any survey from its file: variables, design, tasks."""
+    from lm_eval_epidemia.surveys.draft import drafting
+    from lm_eval_epidemia.surveys.draft.text import CHECK
+    from lm_eval_epidemia.surveys.draft.wishes import Wishes
+
+    called = drafting.fitting_name(files, name)
+    drafting.check_free(out or drafting.own_path(called), replace)
+    wishes = Wishes(name, weight, strata, psu, _listed(outcomes), _listed(given), join, encoding,
+                    year, tasks)  # fmt: skip
+    choose = _accept if yes else _ask if _on_terminal() else None
+    found = drafting.draft(files, wishes, choose, progress=True)
+    path = drafting.write(found, out, replace)
+    _say(found)
+    print(f"the draft is in {path}: {found.marks} places wait for your eye, marked '{CHECK}'")
+    raw = " ".join(f"--raw {shlex.quote(str(file))}" for file in files)
+    print("next:")
+    if out is not None:
+        print(f"  export EPIDEMIA_RECORDS={shlex.quote(str(path.resolve()))}")
+    print(f"  epidemia survey check {found.name} {raw}")
+    print(f"  epidemia groundtruth build {found.name} {raw}")
+    print(f"  lm_eval --tasks epidemia_{found.name} --model ...")
+
+
+def _listed(names: str | None) -> list[str] | None:
+    """Split names at commas, quoted ones aside."""
+    import csv
+
+    if names is None:
+        return None
+    found = [name.strip() for name in next(csv.reader([names], skipinitialspace=True))]
+    return [name for name in found if name]
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _accept(question: Question) -> Sequence[str]:
+    return question.proposed[:1] if question.what == "weight" else question.proposed
+
+
+def _ask(question: Question) -> Sequence[str]:
+    """Show what was guessed, and ask for it."""
+    table = table_of(f"Proposed as {question.what}", "column", "label")
+    for column in question.proposed:
+        table.add_row(plain(column), plain(question.labels.get(column, "")))
+    show(table)
+    if question.what == "weight":
+        said = typer.prompt("weight (none: all records count alike)", default=question.proposed[0])
+        return [] if said.strip().casefold() == NONE else [said.strip()]
+    if question.what == "strata and PSUs":
+        return question.proposed if typer.confirm("use them?", default=True) else ()
+    quoted = ",".join(f'"{one}"' if "," in one else one for one in question.proposed)
+    return _listed(typer.prompt(f"{question.what}, with commas between", default=quoted)) or ()
+
+
+def _say(found: Drafted) -> None:
+    """Say what a draft is of, what is in it, and what was left out and why."""
+    source = found.source
+    if found.left_out:
+        table = table_of("Left out", "reason", "columns", "which", right=("columns",))
+        for reason, columns in found.left_out.items():
+            names = few([column.name or "(no name)" for column in columns])
+            table.add_row(reason, f"{len(columns):,}", plain(names))
+        show(table)
+    design = [f"weight {source.weight}" if source.weight else "no weight"]
+    design += [f"strata {source.strata}, PSUs {source.psu}"] if source.strata else []
+    design += [f"joined by {source.join}"] if source.join else []
+    print(f"{found.name} {source.year} ({source.year_from}): {source.rows:,} records, "
+          f"{', '.join(design)}")  # fmt: skip
+    outcomes = list(dict.fromkeys(plan.outcome for plan in found.plans))
+    given = list(dict.fromkeys(one for plan in found.plans for one in plan.given))
+    print(f"{len(found.variables):,} variables, {_counted(found.plans, 'task')}: "
+          f"{_counted(outcomes, 'outcome')} ({few(outcomes)}) by {', '.join(given)}")  # fmt: skip
+    for note in [*source.checks, *found.notes]:
+        print(f"note: {note}")
+
+
+def _counted(things: Sequence[object], noun: str) -> str:
+    return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
+
+
+@app.command("check")
+def check(
+    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
+    raw: Annotated[
+        list[Path] | None,
+        typer.Option(help="File or folder; may be given several times. Without: only the record."),
+    ] = None,
+    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+) -> None:
+    """Check files against the survey's record; list what of a draft waits for your eye."""
+    from lm_eval_epidemia.surveys.catalogue import file_of, record
+    from lm_eval_epidemia.surveys.check import check_files
+    from lm_eval_epidemia.surveys.draft.text import CHECK, marks
+
+    entry, path = record(survey), file_of(survey)
+    if raw:
+        found = check_files(entry, raw, vintage)
+        table = table_of("", "variable", "column", "known", "missing", "levels that nobody has",
+                         right=("known", "missing"))  # fmt: skip
+        for seen in found.variables:
+            table.add_row(seen.variable, plain(seen.column), f"{seen.known:,}",
+                          f"{seen.missing:,}", plain(", ".join(seen.absent)))  # fmt: skip
+        show(table)
+        weight = f", weight {found.weight}" if found.weight else ""
+        print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
+        tasks = len(found.tasks) + len(found.left_out)
+        print(f"{len(found.tasks)} of {tasks} tasks have their columns")
+    waiting = marks(path.read_text(encoding="utf-8"))
+    if waiting and not raw:
+        table = table_of("", "line", "to check", right=("line",))
+        for mark in waiting:
+            table.add_row(str(mark.line), plain(mark.says))
+        show(table)
+    print(f"{len(waiting)} places of {path} wait for your eye: {CHECK}" if waiting
+          else f"nothing is left to check in {path}")  # fmt: skip
+
+
+@app.command("download")
+def download(
+    surveys: Annotated[list[str], typer.Argument(help="For example scf nhanes.")],
+    vintage: Annotated[str | None, typer.Option(help="Default: the official one.")] = None,
+) -> None:
+    """Fetch the official files of surveys; run again to go on where it stopped."""
+    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.download import download as fetch
+
+    for name in separated(surveys):
+        folder = fetch(record(name), vintage)
+        chosen = f" --vintage {vintage}" if vintage else ""
+        print(f"the files of {name} are in {folder}")
+        print(f"next: epidemia groundtruth build {name}{chosen}")
+
+
+@app.command("card")
+def card(
+    surveys: Annotated[list[str] | None, typer.Argument(help="All if none.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
+) -> None:
+    """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
+    from lm_eval_epidemia.core.paths import atomic_write
+    from lm_eval_epidemia.report.cards import card as written
+    from lm_eval_epidemia.surveys.catalogue import record, records
+
+    for name in separated(surveys or []) or records():
+        text = written(record(name))
+        if out is None:
+            print(text)
+        else:
+            with atomic_write(out / f"{name}.md") as temporary:
+                temporary.write_text(text, encoding="utf-8")
+    if out is not None:
+        print(f"{_counted([*(surveys or records())], 'data card')} in {out.resolve()}")

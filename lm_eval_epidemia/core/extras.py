@@ -1,0 +1,75 @@
+"""What a part of the package needs beyond the base install, said in one line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from lm_eval_epidemia import __version__
+from lm_eval_epidemia.core.errors import EpidemiaError
+
+__all__ = ["install", "needs"]
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra; the package is on no index.
+
+    It names the checkout or the wheel that this package came from, where that is still there.
+
+    Parameters
+    ----------
+    extra : str
+        As pip knows it, for example ``"report"``.
+    """
+    checkout = Path(__file__).parents[1]
+    if (checkout / "pyproject.toml").is_file():
+        return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
+    if (source := _installed_from()) is not None:
+        return f"pip install {shlex.quote(f'{source}[{extra}]')}"
+    wheel = f"lm_eval_epidemia-{__version__}-py3-none-any.whl"
+    return (
+        f"pip install '.[{extra}]' in the folder of a checkout, or with the wheel "
+        f"pip install 'PATH/TO/{wheel}[{extra}]'"
+    )
+
+
+def _installed_from() -> Path | None:
+    """Return the folder or wheel that pip noted (PEP 610), if it is still there."""
+    try:
+        noted = distribution("lm-eval-epidemia").read_text("direct_url.json")
+        url = urlsplit(json.loads(noted or "{}").get("url", ""))
+        path = Path(url2pathname(url.path))
+    except (PackageNotFoundError, ValueError, AttributeError):
+        return None
+    usable = path.suffix == ".whl" or (path / "pyproject.toml").is_file()
+    return path if url.scheme == "file" and usable and path.exists() else None
+
+
+@contextmanager
+def needs(extra: str, what: str) -> Iterator[None]:
+    """Import in its block what an extra installs; if that is missing, say how to get it.
+
+    Parameters
+    ----------
+    extra : str
+        As pip knows it, for example ``"report"``.
+    what : str
+        What needs it, for example ``"plot"``.
+
+    Raises
+    ------
+    EpidemiaError
+        In place of a ModuleNotFoundError of another package.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("lm_eval_epidemia"):
+            raise
+        raise EpidemiaError(f"{what} needs {error.name}: {install(extra)}") from None

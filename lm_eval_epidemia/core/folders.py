@@ -1,0 +1,148 @@
+"""A folder that is written again and again: what is ours in it is listed, the rest is the user's.
+
+A site may lie in a clone with its ``.git`` and ``CNAME``, task files beside somebody's notes. Each
+write leaves a list of its files; the next one replaces and removes those, and nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.paths import writing
+
+__all__ = ["MANIFEST", "rewritten"]
+
+#: Lists the files that were written, relative to its folder, one a line.
+MANIFEST = ".epidemia.manifest"
+
+#: Where new files are put together. It lies inside the folder, which may be a disk of its own.
+STAGING = ".epidemia.new"
+
+
+@contextmanager
+def rewritten(folder: Path, marker: str) -> Iterator[Path]:
+    """Give an empty folder to write into; when the block succeeds, its files are put in place.
+
+    Until then `folder` is as it was. Files are then moved one by one, those deepest down first, so
+    that a page finds what it loads; what only the earlier write had is removed last. Whenever that
+    is cut short, each file is the old or the new one, all of them are listed, and the next write
+    makes the folder whole.
+
+    Parameters
+    ----------
+    folder : Path
+        One that does not exist, is empty, or was written before. Where it is a link to a folder,
+        that folder is written; links inside it are the user's, and not followed.
+    marker : str
+        The file by which a folder is known that was written before there were lists.
+
+    Raises
+    ------
+    EpidemiaError
+        If `folder` holds other files and no list, if a file of the user's has the name of one of
+        ours (before anything is changed), or if the disk does not take it.
+    """
+    folder = folder.resolve()
+    if folder.exists() and not folder.is_dir():
+        raise EpidemiaError(f"{folder} is a file: give a folder")
+    with writing(folder):
+        made = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        ours = _listed(folder, marker)
+        staging = folder / STAGING
+        if staging.exists():  # of a write that was killed
+            shutil.rmtree(staging)
+        staging.mkdir()
+        try:
+            yield staging
+            _put_in_place(staging, folder, ours, marker)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            if made and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def _listed(folder: Path, marker: str) -> set[Path] | None:
+    """Return the files that the earlier write listed; None if it kept no list."""
+    manifest = folder / MANIFEST
+    if manifest.is_file():
+        try:
+            lines = manifest.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            lines = [".."]
+        found = {Path(line) for line in lines if line and not line.startswith("#")}
+        if any(path.is_absolute() or ".." in path.parts for path in found):
+            raise EpidemiaError(
+                f"{manifest} is not as it was written, so nobody knows which files may be "
+                "replaced: give another folder, or take out the files that are ours, and this one"
+            )
+        return found
+    if all(path.name == STAGING for path in folder.iterdir()):
+        return set()
+    if (folder / marker).is_file():
+        return None
+    raise EpidemiaError(
+        f"{folder} holds other files, and no {MANIFEST} that says which of them an earlier write "
+        "put there: give another folder"
+    )
+
+
+def _list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
+    head = (
+        "# Written by lm-eval-epidemia; the next write replaces or removes these, all else is kept"
+    )
+    names = sorted(path.as_posix() for path in paths)
+    (staging / MANIFEST).write_text("\n".join([head, *names, ""]), "utf-8")
+    (staging / MANIFEST).replace(folder / MANIFEST)
+
+
+def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: str) -> None:
+    new = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
+    if blocked := sorted({str(one) for path in new if (one := _in_the_way(folder, path, ours))}):
+        raise EpidemiaError(
+            f"{folder} holds {few(blocked)}, not written by us, where a file of ours would be: "
+            "move it elsewhere, or give another folder"
+        )
+    old = {Path(marker)} if ours is None else ours
+    # Both: whatever stops the moves, the next write knows what is ours.
+    _list(staging, folder, old | new)
+    for path in sorted(new, key=lambda path: (-len(path.parts), path)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (staging / path).replace(folder / path)
+    for path in sorted(old - new):
+        _remove(folder, path)
+    _list(staging, folder, new)
+    if ours is None:
+        notices.warn(
+            "folders without a list of files",
+            f"{folder} was written by a version that kept no list of its files: those of the same "
+            "names were replaced, all others are kept, out of date as they may be",
+        )
+
+
+def _in_the_way(folder: Path, path: Path, ours: set[Path] | None) -> Path | None:
+    """Return what of the user's lies where a file is to be, or where a folder of it is."""
+    for parent in [*path.parents][-2::-1]:  # from the top, without "."
+        place = folder / parent
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            return parent
+    place = folder / path
+    theirs = place.exists() and ours is not None and path not in ours
+    return path if theirs or place.is_symlink() or place.is_dir() else None
+
+
+def _remove(folder: Path, path: Path) -> None:
+    """Remove a file that the earlier write put there, and folders that are empty without it."""
+    places = [folder / path, *(folder / parent for parent in path.parents)][:-1]
+    if any(place.is_symlink() for place in places) or not places[0].is_file():
+        return
+    places[0].unlink()
+    for place in places[1:]:
+        if any(place.iterdir()):
+            return
+        place.rmdir()

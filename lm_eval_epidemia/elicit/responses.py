@@ -1,0 +1,106 @@
+"""What a model returns for a prompt, before a way of asking makes an answer of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.way import Answer, Metric
+from lm_eval_epidemia.elicit.within import Within
+from lm_eval_epidemia.surveys.record import MAX_LEVELS
+
+__all__ = [
+    "ANSWERED",
+    "CHOICE_MASS",
+    "answered",
+    "choice_mass",
+    "logprobs_of",
+    "most_mass",
+    "softmax",
+    "uneven",
+]
+
+
+def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
+    """Read the log-probability of each letter of a row.
+
+    Parameters
+    ----------
+    responses : sequence of (float, bool)
+        Log-probability of each letter, and whether it is the likeliest token.
+    row : struct
+        With as many `choices`.
+
+    Raises
+    ------
+    ValueError
+        If these are not such.
+    """
+    try:
+        found = tuple(one if isinstance(one, Within) else float(one) for one, _greedy in responses)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "expected a log-probability and whether it is greedy, (float, bool), for each letter"
+        ) from None
+    if len(found) != len(row.choices):
+        raise ValueError(f"{len(found)} log-probabilities, expected {len(row.choices)}")
+    return found
+
+
+def softmax(logprobs: Array) -> Array:
+    """Normalise log-probabilities along the last axis; NaN where one is NaN or +inf."""
+    with np.errstate(invalid="ignore"):
+        shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def uneven(shares: Array) -> float:
+    """Total variation distance from uniform of the share of each displayed position."""
+    return float(np.abs(shares - 1 / len(shares)).sum() / 2)
+
+
+def choice_mass(masses: Sequence[float]) -> float:
+    """Mean probability of all the letters together, before they are normalised; in [0, 1]."""
+    return float(np.mean(masses))
+
+
+def _mass(answer: Answer) -> float:
+    try:
+        return math.fsum(math.exp(logprob) for logprob in answer.value)
+    except OverflowError:  # nothing a model can mean: the metrics will say so
+        return math.inf
+
+
+def most_mass(letters: int) -> float:
+    """Return the largest sum of a prompt's probabilities that rounding explains; a bit above 1.
+
+    Models in bfloat16 give log-probabilities of 8 significant bits. Log-softmax rounds twice, and
+    the sum over a letter's tokens once more, so that l may be off by 3 |l| / 2**8 and p = exp(l)
+    read as p ** (1 - 3 / 2**8). K of these, where the p sum to 1 at most, sum to K ** (3 / 2**8) at
+    most, when all are equal. lm-eval's `hf` in bfloat16 was seen to give 1.0065 on 22 letters.
+
+    Parameters
+    ----------
+    letters : int
+
+    Returns
+    -------
+    float
+        1.008 for 2 letters, 1.037 for 22.
+    """
+    return float(letters ** (3 / 2**8))
+
+
+CHOICE_MASS = Metric(choice_mass, True, 0, most_mass(MAX_LEVELS), _mass)
+
+
+def answered(answers: Sequence[Any]) -> float:
+    """Share of the replies in which the letter of an answer could be read; in [0, 1]."""
+    return float(np.mean([answer.is_read for answer in answers]))
+
+
+ANSWERED = Metric(answered, True, 0, 1)

@@ -1,0 +1,1 @@
+"""What follows from runs: means and ranks, paired comparisons, interventions, priors."""

@@ -1,0 +1,184 @@
+"""What a model's priors owe to how it was asked: runs that differ in one thing, paired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
+from lm_eval_epidemia.benchmarks.prior.judgements import Known
+from lm_eval_epidemia.findings.section import Section
+from lm_eval_epidemia.findings.tables import with_error
+from lm_eval_epidemia.results.results import Entry, leaf
+from lm_eval_epidemia.score.estimates import Estimate, pooled
+
+__all__ = ["Difference", "Run", "differences", "runs_of", "table"]
+
+#: What a run is told apart by, in the order of the table, and what is usual; where nothing is said
+#: the first of these.
+USUAL = {"protocol": ("direct",), "system prompt": ("base",), "temperature": ("0.5",),
+         "reasoning effort": ("", "medium")}  # fmt: skip
+
+#: By how lm-eval's arguments call it.
+_ARGUMENTS = {"temperature": "temperature", "reasoning_effort": "reasoning effort"}
+
+
+class Run(NamedTuple):
+    """A task, as it was asked of a model.
+
+    Attributes
+    ----------
+    model : str
+    task : str
+        Without the way.
+    settings : mapping of str to str
+        By the keys of `USUAL`, and whatever else keeps scores apart.
+    known : Known
+    published : bool
+    """
+
+    model: str
+    task: str
+    settings: Mapping[str, str]
+    known: Known
+    published: bool = False
+
+
+class Difference(NamedTuple):
+    """Two runs that differ in one thing.
+
+    Attributes
+    ----------
+    one, other : Run
+        The usual one first.
+    differs : str
+        In what, a key of `Run.settings`.
+    before, after, change, wins : Estimate
+        The error ratio of either, the second less the first, and the change of the share of wins
+        against the smallest samples; paired over the quantities that both were asked.
+    """
+
+    one: Run
+    other: Run
+    differs: str
+    before: Estimate
+    after: Estimate
+    change: Estimate
+    wins: Estimate
+
+    @property
+    def says(self) -> str:
+        """What is different: "temperature: 0.5 -> 1.0"."""
+        ends = (run.settings.get(self.differs, "") or "none" for run in (self.one, self.other))
+        return f"{self.differs}: {' -> '.join(ends)}"
+
+
+def runs_of(entries: Iterable[Entry]) -> list[Run]:
+    """Return what was asked of the runs, with its settings."""
+    found = []
+    for entry in entries:
+        if entry.reference:
+            continue
+        for asked, score in sorted(entry.scores.items()):
+            if leaf(asked).benchmark is not PRIOR or score.said is None:
+                continue
+            drawn = {_ARGUMENTS.get(key, key): _plain(value) for key, value in entry.protocol.drawn}
+            variant = dict(entry.protocol.variant)
+            system = variant.pop("system_prompt", entry.protocol.system_prompt[:8] or "base")
+            more = {
+                "examples": entry.protocol.num_fewshot, "version": entry.protocol.task_version,
+                "part": str(entry.protocol.incomplete) + entry.protocol.limit,
+                "chat template": str(entry.chat),
+            }  # fmt: skip
+            settings = {
+                **{key: usual[0] for key, usual in USUAL.items()}, **more,
+                **dict((*entry.settings, *entry.details)), **variant, **drawn,
+                "protocol": asked.way, "system prompt": system,
+            }  # fmt: skip
+            found.append(Run(entry.model, asked.task, settings, score.said))
+    return found
+
+
+def _plain(value: str) -> str:
+    """Write a number, which may have been given as 0.50, in one way."""
+    try:
+        return f"{float(value):g}"
+    except ValueError:
+        return value
+
+
+def _usual_first(run: Run) -> tuple[tuple[bool, str], ...]:
+    return tuple(
+        (value not in USUAL.get(key, ("", "False")), value) for key, value in run.settings.items()
+    )
+
+
+def differences(runs: Sequence[Run]) -> list[Difference]:
+    """Pair runs of a model and task that differ in one thing, each with the most usual one."""
+    found = []
+    for key in dict.fromkeys(key for run in runs for key in run.settings):
+        alike: dict[tuple[object, ...], list[Run]] = {}
+        for run in runs:
+            rest = tuple(sorted((k, v) for k, v in run.settings.items() if k != key))
+            alike.setdefault((run.published, run.model, run.task, rest), []).append(run)
+        for several in alike.values():
+            first, *others = sorted(several, key=_usual_first)
+            found += [
+                one for other in others
+                if (one := _paired(first, other, key)) is not None
+            ]  # fmt: skip
+    return sorted(found, key=lambda one: (one.one.published, one.one.model))
+
+
+def _paired(one: Run, other: Run, key: str) -> Difference | None:
+    """Subtract over the quantities that both were asked; None where there are fewer than two."""
+    first, second = (
+        np.array([quantity.name for quantity in run.known.truth.quantities]) for run in (one, other)
+    )
+    _, here, there = np.intersect1d(first, second, return_indices=True)
+    if len(here) < 2:
+        return None
+    mine, theirs = one.known.judged, other.known.judged
+    ratios = mine.ratio[here], theirs.ratio[there]
+    places = np.arange(len(here))
+    return Difference(
+        one, other, key, pooled(ratios[0], places), pooled(ratios[1], places),
+        pooled(ratios[1] - ratios[0], places),
+        pooled(theirs.wins[there, 0] - mine.wins[here, 0], places),
+    )  # fmt: skip
+
+
+def table(runs: Sequence[Run]) -> list[Section]:
+    """Return the table of `differences`, if there are any."""
+    rows = [
+        [
+            one.one.model + (" (published)" if one.one.published else ""),
+            _task(one),
+            one.says,
+            with_error(one.before), with_error(one.after), with_error(one.change, "+"),
+            with_error(one.wins, "+"),
+        ]
+        for one in differences(runs)
+    ]  # fmt: skip
+    if not rows:
+        return []
+    header = ("model", "task", "differs in", "error ratio", "then", "difference", "wins, N = 5")
+    return [
+        Section(
+            "Priors: what the asking changes (± standard error)", header, rows,
+            "Runs of one model that differ in one thing, each beside the most usual one. The "
+            "difference of the error ratios, and that of the share of quantities that are better "
+            "than 5 real answers, are paired over quantities. Below 0, the error ratio is better.",
+            3,
+        )
+    ]  # fmt: skip
+
+
+def _task(one: Difference) -> str:
+    """Name what both were asked; the way too, where both were asked in the same."""
+    way = one.one.settings["protocol"]
+    if one.differs == "protocol" or not WAYS[way].suffix:
+        return one.one.task
+    return in_way(one.one.task, way)

@@ -1,0 +1,469 @@
+"""Who does better, and whether that can be said: ranks, and what a report is made of."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from scipy import stats
+
+from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
+from lm_eval_epidemia.findings.means import (
+    Mean,
+    group_mean,
+    mean_over,
+    shared_tasks,
+    tasks_in,
+    worth,
+)
+from lm_eval_epidemia.findings.normalise import normalise
+from lm_eval_epidemia.findings.pairs import TunedRun, tuned_runs
+from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.results.protocol import printable
+from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Results, closest, leaf
+from lm_eval_epidemia.score.score import Anchors
+
+__all__ = [
+    "Report",
+    "Standing",
+    "by_benchmark",
+    "closed_subset",
+    "columns",
+    "comparisons",
+    "correlation",
+    "informative",
+    "make_report",
+    "ordered_in",
+    "pairs_of_versions",
+    "standings",
+    "whole",
+]
+
+#: Points by which a score may miss that of its distance, by rounding.
+TOLERANCE = 1e-6
+
+
+class Standing(NamedTuple):
+    """Where an entry stands in a column.
+
+    Attributes
+    ----------
+    mean : Mean
+    complete : bool
+        Whether it was asked all the tasks that ranks are over.
+    best, worst : int or None
+        Ranks that cannot be excluded: 1 + how many are shown better, and how many entries less
+        those shown worse. None where it is not ranked.
+    shared : int
+        How many tasks the ranks of its protocol are over; 0 where nobody is ranked.
+    """
+
+    mean: Mean
+    complete: bool
+    best: int | None
+    worst: int | None
+    shared: int
+
+
+def columns(entries: Iterable[Entry]) -> list[str]:
+    """Return the groups that somebody was asked, in their usual order, as lm-eval knows them."""
+    asked = {leaf(one).group for entry in entries for one in entry.scores}
+    return [name for name in groups() if name in asked]
+
+
+def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
+    """Part groups by the benchmark they are of: their values are of different metrics."""
+    found: dict[Benchmark, list[str]] = {}
+    for column in columns:
+        found.setdefault(groups()[column], []).append(column)
+    return found
+
+
+def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
+    """Return the tasks that a ranking is over: those that the entries to be ranked share.
+
+    From whoever was asked most tasks down, entries are taken in as long as at least half of the
+    broadest one's tasks are left that all of them were asked. So nobody drops out because another
+    was asked one task more, and a run of a single task does not make that the ranking of all.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Of one protocol; at least one. Those that were asked all the tasks returned can be ranked.
+    column : str
+    """
+    asked = Counter(frozenset(tasks_in(entry, column)) for entry in entries)
+    # Of equally many tasks, those that more entries were asked.
+    ordered = sorted(asked, key=lambda tasks: (-len(tasks), -asked[tasks], sorted(tasks)))
+    shared = ordered[0]
+    for tasks in ordered:
+        if 2 * len(shared & tasks) >= len(ordered[0]):
+            shared &= tasks
+    return shared
+
+
+def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
+    """Rank entries in a group, with the ranks that their comparisons leave open.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        Only those of one protocol are compared with each other; references are not ranked.
+    column : str
+
+    Returns
+    -------
+    dict of str to Standing
+        By the entry's name; entries that were not asked the group are left out.
+    """
+    found: dict[str, Standing] = {}
+    runs: dict[Protocol, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if tasks_in(entry, column):
+            runs[entry.protocol].append(entry)
+    for alike in runs.values():
+        asked = [entry for entry in alike if not entry.reference]
+        shared = ranked_tasks(asked, column) if asked else frozenset()
+        ranked = [entry for entry in asked if shared <= set(tasks_in(entry, column))]
+        better, worse = dict.fromkeys([e.name for e in ranked], 0), {e.name: 0 for e in ranked}
+        for one, other in combinations(ranked, 2):
+            verdict = compare_entries(one, other, column, shared).verdict
+            if verdict in ("better", "worse"):
+                winner, loser = (one, other) if verdict == "better" else (other, one)
+                worse[winner.name] += 1
+                better[loser.name] += 1
+        for entry in alike:
+            mean, complete = group_mean(entry, column), shared <= set(tasks_in(entry, column))
+            best = worst = None
+            if entry in ranked:
+                best, worst = 1 + better[entry.name], len(ranked) - worse[entry.name]
+            found[entry.name] = Standing(mean, complete, best, worst, len(shared))
+    return found
+
+
+def correlation(
+    entries: Iterable[Entry], column: str, other: str
+) -> tuple[float, int]:  # fmt: skip
+    """Correlate ranks in a group with those in another task.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Those of one protocol; means are over the tasks that all of them share.
+    column : str
+    other : str
+        A key of `Entry.others`.
+
+    Returns
+    -------
+    coefficient : float
+        Spearman's, in [-1, 1]; NaN for fewer than three models or where all are alike.
+    models : int
+    """
+    both = [e for e in entries if other in e.others and tasks_in(e, column)]
+    if len(both) < 3:
+        return math.nan, len(both)
+    if not (tasks := shared_tasks(both, column)):
+        return math.nan, len(both)
+    scores = [mean_over(entry, tasks).value for entry in both]
+    values = [entry.others[other] for entry in both]
+    if len(set(scores)) < 2 or len(set(values)) < 2:
+        return math.nan, len(both)
+    return float(stats.spearmanr(scores, values).statistic), len(both)
+
+
+#: Words in a model's name that say it was tuned to follow instructions, and that it was not.
+TUNED, PLAIN = {"instruct", "it", "chat"}, {"base", "pt", "hf"}
+
+
+#: Models and what became of them, by name; of one model there may be several in a sequence.
+Pairs = Mapping[str, str] | Sequence[tuple[str, str]]
+
+
+def _listed(given: Pairs | None) -> list[tuple[str, str]]:
+    return list(given.items() if isinstance(given, Mapping) else given or ())
+
+
+def pairs_of_versions(
+    entries: Sequence[Entry], given: Pairs | None = None
+) -> list[tuple[Entry, Entry]]:
+    """Find base models and their instruct versions, by their names.
+
+    "Llama-3.1-8B" and "Llama-3.1-8B-Instruct" are a pair, as are "gemma-2-9b" and "gemma-2-9b-it".
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        Of one protocol.
+    given : mapping of str to str or sequence of (str, str), optional
+        Instruct versions by the name of their base model, for names that do not say.
+    """
+    stems: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    tuned = []
+    for entry in entries:
+        words = [word for word in re.split(r"[-_\s]+", entry.model.lower()) if word]
+        stem = tuple(word for word in words if word not in TUNED | PLAIN)
+        if TUNED & set(words):
+            tuned.append((stem, entry))
+        else:
+            stems[stem].append(entry)
+    found = [(base, entry) for stem, entry in tuned for base in closest(stems.get(stem, []), entry)]
+    for base, instruct in _listed(given):
+        bases = [one for one in entries if one.model == base]
+        found += [
+            (one, other)
+            for other in entries if other.model == instruct
+            for one in closest(bases, other)
+        ]  # fmt: skip
+    # What names tell may be given too, and more than once.
+    return list({(one.name, other.name): (one, other) for one, other in found}.values())
+
+
+#: The two ways in which the closed subset stands in one table: models that only write beside those
+#: whose log-probabilities are known.
+CLOSED_WAYS = ("closed", "likelihood")
+
+
+def _in_closed_subset(asked: Asked) -> bool:
+    return asked.way in CLOSED_WAYS and leaf(asked).entry.facets.get("subset") == "closed"
+
+
+class Report(NamedTuple):
+    """Runs, reference rows, and what was found about them.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        Runs, those of the default protocol first, then published scores.
+    columns : list of str
+        Groups that a run was asked.
+    standings : dict of str to dict of str to Standing
+        By group and entry.
+    anchors : dict of str to Anchors
+        Of every available task that was asked.
+    another : dict of str to float
+        Their D_perfect over other surveys of the population, where that is known.
+    pairs : list of (Entry, Entry)
+        Base models and their instruct versions.
+    notes : list of str
+    closed : list of Asked
+        Tasks of the closed subset that a run was asked in one of `CLOSED_WAYS`, each in both.
+    closed_published : list of Entry
+        Published scores of these.
+    tuned : tuple of TunedRun
+        Runs of tuned models, each with that of its base where there is one.
+    """
+
+    entries: list[Entry]
+    columns: list[str]
+    standings: dict[str, dict[str, Standing]]
+    anchors: dict[str, Anchors]
+    another: dict[str, float]
+    pairs: list[tuple[Entry, Entry]]
+    notes: list[str]
+    closed: list[Asked]
+    closed_published: list[Entry]
+    tuned: tuple[TunedRun, ...] = ()
+
+    @property
+    def runs(self) -> list[Entry]:
+        """Entries that are runs."""
+        return [entry for entry in self.entries if not entry.reference]
+
+    @property
+    def barely(self) -> list[str]:
+        """Tasks that were asked and are barely informative."""
+        return [task for task, anchors in self.anchors.items() if anchors.barely]
+
+    def alike(self) -> list[list[Entry]]:
+        """Runs that can be compared with each other: one list per protocol."""
+        return _alike(self.runs)
+
+
+def _alike(entries: Sequence[Entry]) -> list[list[Entry]]:
+    protocols = list(dict.fromkeys(entry.protocol for entry in entries))
+    return [[e for e in entries if e.protocol == protocol] for protocol in protocols]
+
+
+def informative(results: Results) -> Results:
+    """Leave out the barely informative tasks, and say how many these are.
+
+    Raises
+    ------
+    EpidemiaError
+        If no task is left.
+    """
+    here = store.available()
+    asked = {one.task for entry in results.entries for one in entry.scores}
+    barely = sorted(task for task in asked & set(here) if Anchors.of(store.load(task)).barely)
+    left = [
+        replace(entry, scores={a: one for a, one in entry.scores.items() if a.task not in barely})
+        for entry in results.entries
+    ]
+    # Other tasks that were run by themselves have a row without scores of ours.
+    entries = [
+        entry for entry, before in zip(left, results.entries, strict=True)
+        if entry.scores or not before.scores
+    ]  # fmt: skip
+    said = f"{len(barely)} barely informative tasks are left out" + (
+        f": {few(barely)}" if barely else ""
+    )
+    if not any(entry.scores for entry in entries):
+        raise EpidemiaError(f"no task is left: {said}; leave --informative away to see them")
+    return results._replace(entries=entries, notes=[*results.notes, said])
+
+
+def make_report(
+    results: Results, with_published: bool = False, pairs: Pairs | None = None
+) -> Report:
+    """Put entries in order and compare them.
+
+    Parameters
+    ----------
+    results : Results
+    with_published : bool
+        Add published scores of the tasks that were asked, as reference rows.
+    pairs : mapping of str to str or sequence of (str, str), optional
+        Instruct versions, and tuned models, by base model; others are found by their names and
+        cards. A pair is of a tuned model where the second has an adapter or a card.
+
+    Raises
+    ------
+    EpidemiaError
+        If a pair names a model that is not there, or one model twice.
+    """
+    runs = list(results.entries)
+    models = {entry.model for entry in runs}
+    if unknown := {name for pair in _listed(pairs) for name in pair} - models:
+        raise EpidemiaError(
+            f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
+        )
+    if twice := [base for base, other in _listed(pairs) if base == other]:
+        raise EpidemiaError(f"{twice[0]!r} cannot be paired with itself: give two models")
+    found = columns(runs)
+    asked = {one for entry in runs for one in entry.scores}
+    reference = published(asked) if with_published else []
+
+    def order(entry: Entry) -> tuple[Any, ...]:
+        # Whoever was asked most comes first, then by score.
+        return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in found])
+
+    ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
+    asked_ours = [entry for entry in runs if entry.scores]
+    tuned, said = tuned_runs(asked_ours, results.folders, _listed(pairs))
+    apart = {one.entry.name for one in tuned}
+    versions = [
+        (base, other)
+        for alike in _alike(asked_ours)
+        for base, other in pairs_of_versions(alike, pairs)
+        if other.name not in apart
+    ]
+    said += _without_tasks(
+        _listed(pairs), [*versions, *((one.base, one.entry) for one in tuned if one.base)], found
+    )
+    tasks = {one.task for one in asked}
+    truths = {task: store.load(task) for task in store.available() if task in tasks}
+    anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
+    another = {
+        task: truth.d_perfect(scheme="population")
+        for task, truth in truths.items()
+        if "population" in truth.distances or not truth.distances
+    }
+    subset = {one.task for one in asked if _in_closed_subset(one)}
+    closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
+    return Report(
+        ordered, found, {column: standings(ordered, column) for column in found}, anchors,
+        another, versions, [*results.notes, *said, *_changed(runs, anchors)], closed,
+        published(closed) if with_published else [], tuple(tuned),
+    )  # fmt: skip
+
+
+def _without_tasks(
+    given: Iterable[tuple[str, str]], paired: Iterable[tuple[Entry, Entry]], groups: Sequence[str]
+) -> list[str]:
+    """Name the pairs that were given and have no task in common."""
+    compared = {
+        (one.model, other.model)
+        for one, other in paired
+        if any(shared_tasks([one, other], group) for group in groups)
+    }
+    return [
+        printable(
+            f"--pair {base}={other} compares nothing: no task has a score of both, asked in the "
+            "same way; run both on the same tasks, with the same --metadata and --limit"
+        )
+        for base, other in dict.fromkeys(given)
+        if (base, other) not in compared
+    ]
+
+
+def closed_subset(report: Report) -> list[tuple[Entry, str, Mean]]:
+    """Average over the closed subset whoever was asked it: written beside log-probabilities.
+
+    Returns
+    -------
+    list of (Entry, str, Mean)
+        Who, in which way, and the mean over the tasks asked in it; the best first.
+    """
+    found = []
+    for entry in [*report.runs, *report.closed_published]:
+        for way in CLOSED_WAYS:
+            tasks = [
+                one for one in report.closed
+                if one.way == way and one in entry.scores
+                and not math.isnan(entry.scores[one].value)
+            ]  # fmt: skip
+            if tasks:
+                found.append((entry, way, mean_over(entry, tasks)))
+    return sorted(found, key=lambda one: (-one[2].value, one[0].name, one[1]))
+
+
+def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[str]:
+    """Name scores that are not those of their distances."""
+    notes = []
+    for entry in entries:
+        wrong = [
+            asked.task
+            for asked, one in entry.scores.items()
+            if entry.protocol == Protocol() and asked.task in anchors
+            and abs(normalise(one.l1, anchors[asked.task], "score") - one.value) > TOLERANCE
+        ]  # fmt: skip
+        if wrong:
+            notes.append(
+                f"{entry.name}: the scores of {len(wrong)} tasks are not those of their distances "
+                f"({wrong[0]}): the file was changed, or D_perfect was another"
+            )
+    return notes
+
+
+def comparisons(report: Report) -> list[Comparison]:
+    """Compare every two runs that were asked in the same way, the better mean first."""
+    return [
+        compare_entries(one, other, column)
+        for column in report.columns
+        for alike in report.alike()
+        for one, other in combinations(ordered_in(alike, column), 2)
+    ]
+
+
+def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
+    """Return the entries asked in a group, the best mean first."""
+    here = [entry for entry in entries if tasks_in(entry, column)]
+    return sorted(here, key=lambda e: worth(e, column))
+
+
+def whole(report: Report, column: str) -> list[Entry]:
+    """Return the ranked runs of a group that were asked in the default way."""
+    found = report.standings[column]
+    return [
+        e for e in report.runs
+        if e.protocol == Protocol() and e.name in found and found[e.name].complete
+    ]  # fmt: skip

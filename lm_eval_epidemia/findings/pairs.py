@@ -1,0 +1,277 @@
+"""Which runs are of tuned models, and from which of the others each was tuned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_tuned
+from lm_eval_epidemia.results.entry import Entry, closest
+from lm_eval_epidemia.results.naming import HASHES
+from lm_eval_epidemia.results.protocol import printable
+
+__all__ = ["TunedRun", "pair_in", "tuned_runs"]
+
+
+class TunedRun(NamedTuple):
+    """A run of a tuned model.
+
+    Attributes
+    ----------
+    entry : Entry
+    base : Entry or None
+        The run of what it was tuned from, asked in the same way; None where there is none.
+    card : Tuned or None
+        What it says of itself; None of an adapter without a card.
+    folder : Path or None
+        Where the card was found, and the losses are.
+    """
+
+    entry: Entry
+    base: Entry | None
+    card: Tuned | None = None
+    folder: Path | None = None
+
+
+def pair_in(text: str, models: Collection[str]) -> tuple[str, str]:
+    """Read two models from ``PLAIN=RETRIEVING``; a name may hold a = itself.
+
+    Parameters
+    ----------
+    text : str
+    models : collection of str
+        The names that there are.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no = between two names, or not one place alone to part it into two models.
+    """
+    split = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
+    possible = [names for names in split if all(names)]
+    if not possible:
+        raise EpidemiaError(
+            f"--pair {text!r}: expected PLAIN=RETRIEVING (or BASE=INSTRUCT, BASE=TUNED)"
+        )
+    fitting = [names for names in possible if set(names) <= set(models)]
+    # Of a single = the one who looks the models up says which is not there.
+    if len(fitting) != 1 and len(possible) > 1:
+        what = "may be read in several ways" if fitting else "names no two of the models"
+        raise EpidemiaError(f"--pair {text!r} {what}; the models are {', '.join(sorted(models))}")
+    return (fitting or possible)[0]
+
+
+#: Settings that a model has of its own: a tuned one may well differ from its base.
+OWN = ("chat_template", *HASHES)
+
+#: How `_alike` calls weights that are not the same.
+OTHER = 3
+
+
+class _Found(NamedTuple):
+    card: Tuned
+    folder: Path
+
+
+def tuned_runs(
+    runs: Sequence[Entry], folders: Sequence[Path], given: Sequence[tuple[str, str]] = ()
+) -> tuple[list[TunedRun], list[str]]:
+    """Find the tuned models among runs, and what each was tuned from.
+
+    A run is of a tuned model where the folder of its adapter or weights has a card, or where a card
+    lies beside its result file or above it, in the folders that were read; and where it has an
+    adapter. It was tuned from what its card names or, without a card, from the same weights without
+    the adapter.
+
+    Parameters
+    ----------
+    runs : sequence of Entry
+    folders : sequence of Path
+        That were read for results.
+    given : sequence of (str, str), optional
+        Base and tuned model, by name, where nothing else tells. Other pairs of models may be among
+        them: they are of no tuned model, and left alone.
+
+    Returns
+    -------
+    found : list of TunedRun
+        In the order of the runs.
+    notes : list of str
+        Cards that cannot be read, and bases that are not among the runs.
+    """
+    notes: dict[str, None] = {}
+    cards = {entry.name: _card_of(entry, runs, folders, notes) for entry in runs}
+    bases = {tuned: base for base, tuned in given}
+    found = []
+    for entry in runs:
+        card = cards[entry.name]
+        if card is None and not entry.weights.adapter:
+            continue
+        base = _base_of(entry, card.card if card else None, runs, bases.get(entry.model), notes)
+        found.append(TunedRun(entry, base, *(card or ())))
+    return found, [printable(note) for note in notes]
+
+
+def _card_of(
+    entry: Entry, runs: Sequence[Entry], folders: Sequence[Path], notes: dict[str, None]
+) -> _Found | None:
+    """Return the card of an entry; None where it is no tuned model, or says nothing of itself."""
+    own = Path(entry.weights.adapter or entry.weights.model)
+    if (read := _read(own, notes)) is not None:
+        return read
+    for place in _above(entry, folders):
+        if (read := _read(place, notes)) is None:
+            continue
+        # One card may lie above the results of its base, too, and of other models.
+        others = [
+            one for one in runs
+            if place in _above(one, folders) and _can_be(one, read.card)
+            and one.weights != entry.weights and not _is_nearer(one, place, folders)
+        ]  # fmt: skip
+        if not _can_be(entry, read.card):
+            return None
+        if others:
+            names = sorted({entry.model, *(one.model for one in others)})
+            notes[
+                f"{place / TUNED_CARD} may be of {few(names)}, and counts for none of them: copy "
+                "it (and losses.csv) into the folder of that model's results alone"
+            ] = None
+            return None
+        return read
+    return None
+
+
+def _has_card(folder: Path) -> bool:
+    # Unlike Path's, False of what no folder can be called.
+    return os.path.isfile(folder / TUNED_CARD)  # noqa: PTH113
+
+
+def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
+    """Read the card in a folder; where it cannot be read, a note says so."""
+    if not _has_card(folder):
+        return None
+    try:
+        # Its parts must be what they are said to be.
+        return _Found(msgspec.convert(asdict(read_tuned(folder)), Tuned), folder)
+    except (EpidemiaError, ValueError, RecursionError) as error:
+        where = "" if isinstance(error, EpidemiaError) else f"{folder / TUNED_CARD}: "
+        notes[
+            f"the card of a tuned model is left out: {where}{error}; copy it again from the folder "
+            "that 'epidemia finetune train' wrote"
+        ] = None
+        return None
+
+
+def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
+    """Return the folders of an entry's results, the nearest first, up to those that were read."""
+    found: dict[Path, None] = {}
+    for score in entry.scores.values():
+        here = score.source.parent
+        roots = [
+            root if root.is_dir() else root.parent
+            for root in folders
+            if score.source == root or score.source.is_relative_to(root)
+        ]
+        for place in (here, *here.parents):
+            if any(place.is_relative_to(root) for root in roots):
+                found[place] = None
+    return sorted(found, key=lambda place: -len(place.parts))
+
+
+def _is_nearer(entry: Entry, place: Path, folders: Sequence[Path]) -> bool:
+    """Whether an entry has a card of its own, so that the one in a folder above is not its."""
+    own = [Path(entry.weights.adapter or entry.weights.model), *_above(entry, folders)]
+    first = next((one for one in own if _has_card(one)), place)
+    return first != place
+
+
+def _can_be(entry: Entry, card: Tuned) -> bool:
+    """Whether a card beside results can be of an entry: not of its own base."""
+    if entry.weights.adapter:
+        return card.how == "lora"
+    return _alike(entry.weights.model, card.base) == OTHER
+
+
+def _alike(one: str, other: str) -> int:
+    """Say how two names of weights are the same: 0 written so, 1 the same folder, 2 the last part.
+
+    `OTHER` where they are not.
+    """
+    if one.rstrip("/") == other.rstrip("/"):
+        return 0
+    if os.path.realpath(one) == os.path.realpath(other):
+        return 1
+    return 2 if Path(one).name == Path(other).name else OTHER
+
+
+def _base_of(
+    entry: Entry, card: Tuned | None, runs: Sequence[Entry], given: str | None,
+    notes: dict[str, None],
+) -> Entry | None:  # fmt: skip
+    """Return the run of what an entry was tuned from, asked as it was."""
+    weights = entry.weights
+    plain = [
+        one for one in runs
+        if one is not entry and one.weights != weights and not one.weights.adapter
+    ]  # fmt: skip
+    names = [given] if given else []
+    if given is not None:
+        named = [one for one in runs if one.model == given]
+    else:
+        names = [card.base] if card else []
+        if weights.adapter:
+            # What lm-eval loaded says it as well as the card, and where they differ it counts.
+            on_another = card is not None and _alike(card.base, weights.model) == OTHER
+            names = [weights.model] if on_another else [*names, weights.model]
+            if card is not None and on_another:
+                notes[
+                    f"{entry.name} has an adapter that was tuned from {card.base} on the weights "
+                    f"{weights.model}: its difference from these is not the training's alone, "
+                    "unless both are the same weights"
+                ] = None
+        plain = [one for one in plain if not weights.adapter or one.weights.more == weights.more]
+        named = _nearest(names, plain)
+    if len({one.weights for one in named}) > 1:
+        listed = few(sorted({one.weights.name for one in named}))
+        notes[
+            f"{entry.name} was tuned from {names[0]}, which {listed} may be: name it with --pair "
+            f"BASE={entry.model}"
+        ] = None
+        return None
+    if alike := [one for one in named if _asked_as(one) == _asked_as(entry)]:
+        base = closest(alike, entry)[0]
+        before, after = (dict((*one.settings, *one.details)) for one in (base, entry))
+        if other := [key for key in {**before, **after} if key not in OWN
+                     and before.get(key) != after.get(key)]:  # fmt: skip
+            which = [f"{key}={run.get(key, 'none')}" for run in (after, before) for key in other]
+            notes[
+                f"{entry.name} and its base {base.name} were run with other settings "
+                f"({', '.join(which)}): their difference is not the training's alone"
+            ] = None
+        return base
+    said = given or (names[0] if names else weights.model)
+    why = (
+        "was not asked in the same way (chat template, prompts, limit): run it as this one"
+        if named
+        else f"is not among the results: give them too, or name it with --pair BASE={entry.model}"
+    )
+    notes[f"{entry.name} was tuned from {said}, which {why}"] = None
+    return None
+
+
+def _asked_as(entry: Entry) -> tuple[object, bool]:
+    return entry.protocol, entry.chat
+
+
+def _nearest(names: Sequence[str], runs: Sequence[Entry]) -> list[Entry]:
+    """Return the runs of the weights that one of the names means, taken as exactly as possible."""
+    ranks = [min((_alike(one.weights.model, name) for name in names), default=OTHER)
+             for one in runs]  # fmt: skip
+    best = min(ranks, default=OTHER)
+    return [one for one, rank in zip(runs, ranks, strict=True) if rank == best < OTHER]

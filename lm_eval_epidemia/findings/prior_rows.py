@@ -1,0 +1,97 @@
+"""The rows behind the figures of stated priors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks import PRIOR
+from lm_eval_epidemia.benchmarks.prior.judgements import Known, everything, quartiles
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import REACH
+from lm_eval_epidemia.findings.priors import asked_of, rates
+from lm_eval_epidemia.results.results import Entry
+from lm_eval_epidemia.score.estimates import Estimate, average
+
+__all__ = ["quartile_rows", "uncertainty_rows", "win_rows"]
+
+Rows = list[dict[str, Any]]
+
+#: Between which errors and standard deviations marks are drawn; others stand at the ends.
+DRAWN = (0.01, 100.0)
+
+#: Who is compared with N real answers, in words.
+WHOSE = {False: "by the prior", True: "by the prior and as many answers"}
+
+
+def _asked(report: Report | None) -> Iterator[tuple[Entry, str, list[Known]]]:
+    for entry in report.entries if report else []:
+        for group, _, several in asked_of(entry):
+            yield entry, group, several
+
+
+def _some(rows: Rows) -> Rows:
+    if not rows:
+        raise EpidemiaError(
+            f"nobody stated priors: run {PRIOR.groups[0]}, and keep what lm_eval writes of it"
+        )
+    return rows
+
+
+def _row(entry: Entry, group: str, says: str, one: Estimate, **more: Any) -> dict[str, Any]:
+    # Of one quantity there is no error, and so no line around its mark.
+    reach = 0.0 if math.isnan(one.error) else REACH * one.error
+    return {
+        "model": entry.name, "group": group, "metric": says, "lowest": 0.0, "highest": 1.0,
+        "score": one.value, "low": max(one.value - reach, 0.0),
+        "high": min(one.value + reach, 1.0), **more,
+    }  # fmt: skip
+
+
+def win_rows(report: Report | None, _task: str | None = None) -> Rows:
+    """Rows of the figure `wins`."""
+    return _some(
+        [
+            _row(entry, group, "Share of quantities", one, size=size, what=WHOSE[after])
+            for entry, group, several in _asked(report)
+            for after in WHOSE
+            for size, one in zip(
+                SIZES, rates([(known, everything(known)) for known in several], after), strict=True
+            )
+        ]
+    )
+
+
+def quartile_rows(report: Report | None, _task: str | None = None) -> Rows:
+    """Rows of the figure `quartiles`."""
+    rows = []
+    for entry, group, several in _asked(report):
+        by_task = [quartiles(known, everything(known)) for known in several]
+        for quarter, shares in enumerate(zip(*by_task, strict=True), 1):
+            one = average(shares)
+            rows.append(_row(entry, group, "Share of truths", one, quartile=quarter))
+    return _some(rows)
+
+
+def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
+    """Rows of the figure `uncertainty`, within `DRAWN`: what is exactly right has no logarithm."""
+    return _some(
+        [
+            {
+                "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",
+                "quantity": f"{one.name} of {known.truth.task}", "difficulty": one.difficulty,
+                "stated": float(np.clip(stated, *DRAWN)), "error": float(np.clip(error, *DRAWN)),
+            }
+            for entry, group, several in _asked(report)
+            for known in several
+            for one, stated, error in zip(
+                known.truth.quantities, known.judged.uncertainty, known.judged.ratio, strict=True
+            )
+            if not math.isnan(stated + error)
+        ]
+    )  # fmt: skip

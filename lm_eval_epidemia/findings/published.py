@@ -1,0 +1,53 @@
+"""Published scores of seven models, to stand beside runs: other wording, other vintages.
+
+``published_scores.csv`` has a row per published task (group and number) and a column per model and
+way of asking; a blank is a score that was published as not a number.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from importlib.resources import files
+
+from lm_eval_epidemia.findings import published_priors
+from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Score
+from lm_eval_epidemia.surveys.catalogue import all_tasks
+
+__all__ = ["MARK", "published"]
+
+MARK = "published, reference implementation; other wording and vintages"
+
+
+def published(tasks: Iterable[Asked]) -> list[Entry]:
+    """Return the published scores of the given tasks.
+
+    Parameters
+    ----------
+    tasks : iterable of Asked
+        Others are left out, so that means are of the same tasks as those of the runs.
+
+    Returns
+    -------
+    list of Entry
+        Marked as references. No standard errors were published, but of priors the answers.
+    """
+    wanted = set(tasks)
+    numbers = {
+        (task.group, str(task.number)): task.name for task in all_tasks().values() if task.number
+    }
+    text = (files(__package__) / "published_scores.csv").read_text(encoding="utf-8")
+    entries: dict[str, Entry] = {}
+    for row in csv.DictReader(text.splitlines()):
+        task = numbers[row.pop("group"), row.pop("number")]
+        for column, value in row.items():
+            model, _, way = column.partition(" | ")
+            asked = Asked(task, way)
+            if asked in wanted and value:
+                entry = entries.setdefault(
+                    model, Entry(model, protocol=Protocol(published=True), reference=True)
+                )
+                entry.scores[asked] = Score(float(value))
+    return sorted(
+        [*entries.values(), *published_priors.entries(wanted)], key=lambda entry: entry.model
+    )

@@ -1,0 +1,165 @@
+"""The published models' priors: their answers, judged here, and what the paper prints of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks import PRIOR
+from lm_eval_epidemia.benchmarks.prior.judgements import (
+    Known,
+    error_ratio,
+    everything,
+    known_of,
+    mean,
+    stated_of,
+)
+from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
+from lm_eval_epidemia.elicit.system import BASE
+from lm_eval_epidemia.findings.ablations import Run
+from lm_eval_epidemia.findings.section import Section
+from lm_eval_epidemia.results.protocol import Protocol
+from lm_eval_epidemia.results.results import Asked, Entry, Score
+from lm_eval_epidemia.score.joint import Draws
+
+__all__ = ["MARK", "entries", "printed", "runs"]
+
+MARK = "answers published by others (OpenEstimate, 2025; other wording), judged here"
+
+#: The experiment whose runs stand beside others where they were asked directly.
+_COMPARED = "model_family_comparison"
+
+#: What the paper prints, which is not what its published answers come to: CRPS ratios; the win
+#: rates of o4-mini against N = 5 and N = 30, of its priors and its posteriors.
+PRINTED = {
+    "gpt-4o": {"crps_ratio": 1.86},
+    "meta-llama-3-70b": {"crps_ratio": 2.76},
+    "qwen3-235b-a22b-fp8-tput": {"crps_ratio": 1.65},
+    "o3-mini": {"crps_ratio": 1.35},
+    "o4-mini": {"crps_ratio": 1.17, "wins_5": 0.743, "wins_30": 0.378,
+                "posterior_wins_5": 0.704, "posterior_wins_30": 0.504},
+}  # fmt: skip
+
+
+class _Run(NamedTuple):
+    """A published run: of which experiment, how it was asked, and what was said."""
+
+    experiment: str
+    model: str
+    settings: dict[str, str]
+    known: Known
+
+
+@lru_cache(maxsize=1)
+def _judged(_fingerprint: str) -> tuple[_Run, ...]:
+    truth = store.load(answers.PUBLISHED)
+    everywhere = np.ones(len(truth.quantities), dtype=bool)
+    return tuple(
+        _Run(
+            one.experiment, one.model, _settings(one),
+            known_of(truth, stated_of(one.priors), everywhere),
+        )
+        for one in answers.runs(truth)
+    )  # fmt: skip
+
+
+def _settings(one: answers.Run) -> dict[str, str]:
+    """Return settings as `ablations` has them."""
+    is_temperature = one.temperature_or_effort[0].isdigit()
+    return {
+        "protocol": one.protocol.replace("-", "_"),
+        "system prompt": one.system_prompt,
+        "temperature": one.temperature_or_effort if is_temperature else "",
+        "reasoning effort": "" if is_temperature else one.temperature_or_effort,
+    }
+
+
+def _all() -> tuple[_Run, ...]:
+    return _judged(store.load(answers.PUBLISHED).fingerprint)
+
+
+def entries(tasks: Iterable[Asked]) -> list[Entry]:
+    """Return the published models as they answered the given tasks, judged here.
+
+    Parameters
+    ----------
+    tasks : iterable of Asked
+        Others are left out. Of `answers.PUBLISHED` there are answers in three ways.
+
+    Returns
+    -------
+    list of Entry
+        Marked as references; with errors over quantities.
+    """
+    wanted, found = set(tasks), dict[str, Entry]()
+    for run in _all():
+        asked = Asked(answers.PUBLISHED, run.settings["protocol"])
+        # The plain protocol was asked of all models in one experiment, the others in another.
+        plain = asked.way == PRIOR.plain.name
+        usual = run.settings["system prompt"] == BASE and plain == (run.experiment == _COMPARED)
+        if asked in wanted and usual:
+            entry = found.setdefault(
+                run.model, Entry(run.model, protocol=Protocol(published=True), reference=True)
+            )
+            entry.scores[asked] = Score(error_ratio(run.known), _draws(run.known), said=run.known)
+    return list(found.values())
+
+
+def _draws(known: Known) -> Draws:
+    """Return the draws of the error ratio, as `benchmarks.prior.metrics` has those of a run."""
+    ratio = known.judged.ratio
+    at = ratio.mean() + (ratio - ratio.mean()) / math.sqrt(len(ratio))
+    return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
+
+
+def _are_shown(shown: Sequence[Entry]) -> bool:
+    return any(entry.reference and any(asked.task == answers.PUBLISHED for asked in entry.scores)
+               for entry in shown)  # fmt: skip
+
+
+def runs(shown: Sequence[Entry]) -> list[Run]:
+    """Return the published runs that differ in how models were asked, if others are shown."""
+    if not _are_shown(shown):
+        return []
+    return [
+        Run(one.model, answers.PUBLISHED, one.settings, one.known, published=True)
+        for one in _all()
+        if one.experiment != _COMPARED
+    ]
+
+
+def printed(shown: Sequence[Entry]) -> list[Section]:
+    """Return the table of what the paper prints beside what its answers come to."""
+    if not _are_shown(shown):
+        return []
+    header = ["model", "CRPS ratio", "printed"]
+    for whose in ("wins", "posterior wins"):
+        for size in (SIZES[0], SIZES[-1]):
+            header += [f"{whose}, N = {size}", "printed"]
+    rows = []
+    for one in _all():
+        paper = PRINTED.get(one.model)
+        if one.experiment != _COMPARED or paper is None:
+            continue
+        judged, everywhere = one.known.dropped, everything(one.known)
+        cells = [f"{mean(one.known, everywhere, judged.crps_ratio).value:.2f}",
+                 f"{paper['crps_ratio']:.2f}"]  # fmt: skip
+        for name in ("wins", "posterior_wins"):
+            for place in (0, -1):
+                share = mean(one.known, everywhere, getattr(judged, name)[:, place]).value
+                here = paper.get(f"{name}_{SIZES[place]}")
+                cells += [f"{share:.3f}", "" if here is None else f"{here:.3f}"]
+        rows.append([f"{one.model} (published)", *cells])
+    return [
+        Section(
+            "Priors: published answers judged here, beside what the paper prints",
+            tuple(header), rows,
+            "Replies that could not be read are dropped, as there. The paper's aggregates are not "
+            "those of the answers that were released with it; no run stands behind them here.",
+        )
+    ]  # fmt: skip

@@ -1,0 +1,180 @@
+"""The respondent that knows P(Y) alone, asked what a run was asked, in the same way."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
+from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.results.entry import Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.protocol import Protocol
+from lm_eval_epidemia.score import monte_carlo
+from lm_eval_epidemia.score import score as scoring
+
+__all__ = [
+    "KNOWS_MARGINAL",
+    "asked_of",
+    "cut_of",
+    "known_over",
+    "not_known",
+    "part_asked",
+    "references",
+]
+
+#: What the respondent is called that knows P(Y), and not how it depends on X.
+KNOWS_MARGINAL = "knows P(Y) alone"
+
+#: By how much the share that was asked may miss that of whole cells, by rounding.
+ROUNDING = 1e-9
+
+#: Numbers of answers that a run may have drawn, as a result file has them.
+NUMBERS = {str(number): number for number in range(FEWEST_SAMPLES, MOST_SAMPLES + 1)}
+
+#: How often a task is asked in which answers are drawn: as often as this many shares can be drawn,
+#: within bounds. The mean of the scores is then off by about one point, by less in large tasks.
+SHARES, FEWEST, MOST = 200_000, 50, 1_000
+
+#: Of these draws.
+SEED = 79
+
+
+@lru_cache(maxsize=4096)
+def _part(task: str, fingerprint: str, cells: int) -> Part:
+    truth = store.load(task)
+    return part_of(truth, np.arange(len(truth.weights)) < cells)
+
+
+@lru_cache(maxsize=4096)
+def _known(asked: Asked, fingerprint: str, cells: int, answers: int) -> Score:
+    part = _part(asked.task, fingerprint, cells)
+    # Told how common answers are in the whole task, whatever part of it is asked.
+    believed = scoring.mean(part.truth.weights, part.truth.p)[0]
+    q = np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape)
+    l1 = part.distance(q)
+    if answers:
+        # Few answers say less than P(Y) does: a run of this respondent scores what these do.
+        times = int(np.clip(SHARES // q.size, FEWEST, MOST))
+        rng = np.random.default_rng([SEED, zlib.crc32(asked.task.encode())])
+        drawn = rng.multinomial(answers, q, size=(times, len(q)))
+        unread = np.zeros((*drawn.shape[:-1], 1), dtype=drawn.dtype)
+        l1 = monte_carlo.distances(part.p, np.concatenate([drawn, unread], axis=-1)) @ part.weights
+    return Score(float(np.mean(part.score_of(l1))), metrics={"l1": float(np.mean(l1))})
+
+
+def _answers(entry: Entry, asked: Asked) -> int | None:
+    """Return how many answers of each cell were drawn: 0 in other ways, None where not known."""
+    if "n_samples" not in WAYS[asked.way].columns:
+        return 0
+    return NUMBERS.get(dict(entry.details).get("n_samples", str(Variant().n_samples)))
+
+
+def _cells(task: str, seen: float) -> int:
+    """Return how many cells of a task were asked; 0 where that is not known.
+
+    Prompts are asked in the order of the cells, so that ``--limit`` leaves the first ones: those
+    whose shares sum to what was seen. Other cells (``--samples``) sum to something else.
+    """
+    weights = store.load(task).weights
+    if seen >= 1:
+        return len(weights)
+    misses = np.abs(np.cumsum(weights) - seen)
+    nearest = int(misses.argmin())
+    return nearest + 1 if misses[nearest] < ROUNDING else 0
+
+
+def part_asked(entry: Entry, asked: Asked) -> Part | None:
+    """Return the part of a task that a run was asked.
+
+    None where that is not known: the task is not about a survey, or its truth is not the installed
+    one, or not the first cells were asked (``--samples``), or none completely.
+    """
+    here = leaf(asked).benchmark is OBSERVATION and asked.task in store.available()
+    score = entry.scores[asked]
+    if not here or entry.protocol.truth or math.isnan(score.value):
+        return None
+    cells = _cells(asked.task, 1.0 if entry.reference else score.seen)
+    return _part(asked.task, store.load(asked.task).fingerprint, cells) if cells else None
+
+
+def asked_of(entry: Entry, asked: Asked) -> Score | None:
+    """Return what the respondent comes to that is asked as a run was; None where not known.
+
+    Where answers are drawn, it is the mean over draws of as many.
+    """
+    part, answers = part_asked(entry, asked), _answers(entry, asked)
+    if part is None or answers is None:
+        return None
+    return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers)
+
+
+def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
+    """Return its mean score and distance over tasks of a run; NaN where one is not known."""
+    found = [asked_of(entry, one) for one in tasks]
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found):
+        return math.nan, math.nan
+    return (math.fsum(one.value for one in known) / len(known),
+            math.fsum(one.l1 for one in known) / len(known))  # fmt: skip
+
+
+def references(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the respondent once for every cut: over the tasks of all runs that have it.
+
+    Whole tasks are one cut, each ``--limit`` (in each way of putting the questions) is one, each
+    number of drawn answers is one, and so are published scores, where these are of other tasks than
+    whole runs. A task that runs of one cut were asked in different cells is left out: see
+    `not_known`.
+    """
+    made: dict[tuple[str, Protocol, int], dict[Asked, Score | None]] = {}
+    for entry in entries:
+        cut = entry.protocol if entry.protocol.incomplete else Protocol()
+        for asked in entry.scores:
+            found = asked_of(entry, asked)
+            if found is not None:
+                key = entry.reference * "published", cut, _answers(entry, asked) or 0
+                scores = made.setdefault(key, {})
+                scores[asked] = found if scores.get(asked, found) == found else None
+    for kind, cut, answers in list(made):
+        runs = made.get(("", cut, answers), {})
+        if kind and made[kind, cut, answers].keys() <= runs.keys():
+            del made[kind, cut, answers]
+    return [
+        Entry(KNOWS_MARGINAL, protocol=cut, scores=known, reference=True,
+              shown=tuple((key, str(value)) for key, value in
+                          (("tasks", kind), ("n_samples", answers)) if value))
+        for (kind, cut, answers), scores in made.items()
+        if (known := {asked: one for asked, one in scores.items() if one is not None})
+    ]  # fmt: skip
+
+
+def cut_of(reference: Entry) -> str:
+    """Say which of the cuts of `references` one is of; empty for whole tasks."""
+    said = [f"{key}={value}" for key, value in reference.shown]
+    return "; ".join(filter(None, [*said, str(reference.protocol)]))
+
+
+def not_known(entries: Iterable[Entry]) -> list[str]:
+    """Say of which tasks of runs it is not known what the respondent would come to."""
+    notes = []
+    for entry in entries:
+        tasks = [
+            in_way(*asked) for asked, score in entry.scores.items()
+            if leaf(asked).benchmark is OBSERVATION and not math.isnan(score.value)
+            and asked_of(entry, asked) is None
+        ]  # fmt: skip
+        if tasks:
+            notes.append(
+                f"{entry.name}: what the respondent that {KNOWS_MARGINAL} would score is left out "
+                f"in {len(tasks)} tasks ({few(tasks)}): their truth is not the installed one, or "
+                "which conditions were asked (--samples) or how many answers were drawn is not "
+                "known"
+            )
+    return notes

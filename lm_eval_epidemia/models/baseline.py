@@ -1,0 +1,174 @@
+"""``--model epidemia-baseline``: respondents without weights, whose answers are known exactly.
+
+The offline demonstration, the calibration of the scale from end to end, and the test double for
+everything that reads results.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+from lm_eval.api.model import LM
+
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, leaves
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+
+__all__ = ["KINDS", "Baseline"]
+
+#: Of all benchmarks: each answers as some of them.
+KINDS = tuple(dict.fromkeys(kind for one in BENCHMARKS for kind in one.kinds))
+
+#: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
+LOG_ZERO = -1e4
+
+#: Of noise, seed and position bias.
+LARGEST = 1e9
+
+
+def _number(name: str, given: Any, at_least: float) -> float:
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not at_least <= number <= LARGEST:
+        raise EpidemiaError(
+            f"epidemia-baseline: {name}={given!r}: expected a number from {at_least:g} to "
+            f"{LARGEST:g}"
+        )
+    return number
+
+
+class Baseline(LM):
+    """Answers every prompt of our tasks with the log-probabilities its kind of respondent has.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`; each benchmark has its own.
+    noise : float
+        For ``kind=noisy``.
+    seed : int
+        For ``kind=noisy``.
+    position_bias : float
+        Added to the log-odds of a letter for each place it stands nearer to the top, whatever is
+        displayed there: 0 is a fair reader, large values always answer A.
+    batch_size, max_batch_size, device
+        lm-eval passes these; they have no meaning here.
+    """
+
+    tokenizer_name = "epidemia-baseline"
+
+    def __init__(
+        self,
+        kind: str = "truth",
+        noise: float = 1.0,
+        seed: int = 0,
+        position_bias: float = 0.0,
+        batch_size: Any = None,
+        max_batch_size: Any = None,
+        device: Any = None,
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        if unknown:
+            known = ("kind", "noise", "seed", "position_bias")
+            hint = nearest(min(unknown), known)
+            raise EpidemiaError(f"epidemia-baseline has no argument {min(unknown)!r} ({hint})")
+        if kind not in KINDS:
+            raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
+        self.kind, self.noise = kind, _number("noise", noise, at_least=0)
+        self.seed = int(_number("seed", seed, at_least=0))
+        if self.seed != float(seed):
+            raise EpidemiaError(f"epidemia-baseline: seed={seed!r}: expected a whole number")
+        self.position_bias = _number("position_bias", position_bias, at_least=-LARGEST)
+        self._believes: dict[str, Any] = {}
+        self._leaves = leaves()
+
+    def _ours(self, request: Any) -> dict[str, Any]:
+        """Return the row of our split that a request was made from."""
+        doc: dict[str, Any] = request.doc
+        if request.task_name not in self._leaves or not isinstance(doc, dict):
+            raise EpidemiaError(
+                f"epidemia-baseline answers the tasks of this package only, not "
+                f"{request.task_name!r}: its answers come from the ground truth"
+            )
+        return doc
+
+    def _way(self, request: Any) -> Way:
+        return WAYS[self._leaves[request.task_name].way]
+
+    def _believed(self, request: Any) -> Array:
+        """Return what this respondent believes in the cell of one prompt."""
+        doc, asked = self._ours(request), self._leaves[request.task_name]
+        way, benchmark = WAYS[asked.way], asked.benchmark
+        if not (way.believed or way.writes) or benchmark.answers is None:
+            raise EpidemiaError(f"epidemia-baseline does not answer {request.task_name}")
+        if self.kind not in benchmark.kinds:
+            raise EpidemiaError(
+                f"epidemia-baseline kind={self.kind} has no answers to {request.task_name}: "
+                f"expected one of {', '.join(benchmark.kinds)}"
+            )
+        if request.task_name not in self._believes:
+            truth = way.load(doc["task"])
+            self._believes[request.task_name] = benchmark.answers(
+                truth, self.kind, self.noise, self.seed
+            )
+        believed: Array = self._believes[request.task_name][doc["cell"]]
+        return believed
+
+    def _letters(self, request: Any) -> list[float]:
+        """Log-probabilities of the choices of one prompt."""
+        way, believed = self._way(request), self._believed(request)
+        assert way.believed is not None
+        p = way.believed(believed, way.of_row(request.doc))
+        with np.errstate(divide="ignore"):
+            logits = np.maximum(np.log(p), LOG_ZERO)
+        if self.position_bias:
+            logits = logits - self.position_bias * np.arange(len(p))
+            logits = np.maximum(logits - np.logaddexp.reduce(logits), LOG_ZERO)
+        return [float(value) for value in logits]
+
+    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+        responses, asked, letters, choices = [], None, [], []
+        for request in requests:
+            doc = self._ours(request)
+            if doc is not asked:  # the letters of a prompt come one after the other
+                asked, letters = doc, self._letters(request)
+                choices = [choice.strip() for choice in doc["choices"]]
+            logprob = letters[choices.index(request.args[1].strip())]
+            responses.append((logprob, logprob == max(letters)))
+        return responses
+
+    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+        raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
+
+    def generate_until(self, requests: list[Any]) -> list[str]:
+        """Write a choice, the likeliest or, of sampled answers, a drawn one; or the way's text."""
+        replies = []
+        for request in requests:
+            doc, way = self._ours(request), self._way(request)
+            if way.writes is not None:
+                replies.append(way.writes(self._believed(request), way.of_row(doc)))
+                continue
+            letters = self._letters(request)
+            if way.drawn:
+                key = [self.seed, zlib.crc32(doc["task"].encode()), doc["cell"], doc["sample"]]
+                drawn = np.random.default_rng(key).random()
+                number = int(np.searchsorted(np.cumsum(np.exp(letters)), drawn, side="right"))
+            else:
+                number = int(np.argmax(letters))
+            replies.append(doc["choices"][min(number, len(letters) - 1)].strip())
+        return replies
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """Join the messages: the answers do not depend on the text."""
+        return "\n".join(message["content"] for message in chat_history)
+
+
+assert math.exp(LOG_ZERO) == 0.0

@@ -1,0 +1,453 @@
+"""``--model choice-api``: letters of a served model, one request per prompt.
+
+lm-eval's API models echo the whole prompt once per choice, and chat endpoints cannot do that at
+all. Here one token is generated, and the log-probabilities of the letters are read where it stands:
+by their token ids where the server takes these (vLLM), else among the likeliest tokens that it
+shows. No tokenizer is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+from urllib.parse import urlsplit
+
+from lm_eval.api.model import LM
+from lm_eval.models.api_models import JsonChatStr
+from tqdm import tqdm
+
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.elicit.within import Within
+from lm_eval_epidemia.harness.kept import Kept, writing
+from lm_eval_epidemia.harness.keys import headers, refuse_keys
+from lm_eval_epidemia.harness.servers import SERVERS
+from lm_eval_epidemia.models.choices import remember, spaces_moved
+from lm_eval_epidemia.models.endpoint import Endpoint
+from lm_eval_epidemia.models.served import WAY_OUT, Answered, Prompt, Served
+
+__all__ = ["ChoiceAPI"]
+
+#: Prompts after which a model that never began with a letter is not asked on, and the probability
+#: of all letters below which they say nothing of what it would answer: a model that thinks first
+#: leaves them less.
+ENOUGH, LEAST_MASS = 30, 1e-3
+
+_logger = logging.getLogger("lm_eval_epidemia")
+
+#: From a prompt and its answer to what lm-eval's cache keeps of it.
+_Take = Callable[[Prompt, Answered], Iterable[tuple[Any, Any]]]
+
+
+class ChoiceAPI(LM):
+    """Answers multiple-choice requests whose choices are letters, through a server.
+
+    Parameters
+    ----------
+    base_url : str
+        Ends in ``/chat/completions`` or ``/completions``.
+    model : str
+        As the server knows it.
+    num_concurrent : int
+        Prompts that are asked at a time.
+    variants : {"auto", "sum", "one"}
+        Whether " A" and "A." count as "A": added up, or the very token that lm-eval asks for, as in
+        `choice-hf`. By default the first where tokens are read as text and the second where the
+        server takes token ids.
+    max_cost_tokens : int, optional
+        Tokens after which no other prompt is asked.
+    timeout : float
+        Seconds that one request may take.
+    max_retries : int
+        How often a prompt is asked again at most.
+    pause : float
+        Seconds before it is asked again; doubled each time.
+    api_key_env, header_env : str
+        Names of environment variables: of the key, and of a whole header, ``Name: value``.
+    verify_certificate : bool
+    ca_cert_path : str, optional
+        A file of certificates that are trusted.
+    enable_thinking : bool, optional
+        Handed to the server's chat template (vLLM, SGLang); False for models that think first.
+    server : {"auto", "openai"}
+        "openai" does not ask whether the server is Ollama, whose completions are refused.
+    """
+
+    def __init__(
+        self, base_url: str | None = None, model: str | None = None, num_concurrent: int = 8,
+        variants: str = "auto", max_cost_tokens: int | None = None, timeout: float = 120,
+        max_retries: int = 9, pause: float = 1.0, api_key_env: str = "OPENAI_API_KEY",
+        header_env: str | None = None, verify_certificate: bool = True,
+        ca_cert_path: str | None = None, enable_thinking: bool | None = None,
+        server: str = "auto",
+        batch_size: Any = None, max_batch_size: Any = None, device: Any = None, **unknown: Any,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        refuse_keys(
+            {**unknown, "base_url": base_url, "api_key_env": api_key_env, "header_env": header_env}
+        )
+        _check_arguments(unknown, base_url, model, variants, server)
+        assert base_url is not None and model is not None
+        self.model, self.base_url = str(model), base_url
+        self.chat = urlsplit(base_url).path.endswith("/chat/completions")
+        self.concurrent = int(_number("num_concurrent", num_concurrent, 1, whole=True))
+        self._most_tokens = max_cost_tokens
+        if max_cost_tokens is not None:
+            self._most_tokens = int(_number("max_cost_tokens", max_cost_tokens, 1, whole=True))
+        _yes_or_no("verify_certificate", verify_certificate)
+        if enable_thinking is not None:
+            _yes_or_no("enable_thinking", enable_thinking)
+        self.endpoint = Endpoint(
+            base_url, headers(api_key_env, header_env), self.concurrent,
+            _number("timeout", timeout, 0.001),
+            int(_number("max_retries", max_retries, 0, whole=True)) + 1,
+            _number("pause", pause, 0),
+            verify_certificate and _certificates(ca_cert_path),
+        )  # fmt: skip
+        self.served = Served(
+            self.endpoint, self.model, self.chat, variants,
+            {} if enable_thinking is None
+            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}}, server,
+        )  # fmt: skip
+
+        self._kept = Kept(None, {})
+        self._asks = {"model": self.model, "variants": variants,
+                      "enable_thinking": enable_thinking}  # fmt: skip
+
+    # What lm-eval asks of a model.
+
+    def set_cache_hook(self, cache_hook: Any) -> None:
+        """Take lm-eval's cache of responses, if what it holds is this model's."""
+        super().set_cache_hook(cache_hook)
+        self._kept = Kept(cache_hook.dbdict, self._asks, self.base_url)
+
+    def check_tasks(self, tasks: Iterable[Any]) -> None:
+        """Refuse tasks that need something else than letters, before anything is asked.
+
+        Parameters
+        ----------
+        tasks : iterable of lm_eval.api.task.Task
+        """
+        for task in tasks:
+            if task.OUTPUT_TYPE == "generate_until":
+                raise self._lets_nothing_be_written(task.task_name)
+            if task.OUTPUT_TYPE == "loglikelihood_rolling":
+                raise _no_texts(task.task_name)
+
+    def loglikelihood(
+        self, requests: list[Any], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        """Answer requests, one prompt at a time for all its letters."""
+        prompts, answers = _prompts(requests, self.chat), [None] * len(requests)
+
+        def take(prompt: Prompt, answered: Answered) -> Iterable[tuple[Any, Any]]:
+            for number, choice in prompt.requests:
+                answers[number] = answered.letters[choice]  # type: ignore[call-overload]
+                yield requests[number].args, answers[number]
+
+        self._ask_all(prompts, take, disable_tqdm)
+        return answers  # type: ignore[return-value]
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        raise self._lets_nothing_be_written(_task(requests))
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        raise _no_texts(_task(requests))
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> Any:
+        """Hand messages on as they are: the server has the template."""
+        if not self.chat:
+            raise EpidemiaError(
+                f"{self.base_url} takes plain text: with --apply_chat_template give the address "
+                "that ends in /chat/completions, whose server applies the template"
+            )
+        return JsonChatStr(json.dumps(chat_history, ensure_ascii=False))
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """Name the template, which the server has, for the results to tell a chat from text."""
+        return "that of the server"
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Of what fits the messages; part of the key under which lm-eval keeps requests."""
+        return f"choice-api__{self.model}".replace("/", "__")
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Say in the results how letters were read, and what it took."""
+        # The file of --use_cache says it where all answers came from there.
+        kept = self._kept.record
+        return {
+            "choice_api": {
+                "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
+                "variants": kept.get("spellings", self.served.variant),
+                "tokens": self.served.tokens, "asked_again": dict(self.endpoint.faults),
+            }
+        }  # fmt: skip
+
+    # Asking.
+
+    def _ask_all(self, prompts: list[Prompt], take: _Take, quiet: bool) -> None:
+        """Ask prompts, each once, and write what they got to lm-eval's cache as it comes.
+
+        No more prompts are asked at a time than there are connections, those counted whose answer
+        is not yet written: these a run that is killed asks again, and no others.
+        """
+        # Equal beginnings side by side, so that they meet in the server's prefix cache.
+        left = iter(sorted(prompts, key=lambda one: str(one.context)))
+        # Written by those who ask: an interrupt of the thread that keeps may come anywhere in it,
+        # and nothing is lost by that.
+        finished: list[tuple[Prompt, Answered | BaseException]] = []
+        wake: SimpleQueue[None] = SimpleQueue()
+        began: list[str] = []
+        seen, begun, kept, answered, written = False, 0, 0, 0, 0
+        #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
+        held: list[tuple[Any, Any]] = []
+
+        def ask(prompt: Prompt) -> None:
+            try:
+                finished.append((prompt, self.served.answer(prompt)))
+            except BaseException as error:
+                finished.append((prompt, error))
+            wake.put(None)
+
+        def begin(most: int) -> None:
+            nonlocal begun
+            for prompt in islice(left, most):
+                pool.submit(ask, prompt)
+                begun += 1
+
+        def keep() -> list[BaseException]:
+            """Write what has come; return what went wrong."""
+            nonlocal seen, kept, answered, written
+            ready = finished[kept:]
+            good = [(prompt, one) for prompt, one in ready if isinstance(one, Answered)]
+            held.extend(pair for prompt, one in good for pair in take(prompt, one))
+            seen = seen or any(_is_seen(one) for _, one in good)
+            if seen and held:
+                if not written:
+                    self._kept.note(self.served.read_by, self.served.variant)
+                with writing(self.cache_hook.dbdict):
+                    remember(self, held, self._kept.mark)
+                held.clear()
+            kept, answered = kept + len(ready), answered + len(good)
+            written = answered if seen else 0
+            began.extend(one.began for _, one in good[: ENOUGH - len(began)])
+            if self.served.counts:
+                bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
+            bar.update(len(good))
+            return [one for _, one in ready if isinstance(one, BaseException)]
+
+        self.endpoint.stopped.clear()
+        with (
+            tqdm(total=len(prompts), desc="Prompts", unit="prompt", disable=quiet) as bar,
+            self._explained(lambda: (answered, written, len(prompts))),
+            ThreadPoolExecutor(self.concurrent) as pool,
+        ):
+            try:
+                begin(1)  # finds out how the server is asked
+                while begun > kept:
+                    wake.get()
+                    for error in keep():
+                        raise error
+                    if not seen and (len(began) == ENOUGH or answered == len(prompts)):
+                        raise self._without_letters(began)
+                    begin(self._affordable(begun - kept))
+            except KeyboardInterrupt:
+                _logger.warning("epidemia: waiting for the %d requests under way", begun - kept)
+                raise
+            finally:
+                # Nothing more is begun; what is under way is waited for and kept.
+                self.endpoint.stopped.set()
+                pool.shutdown(cancel_futures=True)
+                keep()
+            if answered < len(prompts):
+                raise EpidemiaError(
+                    f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
+                    "tokens spent, and another prompt would take more"
+                )
+
+    def _affordable(self, running: int) -> int:
+        """Return how many more prompts may be asked now, if each takes what the longest took."""
+        room = self.concurrent - running
+        if self._most_tokens is None:
+            return room
+        if not self.served.counts:
+            raise EpidemiaError(
+                f"{self.base_url} does not say how many tokens a request took (usage), so that "
+                "max_cost_tokens cannot be heeded: leave it out"
+            )
+        left = self._most_tokens - self.served.tokens
+        return max(min(room, left // max(self.served.longest, 1) - running), 0)
+
+    @contextmanager
+    def _explained(self, how_many: Callable[[], tuple[int, int, int]]) -> Iterator[None]:
+        """Add to an error what became of the answers before it; say what was asked again."""
+
+        def became() -> str:
+            answered, written, prompts = how_many()
+            if not answered or (self.cache_hook.dbdict is not None and not written):
+                return ""
+            what = (
+                "they are in the file of --use_cache, and the same command goes on from there"
+                if written and self.cache_hook.dbdict is not None
+                else "they are lost: with --use_cache PATH each is kept, and the same command goes "
+                "on where it stopped"
+            )
+            return f". {answered:,} of {prompts:,} prompts are answered; {what}"
+
+        try:
+            yield
+        except EpidemiaError as error:
+            raise EpidemiaError(f"{error}{became()}") from None
+        except KeyboardInterrupt:
+            _logger.warning("epidemia: interrupted%s", became())
+            raise
+        finally:
+            if faults := self.endpoint.faults:
+                told = ", ".join(f"{n:,} x {what}" for what, n in faults.most_common())
+                _logger.warning("epidemia: choice-api asked again after: %s", told)
+
+    def _lets_nothing_be_written(self, task: str) -> EpidemiaError:
+        kind = "chat-" if self.chat else ""
+        return EpidemiaError(
+            f"choice-api reads letters and lets nothing be written, which {task} needs: run it "
+            f"apart, with --model local-{kind}completions"
+        )
+
+    def _without_letters(self, began: list[str]) -> EpidemiaError:
+        """Refuse a model that begins its answers with something else than letters."""
+        shown = few([repr(one) for one in dict.fromkeys(began)])
+        if not self.served.adds and any(len(one.strip(" .")) == 1 for one in began):
+            return EpidemiaError(
+                f"none of the first {len(began)} answers of {self.model} begins with a letter in "
+                f"the spelling that is read with variants=one; they begin with {shown}: leave "
+                "variants out, or give variants=sum, which adds spellings up"
+            )
+        return EpidemiaError(
+            f"none of the first {len(began)} answers of {self.model} begins with a letter, nor has "
+            f"one a probability of {LEAST_MASS:g} (choice_mass is 0): they begin with {shown}. A "
+            "model that thinks first must be told not to (enable_thinking=False); another may want "
+            f"--apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
+        )
+
+
+def _no_texts(task: str) -> EpidemiaError:
+    return EpidemiaError(
+        f"choice-api reads letters and not the log-probability of texts, which {task} needs: run "
+        "it apart, with --model local-completions"
+    )
+
+
+def _is_seen(answered: Answered) -> bool:
+    """Whether any letter was generated, or is likely enough to say something."""
+    shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
+    said = any(is_greedy for _, is_greedy in answered.letters)
+    return said or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
+
+
+def _check_arguments(
+    unknown: Mapping[str, Any], base_url: str | None, model: str | None, variants: str, server: str
+) -> None:
+    """Refuse arguments that are missing or not known."""
+    for name in unknown:
+        known = set(ChoiceAPI.__init__.__annotations__) - {"unknown", "return"}
+        raise EpidemiaError(
+            f"choice-api has no argument {name!r} ({nearest(name, known)}); it needs no tokenizer"
+        )
+    url = urlsplit(base_url or "")
+    if url.scheme not in ("http", "https") or not url.path.endswith("/completions"):
+        raise EpidemiaError(
+            f"choice-api: base_url={base_url}: expected an address that begins with http "
+            "and ends in /v1/chat/completions or /v1/completions"
+        )
+    if not model:
+        raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
+    if variants not in ("auto", "sum", "one"):
+        raise EpidemiaError(f"choice-api: variants={variants}: expected auto, sum or one")
+    if server not in SERVERS:
+        raise EpidemiaError(f"choice-api: server={server}: expected {' or '.join(SERVERS)}")
+
+
+def _number(name: str, given: Any, least: float, whole: bool = False) -> float:
+    """Read the number that an argument is, which lm-eval may hand on as text."""
+    try:
+        found = int(str(given)) if whole else float(given)
+    except (TypeError, ValueError):
+        found = math.nan
+    # More seconds than a thread can wait, more prompts than there are, are slips of the hand.
+    if not least <= found <= threading.TIMEOUT_MAX:
+        kind = "a whole number" if whole else "a number"
+        raise EpidemiaError(f"choice-api: {name}={given}: expected {kind} from {least:g}")
+    return found
+
+
+def _yes_or_no(name: str, given: Any) -> None:
+    if not isinstance(given, bool):
+        raise EpidemiaError(f"choice-api: {name}={given}: expected True or False")
+
+
+def _certificates(path: str | None) -> bool | ssl.SSLContext:
+    """Return what certificates are checked by: the usual authorities, or those of a file."""
+    if path is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(path))
+    except OSError as error:  # also an SSLError: not a file of certificates
+        raise EpidemiaError(
+            f"choice-api: ca_cert_path={path} is no file of certificates (PEM): {error}"
+        ) from None
+
+
+def _task(requests: Sequence[Any]) -> str:
+    return str(getattr(requests[0], "task_name", None) or "this task") if requests else "this task"
+
+
+def _prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
+    """Put the requests together that one prompt answers.
+
+    Raises
+    ------
+    EpidemiaError
+        If a choice is not a letter, or a context not what the address takes.
+    """
+    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
+    for number, request in enumerate(requests):
+        context, choice = request.args
+        letter = choice.strip()
+        if not (len(letter) == 1 and letter.isascii() and letter.isalpha()):
+            raise EpidemiaError(
+                f"choice-api reads letters, and {_task([request])} has the choice {choice!r}: only "
+                "the first token of an answer is seen. Ask such tasks with --model "
+                "local-completions, or with choice-vllm or choice-hf on the model itself"
+            )
+        if not context:
+            raise EpidemiaError(
+                f"{_task([request])} asks for a letter without any prompt (acc_mutual_info), which "
+                "no server answers: leave that metric out"
+            )
+        if chat == isinstance(context, str):
+            raise EpidemiaError(
+                f"{_task([request])}: the address takes messages, not plain text: add "
+                "--apply_chat_template"
+                if chat
+                else f"{_task([request])}: the address takes plain text, not messages: give the "
+                "one that ends in /chat/completions"
+            )
+        if not chat:
+            context, choice = spaces_moved(context, choice)
+        choices, numbers = by_context.setdefault(context, ({}, []))
+        numbers.append((number, choices.setdefault(choice, len(choices))))
+    return [
+        Prompt(context, tuple(choices), numbers)
+        for context, (choices, numbers) in by_context.items()
+    ]

@@ -1,0 +1,342 @@
+"""From lm-eval's requests to questions: contexts whose choices differ in their last token.
+
+Shared by `choice-hf` and `choice-vllm`. lm-eval turns a multiple-choice prompt into one request per
+choice and tokenizes each twice; here a context is tokenized once, and its choices are put back
+together, so that one forward pass answers them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from lm_eval.api.model import hash_args
+from tqdm import tqdm
+
+from lm_eval_epidemia.models.tokens import batch_encoder
+
+__all__ = [
+    "Batch",
+    "Question",
+    "answer_requests",
+    "common",
+    "encode",
+    "group",
+    "plan",
+    "remember",
+    "spaces_moved",
+]
+
+#: A choice's tokens are taken from other contexts that end in the same characters, once this many
+#: of these gave the same.
+TAIL, WITNESSES = 48, 3
+
+#: Contexts tokenized at a time.
+BATCH = 1024
+
+#: A beginning that fewer tokens or fewer prompts share is not worth a forward pass of its own.
+SHORTEST_PREFIX, FEWEST_ROWS = 16, 4
+
+#: Tokens that keep an accelerator busy: a batch that has them ends where its beginning does.
+ENOUGH = 2048
+
+Key = tuple[str, str]
+Encoded = tuple[Key, list[int], list[int]]
+
+
+class Question(NamedTuple):
+    """One input to the model, and the choices that are read after it.
+
+    Attributes
+    ----------
+    tokens : list of int
+        The context and all but the last token of the choices.
+    shared : int
+        How many of these belong to the choices: their log-probabilities count.
+    requests : list of int
+        Numbers of the requests answered.
+    last : list of int
+        The last token of each request's choice.
+    """
+
+    tokens: list[int]
+    shared: int
+    requests: list[int]
+    last: list[int]
+
+
+def spaces_moved(context: str, choice: str) -> Key:
+    """Give a context's trailing spaces to the choice, as lm-eval does."""
+    kept = context.rstrip()
+    return kept, context[len(kept) :] + choice
+
+
+def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list[Encoded]:
+    """Tokenize requests as ``lm._encode_pair`` does, each context once.
+
+    The tokens of a choice are those that follow the context's in the tokens of both together.
+    Tokenizers work locally: where three contexts that end in the same 48 characters gave a choice
+    the same tokens, the fourth is not tried.
+
+    Parameters
+    ----------
+    lm : TemplateLM
+        A causal model of lm-eval.
+    requests : sequence of (str, str)
+        Context, not empty, and continuation.
+    disable_tqdm : bool
+
+    Returns
+    -------
+    list of ((str, str), list of int, list of int)
+        As ``lm._loglikelihood_tokens`` takes them.
+    """
+    encoder = batch_encoder(lm)
+    moved = [spaces_moved(*request) for request in requests]
+    contexts = list(dict.fromkeys(context for context, _ in moved))
+    tokens: dict[str, list[int]] = {}
+    with tqdm(total=len(contexts), desc="Tokenizing contexts", disable=disable_tqdm) as bar:
+        for start in range(0, len(contexts), BATCH):
+            batch = contexts[start : start + BATCH]
+            tokens.update(zip(batch, encoder(batch), strict=True))
+            bar.update(len(batch))
+    after = _tokens_of_choices(encoder, moved, tokens)
+    return [
+        (request, tokens[context], after[number])
+        for number, (request, (context, _)) in enumerate(zip(requests, moved, strict=True))
+    ]
+
+
+def _tokens_of_choices(
+    encoder: Callable[[list[str]], list[list[int]]],
+    pairs: Sequence[Key],
+    tokens: Mapping[str, list[int]],
+) -> list[list[int]]:
+    """Return the tokens of each choice after its context.
+
+    Parameters
+    ----------
+    encoder : callable
+        Tokenizes many texts.
+    pairs : sequence of (str, str)
+        Context and choice.
+    tokens : dict
+        Of each context.
+    """
+    alike: dict[Key, list[int]] = {}
+    for number, (context, choice) in enumerate(pairs):
+        alike.setdefault((context[-TAIL:], choice), []).append(number)
+    found: list[list[int]] = [[] for _ in pairs]
+
+    def tokenize(numbers: list[int]) -> None:
+        for start in range(0, len(numbers), BATCH):
+            batch = numbers[start : start + BATCH]
+            whole = encoder(["".join(pairs[number]) for number in batch])
+            for number, ids in zip(batch, whole, strict=True):
+                found[number] = ids[len(tokens[pairs[number][0]]) :]
+
+    tokenize([number for numbers in alike.values() for number in numbers[:WITNESSES]])
+    disagreed = []
+    for numbers in alike.values():
+        witness, left = found[numbers[0]], numbers[WITNESSES:]
+        if all(found[number] == witness for number in numbers[1:WITNESSES]):
+            for number in left:
+                found[number] = witness
+        else:
+            disagreed += left
+    tokenize(disagreed)
+    return found
+
+
+def group(
+    encoded: Sequence[Encoded], longest: int, longest_choice: int
+) -> tuple[list[Question], list[int]]:
+    """Put the requests together that one forward pass can answer.
+
+    Parameters
+    ----------
+    encoded : sequence
+        As `encode` returns it.
+    longest : int
+        Tokens of a context and a choice that fit; longer ones are left to lm-eval.
+    longest_choice : int
+        Tokens of a choice; longer ones are left too.
+
+    Returns
+    -------
+    questions : list of Question
+    others : list of int
+        Numbers of the requests that are left.
+    """
+    questions: dict[tuple[int, tuple[int, ...]], Question] = {}
+    others = []
+    for number, (_, context, choice) in enumerate(encoded):
+        if not 1 <= len(choice) <= longest_choice or len(context) + len(choice) > longest:
+            others.append(number)
+            continue
+        # A context's list of tokens is one object for all its requests.
+        key = (id(context), tuple(choice[:-1]))
+        if key not in questions:
+            questions[key] = Question([*context, *choice[:-1]], len(choice) - 1, [], [])
+        questions[key].requests.append(number)
+        questions[key].last.append(choice[-1])
+    return list(questions.values()), others
+
+
+def answer_requests(
+    lm: Any,
+    requests: Sequence[Any],
+    longest: int,
+    longest_choice: int,
+    answer: Callable[[list[Question], list[Encoded], list[Any]], list[int]],
+    stock: Callable[..., list[tuple[float, bool]]],
+    quiet: bool,
+) -> list[tuple[float, bool]]:
+    """Answer requests in questions, and what is left in lm-eval's own way.
+
+    Parameters
+    ----------
+    lm : TemplateLM
+        A causal model of lm-eval.
+    requests : sequence of Instance
+    longest, longest_choice : int
+        Tokens of a context and a choice that fit, and of a choice.
+    answer : callable
+        Given questions, encoded requests and a list to fill in by number of request; returns the
+        numbers it could not answer.
+    stock : callable
+        lm-eval's own ``loglikelihood``, for requests without a context.
+    quiet : bool
+        Show no progress.
+    """
+    bare = [number for number, request in enumerate(requests) if not request.args[0]]
+    if bare:
+        asked = [number for number, request in enumerate(requests) if request.args[0]]
+        rest = [requests[number] for number in asked]
+        some = answer_requests(lm, rest, longest, longest_choice, answer, stock, quiet)
+        alone = stock([requests[number] for number in bare], disable_tqdm=quiet)
+        by_number = dict(zip(chain(asked, bare), chain(some, alone), strict=True))
+        return [by_number[number] for number in range(len(requests))]
+    encoded = encode(lm, [request.args for request in requests], quiet)
+    questions, others = group(encoded, longest, longest_choice)
+    answers: list[Any] = [None] * len(requests)
+    others += answer(questions, encoded, answers)
+    if others:
+        left = [encoded[number] for number in others]
+        found = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
+        for number, one in zip(others, found, strict=True):
+            answers[number] = one
+    return answers
+
+
+class Batch(NamedTuple):
+    """What one forward pass takes.
+
+    Attributes
+    ----------
+    questions : list of Question
+        All with the same number of shared choice tokens.
+    prefix : int
+        How many tokens at the beginning are the same in all; 0 where that does not pay.
+    """
+
+    questions: list[Question]
+    prefix: int
+
+    @property
+    def cost(self) -> int:
+        """Tokens that the model computes, padding included."""
+        longest = max(len(one.tokens) for one in self.questions)
+        return self.prefix + len(self.questions) * (longest - self.prefix)
+
+
+def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
+    """Put questions into batches, in the order that makes the model compute less.
+
+    By length, longest first, there is little padding. By their tokens, questions with the same
+    beginning (a system prompt, solved examples, a question in another order of its answers) stand
+    side by side, and the beginning is computed once per batch.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+    limit : int
+        Tokens of a batch, padding and beginnings included.
+    share : bool
+        Whether the model can compute beginnings once.
+    """
+    by_length = sorted(questions, key=lambda one: (one.shared, -len(one.tokens), one.tokens))
+    plans = [_batches(by_length, limit, share=False)]
+    if share:
+        by_tokens = sorted(questions, key=lambda one: (one.shared, one.tokens))
+        plans.append(_batches(by_tokens, limit, share=True))
+    return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two questions have in common at the beginning."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return place
+    return min(len(one), len(other))
+
+
+def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch]:
+    batches: list[Batch] = []
+    start = 0
+    while start < len(ordered):
+        first, end = ordered[start], start + 1
+        longest = shortest = same = len(first.tokens)
+        while end < len(ordered) and ordered[end].shared == first.shared:
+            tokens = ordered[end].tokens
+            rows, longer = end - start, max(longest, len(tokens))
+            if (rows + 1) * longer > limit:
+                break
+            with_next = common(first.tokens, tokens) if share else 0
+            # A batch that is large enough is not continued into questions that begin differently.
+            enough = rows * (longest - same) >= min(limit // 4, ENOUGH)
+            if share and enough and (rows + 1) * with_next < rows * same:
+                break
+            longest, shortest, same = longer, min(shortest, len(tokens)), with_next
+            end += 1
+        # At least the positions that are read, and one token before them, are each row's own.
+        same = min(same, shortest - first.shared - 2)
+        pays = share and same >= SHORTEST_PREFIX and end - start >= FEWEST_ROWS
+        batches.append(Batch(list(ordered[start:end]), same if pays else 0))
+        start = end
+    return batches
+
+
+def remember(
+    lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]], mark: str | None = None
+) -> None:
+    """Write answers to lm-eval's cache of responses, where there is one, before going on.
+
+    Keyed as lm-eval keys them. It would commit each one in the background; a run that is killed has
+    all of these or none, and all once this returned.
+
+    Parameters
+    ----------
+    lm : LM
+    answered : iterable of ((str, str), (float, bool))
+        Requests and their answers.
+    mark : str, optional
+        A statement of SQL that notes each one's key.
+    """
+    database = lm.cache_hook.dbdict
+    if database is None:
+        return
+    # Of its own each statement is a transaction, in the thread that writes.
+    each, writer = database.autocommit, database.conn
+    database.autocommit = writer.autocommit = False
+    try:
+        writer.execute("BEGIN")
+        for request, answer in answered:
+            lm.cache_hook.add_partial("loglikelihood", request, answer)
+            if mark:
+                writer.execute(mark, (hash_args("loglikelihood", request),))
+        database.commit()
+    finally:
+        writer.commit(blocking=False)  # interrupted: what is written again finds none open
+        database.autocommit = writer.autocommit = each

@@ -1,0 +1,326 @@
+"""One address of a server, asked by many at a time: what passes is asked again, the rest is said.
+
+Rate limits, errors of the server, timeouts, dropped connections and replies that cannot be read are
+asked again, after a pause that doubles each time or that the server names (Retry-After). What
+asking again will not mend ends the run in one line. Nothing said here holds a key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn, TypeVar
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.harness.keys import quoted
+
+try:
+    import httpx
+except ImportError:
+    raise EpidemiaError(f"--model choice-api needs httpx: {install('api')}") from None
+
+__all__ = ["BadReply", "Declined", "Endpoint", "Stopped"]
+
+#: Seconds of a pause at most, and how long a server may ask to be left alone.
+LONGEST_PAUSE, PATIENCE = 60.0, 600.0
+
+#: Tries at an address where nobody ever answered.
+UNREACHED = 4
+
+#: Bytes of an answer that are read.
+MOST_BYTES = 10_000_000
+
+_logger = logging.getLogger("lm_eval_epidemia")
+
+T = TypeVar("T")
+
+
+class BadReply(ValueError):
+    """A reply that cannot be used, and why; the server may do better when asked again.
+
+    Parameters
+    ----------
+    what : str
+        Counted: without what differs from one reply to the next.
+    words : str
+        The server's own, or a hint.
+    """
+
+    def __init__(self, what: str, words: str = "") -> None:
+        super().__init__(what)
+        self.words = words
+
+
+class Declined(Exception):
+    """The server understood the request and does not take it (400, 422): its words."""
+
+
+class Stopped(Exception):
+    """The run ends; what was about to be asked is not asked."""
+
+
+class _Unreached(BadReply):
+    """Nobody listens there, or not to this."""
+
+
+class _Busy(BadReply):
+    """The server wants to be asked again later: in so many seconds, if it says when."""
+
+    def __init__(self, what: str, words: str, seconds: float | None, limits: bool) -> None:
+        super().__init__(what, words)
+        self.seconds, self.limits = seconds or 0.0, limits
+
+
+class Endpoint:
+    """One address of a server, with a pool of connections.
+
+    Parameters
+    ----------
+    url : str
+        Where prompts are posted.
+    headers : mapping
+        Sent with each request; may hold a key.
+    concurrent : int
+        Connections.
+    timeout : float
+        Seconds that one request may take, from first to last byte.
+    tries : int
+        How often a prompt is asked at most.
+    pause : float
+        Seconds before the second try; doubled each time, up to a minute.
+    verify : bool or ssl.SSLContext
+        Whether certificates are checked, or by which authorities.
+    """
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], concurrent: int = 1, timeout: float = 120.0,
+        tries: int = 10, pause: float = 1.0, verify: bool | ssl.SSLContext = True,
+    ) -> None:  # fmt: skip
+        self.url, self.timeout, self.tries, self.pause = url, timeout, tries, pause
+        self._headers, self.verify = headers, verify
+        # A line per request, tens of thousands of them.
+        for name in ("httpx", "httpcore"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self._client = httpx.Client(
+            headers={**headers, "Content-Type": "application/json"},
+            limits=httpx.Limits(max_connections=concurrent, max_keepalive_connections=concurrent),
+            timeout=timeout, verify=verify,
+        )  # fmt: skip
+        #: Set when the run ends: pauses are cut short.
+        self.stopped = threading.Event()
+        #: What went wrong and was asked again, by what it was.
+        self.faults: Counter[str] = Counter()
+        #: When the server may be asked again, and how many requests it has answered.
+        self._not_before, self._through = 0.0, 0
+        self._lock = threading.Lock()
+
+    def ask(
+        self, payload: Mapping[str, Any], read: Callable[[Any], T], url: str | None = None,
+        tries: int | None = None,
+    ) -> T:  # fmt: skip
+        """Post a request until its reply can be read.
+
+        Parameters
+        ----------
+        payload : dict
+        read : callable
+            From the reply's JSON to what it says; raises `BadReply`.
+        url : str, optional
+            Another address of the server.
+        tries : int, optional
+            Instead of the usual number.
+
+        Raises
+        ------
+        Declined
+            If the server does not take such a request.
+        EpidemiaError
+            If it cannot be asked, or did not answer after all tries.
+        Stopped
+            If the run ends before it answers.
+        """
+        content = json.dumps(payload).encode()
+        url, most, tried, through = url or self.url, tries or self.tries, 0, self._through
+        while True:
+            self._wait(self._not_before - time.monotonic())
+            try:
+                found = read(self._posted(url, content))
+            except BadReply as fault:
+                self._note(fault)
+                # Who waits for a rate limit while others get through is only late.
+                limited = isinstance(fault, _Busy) and fault.limits
+                tried += not (tried and limited and self._through > through)
+                through = self._through
+                if isinstance(fault, _Unreached) and not through:
+                    most = min(most, UNREACHED)
+                if tried >= most:
+                    raise EpidemiaError(
+                        f"{url} did not answer a request in {tried} tries, the last: {fault}"
+                        + (f"; {fault.words}" if fault.words else "")
+                    ) from None
+                self._pause_after(tried, fault)
+            else:
+                with self._lock:
+                    self._through += 1
+                return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def scrubbed(self, text: str) -> str:
+        """Return a server's words in a line, without what was sent as a key."""
+        return quoted(text, self._headers)
+
+    def _posted(self, url: str, content: bytes) -> Any:
+        """Post once; return the JSON of the reply."""
+        ends, body = time.monotonic() + self.timeout, b""
+        try:
+            with self._client.stream("POST", url, content=content) as reply:
+                # The library's timeout is per chunk: a server that drips would never meet it.
+                for chunk in reply.iter_bytes():
+                    body += chunk
+                    if time.monotonic() > ends:
+                        raise BadReply(f"timeout (no whole answer in {self.timeout:g} s)")
+                    if len(body) > MOST_BYTES:
+                        raise BadReply("an answer without end")
+        except httpx.TimeoutException:
+            raise BadReply(f"timeout (no answer in {self.timeout:g} s)") from None
+        except (
+            httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL, httpx.ProxyError,
+        ) as error:  # fmt: skip
+            raise EpidemiaError(f"{url} cannot be asked: {self.scrubbed(str(error))}") from None
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            self._refuse_certificate(url, error)
+            words = f"is base_url right, and does the server run? ({self.scrubbed(str(error))})"
+            # Refused, reset, ended in mid-body: not the words, in which numbers differ.
+            what = f"connection failed ({type(error).__name__})"
+            if isinstance(error, httpx.ConnectError):
+                raise _Unreached(what, words) from None
+            raise BadReply(what) from None
+        if reply.status_code != 200:
+            self._not_well(reply, body)
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            raise BadReply(
+                "an answer that is not JSON", _said(self.scrubbed(_words(body)))
+            ) from None
+        if isinstance(found, dict) and found.get("error"):
+            raise BadReply("an error in an answer (HTTP 200)", _said(self.scrubbed(_words(body))))
+        return found
+
+    def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
+        """Raise if a connection failed because of a certificate, which asking again won't mend."""
+        while error is not None:
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise EpidemiaError(
+                    f"{url}: its certificate is not trusted ({self.scrubbed(error.verify_message)})"
+                    ": name the file of the authority with ca_cert_path=FILE, or trust any with "
+                    "verify_certificate=False"
+                ) from None
+            error = error.__cause__ or error.__context__
+
+    def _not_well(self, reply: Any, body: bytes) -> NoReturn:
+        """Raise what a status other than 200 comes to."""
+        status, words = reply.status_code, self.scrubbed(_words(body))
+        if status == 429 and "insufficient_quota" in words:
+            raise EpidemiaError(f"{self.url}: the quota is used up; the server said: {words}")
+        if status in (408, 409, 425, 429) or status >= 500:
+            seconds = _seconds(reply.headers.get("retry-after"))
+            if seconds is not None and seconds > PATIENCE:
+                raise EpidemiaError(
+                    f"{self.url} asks to be left alone for {seconds:.0f} s (HTTP {status}): run "
+                    "the same command again then"
+                )
+            limits = status == 429 or seconds is not None
+            raise _Busy(f"HTTP {status}", _said(words), seconds, limits)
+        if status in (400, 413, 422):
+            raise Declined(words)
+        if status in (401, 403):
+            raise EpidemiaError(
+                f"{self.url} does not take the key (HTTP {status}): set OPENAI_API_KEY, name "
+                "another variable with --model_args api_key_env=NAME, or a whole header with "
+                "header_env=NAME"
+                # A refused key (401) is repeated by some, in part.
+                + (f"; the server said: {words}" if status == 403 and words else "")
+            )
+        if status == 404:
+            raise EpidemiaError(
+                f"{self.url} does not know this address or model (HTTP 404): check base_url and "
+                f"model; the server said: {words}"
+            )
+        if where := reply.headers.get("location"):
+            raise EpidemiaError(
+                f"{self.url} points to another address (HTTP {status}), which nothing is sent to: "
+                f"give it as base_url if it is right: {self.scrubbed(where)}"
+            )
+        raise EpidemiaError(f"{self.url} answered HTTP {status}: {words}")
+
+    def _note(self, fault: BadReply) -> None:
+        what = str(fault)
+        with self._lock:
+            self.faults[what] += 1
+            first = self.faults[what] == 1
+        if first:
+            _logger.warning(
+                "epidemia: %s: %s%s; asking again, now and whenever that happens",
+                self.url, what, f", {fault.words}" if fault.words else "",
+            )  # fmt: skip
+
+    def _pause_after(self, tried: int, fault: BadReply) -> None:
+        named = fault.seconds if isinstance(fault, _Busy) else 0.0
+        # All wait: who asks in between is refused too.
+        self._not_before = max(self._not_before, time.monotonic() + named)
+        # Jitter, so that prompts refused together do not come back together.
+        longest = min(self.pause * 2 ** (tried - 1), LONGEST_PAUSE)
+        self._wait(named + longest * random.uniform(0.5, 1.0))
+
+    def _wait(self, seconds: float) -> None:
+        if (seconds > 0 and self.stopped.wait(seconds)) or self.stopped.is_set():
+            raise Stopped
+
+
+def _words(body: bytes) -> str:
+    """Return what a server says of an error: its message and code, or the beginning of the body."""
+    text = body[:2000].decode(errors="replace")
+    try:
+        error = json.loads(body).get("error", text)
+    except (ValueError, AttributeError, RecursionError):
+        page = "<html" in text.lower() or "<!doctype" in text.lower()
+        return f"{'a web page (is base_url right?): ' if page else ''}{text}"
+    if isinstance(error, dict):
+        return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
+    return str(error)
+
+
+def _said(words: str) -> str:
+    return f"the server said: {words}" if words else ""
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
+    if not retry_after:
+        return None
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        pass
+    else:
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
+    try:
+        until = parsedate_to_datetime(retry_after)
+    except (ValueError, OverflowError):
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=timezone.utc)
+    return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)

@@ -1,0 +1,166 @@
+"""What a server says of the first token of an answer, read as letters.
+
+A letter is what is shown as the letter itself, with a space before it or a full stop after it ("A",
+" A", "A."): these are added up. What is not among the tokens shown is known between bounds
+(`elicit.within`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.elicit.within import Within
+from lm_eval_epidemia.models.endpoint import BadReply
+
+__all__ = ["Shown", "Without", "by_id", "by_text", "shown_in", "spellings"]
+
+#: Probabilities that sum to more than 1 by this much are no model's, even in bfloat16, where 20
+#: tokens may come to 20 ** (3 / 256), see `most_mass`.
+MOST_MASS = 20 ** (3 / 2**8)
+
+#: What is left beside the tokens shown is known up to the rounding of their sum: 20 float32.
+LEAST_LEFT = 20 * 2.0**-24
+
+#: Tokens that begin a word, as tokenizers write them that are not decoded.
+_SPACES = ("▁", "Ġ")
+
+
+class Without(BadReply):
+    """A reply without log-probabilities: a slip, or a server that gives none."""
+
+
+class Shown(NamedTuple):
+    """What a server shows of the first token.
+
+    Attributes
+    ----------
+    top : list of (str, float)
+        Tokens and their log-probabilities, likeliest first.
+    said : str
+        The token that it generated.
+    """
+
+    top: list[tuple[str, float]]
+    said: str
+
+
+def spellings(choice: str, add: bool) -> tuple[str, ...]:
+    """Return how a letter may be written: as it is asked for, or in all ways that are added up."""
+    letter = choice.strip()
+    return (letter, f" {letter}", f"{letter}.") if add else (choice,)
+
+
+def shown_in(reply: Any) -> Shown:
+    """Read the reply of a server, of chat completions or of completions.
+
+    Raises
+    ------
+    BadReply
+        If it does not say what it should.
+    """
+    choices = reply.get("choices") if isinstance(reply, dict) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise BadReply("an answer without choices")
+    told = choices[0].get("logprobs")
+    if not told:
+        raise Without("an answer without log-probabilities")
+    try:
+        top, said = _chat(told) if "content" in told else _plain(told)
+        top = [(token, float(x)) for token, x in top]
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
+        raise Without("log-probabilities in no known form") from None
+    if not all(isinstance(token, str) and math.isfinite(x) for token, x in top):
+        raise BadReply("log-probabilities that are not numbers")
+    # The same token twice is a slip; two tokens that read alike have probabilities of their own.
+    top = sorted(dict.fromkeys(top), key=lambda one: -one[1])
+    if not top:
+        raise Without("an answer without its likeliest tokens")
+    if top[0][1] > math.log(MOST_MASS) or _sum(x for _, x in top) > math.log(MOST_MASS):
+        raise BadReply("probabilities that sum to more than 1")
+    return Shown(top, said)
+
+
+def _chat(told: Mapping[str, Any]) -> tuple[list[tuple[str, float]], str]:
+    first = told["content"][0]
+    return [(one["token"], one["logprob"]) for one in first["top_logprobs"]], first["token"]
+
+
+def _plain(told: Mapping[str, Any]) -> tuple[list[tuple[str, float]], str]:
+    return list(told["top_logprobs"][0].items()), told["tokens"][0]
+
+
+def _sum(logprobs: Any) -> float:
+    """Add up probabilities given by their logarithms."""
+    found = list(logprobs)
+    if not found:
+        return -math.inf
+    most = max(found)
+    return most + math.log(math.fsum(math.exp(x - most) for x in found))
+
+
+def by_id(shown: Shown, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bool]]:
+    """Read letters whose tokens were named by their ids.
+
+    Parameters
+    ----------
+    shown : Shown
+        Of tokens written as ``token_id:N``.
+    wanted : sequence of sequence of int
+        The tokens of each letter.
+
+    Raises
+    ------
+    BadReply
+        If one of them is missing.
+    """
+    known = dict(shown.top)
+    written = [[f"token_id:{one}" for one in ids] for ids in wanted]
+    if any(one not in known for ids in written for one in ids):
+        raise BadReply("an answer without the tokens that were asked for")
+    return [(_sum(known[one] for one in ids), shown.said in ids) for ids in written]
+
+
+def by_text(shown: Shown, choices: Sequence[str], add: bool) -> list[tuple[float, bool]]:
+    """Read letters among the likeliest tokens.
+
+    Letters that are not shown share what is left beside the tokens shown, each no more than the
+    last of these. Of a letter's spellings that are not shown each may have as much.
+
+    Parameters
+    ----------
+    shown : Shown
+    choices : sequence of str
+        As lm-eval asks for them.
+    add : bool
+        Whether spellings are added up; else a letter is one token, as it is asked for.
+
+    Returns
+    -------
+    list of (float, bool)
+        As lm-eval takes them; what is not shown is `Within`.
+    """
+    least = shown.top[-1][1]
+    left = math.log(max(-math.expm1(min(_sum(x for _, x in shown.top), 0.0)), LEAST_LEFT))
+    top = [(_spaced(token), x) for token, x in shown.top]
+    said, found = _spaced(shown.said), []
+    ways = [spellings(choice, add) for choice in choices]
+    seen = [[x for token, x in top if token in way] for way in ways]
+    absent = sum(not some for some in seen)
+    for way, some in zip(ways, seen, strict=True):
+        lacking = len(set(way) - {token for token, _ in top})
+        at_most = min(left, least + math.log(lacking)) if lacking else -math.inf
+        if not some:
+            share = min(left - math.log(absent), least)
+            logprob: float = Within(share, -math.inf, at_most, False)
+        elif lacking:
+            logprob = Within(_sum(some), _sum(some), _sum([_sum(some), at_most]), True)
+        else:
+            logprob = _sum(some)
+        found.append((logprob, said in way))
+    return found
+
+
+def _spaced(token: str) -> str:
+    return f" {token[1:]}" if token.startswith(_SPACES) else token

@@ -1,0 +1,499 @@
+"""What is wrong with a model that cannot be loaded, said before or while transformers loads it.
+
+Transformers and peft speak of backend tokenizers, repository ids and state dictionaries; and an
+adapter whose weights have no place in the base is loaded without a word. Here each of these is one
+error that names what was given, what is expected and how to mend it.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.notices import warn
+
+__all__ = [
+    "Given",
+    "check_adapter_folder",
+    "check_adapter_in_place",
+    "check_folder",
+    "check_model",
+    "explaining_adapter",
+    "explaining_arguments",
+    "explaining_config",
+    "explaining_tokenizer",
+    "explaining_weights",
+]
+
+#: ``name`` or ``owner/name``: what the Hugging Face Hub calls a model.
+HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
+
+#: Files of weights, as save_pretrained names them.
+_WEIGHTS = r"(?:model|pytorch_model)[\w.-]*\.(?:safetensors|bin)"
+
+#: A GGUF file begins so.
+MAGIC = b"GGUF"
+
+
+class Given(NamedTuple):
+    """A model as the user names it: lm-eval's arguments of the same names."""
+
+    pretrained: str
+    gguf_file: str | None = None
+    subfolder: str = ""
+
+    @classmethod
+    def of(cls, named: str) -> Given:
+        """Read a path or id; that of a ``.gguf`` file is its folder and its name."""
+        if named.endswith(".gguf"):
+            return cls(str(Path(named).parent), Path(named).name)
+        return cls(named)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the model lies, if it is here."""
+        folder = Path(self.pretrained) / self.subfolder
+        return folder if Path(self.pretrained).exists() else None
+
+    def __str__(self) -> str:
+        where = self.pretrained + (f"/{self.subfolder}" if self.subfolder else "")
+        return f"{where}/{self.gguf_file}" if self.gguf_file else where
+
+
+def _said(error: BaseException) -> str:
+    """Return the first line of an error of another library."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0].rstrip(".:")
+
+
+@contextmanager
+def explaining_arguments(
+    name: str, stock: type, args: Sequence[Any], more: Mapping[str, Any]
+) -> Iterator[None]:
+    """Refuse arguments that a model of lm-eval's does not have, or that it would pass over.
+
+    Parameters
+    ----------
+    name : str
+        Of the model, after ``--model``.
+    stock : type
+        lm-eval's class.
+    args, more
+        What its constructor was given.
+
+    Raises
+    ------
+    EpidemiaError
+    """
+    constructor = inspect.signature(stock)
+    given = constructor.bind_partial(*args, **more).arguments
+    given |= given.pop("kwargs", {})
+    if "pretrained" not in given:
+        names = [key for key in given if key not in ("batch_size", "max_batch_size", "device")]
+        raise EpidemiaError(
+            f"{name} needs --model_args pretrained=FOLDER_OR_ID (given: {few(names) or 'nothing'})"
+        )
+    longest = given.get("max_length")
+    try:
+        is_length = longest is None or (float(longest) >= 1 and float(longest).is_integer())
+    except (TypeError, ValueError):
+        is_length = False
+    if not is_length:
+        raise EpidemiaError(
+            f"{name}: max_length={longest}: expected how many tokens a prompt and its answer may "
+            "have, at least 1"
+        )
+    try:
+        yield
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in given:
+            raise
+        hint = nearest(unknown[1], constructor.parameters)
+        raise EpidemiaError(f"{name} has no argument {unknown[1]!r} ({hint})") from error
+    except (AttributeError, ValueError) as error:
+        known = (f"module 'torch' has no attribute {str(given.get('dtype'))!r}", "under `dtype=")
+        if isinstance(error, EpidemiaError) or not any(text in str(error) for text in known):
+            raise
+        raise EpidemiaError(
+            f"{name}: dtype={given['dtype']}: expected a type of PyTorch, such as float32, bfloat16"
+            " or float16"
+        ) from error
+
+
+def check_folder(given: Given) -> None:
+    """Refuse a folder that is not there, or holds no model.
+
+    Parameters
+    ----------
+    given : Given
+        An id of the Hub passes: it is looked up when it is loaded.
+
+    Raises
+    ------
+    EpidemiaError
+    """
+    folder = given.folder
+    if folder is None:
+        if given.gguf_file or not HUB_ID.fullmatch(given.pretrained):
+            raise EpidemiaError(
+                f"there is no {given}: expected a folder with a model, a .gguf file, or an id of "
+                "the Hugging Face Hub such as HuggingFaceTB/SmolLM2-135M-Instruct"
+            )
+        return
+    if not folder.is_dir():
+        raise EpidemiaError(
+            f"{folder} is no folder: expected one with config.json, weights and tokenizer, or (of "
+            "'epidemia demo') a file whose name ends in .gguf; of a GGUF file, lm_eval takes "
+            "pretrained=FOLDER,gguf_file=NAME.gguf"
+        )
+    found = sorted(path.name for path in folder.glob("*.gguf"))
+    if given.gguf_file:
+        _check_gguf(folder / given.gguf_file, found)
+    elif not (folder / "config.json").is_file():
+        if found:
+            mend = (
+                f"it holds {few(found)}: give the file, pretrained={folder},gguf_file={found[0]} "
+                f"(of 'epidemia demo', --model {folder}/{found[0]})"
+            )
+        elif (folder / "adapter_config.json").is_file():
+            mend = (
+                "it is an adapter, no model of its own: lm_eval takes pretrained=BASE and "
+                f"peft={folder}"
+            )
+        else:
+            mend = "expected a folder as save_pretrained leaves it"
+        raise EpidemiaError(f"{folder} has no config.json; {mend}")
+
+
+def _check_gguf(file: Path, others: list[str]) -> None:
+    if not file.is_file():
+        hint = f"it has {few(others)}" if others else "it has no .gguf file"
+        raise EpidemiaError(f"{file.parent} has no file {file.name}: {hint}")
+    with file.open("rb") as opened:
+        start = opened.read(len(MAGIC))
+    if start != MAGIC:
+        raise EpidemiaError(
+            f"{file} is no GGUF file: it begins with {start!r}, not {MAGIC!r}; fetch it anew"
+        )
+    if find_spec("gguf") is None:
+        raise EpidemiaError(f"reading {file.name} needs gguf: pip install gguf")
+
+
+@contextmanager
+def explaining_config(given: Given) -> Iterator[None]:
+    """Say what an error in reading a model's configuration means."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        if isinstance(error, EpidemiaError):
+            raise
+        if given.gguf_file and "architecture" in str(error):
+            from transformers import __version__
+            from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+
+            known = ", ".join(sorted({*GGUF_SUPPORTED_ARCHITECTURES} - {"general", "tokenizer"}))
+            raise EpidemiaError(
+                f"{given}: {_said(error)}: transformers {__version__} reads GGUF files of {known}. "
+                "Give the model as safetensors, or serve the file (llama.cpp) and use --model "
+                "local-completions"
+            ) from error
+        if given.folder is None:
+            raise EpidemiaError(
+                f"the model {given} is no folder here, and cannot be had from the Hugging Face Hub "
+                f"({_said(error)}): give the path of a folder, or its id, with a network the first "
+                "time"
+            ) from error
+        raise EpidemiaError(f"the configuration of {given} cannot be read: {_said(error)}") from (
+            error
+        )
+
+
+@contextmanager
+def explaining_tokenizer(given: Given, tokenizer: str | None = None) -> Iterator[None]:
+    """Say what an error in reading a tokenizer means.
+
+    Parameters
+    ----------
+    given : Given
+    tokenizer : str, optional
+        Where the user says that it lies, if not with the model.
+    """
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+        if isinstance(error, EpidemiaError):
+            raise
+        where = tokenizer or str(given)
+        mend = (
+            f"save it there with AutoTokenizer.from_pretrained(BASE).save_pretrained({where!r}), "
+            "or (lm_eval) name a folder or id that has it with tokenizer="
+        )
+        if given.gguf_file or tokenizer:
+            mend = "lm_eval takes a folder or id that has it with tokenizer="
+        raise EpidemiaError(
+            f"{where} has no tokenizer that transformers can read ({_said(error)}): expected "
+            f"tokenizer.json or the files of a slow tokenizer; {mend}"
+        ) from error
+
+
+@contextmanager
+def explaining_weights(given: Given) -> Iterator[None]:
+    """Say what it means that transformers finds no weights, or cannot read them."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise EpidemiaError(
+            f"{given} has weights that cannot be read ({_said(error)}): a download or a copy that "
+            "was stopped; fetch it anew"
+        ) from error
+    except OSError as error:
+        if given.folder is None or "no file named" not in str(error):
+            raise
+        raise EpidemiaError(
+            f"{given} has no weights ({_said(error)}): a download that was stopped, or a training "
+            "that has not saved its model yet"
+        ) from error
+
+
+def check_adapter_folder(peft: str, pretrained: str) -> None:
+    """Refuse a folder that is no adapter, before the base is loaded.
+
+    Parameters
+    ----------
+    peft : str
+        Folder or id of the adapter.
+    pretrained : str
+        The base it shall be put on.
+    """
+    if find_spec("peft") is None:
+        raise EpidemiaError(f"peft={peft} needs peft: {install('hf')}")
+    folder = Path(peft)
+    if not folder.exists():
+        if not HUB_ID.fullmatch(peft):
+            raise EpidemiaError(f"peft={peft}: there is no such folder, and it is no id of the Hub")
+        return
+    if not (folder / "adapter_config.json").is_file():
+        whole = (folder / "config.json").is_file()
+        mend = (
+            f"it is a whole model: give it as pretrained={peft}, without peft"
+            if whole
+            else "expected a folder as PeftModel.save_pretrained leaves it"
+        )
+        raise EpidemiaError(f"peft={peft} has no adapter_config.json; {mend}")
+    if not any(folder.glob("adapter_model.*")):
+        raise EpidemiaError(
+            f"peft={peft} has no adapter_model.safetensors, no weights to put on {pretrained}: a "
+            "training that has not saved its model yet"
+        )
+    _check_readable(folder)
+
+
+def _check_readable(adapter: Path) -> None:
+    """Refuse an adapter with damaged files: peft's error would be taken for one of the base."""
+    import torch
+    from peft import PeftConfig
+    from safetensors import safe_open
+
+    whole = adapter / "adapter_model.safetensors"
+    file = adapter / "adapter_config.json"
+    try:
+        if not PeftConfig.from_pretrained(str(adapter)).peft_type:
+            raise ValueError("it names no peft_type")
+        file = whole if whole.is_file() else adapter / "adapter_model.bin"
+        if file == whole:
+            with safe_open(file, "pt") as opened:
+                names = list(opened.keys())
+        elif file.is_file():
+            names = list(torch.load(file, map_location="cpu", weights_only=True))
+        else:
+            return  # of another program: peft says what it does not know
+    except Exception as error:  # JSON, pickle, zip and safetensors have their own
+        raise EpidemiaError(
+            f"peft={adapter}: the adapter's {file.name} cannot be read ({_said(error)}): a copy or "
+            "a training that was stopped; copy or train the adapter anew. The base is not to blame"
+        ) from error
+    if not names:
+        raise EpidemiaError(
+            f"peft={adapter}: the adapter's {file.name} holds no weights; train it anew"
+        )
+
+
+def _of_another_base(peft: str, pretrained: str, why: str) -> EpidemiaError:
+    """Return the error of an adapter that does not fit, which names the base it was made for."""
+    from peft import PeftConfig
+
+    try:
+        base = PeftConfig.from_pretrained(peft).base_model_name_or_path
+    except Exception:  # it is an error already; this only says more
+        base = None
+    mend = f"It was trained on {base or 'a base that it does not name'}: give that as pretrained"
+    if base and (base == pretrained or _same_weights(_here(base), _here(pretrained))):
+        mend = (
+            "It says that it was trained on this base, so its files were changed or mixed up: "
+            "copy or train the adapter anew"
+        )
+    return EpidemiaError(f"peft={peft} does not fit pretrained={pretrained}: {why}. {mend}")
+
+
+def _is_from_peft(error: BaseException) -> bool:
+    """Tell whether an error came out of peft, or of what it called."""
+    package = find_spec("peft")
+    folder = Path(str(package and package.origin)).parent
+    return any(folder in Path(frame.filename).parents for frame in extract_tb(error.__traceback__))
+
+
+@contextmanager
+def explaining_adapter(peft: str | None, pretrained: str) -> Iterator[None]:
+    """Say what an error in putting an adapter on its base means."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+            ValueError) as error:  # fmt: skip
+        if peft is None or isinstance(error, EpidemiaError):
+            raise
+        shapes = re.search(r"size mismatch for (\S+): .*?\[([\d, ]*)\].*?\[([\d, ]*)\]", str(error))
+        if shapes:
+            name, has, wants = shapes.groups()
+            why = f"{name} has the shape ({has}), here it is ({wants})"
+        elif "not found in the base model" in str(error):
+            why = _said(error)
+        elif "Can't find 'adapter_config.json'" in str(error):
+            raise EpidemiaError(
+                f"peft={peft} is no folder here, and no adapter of the Hugging Face Hub could be "
+                "had under that name"
+            ) from error
+        elif not isinstance(error, RuntimeError) and _is_from_peft(error):  # not of memory
+            raise EpidemiaError(
+                f"peft={peft}: peft cannot put it on {pretrained} ({type(error).__name__}: "
+                f"{_said(error)}): is its adapter_config.json as PeftModel.save_pretrained wrote "
+                "it, by this version of peft?"
+            ) from error
+        else:
+            raise
+        raise _of_another_base(peft, pretrained, why) from error
+
+
+def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
+    """Refuse an adapter of which only a part was put on the base.
+
+    peft passes over weights for layers that the base does not have, and only warns of layers that
+    the adapter has nothing for: numbers of neither model would come of it.
+
+    Parameters
+    ----------
+    model : PeftModel
+        The base with the adapter on it.
+    peft, pretrained : str
+        What the user gave.
+    """
+    if model.active_peft_config.is_prompt_learning:
+        return  # one tensor, not of layers: it fits, or peft says that it does not
+    # Put in place once more, since this, unlike `from_pretrained`, tells what found no place.
+    result = model.load_adapter(peft, adapter_name=model.active_adapter)
+    shared = ("vblora_vector_bank", "prompt_encoder", ".tinylora_v.", ".unilora_theta_d.")
+    lacking = [k for k in result.missing_keys if not any(name in k for name in shared)]
+    if over := list(result.unexpected_keys):
+        why = f"{len(over)} of its weights have no place there, the first is {over[0]}"
+    elif lacking:
+        why = f"it has no weights for {len(lacking)} places there, the first is {lacking[0]}"
+    else:
+        _check_base(peft, model.active_peft_config.base_model_name_or_path, pretrained)
+        return
+    raise _of_another_base(peft, pretrained, why)
+
+
+def _check_base(peft: str, named: str | None, pretrained: str) -> None:
+    """Refuse an adapter of other weights of the same shape; warn where nobody can tell.
+
+    Where both bases are here their weights are compared, whatever they are called. Else two ids of
+    the Hub tell, and a folder may hold any of them.
+    """
+    if not named or named == pretrained:
+        return
+    mend = (
+        f"give that as pretrained. If both are the same weights, write {pretrained} as "
+        f"base_model_name_or_path in {peft}/adapter_config.json"
+    )
+    is_same = _same_weights(_here(named), _here(pretrained))
+    if is_same is None and Path(named).name.lower() == Path(pretrained).name.lower():
+        is_same = True
+    if is_same is None and not Path(pretrained).exists() and HUB_ID.fullmatch(named):
+        is_same = False
+    if is_same is None:
+        warn(
+            "adapter of another base",
+            f"peft={peft} says that it was trained on {named}, and is put on {pretrained}: unless "
+            "both are the same weights, the answers are of neither model",
+        )
+    elif not is_same:
+        raise EpidemiaError(
+            f"peft={peft} was trained on {named}, whose weights are not those of "
+            f"pretrained={pretrained}: {mend}"
+        )
+
+
+def _here(named: str) -> Path | None:
+    """Return the folder of a model, if it is here: as a folder, or downloaded from the Hub."""
+    if Path(named).is_dir():
+        return Path(named)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(named, local_files_only=True))
+    except Exception:  # no id, or not here
+        return None
+
+
+def _same_weights(one: Path | None, other: Path | None) -> bool | None:
+    """Tell whether two folders hold the same weights; None where their files are not alike."""
+    if one is None or other is None:
+        return None
+    files, others = (
+        {path.name: path for path in folder.iterdir() if re.fullmatch(_WEIGHTS, path.name)}
+        for folder in (one, other)
+    )
+    if not files or files.keys() != others.keys():
+        return None
+    return all(filecmp.cmp(files[name], others[name], shallow=False) for name in files)
+
+
+def check_model(given: Given) -> bool:
+    """Check all of a model but its weights: that its configuration and tokenizer can be read.
+
+    Parameters
+    ----------
+    given : Given
+
+    Returns
+    -------
+    bool
+        Whether its tokenizer has a chat template.
+
+    Raises
+    ------
+    EpidemiaError
+    """
+    lacking = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    if lacking:
+        raise EpidemiaError(f"--model {given} needs {' and '.join(lacking)}: {install('hf')}")
+    check_folder(given)
+    from transformers import AutoConfig, AutoTokenizer
+
+    more = {"gguf_file": given.gguf_file} if given.gguf_file else {}
+    with explaining_config(given):
+        AutoConfig.from_pretrained(given.pretrained, **more)
+    with explaining_tokenizer(given):
+        tokenizer = AutoTokenizer.from_pretrained(given.pretrained, **more)
+    return bool(tokenizer.chat_template)

@@ -1,0 +1,187 @@
+"""What a dataset of the study and a tuned model say of themselves: one JSON file in each folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.paths import atomic_write
+
+__all__ = ["DATASET_CARD", "KINDS", "LOSSES", "TUNED_CARD", "DatasetCard", "Tuned", "read_dataset",
+           "read_tuned", "tuned_in", "write_card"]  # fmt: skip
+
+#: In the folder that `epidemia finetune notes` writes, beside Hugging Face's own files.
+DATASET_CARD = "epidemia_dataset.json"
+#: In the folder of an adapter or of tuned weights.
+TUNED_CARD = "epidemia_finetune.json"
+#: Beside it: ``step, epoch, split, loss``, one row per value; split is train or validation.
+LOSSES = "losses.csv"
+
+#: What a dataset is of, and the columns of its rows.
+KINDS: dict[str, tuple[str, ...]] = {
+    "notes": ("text",),
+    "statements": ("text",),
+    "shuffled": ("text",),
+    # Prompt and completion (" A"), the loss is on the completion.
+    "answers": ("prompt", "completion"),
+    # The letters (" A", " B") and P(Y | X) over them, as displayed.
+    "distributions": ("prompt", "choices", "p"),
+}
+
+
+@dataclass(frozen=True)
+class DatasetCard:
+    """What a dataset was made from.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `KINDS`.
+    survey, vintage : str
+    fingerprint : str
+        Of the survey's truths that are installed where it was made (`GroundTruth.fingerprint`).
+    raw : dict of str to str
+        Names of the raw files and their sha256; empty for the kinds made from truths alone.
+    seed : int
+    rows : dict of str to int
+        By split, train and validation.
+    tasks : list of str
+        What it teaches something about: tasks (without the suffix of a way), held-out ones left
+        out.
+    held_out : dict of str to list of int
+        Numbers of the cells that were left out of training, by task; all cells of a task that was
+        left out as a whole.
+    facts : list of str
+        Variables that each note states; empty for kinds that are no notes.
+    writer : str
+        ``template``, or the model that wrote.
+    counts : dict of str to int
+        Of making it: notes written again, dropped, and why.
+    """
+
+    kind: str
+    survey: str
+    vintage: str
+    fingerprint: str
+    seed: int
+    rows: dict[str, int]
+    tasks: list[str]
+    raw: dict[str, str] = field(default_factory=dict)
+    held_out: dict[str, list[int]] = field(default_factory=dict)
+    facts: list[str] = field(default_factory=list)
+    writer: str = "template"
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a model was tuned from, on what and how.
+
+    Attributes
+    ----------
+    base : str
+        The model as it was given: a name or a folder.
+    how : str
+        ``lora`` or ``full``.
+    dataset : DatasetCard
+    settings : dict
+        Of the trainer: epochs, lr, batch_size, seed, r, max_length, ...
+    steps, best_step : int
+        Optimiser steps that were run, and the one of the checkpoint that was kept.
+    best_loss, last_loss : float
+        Of the validation split, at that step and at the last evaluation.
+    versions : dict of str to str
+        Of torch, transformers, trl, peft.
+    """
+
+    base: str
+    how: str
+    dataset: DatasetCard
+    settings: dict[str, Any]
+    steps: int
+    best_step: int
+    best_loss: float
+    last_loss: float
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+Card = TypeVar("Card", DatasetCard, Tuned)
+
+
+def write_card(folder: Path, card: DatasetCard | Tuned) -> Path:
+    """Write the card of a folder; return its path."""
+    path = folder / (DATASET_CARD if isinstance(card, DatasetCard) else TUNED_CARD)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(asdict(card), indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def read_dataset(folder: Path) -> DatasetCard:
+    """Read the card of a dataset.
+
+    Raises
+    ------
+    EpidemiaError
+        If the folder has none, or another program wrote it.
+    """
+    return _dataset(_read(folder / DATASET_CARD, "run 'epidemia finetune notes'"),
+                    folder / DATASET_CARD)  # fmt: skip
+
+
+def read_tuned(folder: Path) -> Tuned:
+    """Read the card of an adapter or of tuned weights.
+
+    Raises
+    ------
+    EpidemiaError
+        If the folder has none, or another program wrote it.
+    """
+    path = folder / TUNED_CARD
+    read = _read(path, "run 'epidemia finetune train'")
+    if isinstance(read, dict) and isinstance(read.get("dataset"), Mapping):
+        read = {**read, "dataset": _dataset(read["dataset"], path)}
+    return _made(Tuned, read, path)
+
+
+def tuned_in(places: Iterable[str | os.PathLike[str]]) -> Tuned | None:
+    """Return the card of the first of some folders that has one."""
+    for place in places:
+        if (Path(place) / TUNED_CARD).is_file():
+            return read_tuned(Path(place))
+    return None
+
+
+def _read(path: Path, mend: str) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EpidemiaError(
+            f"{path} cannot be read ({error.strerror or error}): {mend} to make such a folder"
+        ) from None
+    except ValueError as error:
+        raise EpidemiaError(f"{path} is not JSON ({error}): {mend} again") from None
+
+
+def _dataset(read: Any, path: Path) -> DatasetCard:
+    card = _made(DatasetCard, read, path)
+    if card.kind not in KINDS:
+        raise EpidemiaError(f"{path}: kind {card.kind!r}, expected one of {', '.join(KINDS)}")
+    return card
+
+
+def _made(kind: type[Card], read: Any, path: Path) -> Card:
+    names = {one.name for one in fields(kind)}
+    if not isinstance(read, Mapping) or not set(read) <= names:
+        unknown = sorted(set(read) - names) if isinstance(read, Mapping) else read
+        raise EpidemiaError(
+            f"{path} is not a card of this version ({unknown}): make the folder again"
+        )
+    try:
+        return kind(**read)
+    except TypeError as error:
+        raise EpidemiaError(f"{path} is not a card of this version ({error})") from None

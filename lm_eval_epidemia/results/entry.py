@@ -1,0 +1,146 @@
+"""A model asked in one way, and what each task came to: what reports are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.benchmarks import Leaf, in_way, leaves
+from lm_eval_epidemia.results.naming import Weights
+from lm_eval_epidemia.results.protocol import Protocol, printable
+from lm_eval_epidemia.score.joint import Draws, joint_error
+
+__all__ = ["POPULATION", "Asked", "Entry", "Score", "closest", "leaf"]
+
+#: The score against the population, which subtracts what sampling error adds to a distance.
+POPULATION = "score_population"
+
+#: Names longer than this are cut where they are shown.
+LONGEST_NAME = 120
+
+
+class Asked(NamedTuple):
+    """A task in a way of asking."""
+
+    task: str
+    way: str
+
+
+def leaf(asked: Asked) -> Leaf:
+    """Return what is known of a task in a way of asking."""
+    return leaves()[in_way(*asked)]
+
+
+def closest(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
+    """Return, of each model, the rows that were run as an entry was in as many settings as any."""
+    mine = {*entry.settings, *entry.details}
+    models: dict[Weights, dict[int, list[Entry]]] = {}
+    for one in entries:
+        alike = len(mine & {*one.settings, *one.details})
+        models.setdefault(one.weights, {}).setdefault(alike, []).append(one)
+    return [one for by_alike in models.values() for one in by_alike[max(by_alike)]]
+
+
+class Score(NamedTuple):
+    """What one task of one run came to.
+
+    Attributes
+    ----------
+    value : float
+        The primary metric of the task's benchmark; NaN where lm-eval's file says so.
+    draws : Draws or None
+        What it would have been, had the survey drawn other samples; None where that is not known.
+    metrics : dict of str to float
+        All the others, by name.
+    population : Draws or None
+        Draws of the metric `POPULATION`.
+    source : Path
+        The result file.
+    said : object or None
+        What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
+        where the questions were made from another truth than the installed one.
+    """
+
+    value: float
+    draws: Draws | None = None
+    metrics: Mapping[str, float] = {}
+    population: Draws | None = None
+    source: Path = Path()
+    said: Any = None
+
+    @property
+    def error(self) -> float:
+        """Standard error of the value; NaN where it is not known."""
+        return joint_error([self.draws])
+
+    @property
+    def l1(self) -> float:
+        """The distance from the truth, in [0, 2]; NaN if there is none."""
+        return self.metrics.get("l1", math.nan)
+
+    @property
+    def seen(self) -> float:
+        """Share of the task that was asked."""
+        return self.metrics.get("seen", 1.0)
+
+
+@dataclass(eq=False)
+class Entry:
+    """A model, asked in one way: what can be compared with other models asked so.
+
+    Attributes
+    ----------
+    model : str
+        As its user would name it.
+    chat : bool
+        Whether its chat template was applied; part of the model rather than of the question.
+    variant : tuple of (str, str)
+        All that was said about the prompts with ``--metadata``, by its key.
+    protocol : Protocol
+        What keeps these scores from being compared with others.
+    parameters : float or None
+        Size of the model.
+    scores : dict
+        By task and way of asking.
+    others : dict of str to float
+        Other tasks in the same files: a metric for each filter, as lm-eval has it.
+    reference : bool
+        Whether these are published scores instead of a run.
+    twin : int
+        Tells entries apart whose names are the same where they are cut; 0 for the first.
+    weights : Weights
+        As they were given to lm-eval.
+    settings : tuple of (str, str)
+        How the model was run, by setting: backend, dtype, its other arguments.
+    details : tuple of (str, str)
+        Of answers that were written, what else they depend on; not what can be compared.
+    shown : tuple of (str, str)
+        Those settings and details in which rows of this model differ.
+    """
+
+    model: str
+    chat: bool = False
+    variant: tuple[tuple[str, str], ...] = ()
+    protocol: Protocol = field(default_factory=Protocol)
+    parameters: float | None = None
+    scores: dict[Asked, Score] = field(default_factory=dict)
+    others: dict[str, float] = field(default_factory=dict)
+    reference: bool = False
+    twin: int = 0
+    weights: Weights = field(default_factory=lambda: Weights(""))
+    settings: tuple[tuple[str, str], ...] = ()
+    details: tuple[tuple[str, str], ...] = ()
+    shown: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The model and how it was asked, in one line; no two entries have the same."""
+        shown = ", ".join(f"{key}={value}" for key, value in self.shown)
+        said = [part for part in ("chat template" * self.chat, printable(shown),
+                                  str(self.protocol)) if part]  # fmt: skip
+        name = self.model + (f" ({'; '.join(said)})" if said else "")
+        name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+        return name + (f" [{self.twin + 1}]" if self.twin else "")

@@ -1,0 +1,294 @@
+"""Our own part of a result file: draws of the numbers of each task, and what was said in it."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, WAYS, leaves
+from lm_eval_epidemia.benchmarks.intervention.metrics import graded
+from lm_eval_epidemia.benchmarks.prior import judgements
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.score.joint import Draws
+
+__all__ = ["ENDLESS", "Joint", "Said", "Unusable", "counted", "draws_of", "in_conflict", "said_in",
+           "said_of"]  # fmt: skip
+
+
+Bounds = tuple[float, float]
+
+#: No draw or error of a metric is larger.
+MOST = 1e9
+
+#: Where a metric has no upper bound. Their squares are still numbers, and the sum of these.
+ENDLESS = 1e150
+
+#: What rounding may add to a bound.
+ROUNDING = 1e-3
+
+#: What may be between a metric and that of what was said, which was written exactly.
+SAME = 1e-4
+
+
+class Unusable(Exception):
+    """The truth of a task is here, but cannot be used; why."""
+
+
+class Joint(msgspec.Struct):
+    """Our own part of a result file.
+
+    Attributes
+    ----------
+    replicates : dict of str to dict
+        By task: ``sample``, whose replicates; every metric that has draws, as numbers with spaces
+        between them; ``less_bias``, by metric, such draws of the number less its bias;
+        ``asking``, by metric, its standard error from the asking alone.
+    said : dict of str to str
+        By task, what was said to its prompts, where its benchmark keeps that.
+    """
+
+    replicates: dict[str, dict[str, Any]] = {}
+    said: dict[str, str] = {}
+
+
+def draws_of(
+    said: Mapping[str, Any], survey: str, bounds: Mapping[str, Bounds]
+) -> dict[str, Draws]:
+    """Read the draws of one task, by metric.
+
+    Parameters
+    ----------
+    said : mapping
+    survey : str
+        Of the task, whose replicates these must be; empty where it has none.
+    bounds : mapping of str to (float, float)
+        What is cut off where, by metric.
+
+    Raises
+    ------
+    ValueError
+        If they are not what `harness` writes, with the reason.
+    """
+    sample, asking, less_bias = said.get("sample"), said.get("asking"), said.get("less_bias", {})
+    if not isinstance(sample, str):
+        raise ValueError(f"sample is {reprlib.repr(sample)}, expected a text")
+    if sample and not sample.startswith(f"{survey}_" if survey else ""):
+        raise ValueError(f"sample is {reprlib.repr(sample)}, expected one of {survey}")
+    if not isinstance(asking, dict):
+        raise ValueError(f"asking is {reprlib.repr(asking)}, expected an error per metric")
+    if not isinstance(less_bias, dict):
+        raise ValueError(f"less_bias is {reprlib.repr(less_bias)}, expected draws per metric")
+    found = {}
+    for metric, text in said.items():
+        if metric not in ("sample", "asking", "less_bias"):
+            low, high = bounds.get(metric, (-MOST, MOST))
+            most = max(MOST, high)
+            at, unbiased = _numbers(metric, text, sample, most), None
+            if metric in less_bias and len(at):
+                unbiased = _numbers(metric, less_bias[metric], sample, most)
+                if len(unbiased) != len(at):
+                    raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
+            if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
+                raise ValueError(f"draws of {metric} are {at.min():g} to {at.max():g}, expected "
+                                 f"{low:g} to {high:g}")  # fmt: skip
+            found[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
+    return found
+
+
+class Said(NamedTuple):
+    """What was said to the prompts of a task, in their order.
+
+    Attributes
+    ----------
+    odds : ndarray, shape (prompts,)
+        Log-odds of yes, in nats; of a written answer 1 or -1. NaN where no answer could be read,
+        or none was asked for.
+    asked : ndarray of bool, shape (prompts,)
+    """
+
+    odds: Array
+    asked: NDArray[np.bool_]
+
+
+def said_of(text: str, prompts: int, written: bool) -> Said:
+    """Read what was said in a task.
+
+    Parameters
+    ----------
+    text : str
+        A number for each prompt with spaces between them, "-" where it was not asked, "?" where no
+        answer could be read.
+    prompts : int
+        How many the task has.
+    written : bool
+        Whether answers were written: each is 1 or -1.
+
+    Raises
+    ------
+    ValueError
+        If it is not what `harness` writes, with the reason.
+    """
+    parts = text.split()
+    if len(parts) != prompts:
+        raise ValueError(f"{len(parts)} answers were said, expected {prompts}")
+    asked = np.array([part != "-" for part in parts])
+    try:
+        odds = np.array([math.nan if part in ("-", "?") else float(part) for part in parts])
+    except ValueError:
+        odds = np.array([math.inf])
+    answers = odds[~np.isnan(odds)]
+    named = sum(part in ("-", "?") for part in parts) == np.isnan(odds).sum()
+    if not named or not (np.abs(answers) <= MOST).all():
+        raise ValueError(f"what was said is {reprlib.repr(text)}, expected numbers, - and ?")
+    if written and not np.isin(answers, (-1, 1)).all():
+        raise ValueError(f"what was written is {reprlib.repr(text)}, expected 1, -1, - and ?")
+    return Said(odds, asked)
+
+
+class Keeping(NamedTuple):
+    """How what was said is read of a benchmark that keeps it, and its metrics made of it.
+
+    Attributes
+    ----------
+    read : callable
+        From a line, the truth and the way to what was said; ValueError, with the reason, where
+        `harness` does not write it so.
+    again : callable
+        From the line, the truth and what was said to metrics by name, the primary one among them.
+    """
+
+    read: Callable[[str, Any, Way], Any]
+    again: Callable[[str, Any, Any], Mapping[str, float]]
+
+
+def _accuracy(_text: str, truth: Any, said: Said) -> dict[str, float]:
+    right = graded(truth, *said).right
+    return {INTERVENTION.primary: float(right.mean()) if len(right) else math.nan}
+
+
+#: By benchmark.
+KEEPING = {
+    INTERVENTION.name: Keeping(
+        lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
+    ),
+    PRIOR.name: Keeping(judgements.known_in, judgements.numbers_again),
+}
+
+
+def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any) -> Any:
+    """Read what was said in a task, and see that it is what the metrics are of.
+
+    Parameters
+    ----------
+    name : str
+        As lm-eval names it.
+    text : str
+        What `harness` keeps of it in one line.
+    numbers : mapping of str to float
+        The metrics that the file says; the primary one is NaN where answers were not finite.
+    fingerprint : optional
+        Of the truth that the questions were made from.
+
+    Returns
+    -------
+    object or None
+        As `Keeping.read` has it; None where it belongs to no prompts that are known here.
+
+    Raises
+    ------
+    ValueError
+        As `Keeping.read`, and where a metric is another.
+    Unusable
+        If the truth of the task is damaged here.
+    """
+    known, way = leaves()[name], WAYS[leaves()[name].way]
+    primary = known.benchmark.primary
+    if known.metrics[primary].kept is None or math.isnan(numbers[primary]):
+        return None
+    try:
+        truth = way.load(known.entry.name)
+    except EpidemiaError as error:
+        raise Unusable(str(error)) from None
+    if (fingerprint or truth.fingerprint) != truth.fingerprint:
+        return None
+    keeping = KEEPING[known.benchmark.name]
+    try:
+        said = keeping.read(text, truth, way)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    for metric, again in keeping.again(text, truth, said).items():
+        value = numbers.get(metric, math.nan)
+        # What is not known says nothing wrong.
+        if math.isnan(value) or (metric != primary and math.isnan(again)):
+            continue
+        if value != again and not abs(again - value) <= SAME * max(1.0, abs(value)):
+            raise ValueError(
+                f"{name}: the {metric} is {_short(value)}, but that of what was said is "
+                f"{_short(again)}"
+            )
+    return said
+
+
+def _short(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < MOST else f"{value:.4g}"
+
+
+def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
+    """Read draws; at least two of a sample, none of an exact table, whose sample has no name."""
+    try:
+        found = np.array(text.split(), dtype=float)
+    except (AttributeError, ValueError):
+        found = np.array([math.nan])
+    if not (np.abs(found) <= most).all():
+        raise ValueError(f"draws of {metric} are {reprlib.repr(text)}, expected numbers")
+    if len(found) < 2 if sample else len(found):
+        expected = "at least 2" if sample else "none, as there is no sample"
+        raise ValueError(f"{len(found)} draws of {metric}, expected {expected}")
+    return found
+
+
+def _asking(metric: str, asking: Mapping[str, Any]) -> float:
+    """Read the error from the asking; NaN, which is written of one that is not known, stays."""
+    found: Any = asking.get(metric)
+    number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    if not (number and (0 <= found <= MOST or math.isnan(found))):
+        raise ValueError(
+            f"the error of {metric} from the asking is {reprlib.repr(found)}, expected 0 or more"
+        )
+    return float(found)
+
+
+def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
+    """Return how many draws each sample has, those that are known already among them.
+
+    Raises
+    ------
+    ValueError
+        If those of one sample differ in number: they are of the same replicates.
+    """
+    found = dict(known)
+    for one in draws:
+        if found.setdefault(one.sample, len(one.at)) != len(one.at):
+            raise ValueError(
+                f"{len(one.at)} and {found[one.sample]} draws of one sample ({one.sample})"
+            )
+    return found
+
+
+def in_conflict(samples: Iterable[str]) -> set[str]:
+    """Return the samples that are of one survey and vintage, but of different replicates.
+
+    Errors of their tasks cannot be put together: they are neither joint nor independent. A sample
+    is named by survey and vintage, a space, and the hash of its replicates.
+    """
+    known = {sample for sample in samples if sample}
+    whose = [sample.split(" ")[0] for sample in known]
+    return {sample for sample in known if whose.count(sample.split(" ")[0]) > 1}

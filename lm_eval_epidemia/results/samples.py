@@ -1,0 +1,133 @@
+"""lm-eval's sample files: what a model answered in every cell of a task."""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
+from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.results.results import Asked
+
+__all__ = ["Elicited", "elicited", "sample_file"]
+
+
+class Elicited(NamedTuple):
+    """A model's distributions, from its samples.
+
+    Attributes
+    ----------
+    cells : list of int
+        Numbers of the cells that were answered completely, C' of them.
+    q : ndarray, shape (C', K)
+    by_position : ndarray, shape (K,), or None
+        Mean probability (share, of written letters) of each displayed position; None where answers
+        are not displayed in changing orders.
+    l1 : float
+        The distance as the task's metric computes it.
+    by_order : ndarray, shape (C', M, K), or None
+        What was found under each of M orderings; None where all of them were asked.
+    counts : ndarray of int, shape (C', K + 1), or None
+        Of answers that were drawn: how many said each level and, last, could not be read.
+    """
+
+    cells: list[int]
+    q: Array
+    by_position: Array | None
+    l1: float
+    by_order: Array | None = None
+    counts: NDArray[np.int64] | None = None
+
+
+def sample_file(results: Path, asked: Asked) -> Path | None:
+    """Return the sample file of a task beside a result file; None where there is none."""
+    # results_2026-11-21T15-43-16.265965.json: samples carry the same stamp.
+    stamp = results.stem.removeprefix("results")
+    path = results.parent / f"samples_{in_way(*asked)}{stamp}.jsonl"
+    return path if path.is_file() else None
+
+
+@lru_cache(maxsize=16)
+def _line(way: Way) -> type[msgspec.Struct]:
+    """A line of samples: what is needed of it; the rest is skipped without being built."""
+    return msgspec.defstruct("Line", [("doc", way.row), ("filtered_resps", list[Any])])
+
+
+#: What comes of a line that lm-eval did not write for the task.
+NOT_A_SAMPLE = (msgspec.DecodeError, ValueError, TypeError, IndexError, RecursionError)
+
+
+def elicited(path: Path, asked: Asked) -> Elicited | None:
+    """Read what a model answered in a task, a line at a time.
+
+    Parameters
+    ----------
+    path : Path
+        Of any size: lines are read one by one, and of each only what the scores need.
+    asked : Asked
+
+    Returns
+    -------
+    Elicited or None
+        None where no cell was answered completely, or answers are not finite.
+
+    Raises
+    ------
+    EpidemiaError
+        If the file cannot be read, a line is not one that lm-eval writes for such a task, or the
+        questions were made from a truth that is not the installed one.
+    """
+    way = WAYS[asked.way]
+    truth = way.load(asked.task)
+    answers: list[Any] = []
+    decoder: Any = msgspec.json.Decoder(_line(way))
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.strip():
+                    continue
+                try:
+                    line = decoder.decode(text)
+                    if line.doc.task != truth.task:
+                        raise ValueError(f"it is of {line.doc.task}")
+                    if not 0 <= line.doc.cell < len(truth.given):
+                        raise ValueError(f"cell {line.doc.cell} of {len(truth.given)}")
+                    answer = way.read(line.doc, line.filtered_resps)
+                    way.check(answer, answers[0] if answers else answer, truth)
+                    answers.append(answer)
+                except NOT_A_SAMPLE as error:
+                    raise EpidemiaError(
+                        f"{path}, line {number} is not a sample of {in_way(*asked)} as lm-eval "
+                        f"writes it ({error}): was the run interrupted while writing? Run it again "
+                        "with --log_samples"
+                    ) from None
+    except OSError as error:
+        raise EpidemiaError(f"{path} cannot be read ({error.strerror or error})") from None
+    if not answers:
+        return None
+    log = logging.getLogger("lm_eval_epidemia")
+    # What the metrics warn of was said during the run.
+    level, quiet = log.level, logging.ERROR
+    log.setLevel(quiet)
+    try:
+        if (found := against_truth(answers)) is None:
+            return None
+    except EpidemiaError as error:
+        raise EpidemiaError(f"{path}: {error}") from None
+    finally:
+        log.setLevel(level)
+    cells = np.flatnonzero(found.part.complete).tolist()
+    shares = way.by_position(answers) if way.by_position else None
+    by_order = found.elicited.by_order
+    if by_order is not None and by_order.shape[1] >= math.factorial(by_order.shape[2]):
+        by_order = None  # nothing was left to chance
+    return Elicited(cells, found.elicited.q, shares, found.l1, by_order, found.elicited.counts)

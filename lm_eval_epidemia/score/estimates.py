@@ -1,0 +1,134 @@
+"""Means and differences of means, each with its error over the clusters of its sample.
+
+A mean carries its draws: one number per cluster. Means over the same clusters, of other effects or
+in another way of asking, are paired by subtracting these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from lm_eval_epidemia.core.distance import Array
+
+__all__ = ["NOTHING", "Estimate", "apart", "average", "paired", "pooled", "shares_of"]
+
+#: Two-sided level of confidence of `Estimate.interval`.
+CONFIDENCE = 0.95
+
+
+class Estimate(NamedTuple):
+    """A mean, or a difference of means.
+
+    Attributes
+    ----------
+    value : float
+        NaN where nothing is averaged.
+    error : float
+        Its standard error over samples of names (or graphs); NaN where a graph has one only.
+    samples : int
+        How many scenes it is over, the clusters of the error.
+    freedom : float
+        Degrees of freedom of the error.
+    at : ndarray, shape (S,) or (0,)
+        Its draws, one per scene of the task; empty where no other mean is paired with it.
+    """
+
+    value: float
+    error: float
+    samples: int
+    freedom: float
+    at: Array = np.array([])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of 95 %, by Student's t; NaN where the error is not known."""
+        if not self.freedom > 0 or math.isnan(self.error):
+            return math.nan, math.nan
+        reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom)) * self.error
+        return self.value - reach, self.value + reach
+
+
+NOTHING = Estimate(math.nan, math.nan, 0, 0)
+
+
+def paired(one: Estimate, other: Estimate) -> Estimate:
+    """Return the difference of two means over the same scenes; its error is of the differences."""
+    at = one.at - other.at
+    return Estimate(
+        one.value - other.value, float(at.std(ddof=1)) if len(at) else math.nan,
+        min(one.samples, other.samples), min(one.freedom, other.freedom), at,
+    )  # fmt: skip
+
+
+def apart(one: Estimate, other: Estimate) -> Estimate:
+    """Return the difference of two means over samples that have nothing to do with each other."""
+    return _together([one, other], [1, -1])
+
+
+def average(means: Sequence[Estimate]) -> Estimate:
+    """Average means of independent samples, such as those of several tasks, each counting once."""
+    return _together(means, [1 / len(means)] * len(means)) if means else NOTHING
+
+
+def _together(means: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
+    """Add weighted means; degrees of freedom as of Welch (1947) and Satterthwaite (1946)."""
+    value = math.fsum(w * one.value for one, w in zip(means, weights, strict=True))
+    parts = [(w * one.error) ** 2 for one, w in zip(means, weights, strict=True)]
+    spread = sum(x * x / one.freedom for one, x in zip(means, parts, strict=True) if one.freedom)
+    least = min(one.freedom for one in means)
+    freedom = sum(parts) ** 2 / spread if spread > 0 else least
+    return Estimate(value, math.sqrt(sum(parts)), sum(one.samples for one in means), freedom)
+
+
+def shares_of(of: Array, ids: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+    """Return what each cluster adds to the error of a mean of numbers, linearised.
+
+    Parameters
+    ----------
+    of : ndarray, shape (N,)
+    ids : ndarray, shape (N,)
+        To which of G clusters each belongs.
+
+    Returns
+    -------
+    there : ndarray, shape (G,)
+        The clusters.
+    shares : ndarray, shape (G,)
+        ``sqrt(G / (G - 1)) sum_{n in g} (x_n - mean)``: the root of the sum of their squares, over
+        N, is the error. NaN of a single cluster.
+    """
+    there, place = np.unique(ids, return_inverse=True)
+    if len(there) < 2:
+        return there, np.full(len(there), math.nan)
+    sums = np.bincount(place, of - of.mean())
+    # Centred, since the sums of rounded numbers are 0 up to rounding only.
+    return there, (sums - sums.mean()) * math.sqrt(len(there) / (len(there) - 1))
+
+
+def pooled(of: Any, clusters: Any) -> Estimate:
+    """Average numbers that come in clusters, which are a sample of such.
+
+    Parameters
+    ----------
+    of : array_like, shape (N,)
+    clusters : array_like, shape (N,)
+        To which of G clusters each belongs.
+
+    Returns
+    -------
+    Estimate
+        The error is ``sqrt(G / (G - 1) sum_g (sum_{n in g} (x_n - mean))^2) / N`` (Cochran 1977,
+        section 11.7: a ratio over clusters of unequal size, linearised).
+    """
+    of = np.asarray(of, dtype=float)
+    if not len(of):
+        return NOTHING
+    there, shares = shares_of(of, np.asarray(clusters))
+    error = math.sqrt(float(shares @ shares)) / len(of)
+    return Estimate(float(of.mean()), error, len(there), len(there) - 1)
