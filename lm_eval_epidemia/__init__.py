@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__version__ = "0.1.0"
+from lm_eval_epidemia.core.version import __version__
 
 __all__ = ["__version__", "task_manager"]
 

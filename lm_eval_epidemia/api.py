@@ -213,7 +213,7 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     (('Yes', 'No'), (11, 2))
     >>> load_truth("epidemia_low_nsduh_cocain_ever")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    lm_eval_epidemia.core.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' (nearest: ...
+    lm_eval_epidemia.core.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' ...
     """
     found = store.load(_with_distribution(task), None if vintage is None else str(vintage))
     # What is loaded is kept for all: whoever changes theirs changes theirs alone.

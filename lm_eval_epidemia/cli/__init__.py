@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lm_eval_epidemia import __version__
 from lm_eval_epidemia.cli import fresh as fresh_cli
 from lm_eval_epidemia.cli import report as report_cli
 from lm_eval_epidemia.cli.finetune import app as finetune_app
@@ -18,6 +17,7 @@ from lm_eval_epidemia.cli.quantities import app as quantities_app
 from lm_eval_epidemia.cli.survey import app as survey_app
 from lm_eval_epidemia.core.console import checked_output, print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.surveys.catalogue import RECORDS
 
 app = typer.Typer(

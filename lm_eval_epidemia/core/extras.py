@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from lm_eval_epidemia import __version__
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.version import __version__
 
 __all__ = ["install", "needs"]
 
@@ -27,7 +27,7 @@ def install(extra: str) -> str:
     extra : str
         As pip knows it, for example ``"report"``.
     """
-    checkout = Path(__file__).parents[1]
+    checkout = Path(__file__).parents[2]
     if (checkout / "pyproject.toml").is_file():
         return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
     if (source := _installed_from()) is not None:

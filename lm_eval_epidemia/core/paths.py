@@ -23,7 +23,7 @@ __all__ = [
     "writing",
 ]
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def _shipped(name: str) -> Path:

@@ -77,8 +77,7 @@ class Metric(NamedTuple):
     Attributes
     ----------
     of : callable
-        From the answers of a task, in any order, to the number. lm-eval finds it by its name, so it
-        is a function of a module.
+        From the answers of a task, in any order, to the number.
     higher_is_better : bool or None
         None where it is best at neither end: lm-eval then prints no arrow.
     low, high : float

@@ -20,6 +20,7 @@ from lm_eval_epidemia.benchmarks.observation.unseen import Unseen, unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.way import Metric
+from lm_eval_epidemia.harness.hooks import Hook
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 __all__ = ["KEY", "Noted", "noting", "write"]
@@ -61,8 +62,8 @@ def _metrics() -> Mapping[Callable[..., float], Metric]:
     metrics = (
         metric
         for benchmark in BENCHMARKS
-        for way in benchmark.ways
-        for metric in benchmark.metrics(WAYS[way]).values()
+        for way in benchmark.ways.values()
+        for metric in benchmark.metrics(way).values()
     )
     return {metric.of: metric for metric in metrics if metric.draws or metric.kept}
 
@@ -83,7 +84,8 @@ def noting(task: Any, task_name: str, noted: Noted) -> Iterator[None]:
     aggregation, before = task.aggregation, vars(task).get("aggregation")
 
     def noticed(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
-        metric = _metrics().get(of)
+        # A task file of 0.1.0 names the function itself.
+        metric = _metrics().get(of.function if isinstance(of, Hook) else of)
         if metric is None:
             return of
 

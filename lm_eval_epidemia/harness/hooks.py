@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, in_way
@@ -18,7 +18,9 @@ from lm_eval_epidemia.harness.pin import check_lm_eval
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["load"]
+    load: Hook
+
+__all__ = ["Hook", "load"]
 
 
 class _NoMetadataHint(logging.Filter):
@@ -36,7 +38,26 @@ class _NoMetadataHint(logging.Filter):
 logging.getLogger("lm_eval.api.task").addFilter(_NoMetadataHint())
 
 
-def load(
+class Hook:
+    """What a task file names: it is called like a function, and written by its name alone.
+
+    lm-eval writes the source text of plain functions into every result file.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name, self.function = name, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{__name__}.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name  # pickled as what this module calls so
+
+
+def _load(
     epidemia_task: str,
     epidemia_way: str = "letters",
     epidemia_variant: dict[str, Any] | None = None,
@@ -110,7 +131,14 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# What task files name: a function for each way, ``process_letters`` and so on.
-for _benchmark in BENCHMARKS:
-    for _way in _benchmark.ways:
-        globals()[f"process_{_way}"] = _process(WAYS[_way], _benchmark.metrics(WAYS[_way]))
+def _hooks() -> Iterator[Hook]:
+    """What task files name: ``load``, and for each way ``process_letters``, ``letters_score``..."""
+    yield Hook("load", _load)
+    for benchmark in BENCHMARKS:
+        for name, way in benchmark.ways.items():
+            metrics = benchmark.metrics(way)
+            yield Hook(f"process_{name}", _process(way, metrics))
+            yield from (Hook(f"{name}_{of}", metric.of) for of, metric in metrics.items())
+
+
+globals().update({hook.name: hook for hook in _hooks()})

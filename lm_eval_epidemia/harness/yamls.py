@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from lm_eval_epidemia import __version__
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry, Way
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core import folders, paths
+from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import COMMON
@@ -59,7 +59,7 @@ process_results: !function lm_eval_epidemia.harness.hooks.process_{way}
 metric_list:
 """
 _METRIC = """  - metric: {name}
-    aggregation: !function {module}.{function}
+    aggregation: !function lm_eval_epidemia.harness.hooks.{way}_{name}
     higher_is_better: {better}
 """
 
@@ -97,8 +97,7 @@ def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant)
     if variant.leading_space is not None and not way.generated:
         how += 'target_delimiter: ""\n'
     metrics = "".join(
-        _METRIC.format(name=name, module=metric.of.__module__, function=metric.of.__name__,
-                       better=json.dumps(metric.higher_is_better))
+        _METRIC.format(name=name, way=way.name, better=json.dumps(metric.higher_is_better))
         for name, metric in benchmark.metrics(way).items()
     )  # fmt: skip
     top = _CUSTOM if dataset is None else _NOTE

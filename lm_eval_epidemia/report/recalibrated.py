@@ -1,8 +1,8 @@
 """What a model knows of who answers what, apart from how common each answer is.
 
-Its answers in samples are recalibrated to the survey's P(Y) (`benchmarks.observation.recalibrated`) and scored
-again. What the respondent that knows P(Y) alone scores on the same cells stands beside: only what
-is above it is knowledge of how Y depends on X.
+Its answers in samples are recalibrated to the survey's P(Y) and scored again
+(`benchmarks.observation.recalibrated`). What the respondent that knows P(Y) alone
+scores on the same cells stands beside: only what is above it is knowledge of how Y depends on X.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from lm_eval_epidemia import __version__
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import data
 from lm_eval_epidemia.findings.leaderboard import Report

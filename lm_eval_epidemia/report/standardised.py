@@ -1,6 +1,7 @@
 """What the answers of a survey, and of a model, imply for a condition when Z is the same for all.
 
-Crude and standardised effects (`benchmarks.observation.standardised`) of tasks with several conditions, of which one
+Crude and standardised effects (see `benchmarks.observation.standardised`) of tasks with several
+conditions, of which one
 is X and the others are Z. Nothing is asked for it: a model's P~(y | x, z) comes from its samples.
 P(z) and P(x, z) are the survey's, for survey and model alike, and have no error here: what differs
 is what is believed of Y. An effect is a difference of P(first answer), in points.

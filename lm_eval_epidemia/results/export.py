@@ -10,12 +10,12 @@ import yaml
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia import __version__
 from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import writing
+from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.surveys.catalogue import record

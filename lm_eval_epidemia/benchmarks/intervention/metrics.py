@@ -171,6 +171,7 @@ def against_truth(answers: Sequence[Any]) -> Known | None:
         If the questions were made from a truth that is not the installed one.
     """
     way = WAYS[answers[0].way]
+    name = way.named(answers[0].task)
     truth: Questions = collect.installed_truth(way, answers)
     said, answered = collect.laid_out(answers, (len(truth.prompts), 1))
     if not collect.readable(way, answers, truth.given, said, answered):
@@ -183,10 +184,10 @@ def against_truth(answers: Sequence[Any]) -> Known | None:
     if len(found.numbers) < (whole := len(truth.pairs or truth.prompts)):
         notices.warn(
             "only part of the task was seen",
-            f"{way.named(answers[0].task)}: {len(found.numbers)} of {whole} effects were asked both "
+            f"{name}: {len(found.numbers)} of {whole} effects were asked both "
             "before and after the intervention; the accuracy is theirs alone"
             if truth.pairs
-            else f"{way.named(answers[0].task)}: {len(found.numbers)} of {whole} prompts were asked",
+            else f"{name}: {len(found.numbers)} of {whole} prompts were asked",
         )
     return Known(truth, odds, asked, found)
 

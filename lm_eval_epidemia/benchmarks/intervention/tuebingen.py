@@ -1,7 +1,8 @@
 """Causes and effects from nature: the Tübingen cause-effect pairs, by name and direction.
 
 ``pairs.csv`` holds them as this package uses them. It is made from a list of the database's 108
-pairs (columns list, row, cause, effect): ``python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET``.
+pairs (columns list, row, cause, effect):
+``python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET``.
 What is left out, merged and told apart is written here as data, with the reason.
 
 Source: J. M. Mooij, J. Peters, D. Janzing, J. Zscheischler and B. Schölkopf, "Distinguishing Cause

@@ -1,7 +1,7 @@
 """The published quantities: the NHANES part of OpenEstimate, with its truths and its draws.
 
 ``groundtruth/quantities/nhanes.json`` and the draws beside it are made from the benchmark's own
-files: ``python -m lm_eval_epidemia.benchmarks.prior.quantities.published FOLDER``, where FOLDER holds
+files: ``python -m lm_eval_epidemia.benchmarks.prior.quantities.published FOLDER``. FOLDER holds
 ``variables.parquet``, ``baseline_samples.parquet`` and ``SOURCE.json``. Truths (mean, standard
 deviation between people, standard error, number of people) are taken as published; thresholds are
 read from the published texts, all other words are ours (`nhanes`), because the published ones do
