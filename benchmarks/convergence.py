@@ -44,8 +44,7 @@ def main() -> None:
     from lm_eval import simple_evaluate
 
     import lm_eval_epidemia
-    from lm_eval_epidemia.benchmarks import members
-    from lm_eval_epidemia.elicit.ways import in_way
+    from lm_eval_epidemia.benchmarks import in_way, members
 
     tasks = [task for group in GROUPS for task, _ in members(group)]
 

@@ -42,13 +42,13 @@ from scipy import stats
 from scipy.optimize import brentq
 from tqdm import tqdm
 
-from lm_eval_epidemia.distance import distance
-from lm_eval_epidemia.elicit.ways.way import Elicited
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
+from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.core.distance import distance
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
 from lm_eval_epidemia.score.joint import Draws, joint_error
-from lm_eval_epidemia.score.measured import Measured, Part
-from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import anchors, position, scale, zero
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pyreadstat
 
-from lm_eval_epidemia.printing import show, table_of
+from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.draft.drafting import draft
 from lm_eval_epidemia.surveys.draft.wishes import Wishes

@@ -37,7 +37,7 @@ def evaluate(folder: Path, tasks: list[str], limit: int | None = None) -> tuple[
     from lm_eval import simple_evaluate
 
     import lm_eval_epidemia
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     manager = lm_eval_epidemia.task_manager()
     lm = ChoiceHF(pretrained=str(folder), dtype="float32", device="cpu", batch_size=16)
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=400)
     parser.add_argument("--model", type=Path, help="a real model in place of a random Llama")
     options = parser.parse_args()
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     folder = Path(tempfile.mkdtemp(prefix="epidemia-"))
     try:

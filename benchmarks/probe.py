@@ -21,13 +21,13 @@ from collections import defaultdict
 import numpy as np
 from scipy import stats
 
-from lm_eval_epidemia.elicit.ways.way import Elicited
+from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.benchmarks.observation.fresh.slices import short
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
+from lm_eval_epidemia.benchmarks.observation.probe import Alike, contrast, nearest
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.fresh.slices import short
 from lm_eval_epidemia.report.probe import PUBLISHED
-from lm_eval_epidemia.score import respondents
-from lm_eval_epidemia.score.measured import Measured, Part, part_of
-from lm_eval_epidemia.score.probe import Alike, contrast, nearest
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 from lm_eval_epidemia.surveys.fresh import FreshTask
 

@@ -44,9 +44,9 @@ WAYS = (
 
 def solved(rng: np.random.Generator) -> list[tuple[str, str]]:
     """Every prompt of the group in the ways of asking it is trained for, with one answer each."""
+    from lm_eval_epidemia.benchmarks.splits import split
     from lm_eval_epidemia.elicit.intervals import BIN_LETTERS, bin_of
     from lm_eval_epidemia.elicit.orderings import LETTERS
-    from lm_eval_epidemia.elicit.splits import split
     from lm_eval_epidemia.elicit.variants import Variant
     from lm_eval_epidemia.estimate import store
 
@@ -71,7 +71,7 @@ def train(folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+    from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     rng = np.random.default_rng(0)
     pairs = solved(rng)

@@ -17,10 +17,10 @@ from scipy import sparse
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.prepare import Prepared, prepare
-from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import scale, zero
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task

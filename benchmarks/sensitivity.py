@@ -18,7 +18,7 @@ import numpy as np
 from aggregation import fit_records
 from tqdm import tqdm
 
-from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.score import score as scoring

@@ -96,7 +96,7 @@ def main() -> None:
     ]
     from lm_eval.models.openai_completions import LocalCompletionsAPI
 
-    from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+    from lm_eval_epidemia.models.choice_api import ChoiceAPI
 
     with ExitStack() as stack:
         url, address = options.url, ""

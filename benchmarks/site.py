@@ -19,11 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.output import sections
-from lm_eval_epidemia.report.results import Asked, read_results
-from lm_eval_epidemia.report.samples import elicited
 from lm_eval_epidemia.report.site import build_site
+from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.results.samples import elicited
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 LARGE = "epidemia_low_acs_salary_by_age"

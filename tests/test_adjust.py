@@ -7,7 +7,7 @@ from conftest import raw_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import Target, adjust, rake
 from lm_eval_epidemia.surveys.catalogue import record

@@ -12,15 +12,14 @@ import pytest
 from conftest import REPOSITORY, evaluate
 
 from lm_eval_epidemia.api import Draws, Truth, joint_error, load_truth, questions, score, tasks
-from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.extras import install
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_bias
-from lm_eval_epidemia.score.respondents import answers
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
@@ -324,7 +323,7 @@ def in_a_process(code, cwd=REPOSITORY):
 def test_the_api_needs_no_lm_eval_no_torch_and_no_altair():
     said = in_a_process(f"""{BLOCKED}
 from lm_eval_epidemia.api import load_truth, questions, score, tasks
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 truth = load_truth("{BY_AGE}")
 print(score(truth, truth.to_frame().assign(q=lambda rows: rows.p)).score, truth.cite().vintage)
 print(len(tasks()), len(questions("{BY_AGE}")))

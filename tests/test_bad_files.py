@@ -11,12 +11,12 @@ import pytest
 from conftest import recorded
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness import demo
-from lm_eval_epidemia.report import leaderboard, output
-from lm_eval_epidemia.report.data import read_samples
-from lm_eval_epidemia.report.results import printable, read_results
+from lm_eval_epidemia.cli import app, demo
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings import leaderboard
+from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.report import output
+from lm_eval_epidemia.results.results import printable, read_results
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
 HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"

@@ -18,10 +18,12 @@ from conftest import REPOSITORY
 TOY = Path(__file__).parent / "toy"
 
 
-def with_line(path, before, line):
+def with_change(path, *changes):
     text = path.read_text()
-    assert text.count(before) == 1, (path, before)
-    path.write_text(text.replace(before, line + before))
+    for before, after in changes:
+        assert text.count(before) == 1, (path, before)
+        text = text.replace(before, after)
+    path.write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -35,29 +37,23 @@ def package(tmp_path_factory):
         else:
             shutil.copy(source, root / name)
     ours = root / "lm_eval_epidemia"
-    for name, room in (("numbered", "elicit/ways"), ("coin", "elicit/ways"), ("coins", "score")):
-        shutil.copy(TOY / f"{name}.py", ours / room)
-    # The lines in the tables.
-    ways = ours / "elicit" / "ways" / "__init__.py"
-    text = ways.read_text().replace(
-        "    intervention,\n    letters,\n", "    coin, intervention, letters, numbered,\n"
+    # A way of asking is a file and a line, a benchmark a folder and a line.
+    shutil.copy(TOY / "numbered.py", ours / "benchmarks" / "observation")
+    shutil.copytree(TOY / "coins", ours / "benchmarks" / "coins")
+    with_change(
+        ours / "benchmarks" / "observation" / "ways.py",
+        ("import letters,", "import letters, numbered,"),
+        ("written.RAG\n", "written.RAG, numbered.WAY\n"),
     )
-    everything = "*intervention.ALL,"
-    assert everything in text
-    ways.write_text(text.replace(everything, f"{everything} numbered.WAY, coin.WAY,"))
-    table = ours / "benchmarks.py"
-    text = table.read_text().replace('"closed", "rag")', '"closed", "rag", "numbered")')
-    record = (TOY / "record.py").read_text()
-    record = record[record.index("COINS =") :]
-    text = text.replace(
-        "(OBSERVATION, INTERVENTION, PRIOR)", "(OBSERVATION, INTERVENTION, PRIOR, COINS)"
-    ).replace(
-        "BENCHMARKS: tuple",
-        "from lm_eval_epidemia.elicit.ways.coin import TASKS  # noqa: E402\n"
-        "from lm_eval_epidemia.score import coins  # noqa: E402\n\n"
-        f"{record}\n\nBENCHMARKS: tuple",
+    with_change(
+        ours / "benchmarks" / "__init__.py",
+        (
+            "from lm_eval_epidemia.benchmarks.prior import",
+            "from lm_eval_epidemia.benchmarks.coins import COINS\n"
+            "from lm_eval_epidemia.benchmarks.prior import",
+        ),
+        ("(OBSERVATION, INTERVENTION, PRIOR)", "(OBSERVATION, INTERVENTION, PRIOR, COINS)"),
     )
-    table.write_text(text)
     epidemia(root, "tasks", "write", root / "task_yamls")
     return root
 
@@ -76,8 +72,8 @@ def epidemia(root, *arguments):
 @pytest.fixture(scope="module")
 def results(package, tmp_path_factory):
     """Real lm-eval runs of the toys: two tiny models, and a respondent whose score is known."""
-    from lm_eval_epidemia.elicit.splits import split
-    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+    from lm_eval_epidemia.benchmarks.splits import split
+    from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     folder = tmp_path_factory.mktemp("results")
     texts = list(split("epidemia_low_nsduh_cocaine_ever_by_age")["prompt"])
@@ -103,11 +99,13 @@ def test_the_toys_touch_their_own_files_and_two_tables(package):
         or path.read_bytes() != (REPOSITORY / path.relative_to(package)).read_bytes()
     }
     assert changed == {
-        "lm_eval_epidemia/benchmarks.py",
-        "lm_eval_epidemia/elicit/ways/__init__.py",
-        "lm_eval_epidemia/elicit/ways/coin.py",
-        "lm_eval_epidemia/elicit/ways/numbered.py",
-        "lm_eval_epidemia/score/coins.py",
+        "lm_eval_epidemia/benchmarks/__init__.py",
+        "lm_eval_epidemia/benchmarks/observation/ways.py",
+        *(
+            f"lm_eval_epidemia/benchmarks/coins/{name}.py"
+            for name in ("__init__", "coin", "metrics")
+        ),
+        "lm_eval_epidemia/benchmarks/observation/numbered.py",
     }
     shipped = {path.name for path in (REPOSITORY / "task_yamls").rglob("*")}
     more = {path.name for path in (package / "task_yamls").rglob("*")} - shipped

@@ -9,13 +9,13 @@ import pytest
 from conftest import REPOSITORY
 from typer.testing import CliRunner
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia.benchmarks.observation.drift import drift
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.distance import distance
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.distance import distance
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.score.drift import drift
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records, task
 
 

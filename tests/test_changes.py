@@ -6,11 +6,11 @@ import pytest
 from truths import HEROIN, enter
 from typer.testing import CliRunner
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia.benchmarks.observation.changes import changes
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
-from lm_eval_epidemia.score.changes import changes
 
 
 def test_two_folders_are_compared_task_by_task(tmp_path):

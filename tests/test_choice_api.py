@@ -19,16 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import LETTERS, VOCABULARY, added, likeliest, logprobs, scripted, truth
 
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.observation import metrics
+from lm_eval_epidemia.benchmarks.observation.unseen import unseen
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.within import Within, bounds
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness.choice_api import ChoiceAPI
-from lm_eval_epidemia.harness.endpoint import BadReply
-from lm_eval_epidemia.harness.first_token import Shown, by_text, shown_in
 from lm_eval_epidemia.harness.servers import beside
-from lm_eval_epidemia.score import metrics
-from lm_eval_epidemia.score.unseen import unseen
+from lm_eval_epidemia.models.choice_api import ChoiceAPI
+from lm_eval_epidemia.models.endpoint import BadReply
+from lm_eval_epidemia.models.first_token import Shown, by_text, shown_in
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 8 prompts, 2 letters
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 48 prompts, 4 letters
@@ -499,7 +499,7 @@ CLIENT = """
 import sys, zlib
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
-from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+from lm_eval_epidemia.models.choice_api import ChoiceAPI
 
 url, cache = sys.argv[1:]
 texts = [f"Prompt {i} of many.\\nAnswer:" for i in range(2000)]

@@ -12,9 +12,9 @@ import pytest
 from rounding import assert_same, log_probability, metric
 from test_huggingface import lm_eval, results_in, samples_in
 
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.choices import Question, plan
+from lm_eval_epidemia.models.choices import Question, plan
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -98,7 +98,7 @@ def both(folder, asked, **arguments):
     """The answers of `choice-hf` and of `hf`."""
     from lm_eval.models.huggingface import HFLM
 
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     arguments = {"pretrained": str(folder), "dtype": "float32", "device": "cpu",
                  "batch_size": 8, **arguments}  # fmt: skip
@@ -192,7 +192,7 @@ def test_four_bit_weights(tiny_llama, tmp_path):
 
 def test_a_model_spread_over_devices(tiny_llama, tmp_path):
     """`device_map=auto` with too little memory: layers are brought in from the disk one by one."""
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     spread = {"parallelize": True, "max_cpu_memory": "200KB", "offload_folder": str(tmp_path)}
     ours, stock = both(tiny_llama, pairs(cells=12), **spread)
@@ -293,7 +293,7 @@ def test_requests_that_cannot_share_a_pass_are_answered_as_stock_does(tiny_llama
 
 
 def test_a_request_without_a_context_leaves_the_others_their_pass(tiny_llama, monkeypatch):
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     asked, seen = pairs(cells=3), []
     read = ChoiceHF._read
@@ -361,7 +361,7 @@ def test_log_probabilities_that_are_not_numbers_stay_so(tiny_llama, tmp_path):
 
 
 def test_memory_that_runs_out_halves_the_batches(tiny_llama, monkeypatch):
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     honest, sizes = ChoiceHF._read, []
 
@@ -386,7 +386,7 @@ def test_no_tensor_of_prompt_times_vocabulary(tiny_llama, monkeypatch, path):
     """The output head sees one position of each prompt, and of a shared beginning."""
     import torch
 
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     monkeypatch.setattr(ChoiceHF, "only_path", path)
     seen = []
@@ -428,7 +428,7 @@ def test_no_tensor_of_prompt_times_vocabulary(tiny_llama, monkeypatch, path):
 def test_beginnings_are_computed_once(tiny_llama, monkeypatch, path):
     """The 24 orders of a question with four answers, after three solved examples."""
     from lm_eval_epidemia.elicit.variants import Variant
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     rows = list(split(SEVERAL, variant=Variant(fewshot=3)))[:48]
     asked = [(row["prompt"], f" {letter}") for row in rows for letter in row["choices"]]
@@ -501,7 +501,7 @@ import json, os, signal, sys
 from pathlib import Path
 from lm_eval import simple_evaluate
 import lm_eval_epidemia
-from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
 model, folder, batches, tasks = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
 honest, log = ChoiceHF._read, (folder / "read.txt").open("a")

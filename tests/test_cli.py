@@ -16,13 +16,13 @@ from lm_eval.utils import make_table
 from typer.main import get_command
 
 from lm_eval_epidemia import __version__, cli
-from lm_eval_epidemia.console import separated
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.cli import demo
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import demo
 from lm_eval_epidemia.harness import run as harness_run
-from lm_eval_epidemia.report.results import Asked, read_results
-from lm_eval_epidemia.report.samples import elicited, sample_file
+from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
 #: A build of the 2023 file estimates all of the survey's.

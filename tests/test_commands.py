@@ -29,10 +29,9 @@ from scripted_server import scripted
 from typer.main import get_command
 
 from lm_eval_epidemia import cli
-from lm_eval_epidemia.benchmarks import groups, members
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks import WAYS, groups, members
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import run as harness_run
 
 pytest.importorskip("torch")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.findings.compare import asked_in_ways, asked_in_wordings, compare
 from lm_eval_epidemia.harness.cost import cost, tokenizer
-from lm_eval_epidemia.report.compare import asked_in_ways, asked_in_wordings, compare
-from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.results.results import read_results
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lm_evals import STARTUP, environment
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia.core import paths
 
 #: Makes the index of lm-eval's own tasks small, so that a test takes seconds: a folder with one.
 INDEX = """

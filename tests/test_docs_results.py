@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lm_eval_epidemia.elicit.ways import grid
+from lm_eval_epidemia.benchmarks.prior import grid
+from lm_eval_epidemia.benchmarks.prior import metrics as priors
+from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.estimate import boosted
-from lm_eval_epidemia.quantities import store
-from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.output import as_rows
-from lm_eval_epidemia.report.results import read_results
-from lm_eval_epidemia.score import priors
+from lm_eval_epidemia.results.results import read_results
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import catalogue as records
 from lm_eval_epidemia.surveys.download import download, fetch, raw_folder
 from lm_eval_epidemia.surveys.record import File

@@ -9,7 +9,7 @@ import yaml
 from conftest import evaluate
 from drafts import LABELS, ROWS, everything, labelled_sav, labels_of, loaded, people, way
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys.check import check_files
 from lm_eval_epidemia.surveys.draft import columns, cuts, variables, words

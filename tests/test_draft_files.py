@@ -22,9 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from lm_eval_epidemia import benchmarks, cli, names, survey_cli
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia import benchmarks, cli
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.cli import survey as survey_cli
+from lm_eval_epidemia.core import names
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.draft import columns, tally

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, in_way
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
-from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.elicit.wording import ways_of
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, task
 

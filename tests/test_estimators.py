@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import raw_file
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import estimators, prepare, published, store
 from lm_eval_epidemia.estimate.check import check

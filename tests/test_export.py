@@ -5,10 +5,10 @@ import pytest
 import yaml
 from conftest import evaluate
 
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.export import export
+from lm_eval_epidemia.results.export import export
 from lm_eval_epidemia.surveys.catalogue import task
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_age"

@@ -8,12 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from lm_eval_epidemia.quantities import families
-from lm_eval_epidemia.quantities.families import BETA, FAMILIES, LEVELS, LOGNORMAL, NORMAL
-from lm_eval_epidemia.quantities.quantity import Baseline
-from lm_eval_epidemia.score import posterior
-from lm_eval_epidemia.score.crps import crps, crps_of_points
-from lm_eval_epidemia.score.posterior import posterior_mean
+from lm_eval_epidemia.benchmarks.prior import posterior
+from lm_eval_epidemia.benchmarks.prior.crps import crps, crps_of_points
+from lm_eval_epidemia.benchmarks.prior.posterior import posterior_mean
+from lm_eval_epidemia.benchmarks.prior.quantities import families
+from lm_eval_epidemia.benchmarks.prior.quantities.families import (
+    BETA,
+    FAMILIES,
+    LEVELS,
+    LOGNORMAL,
+    NORMAL,
+)
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline
 
 #: A prior as (family, a, b).
 NORMALS = st.tuples(st.just(NORMAL), st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))

@@ -11,9 +11,8 @@ from conftest import nsduh_2023
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune.card import DATASET_CARD, KINDS, read_dataset
 from lm_eval_epidemia.finetune.check import Checker
 from lm_eval_epidemia.finetune.dataset import divided
 from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
@@ -21,6 +20,7 @@ from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import make, make_notes
 from lm_eval_epidemia.finetune.notes import by_model, by_template, written
 from lm_eval_epidemia.finetune.template import note, subjects
+from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, read_dataset
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
@@ -138,7 +138,7 @@ def test_answers_are_drawn_from_the_truth(tmp_path):
 def _questions(task):
     from typing import NamedTuple
 
-    from lm_eval_epidemia.elicit.splits import split
+    from lm_eval_epidemia.benchmarks.splits import split
 
     class Asked(NamedTuple):
         question: str
@@ -422,7 +422,7 @@ def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
 @pytest.fixture
 def brief(monkeypatch):
     """A tiny model does not know when to stop."""
-    from lm_eval_epidemia.harness import writer
+    from lm_eval_epidemia.models import writer
 
     monkeypatch.setattr(writer, "MOST_TOKENS", 24)
     return writer

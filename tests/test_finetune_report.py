@@ -17,14 +17,14 @@ from conftest import recorded
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.distance import distance
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.distance import distance
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
+from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import figures, tuning, tuning_rows
-from lm_eval_epidemia.report.data import read_samples
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import Asked, read_results
+from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
+from lm_eval_epidemia.results.results import Asked, read_results
 from lm_eval_epidemia.score.score import draw_truths
 
 AGE, RACE, HEROIN, MARIJUANA = (

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune import card, train
+from lm_eval_epidemia.finetune import train
 from lm_eval_epidemia.finetune.train import Settings
+from lm_eval_epidemia.results import card
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")

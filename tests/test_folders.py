@@ -10,13 +10,13 @@ import pytest
 from conftest import recorded
 from typer.testing import CliRunner
 
-from lm_eval_epidemia import folders
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import read_results
 from lm_eval_epidemia.report.site import MARKER, build_site
+from lm_eval_epidemia.results.results import read_results
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
 #: Has a page of its own only where it was asked so; as letters every task has one.

@@ -14,15 +14,21 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import questions, tasks
 from lm_eval_epidemia.benchmarks import leaves, members
+from lm_eval_epidemia.benchmarks.observation.fresh import make as making
+from lm_eval_epidemia.benchmarks.observation.fresh import slices
+from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
+from lm_eval_epidemia.benchmarks.observation.fresh.slices import (
+    Draw,
+    Informed,
+    Space,
+    draws,
+    normalised_information,
+)
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.check import check_all
-from lm_eval_epidemia.fresh import make as making
-from lm_eval_epidemia.fresh import slices
-from lm_eval_epidemia.fresh.make import make, plan
-from lm_eval_epidemia.fresh.slices import Draw, Informed, Space, draws, normalised_information
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import catalogue, fresh

@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, raw_file
 
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.graphs import tuebingen
-from lm_eval_epidemia.graphs.graph import GRAPHS
-from lm_eval_epidemia.graphs.names import (
+from lm_eval_epidemia.benchmarks.intervention import tuebingen
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
+from lm_eval_epidemia.benchmarks.intervention.names import (
     BENCHMARKS,
     LETTERS,
     NODES,
@@ -21,7 +20,8 @@ from lm_eval_epidemia.graphs.names import (
     coverage,
     named,
 )
-from lm_eval_epidemia.graphs.tuebingen import LEFT_OUT, SOURCES, made_from, pairs
+from lm_eval_epidemia.benchmarks.intervention.tuebingen import LEFT_OUT, SOURCES, made_from, pairs
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 LISTED = {(pair.cause, pair.effect) for pair in pairs()}
 FIELDS = {name: pair.field for pair in pairs() for name in pair[:2]}
@@ -53,7 +53,7 @@ def parquet():
 def test_the_list_is_made_from_its_source(parquet):
     shipped = (REPOSITORY / "lm_eval_epidemia" / "graphs" / "pairs.csv").read_bytes()
     assert made_from(parquet).encode() == shipped, (
-        "run: python -m lm_eval_epidemia.graphs.tuebingen PARQUET"
+        "run: python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET"
     )
 
 
@@ -344,7 +344,7 @@ def test_the_documentation_lists_what_is_drawn():
 
 def test_another_process_draws_the_same():
     code = (
-        "from lm_eval_epidemia.graphs.names import *\n"
+        "from lm_eval_epidemia.benchmarks.intervention.names import *\n"
         "print([named(b, g, NODES[g], i) for b in BENCHMARKS for g in NODES for i in range(15)],"
         " named('random', 'large', 12, 3, True))"
     )

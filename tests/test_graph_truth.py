@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from lm_eval_epidemia.graphs.generate import SHAPES, shaped
-from lm_eval_epidemia.graphs.graph import GRAPHS, Effect, effects
+from lm_eval_epidemia.benchmarks.intervention.generate import SHAPES, shaped
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, Effect, effects
 
 #: A thousand random graphs, a hundred of each number of nodes.
 DAGS = [shaped("random", 3 + i % 10, Random(f"truth {i}")) for i in range(1000)]

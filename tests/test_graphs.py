@@ -6,11 +6,24 @@ from random import Random
 
 import pytest
 
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.graphs import generate
-from lm_eval_epidemia.graphs.generate import BYPASSED, INSIDE, NO, SHAPES, SIZES, TARGET, YES
-from lm_eval_epidemia.graphs.graph import GRAPHS, QUERIES, Graph, effects
-from lm_eval_epidemia.graphs.questions import TASKS, knowledge, questions, retrieval
+from lm_eval_epidemia.benchmarks.intervention import generate
+from lm_eval_epidemia.benchmarks.intervention.generate import (
+    BYPASSED,
+    INSIDE,
+    NO,
+    SHAPES,
+    SIZES,
+    TARGET,
+    YES,
+)
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Graph, effects
+from lm_eval_epidemia.benchmarks.intervention.questions import (
+    TASKS,
+    knowledge,
+    questions,
+    retrieval,
+)
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 #: The table of the specification: by graph, C before any intervention and after do(A), do(B), ...
 TABLE = {

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from conftest import nsduh_2023
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.distance import distance
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.distance import distance
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, registry, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import check, check_all

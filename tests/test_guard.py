@@ -18,9 +18,9 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
-from lm_eval_epidemia import extras
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia.core import extras
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import guard
 from lm_eval_epidemia.harness.cost import cost
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.observation import metrics
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.harness.discovery import forget_cached_requests
-from lm_eval_epidemia.score import collect, metrics
+from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
 
 GROUPS = ["epidemia_low", "epidemia_high"]
@@ -135,7 +136,7 @@ def test_chosen_samples_are_scored_as_what_they_are():
 
 @pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplog, bad):
-    from lm_eval_epidemia.harness.baseline import Baseline
+    from lm_eval_epidemia.models.baseline import Baseline
 
     honest = Baseline._letters
 
@@ -195,7 +196,7 @@ def test_a_second_run_in_one_process_has_its_own_warnings(caplog):
 
 
 def test_low_choice_mass_is_warned_of(caplog, monkeypatch):
-    from lm_eval_epidemia.harness.baseline import Baseline
+    from lm_eval_epidemia.models.baseline import Baseline
 
     honest = Baseline._letters
     monkeypatch.setattr(Baseline, "_letters", lambda s, d: [v - 5 for v in honest(s, d)])

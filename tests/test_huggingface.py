@@ -11,7 +11,7 @@ from conftest import evaluate
 from rounding import log_probability, metric
 from test_harness import recompute
 
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, members
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS, in_way, members
+from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
+from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, questions
+from lm_eval_epidemia.benchmarks.intervention.ways import yes_or_no
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, in_way
-from lm_eval_epidemia.elicit.ways.intervention import yes_or_no
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.graphs.questions import TASKS, questions
-from lm_eval_epidemia.score.interventions import clustered, graded
 
 RANDOM = "epidemia_intervention_random"
 NAMES = ("random", "tuebingen", "anticommonsense")
@@ -115,7 +114,7 @@ def test_knowledge_has_no_graph_and_no_intervention():
 def test_errors_of_knowledge_are_over_pairs():
     """Samples ask about the same pairs: of who is right wherever a pair is asked, as a model is,
     the error is that of the pairs, also where both tasks share them."""
-    from lm_eval_epidemia.graphs.questions import knowledge
+    from lm_eval_epidemia.benchmarks.intervention.questions import knowledge
     from lm_eval_epidemia.score.joint import Draws, joint_error
 
     truths = [knowledge(f"epidemia_intervention_{names}") for names in NAMES[1:]]

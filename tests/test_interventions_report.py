@@ -13,22 +13,21 @@ from conftest import recorded
 from scipy import stats
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks import INTERVENTION
+from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS
+from lm_eval_epidemia.benchmarks.intervention import contrasts, generate
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, Graph
+from lm_eval_epidemia.benchmarks.intervention.metrics import graded
+from lm_eval_epidemia.benchmarks.intervention.questions import knowledge, questions, retrieval
+from lm_eval_epidemia.benchmarks.intervention.respondents import answers
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.graphs import generate
-from lm_eval_epidemia.graphs.graph import GRAPHS, Graph
-from lm_eval_epidemia.graphs.questions import knowledge, questions, retrieval
-from lm_eval_epidemia.report import data, figures, interventions, output
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings import data, interventions
+from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.tables import ALIKE_NOTE
+from lm_eval_epidemia.report import figures, output
 from lm_eval_epidemia.report.drawn import drawing
-from lm_eval_epidemia.report.findings import ALIKE_NOTE
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.replicates import said_of
-from lm_eval_epidemia.report.results import Asked, read_results
-from lm_eval_epidemia.score import contrasts
-from lm_eval_epidemia.score.answerers import answers
-from lm_eval_epidemia.score.interventions import graded
+from lm_eval_epidemia.results.replicates import said_of
+from lm_eval_epidemia.results.results import Asked, read_results
 
 TASKS = [
     "epidemia_intervention", "epidemia_intervention_substitution",
@@ -387,7 +386,7 @@ def test_an_accuracy_that_is_not_that_of_the_answers_is_refused(runs, tmp_path):
 
 def test_tables_fit_a_terminal(report):
     """Columns that do not fit go into another table, which names the rows again."""
-    from lm_eval_epidemia.printing import _blocks
+    from lm_eval_epidemia.cli.printing import _blocks
 
     for section in interventions.tables(report.runs, long=False):
         if not section.rows:

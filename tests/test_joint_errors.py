@@ -15,14 +15,14 @@ from replicates import NUMBER
 
 import lm_eval_epidemia
 from lm_eval_epidemia import api
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia.benchmarks.observation import metrics
+from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import group_errors, hooks
-from lm_eval_epidemia.score import metrics
 from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
-from lm_eval_epidemia.score.respondents import answers
 
 GROUP = "epidemia_low_nsduh"
 BY_AGE = "epidemia_low_nsduh_cocaine_ever_by_age"

@@ -9,22 +9,22 @@ from conftest import evaluate, recorded
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth, score
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.observation.fresh import slices
+from lm_eval_epidemia.benchmarks.observation.fresh.make import plan
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
 from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import fewshot
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.fresh import slices
-from lm_eval_epidemia.fresh.make import plan
-from lm_eval_epidemia.quantities.generate import Slices
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import recalibrated
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.check import check_files
 from lm_eval_epidemia.surveys.fresh import FreshTask

@@ -11,13 +11,14 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.write import write_truth
-from lm_eval_epidemia.report import leaderboard, means, output
+from lm_eval_epidemia.findings import leaderboard, means
+from lm_eval_epidemia.findings.comparison import compare_entries
+from lm_eval_epidemia.report import output
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.comparison import compare_entries
-from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, read_results
+from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Score, read_results
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import record

@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from toy_quantities import toy
 
-from lm_eval_epidemia.elicit.ways.grid import points
-from lm_eval_epidemia.elicit.ways.priors import REPEATS
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.quantities import families, store
-from lm_eval_epidemia.quantities.families import BETA, LOGNORMAL, NORMAL
-from lm_eval_epidemia.quantities.quantity import SIZES, Baseline
-from lm_eval_epidemia.score import forecasters, priors
-from lm_eval_epidemia.score.crps import crps
-from lm_eval_epidemia.score.judged import (
+from lm_eval_epidemia.benchmarks.prior import metrics as priors
+from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
+from lm_eval_epidemia.benchmarks.prior.crps import crps
+from lm_eval_epidemia.benchmarks.prior.grid import points
+from lm_eval_epidemia.benchmarks.prior.judged import (
     Stated,
     baseline_errors,
     flat,
@@ -30,7 +26,12 @@ from lm_eval_epidemia.score.judged import (
     part_of,
     stated_as,
 )
-from lm_eval_epidemia.score.posterior import posterior_mean
+from lm_eval_epidemia.benchmarks.prior.posterior import posterior_mean
+from lm_eval_epidemia.benchmarks.prior.protocols import REPEATS
+from lm_eval_epidemia.benchmarks.prior.quantities import families, store
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Baseline
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
 

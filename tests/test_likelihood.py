@@ -8,14 +8,14 @@ from conftest import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_eval_epidemia.benchmarks.observation import metrics
+from lm_eval_epidemia.benchmarks.observation.likelihood import bin_mass
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import intervals
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.elicit.ways.letters import most_mass
-from lm_eval_epidemia.elicit.ways.likelihood import bin_mass
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.elicit.responses import most_mass
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
-from lm_eval_epidemia.score import metrics
 from lm_eval_epidemia.score import score as scoring
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"

@@ -9,12 +9,11 @@ import pytest
 from conftest import evaluate
 from typer.testing import CliRunner
 
-from lm_eval_epidemia import loading
-from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.harness import demo
-from lm_eval_epidemia.loading import Given, check_folder
-from lm_eval_epidemia.notices import forget
+from lm_eval_epidemia.cli import app, demo
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.notices import forget
+from lm_eval_epidemia.models import loading
+from lm_eval_epidemia.models.loading import Given, check_folder
 
 torch = pytest.importorskip("torch")
 
@@ -142,7 +141,7 @@ def test_an_id_of_the_hub_is_looked_up_when_it_is_loaded():
 
 
 def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
-    from lm_eval_epidemia import loading
+    from lm_eval_epidemia.models import loading
 
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "torch" else True)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from conftest import nsduh_2023
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.csv_text import MAX_COLUMNS
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata

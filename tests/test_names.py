@@ -11,7 +11,7 @@ from lm_eval.config.evaluate_config import EvaluatorConfig
 import lm_eval_epidemia
 from lm_eval_epidemia import cli
 from lm_eval_epidemia.benchmarks import members, names
-from lm_eval_epidemia.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.discovery import extend_evaluator

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from lm_eval_epidemia import cli
 from lm_eval_epidemia.api import tasks
 from lm_eval_epidemia.benchmarks import leaves, members
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls

@@ -12,7 +12,7 @@ import pytest
 from conftest import REPOSITORY
 
 import lm_eval_epidemia
-from lm_eval_epidemia import extras
+from lm_eval_epidemia.core import extras
 
 if sys.version_info >= (3, 11):
     import tomllib

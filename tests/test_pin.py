@@ -15,7 +15,7 @@ from conftest import REPOSITORY, evaluate
 from lm_evals import environment
 from packaging.specifiers import SpecifierSet
 
-import lm_eval_epidemia.score.metrics as metrics
+import lm_eval_epidemia.benchmarks.observation.metrics as metrics
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
 INSTALLED = f"lm-eval {version('lm-eval')}"

@@ -5,8 +5,8 @@ import pytest
 from rounding import assert_same
 from test_choice_hf import architecture, both, pairs
 
-from lm_eval_epidemia.harness.choices import Batch, Question, plan
-from lm_eval_epidemia.harness.prefix_tree import (
+from lm_eval_epidemia.models.choices import Batch, Question, plan
+from lm_eval_epidemia.models.prefix_tree import (
     Costs,
     Pack,
     blocks_of,
@@ -133,7 +133,7 @@ def test_costs_by_hand():
 
 def forced(monkeypatch, path):
     """All prompts on one path; what was computed."""
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     monkeypatch.setattr(ChoiceHF, "only_path", path)
     read, honest = [], ChoiceHF._read
@@ -236,7 +236,7 @@ TAKES = {
 def test_architectures_take_trees_or_keep_to_rows(tiny_llama, tmp_path, monkeypatch, name):
     from transformers import AutoTokenizer
 
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     vocabulary = len(AutoTokenizer.from_pretrained(tiny_llama)) + 24
     folder = saved(tiny_llama, tmp_path, other_architecture(name, vocabulary))
@@ -261,7 +261,7 @@ def test_architectures_take_trees_or_keep_to_rows(tiny_llama, tmp_path, monkeypa
      ({"dtype": "float32", "mixed_precision_dtype": "bfloat16"}, False)],
 )  # fmt: skip
 def test_what_a_model_is_loaded_with(tiny_llama, arguments, takes):
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     how = {"pretrained": str(tiny_llama), "dtype": "float32", "device": "cpu", **arguments}
     assert bool(ChoiceHF(**how)._longest_in_tree) is takes
@@ -269,8 +269,8 @@ def test_what_a_model_is_loaded_with(tiny_llama, arguments, takes):
 
 def test_a_wrong_mask_or_position_is_found(tiny_llama, monkeypatch):
     """The trial refuses a tree in which siblings are seen, or positions run on."""
-    from lm_eval_epidemia.harness import tree_attention
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models import tree_attention
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     honest = tree_attention.tree_of
     for dtype in ("float32", "bfloat16"):
@@ -290,8 +290,8 @@ def test_a_wrong_mask_or_position_is_found(tiny_llama, monkeypatch):
 def test_a_model_is_left_as_it_was(tiny_llama):
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
-    from lm_eval_epidemia.harness.tree_attention import NAME, tree_attention
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.tree_attention import NAME, tree_attention
 
     lm = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu")
     before = lm.model.config._attn_implementation
@@ -307,7 +307,7 @@ def test_adapters_take_trees_where_nothing_stands_before_the_prompt(tiny_llama, 
     import peft
     from transformers import AutoModelForCausalLM
 
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     config = {
         "lora": peft.LoraConfig(r=4, target_modules=["q_proj", "lm_head"], task_type="CAUSAL_LM"),
@@ -324,7 +324,7 @@ def test_a_model_spread_over_devices_and_one_of_four_bits_take_trees(tiny_llama,
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
-    from lm_eval_epidemia.harness.choice_hf import ChoiceHF
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     spread = {"parallelize": True, "max_cpu_memory": "200KB", "offload_folder": str(tmp_path)}
     lm = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu", **spread)

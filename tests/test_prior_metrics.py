@@ -8,14 +8,15 @@ import pytest
 from scipy import stats
 from toy_quantities import toy
 
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.elicit.ways.grid import Scored
-from lm_eval_epidemia.elicit.ways.priors import REPEATS, UNREAD, Prior
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.quantities import store
-from lm_eval_epidemia.report import judgements
-from lm_eval_epidemia.score import forecasters, priors
-from lm_eval_epidemia.score.judged import Stated, flat, judge, judge_grid, stated_as
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.prior import judgements
+from lm_eval_epidemia.benchmarks.prior import metrics as priors
+from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
+from lm_eval_epidemia.benchmarks.prior.grid import Scored
+from lm_eval_epidemia.benchmarks.prior.judged import Stated, flat, judge, judge_grid, stated_as
+from lm_eval_epidemia.benchmarks.prior.protocols import REPEATS, UNREAD, Prior
+from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
 ORDER = [

@@ -11,9 +11,9 @@ import pytest
 from conftest import evaluate
 from test_endpoint import endpoint  # noqa: F401 (a fixture)
 
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.quantities import store
-from lm_eval_epidemia.score.priors import said
+from lm_eval_epidemia.benchmarks.prior.metrics import said
+from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.benchmarks.splits import split
 
 TASK = "epidemia_prior_nhanes"
 

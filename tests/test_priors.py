@@ -10,18 +10,19 @@ from conftest import REPOSITORY, evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia import api, paths
-from lm_eval_epidemia.benchmarks import PRIOR, leaves, members
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia import api
+from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way, leaves, members
+from lm_eval_epidemia.benchmarks.prior import grid, judged
+from lm_eval_epidemia.benchmarks.prior import protocols as priors
+from lm_eval_epidemia.benchmarks.prior.quantities import families, store
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, grid, in_way, priors
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
-from lm_eval_epidemia.quantities import families, store
-from lm_eval_epidemia.quantities.quantity import Quantity
-from lm_eval_epidemia.score import judged
 
 TASK = "epidemia_prior_nhanes"
 WRITTEN = [way.name for way in priors.ALL]
@@ -392,7 +393,7 @@ def test_choice_hf_scores_numbers_as_stock_does(tmp_path):
     from rounding import assert_same
     from test_choice_hf import both
 
-    from lm_eval_epidemia.harness.tiny import make_tiny_llama
+    from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     rows = list(split(TASK, "grid"))[:6]
     make_tiny_llama(tmp_path, [row["prompt"] for row in rows])
@@ -486,7 +487,7 @@ def test_a_system_prompt_that_is_none():
 def test_runs_with_other_system_prompts_are_told_apart(tmp_path):
     from conftest import recorded
 
-    from lm_eval_epidemia.report.results import read_results
+    from lm_eval_epidemia.results.results import read_results
 
     for name in ("base", "conservative"):
         recorded(tmp_path / name, [TASK, in_way(TASK, "grid")], model_args="kind=flat", limit=10,

@@ -14,28 +14,20 @@ from conftest import recorded
 from scipy import stats
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.prior import judgements
+from lm_eval_epidemia.benchmarks.prior.judged import Stated, judge, part_of
+from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
+from lm_eval_epidemia.benchmarks.prior.quantities import families, store
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.elicit.ways import WAYS
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.quantities import families, store
-from lm_eval_epidemia.quantities.quantity import SIZES
-from lm_eval_epidemia.report import (
-    ablations,
-    charts,
-    figures,
-    findings,
-    judgements,
-    output,
-    prior_rows,
-    priors,
-    published_priors,
-    site,
-)
-from lm_eval_epidemia.report.leaderboard import make_report
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings import ablations, prior_rows, priors, published_priors
+from lm_eval_epidemia.findings import tables as findings
+from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.report import charts, figures, output, site
 from lm_eval_epidemia.report.quantities import _title
-from lm_eval_epidemia.report.results import Asked, Results, read_results
-from lm_eval_epidemia.score.judged import Stated, judge, part_of
-from lm_eval_epidemia.score.posterior import of_baseline
+from lm_eval_epidemia.results.results import Asked, Results, read_results
 
 NHANES = "epidemia_prior_nhanes"
 GROUP = "epidemia_prior"
@@ -532,7 +524,7 @@ def test_results_about_quantities_that_are_not_here_are_named(runs, tmp_path):
 
 def test_a_damaged_truth_is_what_is_blamed(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("EPIDEMIA_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("lm_eval_epidemia.paths.home", lambda: tmp_path / "home")
+    monkeypatch.setattr("lm_eval_epidemia.core.paths.home", lambda: tmp_path / "home")
     folder = store.built()
     shutil.copytree(store.paths.shipped_groundtruth() / "quantities", folder)
     draws = folder / "nhanes.draws.parquet"
@@ -623,7 +615,7 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs
 
 
 def test_tables_fit_a_terminal(report):
-    from lm_eval_epidemia.printing import _blocks
+    from lm_eval_epidemia.cli.printing import _blocks
 
     for section in output.of_priors(report, long=True):
         names = list(range(section.named))
@@ -632,8 +624,8 @@ def test_tables_fit_a_terminal(report):
 
 
 def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys):
-    from lm_eval_epidemia import printing
-    from lm_eval_epidemia.report.section import Section
+    from lm_eval_epidemia.cli import printing
+    from lm_eval_epidemia.findings.section import Section
 
     monkeypatch.setattr(printing, "_width", lambda: 100)
     wide = ["0.123 ± 0.045" + " " * 20] * 2

@@ -4,11 +4,11 @@ import pytest
 from conftest import recorded
 from test_site import browser, visit  # noqa: F401
 
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.quantities import store
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.site import build_site
+from lm_eval_epidemia.results.results import read_results
 
 NHANES = "epidemia_prior_nhanes"
 

@@ -12,16 +12,16 @@ from conftest import recorded
 from test_fresh import RECORD, people
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
+from lm_eval_epidemia.benchmarks.observation.probe import Alike, contrast, nearest
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.fresh.make import make, plan
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import probe as probing
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
-from lm_eval_epidemia.score.probe import Alike, contrast, nearest
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 

@@ -8,12 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import RAW
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.quantities import answers, store
-from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline
-from lm_eval_epidemia.score import posterior, priors
-from lm_eval_epidemia.score.judged import judge, mean_of, proportions, stated_as
+from lm_eval_epidemia.benchmarks.prior import metrics as priors
+from lm_eval_epidemia.benchmarks.prior import posterior
+from lm_eval_epidemia.benchmarks.prior.judged import judge, mean_of, proportions, stated_as
+from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 FOLDER = RAW / "openestimate"
 

@@ -11,13 +11,13 @@ from conftest import raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.quantities import bins, draws, nhanes, published, store
-from lm_eval_epidemia.quantities.estimators import Design, estimate
-from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline
-from lm_eval_epidemia.quantities.span import STEPS, span
-from lm_eval_epidemia.score import posterior
+from lm_eval_epidemia.benchmarks.prior import posterior
+from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, published, store
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS, span
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
 SHIPPED = ["nhanes", "gss", "meps", "nsduh", "scf"]

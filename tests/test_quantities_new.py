@@ -11,12 +11,9 @@ import pytest
 from conftest import RAW, raw_file
 from typer.testing import CliRunner
 
-from lm_eval_epidemia import paths
 from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.quantities import bins, rebuilt, store, wording
-from lm_eval_epidemia.quantities.generate import (
+from lm_eval_epidemia.benchmarks.prior.quantities import bins, rebuilt, store, wording
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import (
     Choice,
     Refused,
     Slices,
@@ -24,7 +21,10 @@ from lm_eval_epidemia.quantities.generate import (
     family_of,
     generate,
 )
-from lm_eval_epidemia.quantities.nhanes import VARIABLES, Asked
+from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, Asked
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 

@@ -8,12 +8,11 @@ import sys
 import pytest
 from conftest import REPOSITORY
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.report.entry import Asked, Entry, Score
-from lm_eval_epidemia.report.means import group_mean
-from lm_eval_epidemia.report.published import published
-from lm_eval_epidemia.report.reference import references
+from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
+from lm_eval_epidemia.findings.means import group_mean
+from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.findings.reference import references
+from lm_eval_epidemia.results.entry import Asked, Entry, Score
 
 README = (REPOSITORY / "README.md").read_text()
 

@@ -16,7 +16,7 @@ import rounding
 from conftest import evaluate
 from vllm_server import serving
 
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 
@@ -206,7 +206,7 @@ def test_a_server_that_shows_its_likeliest_tokens_is_off_by_no_more_than_said(
     served, asked, chat, monkeypatch
 ):
     """As from a server that takes no ids."""
-    from lm_eval_epidemia.harness.served import Served
+    from lm_eval_epidemia.models.served import Served
 
     monkeypatch.setattr(Served, "_tokens_of", lambda self, prompt: None)
     _, found = choice_api(served, chat, variants="one")

@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth
 from lm_eval_epidemia.api import score as scored
+from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recalibrate
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import recalibrated as report
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import read_results
-from lm_eval_epidemia.score.recalibrated import marginal, recalibrate
+from lm_eval_epidemia.results.results import read_results
 
 TASKS = ["epidemia_low_nsduh_marijuana_ever_by_age", "epidemia_low_gss_political_view_by_age"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import catalogue as records
 from lm_eval_epidemia.surveys.load import load_record
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_sampling import complex_sample
 from truths import HEROIN, enter
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins, boosted, prepare, simulate, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.joint import (

@@ -16,24 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, groups
+from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.elicit.ways import in_way
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import charts, data, figures, leaderboard, means, output
-from lm_eval_epidemia.report.comparison import compare_entries
-from lm_eval_epidemia.report.data import (
+from lm_eval_epidemia.findings import data, leaderboard, means
+from lm_eval_epidemia.findings.comparison import compare_entries
+from lm_eval_epidemia.findings.data import (
     closed_rows,
     condition_rows,
     read_samples,
     survey_rows,
     version_rows,
 )
-from lm_eval_epidemia.report.normalise import NORMALISATIONS, normalise
-from lm_eval_epidemia.report.published import published
-from lm_eval_epidemia.report.results import Asked, Entry, Protocol, Score, model_size, read_results
-from lm_eval_epidemia.report.samples import elicited, sample_file
+from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
+from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.report import charts, figures, output
+from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Score, model_size, read_results
+from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors

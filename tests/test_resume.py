@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from conftest import nsduh_2023
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, sampling
 from lm_eval_epidemia.estimate import build as building
 

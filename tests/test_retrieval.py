@@ -11,9 +11,9 @@ import pytest
 from conftest import REPOSITORY, evaluate
 from test_cost_and_compare import run
 
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.elicit.intervals import bin_of
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.estimate import store
 
 TASKS = ["epidemia_high_nsduh_marijuana_ever_by_sex_race",

@@ -1,6 +1,8 @@
 """The structure of the package: who may import whom, what is generated, and what loads lazily."""
 
 import ast
+import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -10,21 +12,33 @@ import pytest
 from conftest import REPOSITORY
 
 import lm_eval_epidemia
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.elicit.ways import WAYS
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 
 PACKAGE = Path(lm_eval_epidemia.__file__).parent
-#: Data flow downwards; a room imports from the rooms above it. `benchmarks` is one file.
-ROOMS = ["surveys", "graphs", "estimate", "quantities", "elicit", "finetune", "score",
-         "fresh", "benchmarks", "harness", "report"]  # fmt: skip
+
+#: Old names of hooks, for task files that 0.1.0 wrote: they point down to where the hooks moved.
+SHIMS = {
+    *(f"elicit/ways/{name}.py" for name in ("letters", "likelihood", "sampled", "stated")),
+    *(f"score/{name}.py" for name in ("interventions", "metrics", "priors")),
+}
+
+
+def drawn_rooms():
+    """The rooms as CONTRIBUTING.md draws them, the one that stands on nothing first."""
+    drawing = (REPOSITORY / "CONTRIBUTING.md").read_text().split("```")[1]
+    return re.findall(r"^(\w+)(?:/|\.py)", drawing, re.MULTILINE)
+
+
+ROOMS = drawn_rooms()
 
 
 def files_of(room):
     alone = PACKAGE / f"{room}.py"
-    return [alone] if alone.is_file() else sorted((PACKAGE / room).rglob("*.py"))
+    paths = [alone] if alone.is_file() else sorted((PACKAGE / room).rglob("*.py"))
+    return [path for path in paths if str(path.relative_to(PACKAGE)) not in SHIMS]
 
 
 def imported_by(path):
@@ -36,35 +50,86 @@ def imported_by(path):
             yield from (alias.name for alias in node.names)
 
 
+def is_in(module, room):
+    name = f"lm_eval_epidemia.{room}"
+    return module == name or module.startswith(f"{name}.")
+
+
+def test_the_drawing_shows_every_room():
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    assert {*ROOMS} == folders | {"api"}
+    benchmarks = [path.name for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()]
+    drawing = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    assert all(f"{name}/" in drawing for name in benchmarks if not name.startswith("_"))
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_room_imports_from_a_room_below_it(room):
     below = ROOMS[ROOMS.index(room) + 1 :]
     for path in files_of(room):
         for module in imported_by(path):
-            for lower in (*below, "api", "cli"):
-                name = f"lm_eval_epidemia.{lower}"
-                assert module != name and not module.startswith(f"{name}."), (path, module)
+            assert not any(is_in(module, lower) for lower in below), (path, module)
+            # The front door is the package itself.
+            assert module not in ("lm_eval_epidemia.__version__", "lm_eval_epidemia.task_manager")
 
 
-def test_the_report_needs_results_and_no_harness():
-    for path in files_of("report"):
-        assert not any("lm_eval_epidemia.harness" in one for one in imported_by(path)), path
+def test_no_benchmark_imports_from_another():
+    folders = [path for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()]
+    for folder in folders:
+        others = {f"benchmarks.{other.name}" for other in folders if other != folder}
+        for path in folder.rglob("*.py"):
+            for module in imported_by(path):
+                assert not any(is_in(module, other) for other in others), (path, module)
+                assert module != "lm_eval_epidemia.benchmarks.BENCHMARKS", path
 
 
-def test_only_the_harness_knows_lm_eval():
-    for room in (
-        "surveys",
-        "graphs",
-        "estimate",
-        "elicit",
-        "finetune",
-        "score",
-        "fresh",
-        "benchmarks",
-        "report",
-    ):
+def test_only_the_harness_and_models_know_lm_eval():
+    for room in ROOMS:
+        if room in ("harness", "models", "cli"):
+            continue
         for path in files_of(room):
-            assert not any(one.split(".")[0] == "lm_eval" for one in imported_by(path)), path
+            assert not any(module.split(".")[0] == "lm_eval" for module in imported_by(path)), path
+
+
+#: Imports each module of its arguments in a process of its own, forked before any of ours was.
+ALONE = """
+import importlib, os, sys
+import datasets, lightgbm, lm_eval.evaluator, networkx, pandas, scipy.stats, sklearn, torch, typer
+for name in sys.argv[1:]:
+    if os.fork() == 0:
+        try:
+            importlib.import_module(name)
+            for full, module in list(sys.modules.items()):
+                room, _, leaf = full.rpartition(".")
+                ours = full.startswith("lm_eval_epidemia.")
+                if ours and getattr(sys.modules[room], leaf) is not module:
+                    print(full, "is hidden after", name)
+        except Exception as error:
+            print(name, repr(error))
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_every_module_can_be_imported_first_and_no_name_hides_one():
+    names = [
+        ".".join(("lm_eval_epidemia", *path.relative_to(PACKAGE).with_suffix("").parts))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parent.name != "startup" and not path.name.startswith("__")
+    ]
+    command = [sys.executable, "-c", ALONE, *names]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line for line in lines if "choice-vllm needs vLLM" not in line] == []
+
+
+def test_hooks_keep_their_old_names():
+    """As in task files that version 0.1.0 exported."""
+    names = (Path(__file__).parent / "data" / "old_hooks.txt").read_text().split()
+    assert len(names) > 60
+    for name in names:
+        module, _, function = name.rpartition(".")
+        assert callable(getattr(importlib.import_module(module), function)), name
 
 
 def test_task_yamls_are_what_the_records_generate():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import rounding
 
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks.splits import split
 
 torch = pytest.importorskip("torch")
 

@@ -8,15 +8,16 @@ import pytest
 from conftest import recorded
 from test_report import AGE_SEX, COCAINE, EMPLOYER, HEROIN, SALARY, write
 
-from lm_eval_epidemia.elicit.ways.way import Elicited
+from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import data, explorer, figures, output, paired, site
-from lm_eval_epidemia.report.compare import asked_in_wordings
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.reference import not_known
-from lm_eval_epidemia.report.results import Asked, read_results
-from lm_eval_epidemia.score import respondents
-from lm_eval_epidemia.score.measured import Measured, part_of
+from lm_eval_epidemia.findings import data, paired
+from lm_eval_epidemia.findings.compare import asked_in_wordings
+from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.reference import not_known
+from lm_eval_epidemia.report import explorer, figures, output, site
+from lm_eval_epidemia.results.results import Asked, read_results
 
 SMALL = {"model": "hf", "model_args": {"pretrained": "x/small"}}
 MMLU = {"mmlu": {"acc,none": 0.65}}

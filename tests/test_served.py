@@ -22,14 +22,14 @@ from conftest import evaluate
 from scripted_server import scripted
 from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain, requests
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import guard, servers
-from lm_eval_epidemia.harness.choice_api import ChoiceAPI
-from lm_eval_epidemia.harness.endpoint import BadReply, Endpoint, _Busy
-from lm_eval_epidemia.harness.first_token import shown_in
 from lm_eval_epidemia.harness.keys import headers, masked
-from lm_eval_epidemia.harness.served import _tokens
-from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.models.choice_api import ChoiceAPI
+from lm_eval_epidemia.models.endpoint import BadReply, Endpoint, _Busy
+from lm_eval_epidemia.models.first_token import shown_in
+from lm_eval_epidemia.models.served import _tokens
+from lm_eval_epidemia.results.results import read_results
 
 
 def always(*reply):
@@ -415,7 +415,7 @@ FULL = """
 import resource, sys
 sys.path[:0] = {path}
 from test_choice_api import plain, TEXTS, cached
-from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+from lm_eval_epidemia.models.choice_api import ChoiceAPI
 lm = cached(ChoiceAPI(base_url=sys.argv[1], model="any", num_concurrent=2), sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 try:
@@ -559,8 +559,8 @@ KILLED = """
 import os, signal, sys
 sys.path[:0] = {path}
 from test_choice_api import cached
-from lm_eval_epidemia.harness.choice_api import ChoiceAPI
-from lm_eval_epidemia.harness.choices import remember
+from lm_eval_epidemia.models.choice_api import ChoiceAPI
+from lm_eval_epidemia.models.choices import remember
 model = ChoiceAPI(base_url="http://h/v1/completions", model="any")
 lm = cached(model, sys.argv[1])
 def answered():
@@ -586,7 +586,7 @@ WAITING = """
 import sys
 sys.path[:0] = {path}
 from test_choice_api import plain, TEXTS, cached
-from lm_eval_epidemia.harness.choice_api import ChoiceAPI
+from lm_eval_epidemia.models.choice_api import ChoiceAPI
 lm = cached(ChoiceAPI(base_url=sys.argv[1], model="any", num_concurrent=4), sys.argv[2])
 lm.loglikelihood(plain(TEXTS))
 """

@@ -10,7 +10,7 @@ from conftest import evaluate
 from rounding import log_probability, metric
 from vllm_server import serving
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 
@@ -155,8 +155,8 @@ def test_a_chat_endpoint_without_a_chat_template(served):
 
 def test_priors_of_a_chat_endpoint(served):
     """The tiny model writes letters: nothing can be read, and the flat prior stands for it."""
-    from lm_eval_epidemia.quantities import store as quantities
-    from lm_eval_epidemia.score.judged import flat, judge
+    from lm_eval_epidemia.benchmarks.prior.judged import flat, judge
+    from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 
     name = "epidemia_prior_nhanes_mean_variance"
     # One at a time: vLLM 0.32 on CPU stops where a prompt with a seed is computed in parts.

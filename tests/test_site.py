@@ -14,12 +14,12 @@ import pytest
 from conftest import recorded
 from test_huggingface import samples_in
 
-from lm_eval_epidemia.elicit.ways.letters import softmax
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.observation.letters import softmax
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.site import build_site, sort_key
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records
 
 pytest.importorskip("torch")

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.errors import EpidemiaError
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report import standardised as report
-from lm_eval_epidemia.report.leaderboard import make_report
-from lm_eval_epidemia.report.results import Asked, Entry, Results, Score, read_results
-from lm_eval_epidemia.report.samples import Elicited
-from lm_eval_epidemia.score.standardised import (
+from lm_eval_epidemia.benchmarks.observation.standardised import (
     asking_error,
     crude,
     overlap,
     standardised,
     weighted,
 )
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.report import standardised as report
+from lm_eval_epidemia.results.results import Asked, Entry, Results, Score, read_results
+from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"

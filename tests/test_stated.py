@@ -15,18 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.model import LM
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.distance import distance
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
+from lm_eval_epidemia.benchmarks.observation import metrics, stated
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.distance import distance
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.orderings import mirrored
-from lm_eval_epidemia.elicit.shares import MOST_TRIES, normalised, shares
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.elicit.replies.shares import MOST_TRIES, normalised, shares
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, in_way, stated
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks, structured, yamls
 from lm_eval_epidemia.harness.guard import _Watched
-from lm_eval_epidemia.score import metrics
 from lm_eval_epidemia.score import score as scoring
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -266,7 +265,7 @@ def test_what_is_written_is_read_in_every_task():
 
 @pytest.mark.parametrize("kind", ["truth", "uniform", "noisy,noise=0.5"])
 def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind):
-    from lm_eval_epidemia.score.respondents import answers
+    from lm_eval_epidemia.benchmarks.observation.respondents import answers
 
     names = [in_way(task, "stated") for task in (BINARY, SEVERAL)]
     found = evaluate(names, model_args=f"kind={kind}")

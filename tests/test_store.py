@@ -14,8 +14,8 @@ import pytest
 from conftest import nsduh_2023
 from truths import HEROIN, enter
 
-from lm_eval_epidemia import paths
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check, check_all

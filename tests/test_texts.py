@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lm_eval_epidemia.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import csv_text
 from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata

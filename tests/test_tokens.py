@@ -10,9 +10,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from lm_eval_epidemia.elicit.splits import split
-from lm_eval_epidemia.harness import tokens
-from lm_eval_epidemia.harness.tokens import batch_encoder
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.models import tokens
+from lm_eval_epidemia.models.tokens import batch_encoder
 
 OPTIONS = ["18-25¹", "26 to 34", "35-49\t", "50-64.", " 65 and more", "Prefer\r", "", "é\u2028no"]
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, raw_file
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record

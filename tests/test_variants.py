@@ -14,14 +14,13 @@ from lm_eval.api.registry import get_model
 from lm_eval.utils import apply_template
 from rounding import log_probability
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.fewshot import examples
 from lm_eval_epidemia.elicit.heeded import HEEDED
-from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS
 from lm_eval_epidemia.elicit.wording import Wording
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched

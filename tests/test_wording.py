@@ -5,12 +5,12 @@ import re
 import pytest
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.elicit.splits import split
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
-from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.report.results import read_results
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
 TASK = "epidemia_low_nsduh_marijuana_ever_by_age"

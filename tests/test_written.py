@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from conftest import evaluate
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
+from lm_eval_epidemia.benchmarks.observation import metrics, sampled
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.elicit import intervals
-from lm_eval_epidemia.elicit.splits import split
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.ways import WAYS, in_way, sampled
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
-from lm_eval_epidemia.score import metrics, monte_carlo
+from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -187,7 +187,7 @@ def test_of_several_levels_one_unread_makes_the_cell_uniform():
 
 def test_an_interrupted_run_of_sampled_answers_goes_on_from_its_cache(tmp_path, monkeypatch):
     """Killed in the middle: no answer is asked for twice, and repeated ones are not made alike."""
-    from lm_eval_epidemia.harness.baseline import Baseline
+    from lm_eval_epidemia.models.baseline import Baseline
 
     name, asked = in_way(BINARY, "sampled"), []
     honest = Baseline.generate_until

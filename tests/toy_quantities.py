@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from lm_eval_epidemia.quantities.quantity import DRAWS, SIZES, Baseline, Quantities, Quantity
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
+    DRAWS,
+    SIZES,
+    Baseline,
+    Quantities,
+    Quantity,
+)
 
 
 def toy(families, seed=0, task="epidemia_prior_toy"):

@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-from lm_eval_epidemia import paths
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate.write import write_truth
 
 HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
@@ -44,7 +44,7 @@ def enter(share, key="nsduh_2023", folder=None):
 
 
 if __name__ == "__main__":
-    from lm_eval_epidemia.errors import EpidemiaError
+    from lm_eval_epidemia.core.errors import EpidemiaError
 
     what, *given = sys.argv[1:]
     if what == "killed":

@@ -61,7 +61,7 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
     if "log" in given:
         watch(lm, Path(given["log"]), int(given.get("kill", -1)))
     if "submission" in given:
-        from lm_eval_epidemia.harness import choice_vllm
+        from lm_eval_epidemia.models import choice_vllm
 
         choice_vllm.SUBMISSION = int(given["submission"])
     results = simple_evaluate(

@@ -1,6 +1,6 @@
-"""How it is asked: questions, answer orderings, and the datasets made of both; what comes back.
+"""How it is asked and read: orderings, prompts, wordings, variants, and what a way of asking is.
 
-`ways` holds the ways of asking, a file each: from a truth to prompts, from a response to an answer,
-from the answers of a task to distributions. `splits` makes a dataset of a task in a way. Nothing
-here knows a model, lm-eval, or how well somebody answered.
+`way` says what every way of asking has to say: from a truth to prompts, from a response to an
+answer, from the answers of a task to distributions. `responses` reads log-probabilities, `replies`
+what a model writes. Nothing here knows a model, lm-eval, or how well somebody answered.
 """

@@ -1,1 +1,5 @@
-"""What follows from runs: means and ranks, paired comparisons, interventions, priors."""
+"""What follows from runs: means and ranks, paired comparisons, interventions, priors.
+
+`leaderboard` puts a report's runs together, `means` averages tasks, `comparison` and `compare` set
+two runs or two ways of asking against each other, `data` has the rows of figures.
+"""

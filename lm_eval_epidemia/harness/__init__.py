@@ -1,4 +1,5 @@
-"""The lm-eval side: hooks that task files name, discovery, models, and the commands that run it.
+"""The lm-eval side: hooks that task files name, discovery, guard, cost, task files.
 
-Only this room imports lm-eval. It learns of tasks, ways and metrics from `benchmarks` alone.
+It learns of tasks, ways and metrics from `benchmarks` alone. Of the other rooms, only `models`
+knows lm-eval.
 """

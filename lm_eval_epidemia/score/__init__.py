@@ -1,6 +1,5 @@
-"""How well: distances, scores, their errors, and the metrics of a task's answers.
+"""How well: anchors, scores, joint errors, means with their errors; shared by all benchmarks.
 
-`score`, `monte_carlo`, `confidence` and `respondents` are pure functions of arrays. `collect` and
-`metrics` put the answers of a task, whatever the way of asking, against its truth. Nothing here
-knows lm-eval or the wording of a prompt.
+`collect` puts the answers of a task, whatever the way of asking, into the places of its cells and
+prompts. Nothing here knows lm-eval or the wording of a prompt.
 """

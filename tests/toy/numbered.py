@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from lm_eval_epidemia.benchmarks.observation import letters
 from lm_eval_epidemia.elicit.orderings import orderings
-from lm_eval_epidemia.elicit.ways import letters
 from lm_eval_epidemia.elicit.wording import Wording
 
 

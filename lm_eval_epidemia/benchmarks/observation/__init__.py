@@ -9,9 +9,10 @@ from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.benchmarks.observation.written import CLOSED
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import all_tasks, drawn, own_surveys, record
 from lm_eval_epidemia.surveys.catalogue import task as task_of
+from lm_eval_epidemia.surveys.fresh import GROUP as FRESH
+from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.record import Task
 
 __all__ = ["OBSERVATION", "TASK_VERSION"]
@@ -29,7 +30,7 @@ def _entry(task: Task) -> Entry:
     if CLOSED.asks(task):
         facets["subset"] = "closed"
     part = f"{task.group}_{task.survey}"
-    if isinstance(task, fresh.FreshTask):
+    if isinstance(task, FreshTask):
         part = task.part
     elif task.survey in own_surveys() and task.kind == "extra":
         part = f"epidemia_{task.survey}"
@@ -47,7 +48,7 @@ def _metadata(truth: store.GroundTruth) -> dict[str, str]:
 OBSERVATION = Benchmark(
     name="observation",
     base="_epidemia",
-    groups=("epidemia_low", "epidemia_high", "epidemia_extra", fresh.GROUP, "epidemia_marginal",
+    groups=("epidemia_low", "epidemia_high", "epidemia_extra", FRESH, "epidemia_marginal",
             "epidemia_joint"),
     ways=WAYS,
     metrics=metrics_of,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
 from lm_eval_epidemia.benchmarks.prior import respondents
 from lm_eval_epidemia.benchmarks.prior.metrics import metrics_of
-from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
+from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 
 __all__ = ["PRIOR"]
 
 
-def _group_of(one: quantities.Declared) -> str:
+def _group_of(one: store.Declared) -> str:
     if one.published:
         return "epidemia_prior"
     return "epidemia_prior_generated" if one.state == "shipped" else "epidemia_prior_own"
@@ -28,9 +28,9 @@ PRIOR = Benchmark(
     digits=3,
     entries=lambda: {
         name: Entry(name, _group_of(one), "", one.title, {"survey": one.survey}, name, one)
-        for name, one in quantities.declared().items()
+        for name, one in store.declared().items()
     },
-    available=quantities.available,
+    available=store.available,
     metadata=lambda truth: {
         "survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint,
     },

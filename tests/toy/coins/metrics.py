@@ -1,11 +1,11 @@
 """The toy benchmark's metric: mean squared error of the probability, lower is better."""
 
 import numpy as np
-from lm_eval_epidemia.elicit.ways.coin import TASKS
+from lm_eval_epidemia.benchmarks.coins.coin import TASKS
 
 from lm_eval_epidemia.elicit.intervals import MIDPOINTS
-from lm_eval_epidemia.elicit.ways.letters import softmax
-from lm_eval_epidemia.elicit.ways.way import Metric
+from lm_eval_epidemia.elicit.responses import softmax
+from lm_eval_epidemia.elicit.way import Metric
 
 
 def squared_error(answers):

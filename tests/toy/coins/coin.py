@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.elicit.intervals import BIN_LETTERS, BINS
 from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.ways import letters
-from lm_eval_epidemia.elicit.ways.way import Way
+from lm_eval_epidemia.elicit.responses import CHOICE_MASS, logprobs_of
+from lm_eval_epidemia.elicit.way import Way
 
 
 class Coin(NamedTuple):
@@ -50,11 +50,9 @@ WAY = Way(
     columns={"choices": ["string"]},
     rows=rows,
     choices=lambda coin: BIN_LETTERS,
-    read=lambda row, said: Said(
-        "coin", row.task, row.truth, row.cell, letters.logprobs_of(said, row)
-    ),
+    read=lambda row, said: Said("coin", row.task, row.truth, row.cell, logprobs_of(said, row)),
     prompts=lambda coin, one: 1,
-    diagnostics={"choice_mass": letters.CHOICE_MASS},
+    diagnostics={"choice_mass": CHOICE_MASS},
     load=TASKS.__getitem__,
     described=lambda coin: [[f"heads: {k + 1} or more"] for k in range(coin.tosses)],
 )

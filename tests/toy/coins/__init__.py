@@ -1,16 +1,17 @@
-"""The toy benchmark's record, as it would stand in ``benchmarks.py``."""
+"""The toy benchmark: how probable are heads?"""
 
-from lm_eval_epidemia.elicit.ways.coin import TASKS
+from lm_eval_epidemia.benchmarks.coins.coin import TASKS, WAY
+from lm_eval_epidemia.benchmarks.coins.metrics import metrics_of
 
-from lm_eval_epidemia.benchmarks import Benchmark, Entry
-from lm_eval_epidemia.score import coins
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.elicit.way import by_name
 
 COINS = Benchmark(
     name="coins",
     base="_coins",
     groups=("epidemia_coin",),
-    ways=("coin",),
-    metrics=coins.metrics_of,
+    ways=by_name(WAY),
+    metrics=metrics_of,
     primary="squared_error",
     says="Squared error of stated probabilities",
     digits=3,
