@@ -11,10 +11,11 @@ import pytest
 from conftest import recorded
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.cli import app, demo
+from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import leaderboard
 from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.models import demo
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.results.results import printable, read_results
 

@@ -16,11 +16,11 @@ from lm_eval.utils import make_table
 from typer.main import get_command
 
 from lm_eval_epidemia import __version__, cli
-from lm_eval_epidemia.cli import demo
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import run as harness_run
+from lm_eval_epidemia.models import demo
 from lm_eval_epidemia.results.results import Asked, read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
@@ -350,7 +350,7 @@ def test_demo_without_torch_is_told_apart(tmp_path):
         "import sys; sys.argv = ['epidemia', 'demo']\n"
         "import importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda n, *a: None if n == 'torch' else find(n, *a)\n"
-        "from lm_eval_epidemia.harness import demo\n"
+        "from lm_eval_epidemia.models import demo\n"
         "demo.RESPONDENTS = {n: demo.RESPONDENTS[n] for n in ('truth', 'uniform')}\n"
         "from lm_eval_epidemia.cli import main; main()"
     )

@@ -138,7 +138,7 @@ def test_a_folder_without_a_list_keeps_everything_and_says_so(tmp_path, caplog):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lm_eval_epidemia import folders
+from lm_eval_epidemia.core import folders
 
 left = int(sys.argv[2])
 

@@ -51,7 +51,8 @@ def parquet():
 
 
 def test_the_list_is_made_from_its_source(parquet):
-    shipped = (REPOSITORY / "lm_eval_epidemia" / "graphs" / "pairs.csv").read_bytes()
+    folder = REPOSITORY / "lm_eval_epidemia" / "benchmarks" / "intervention"
+    shipped = (folder / "pairs.csv").read_bytes()
     assert made_from(parquet).encode() == shipped, (
         "run: python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET"
     )

@@ -28,6 +28,7 @@ from lm_eval_epidemia.report import figures, output
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.results.replicates import said_of
 from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.score import estimates
 
 TASKS = [
     "epidemia_intervention", "epidemia_intervention_substitution",
@@ -146,7 +147,7 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples():
                        right.right[where & (right.kappa == k)])
         for k in (0, 1)
     )  # fmt: skip
-    one = contrasts.paired(changed, same)
+    one = estimates.paired(changed, same)
     yes = by_hand(RANDOM, on("mediation", "B", "AB", "AC"))
     no = by_hand(RANDOM, on("mediation", "B", "BC"))
     differences = [yes[place] - no[place] for place in yes]
@@ -230,7 +231,7 @@ def test_two_ways_are_paired_by_sample():
     """Unlike answers, of one task: the error of the differences of samples, stratified by graph."""
     truth, _, one = respondent(RANDOM)
     _, _, other = respondent(RANDOM, noise=1.5)
-    difference = contrasts.paired(*(contrasts.mean(truth, x, x.right) for x in (one, other)))
+    difference = estimates.paired(*(contrasts.mean(truth, x, x.right) for x in (one, other)))
     first, second = (by_hand(RANDOM, lambda pair: True, noise=noise) for noise in (0.7, 1.5))
     effects = {"bivariate": 4, "confounding": 9, "mediation": 9}
     variance = sum(
@@ -281,21 +282,21 @@ def test_who_ignores_the_intervention_is_not_said_to_notice(seen):
 
 def test_clusters_of_unequal_size_by_hand():
     """Clusters (1, 1), (0): mean 2/3; sums of what is left 2/3, -2/3; 2/1 * 8/9 / 9, its root."""
-    one = contrasts.pooled([1, 1, 0], [4, 4, 7])
+    one = estimates.pooled([1, 1, 0], [4, 4, 7])
     assert one.value == pytest.approx(2 / 3) and one.samples == 2
     assert one.error == pytest.approx(math.sqrt(2 * (8 / 9)) / 3)
-    assert math.isnan(contrasts.pooled([1, 0], [1, 1]).error)
-    assert math.isnan(contrasts.pooled([], []).value)
+    assert math.isnan(estimates.pooled([1, 0], [1, 1]).error)
+    assert math.isnan(estimates.pooled([], []).value)
 
 
 def test_averages_and_differences_of_independent_samples():
     """(0.3 + 0.5) / 2, sqrt(0.03^2 + 0.04^2) / 2; the difference has sqrt(0.03^2 + 0.04^2)."""
-    one, other = (contrasts.Estimate(x, e, 15, 14) for x, e in ((0.3, 0.03), (0.5, 0.04)))
-    both = contrasts.average([one, other])
+    one, other = (estimates.Estimate(x, e, 15, 14) for x, e in ((0.3, 0.03), (0.5, 0.04)))
+    both = estimates.average([one, other])
     assert (both.value, both.error, both.samples) == (pytest.approx(0.4), pytest.approx(0.025), 30)
-    difference = contrasts.apart(one, other)
+    difference = estimates.apart(one, other)
     assert (difference.value, difference.error) == (pytest.approx(-0.2), pytest.approx(0.05))
-    assert math.isnan(contrasts.NOTHING.interval[0])
+    assert math.isnan(estimates.NOTHING.interval[0])
 
 
 def test_answers_by_path_length_count_every_effect_with_a_yes_before(report):

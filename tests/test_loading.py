@@ -9,10 +9,10 @@ import pytest
 from conftest import evaluate
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.cli import app, demo
+from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.notices import forget
-from lm_eval_epidemia.models import loading
+from lm_eval_epidemia.models import demo, loading
 from lm_eval_epidemia.models.loading import Given, check_folder
 
 torch = pytest.importorskip("torch")

@@ -253,7 +253,7 @@ def damaged(folder):
 DAMAGED = """
 import json, logging, os, sys
 from lm_eval.tasks import TaskManager
-from lm_eval_epidemia import notices
+from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.harness import yamls
 # Writing 586 files takes a second, and is not what is looked at.
 yamls.write = lambda folder, files, replace=False: folder.mkdir(parents=True)

@@ -80,10 +80,10 @@ def test_an_editable_install_leaves_no_half_package(wheels):
 
 #: Which modules may import what an extra installs, beside the base install.
 TAKES = {
-    "hf": ["harness/choice_hf.py", "harness/cost.py", "harness/demo.py", "harness/tiny.py",
-           "harness/tree_attention.py", "loading.py"],
-    "vllm": ["harness/choice_vllm.py", "harness/structured.py"],
-    "api": ["harness/endpoint.py", "harness/structured.py"],
+    "hf": ["harness/cost.py", "models/choice_hf.py", "models/demo.py", "models/loading.py",
+           "models/tiny.py", "models/tree_attention.py"],
+    "vllm": ["harness/structured.py", "models/choice_vllm.py"],
+    "api": ["harness/structured.py", "models/endpoint.py"],
     "report": ["api.py", "report/charts.py", "report/charts_tuned.py", "report/drawn.py",
                "report/effects.py", "report/figures.py", "report/palette.py", "report/site.py"],
     "build": ["estimate/boosted.py", "estimate/build.py", "estimate/estimators.py",
@@ -157,7 +157,9 @@ def installed_from(monkeypatch, package, noted):
         def read_text(self, _name):
             return noted
 
-    monkeypatch.setattr(extras, "__file__", str(package / "lm_eval_epidemia" / "extras.py"))
+    monkeypatch.setattr(
+        extras, "__file__", str(package / "lm_eval_epidemia" / "core" / "extras.py")
+    )
     monkeypatch.setattr(extras, "distribution", lambda _name: Noted())
 
 

@@ -13,6 +13,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import metrics, sampled
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.elicit import intervals
+from lm_eval_epidemia.elicit.responses import answered
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
@@ -102,13 +103,13 @@ def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
     nothing = replies(BINARY, lambda doc: "I cannot answer that.")
     truth = store.load(BINARY)
     anchors = scoring.Anchors.of(truth)
-    assert sampled.answered(nothing) == 0
+    assert answered(nothing) == 0
     assert metrics.l1(nothing) == pytest.approx(anchors.uniform)
     assert metrics.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
     assert f"{BINARY}_sampled: 0% of the replies held an answer" in caplog.text
     caplog.clear()
     some = replies(BINARY, lambda doc: "" if doc["sample"] % 20 == 0 else "B")
-    assert sampled.answered(some) == pytest.approx(0.95)
+    assert answered(some) == pytest.approx(0.95)
     assert not caplog.text
     assert sampled.order_bias(some) == pytest.approx(0.5)
 
@@ -157,7 +158,7 @@ def test_written_probabilities_that_cannot_be_read(caplog):
     p = np.where(np.arange(len(truth.weights)) == 3, 0.5, 0.075)
     expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
     assert metrics.l1(statements) == pytest.approx(expected)
-    assert sampled.answered(statements) == pytest.approx(1 - 1 / len(docs))
+    assert answered(statements) == pytest.approx(1 - 1 / len(docs))
     assert not caplog.text
     none = [hooks.process_closed(doc, [""])["score"] for doc in docs]
     assert metrics.score(none) == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from pathlib import Path
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry, Leaf
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
@@ -57,11 +56,11 @@ def leaves() -> dict[str, Leaf]:
     In the order in which they are listed everywhere: by benchmark, way, and task.
     """
     built = quantities.built()
-    return _leaves(built, stamp(built) if built.is_dir() else None, state())
+    return _leaves((built, stamp(built)) if built.is_dir() else None, state())
 
 
 @lru_cache(maxsize=1)
-def _leaves(_built: Path, _stamp: Hashable, _records: Hashable) -> dict[str, Leaf]:
+def _leaves(_built: Hashable, _records: Hashable) -> dict[str, Leaf]:
     """Renewed when a user's quantities or records change: the names of other tasks are fixed."""
     return {
         in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))

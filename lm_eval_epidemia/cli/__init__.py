@@ -90,7 +90,7 @@ def demo(
     os.environ.setdefault("TQDM_DISABLE", "1")
     from lm_eval.utils import setup_logging
 
-    from lm_eval_epidemia.cli.demo import demo as run_demo
+    from lm_eval_epidemia.models.demo import demo as run_demo
 
     setup_logging()
     lines = run_demo(out, limit, model or [])
