@@ -37,10 +37,8 @@ def test_matches_are_the_nearest_within_outcome_and_conditions():
         Alike("c", 1, 0.50, 1),  # another outcome
         Alike("a", 3, 0.49, 1),  # the only one with three, though another is nearer
     ]
-    others = [
-        Alike("a", 1, 0.53, 1), Alike("a", 1, 0.48, 1), Alike("a", 3, 0.51, 1),
-        Alike("b", 1, 0.525, 1),
-    ]  # fmt: skip
+    among_a = [Alike("a", 1, 0.53, 1), Alike("a", 1, 0.48, 1), Alike("a", 3, 0.51, 1)]
+    others = [*among_a, Alike("b", 1, 0.525, 1)]
     assert nearest(ones, others) == [1, 2, None, 3, None, 2]
     assert nearest(ones, []) == [None] * 6 and nearest([], others) == []
     # Of equally near ones the first.
@@ -150,10 +148,9 @@ def home_record(home, tmp_path):
         str(one): {**year, "year": one, "select": [{"column": "YEAR", "codes": [one]}]}
         for one in (2024, 2020)
     }
-    listed["tasks"] = {
-        "low": [{"outcome": outcome, "given": [given], "title": "t"} for outcome, given in
-                (("mood", "sex"), ("mood", "region"), ("mood", "age"), ("happy", "region"))]
-    }  # fmt: skip
+    pairs = (("mood", "sex"), ("mood", "region"), ("mood", "age"), ("happy", "region"))
+    low = [{"outcome": outcome, "given": [given], "title": "t"} for outcome, given in pairs]
+    listed["tasks"] = {"low": low}
     (home / "surveys").mkdir(parents=True)
     (home / "surveys" / "gss.yaml").write_text(yaml.safe_dump(listed, sort_keys=False))
     raw = tmp_path / "toy.csv"
@@ -166,12 +163,12 @@ def build(raw, vintage="2024"):
     building.build(SURVEY, raw, vintage=vintage, replicates=20, progress=False)
 
 
-def drawn_set(raw, seed, vintage="2024", **options):
+def drawn_set(raw, seed, vintage="2024", replace=False, **options):
     options = {"n": 6, "dimension": [1, 2], "outcomes": ["mood"], **options}
     planned = plan(
         SURVEY, [raw], seed=seed, vintage=vintage, replicates=20, progress=False, **options
     )
-    return make(planned, progress=False)
+    return make(planned, replace=replace, progress=False)
 
 
 def as_model(folder, model="m"):
@@ -212,10 +209,8 @@ def test_the_report_is_what_the_files_say(results):
             assert said["sample"] == store.load(name).sample
     scales = {name: Anchors.of(store.load(name)) for name in value}
     ratio = {name: one.mean / one.zero for name, one in scales.items()}
-    told = [
-        name for name, one in scales.items()
-        if "_low_" in name and one.zero - one.perfect > 0.5 * one.zero
-    ]  # fmt: skip
+    apart = {name for name, one in scales.items() if one.zero - one.perfect > 0.5 * one.zero}
+    told = [name for name in scales if "_low_" in name and name in apart]
     published = [name for name in told if "mood" in name]
     fresh = [name for name in value if "_fresh_" in name]
     pairs = {}
@@ -242,8 +237,11 @@ def test_the_command_prints_it_and_writes_it(results, tmp_path):
     assert "Memorisation" not in report(results).stdout
     shown = report(results, "--probe").stdout
     assert "Memorisation probe: published against fresh slices" in shown and "gss 2024" in shown
-    for kind, read in (("csv", lambda text: pd.read_csv(StringIO(text))),
-                       ("json", lambda text: pd.DataFrame(json.loads(text)["rows"]))):  # fmt: skip
+    formats = {
+        "csv": lambda text: pd.read_csv(StringIO(text)),
+        "json": lambda text: pd.DataFrame(json.loads(text)["rows"]),
+    }
+    for kind, read in formats.items():
         rows = read(report(results, "--probe", "--format", kind).stdout)
         rows = rows[rows.kind == "probe"].set_index("metric")
         assert rows.loc["score_population, published", "value"] > 50
@@ -284,9 +282,7 @@ def test_another_set_of_the_same_names_is_not_compared(results, home_record, hom
     """Two runs on the same names are two rows, once the set was made anew from other options."""
     made = drawn_set(home_record, 8)
     made.folder.rename(made.folder.with_name("gss_9"))
-    planned = plan(SURVEY, [home_record], n=5, seed=7, vintage="2024", dimension=[1, 2],
-                   outcomes=["mood"], replicates=20, progress=False)  # fmt: skip
-    make(planned, replace=True, progress=False)
+    drawn_set(home_record, 7, n=5, replace=True)
     found = make_report(read_results([results]))
     assert len(found.runs) == 2
     assert any("truth 2024" in entry.name for entry in found.runs)
@@ -308,10 +304,13 @@ def test_vintages_on_either_side_of_a_cutoff(home_record, tmp_path):
     (one,), notes = probing.vintages(found, [cutoff])
     assert not notes and one.survey == "gss 2020, 2024" and one.cutoff == "2023-06"
     sets = [
-        {frozenset((t.outcome, *t.given)): t.name for t in all_tasks().values()
-         if t.name.startswith(f"epidemia_fresh_gss_{seed}_")}
+        {
+            frozenset((task.outcome, *task.given)): name
+            for name, task in all_tasks().items()
+            if name.startswith(f"epidemia_fresh_gss_{seed}_")
+        }
         for seed in (7, 8)
-    ]  # fmt: skip
+    ]
     both = sets[0].keys() & sets[1].keys()
     scores = {asked.task: score for entry in found.runs for asked, score in entry.scores.items()}
     apart = [
@@ -336,19 +335,15 @@ def test_a_year_is_before_a_cutoff_when_it_has_ended():
     assert probing.Cutoff("m", 2024, 1).is_before(2023)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("m", "--cutoff 'm': expected MODEL=2024-06"),
-        ("m=2024", "expected a year and month"),
-        ("m=2024-13", "expected a year and month"),
-        ("n=2024-06", "no model 'n'"),
-    ],
-)
-def test_cutoffs_that_cannot_be_meant(home_record, tmp_path, given, said):
+def test_cutoffs_that_cannot_be_meant(home_record, tmp_path):
     build(home_record)
-    out = tmp_path / "results"
-    recorded(out, ["epidemia_low_gss"], model_args="kind=mean")
-    as_model(out)
-    with pytest.raises(EpidemiaError, match=said):
-        report(out, "--cutoff", given)
+    recorded(tmp_path / "results", ["epidemia_low_gss"], model_args="kind=mean")
+    as_model(tmp_path / "results")
+    for given, said in {
+        "m": "--cutoff 'm': expected MODEL=2024-06",
+        "m=2024": "expected a year and month",
+        "m=2024-13": "expected a year and month",
+        "n=2024-06": "no model 'n'",
+    }.items():
+        with pytest.raises(EpidemiaError, match=said):
+            report(tmp_path / "results", "--cutoff", given)
