@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from io import StringIO
 
 import numpy as np
@@ -17,6 +18,7 @@ from lm_eval_epidemia.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.fresh.make import make, plan
+from lm_eval_epidemia.report import explorer
 from lm_eval_epidemia.report import probe as probing
 from lm_eval_epidemia.report.leaderboard import make_report
 from lm_eval_epidemia.report.results import read_results
@@ -138,8 +140,7 @@ def test_intervals_hold_what_they_promise(place, common):
 SURVEY = "gss"
 
 
-@pytest.fixture
-def home_record(home, tmp_path):
+def declared(folder):
     """The toy survey in the place of the GSS: its tasks are published ones, in two vintages."""
     listed = yaml.safe_load(RECORD)
     listed |= {"survey": SURVEY, "replaces": SURVEY}
@@ -151,12 +152,17 @@ def home_record(home, tmp_path):
     pairs = (("mood", "sex"), ("mood", "region"), ("mood", "age"), ("happy", "region"))
     low = [{"outcome": outcome, "given": [given], "title": "t"} for outcome, given in pairs]
     listed["tasks"] = {"low": low}
-    (home / "surveys").mkdir(parents=True)
-    (home / "surveys" / "gss.yaml").write_text(yaml.safe_dump(listed, sort_keys=False))
-    raw = tmp_path / "toy.csv"
+    surveys, raw = folder / "home" / "surveys", folder / "toy.csv"
+    surveys.mkdir(parents=True)
+    (surveys / "gss.yaml").write_text(yaml.safe_dump(listed, sort_keys=False))
     both = [people(seed).assign(YEAR=year) for seed, year in ((3, 2020), (4, 2024))]
     pd.concat(both).to_csv(raw, index=False)
     return raw
+
+
+@pytest.fixture
+def home_record(tmp_path):
+    return declared(tmp_path)
 
 
 def build(raw, vintage="2024"):
@@ -179,16 +185,25 @@ def as_model(folder, model="m"):
         path.write_text(json.dumps(found))
 
 
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory):
+    """A home where published and fresh tasks are; runs of who knows P(Y) alone in the latter."""
+    folder = tmp_path_factory.mktemp("probed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPIDEMIA_HOME", str(folder / "home"))
+        raw = declared(folder)
+        build(raw)
+        assert drawn_set(raw, 7).is_joint
+        recorded(folder / "results", ["epidemia_low_gss"], model_args="kind=noisy,noise=0.2")
+        recorded(folder / "results", ["epidemia_fresh_gss_7"], model_args="kind=mean")
+    as_model(folder / "results")
+    return folder
+
+
 @pytest.fixture
-def results(home_record, tmp_path):
-    """A model that knows published tasks, and P(Y) alone elsewhere."""
-    build(home_record)
-    assert drawn_set(home_record, 7).is_joint
-    out = tmp_path / "results"
-    recorded(out, ["epidemia_low_gss"], model_args="kind=noisy,noise=0.2")
-    recorded(out, ["epidemia_fresh_gss_7"], model_args="kind=mean")
-    as_model(out)
-    return out
+def results(probed, home, tmp_path):
+    shutil.copytree(probed, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "results"
 
 
 def report(*arguments):
@@ -233,7 +248,7 @@ def test_the_report_is_what_the_files_say(results):
     assert one.asked > one.found.pairs  # of happiness there is no fresh task
 
 
-def test_the_command_prints_it_and_writes_it(results, tmp_path):
+def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
     assert "Memorisation" not in report(results).stdout
     shown = report(results, "--probe").stdout
     assert "Memorisation probe: published against fresh slices" in shown and "gss 2024" in shown
@@ -249,6 +264,7 @@ def test_the_command_prints_it_and_writes_it(results, tmp_path):
         assert rows.loc["unmatched", "value"] >= 1
         assert rows.loc["score_population, difference", "stderr"] > 0
     assert "Memorisation" in report(results, "--probe", "--format", "latex").stdout
+    monkeypatch.setattr(explorer, "_listed", lambda report: [])  # hundreds of tasks
     report(results, "--html", tmp_path / "site")
     page = (tmp_path / "site" / "index.html").read_text()
     assert "Memorisation probe: published against fresh slices" in page
@@ -278,11 +294,12 @@ def test_fresh_tasks_that_are_not_here_are_named(results, home):
     assert "no fresh task was asked" in done.stderr and "Memorisation" not in done.stdout
 
 
-def test_another_set_of_the_same_names_is_not_compared(results, home_record, home):
+def test_another_set_of_the_same_names_is_not_compared(results, tmp_path):
     """Two runs on the same names are two rows, once the set was made anew from other options."""
-    made = drawn_set(home_record, 8)
+    raw = tmp_path / "toy.csv"
+    made = drawn_set(raw, 8)
     made.folder.rename(made.folder.with_name("gss_9"))
-    drawn_set(home_record, 7, n=5, replace=True)
+    drawn_set(raw, 7, n=5, replace=True)
     found = make_report(read_results([results]))
     assert len(found.runs) == 2
     assert any("truth 2024" in entry.name for entry in found.runs)
