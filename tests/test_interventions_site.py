@@ -9,7 +9,6 @@ from lm_eval_epidemia.graphs import generate
 from lm_eval_epidemia.report.leaderboard import make_report
 from lm_eval_epidemia.report.results import read_results
 
-
 TASKS = ["epidemia_intervention", "epidemia_intervention_large_05"]
 
 
