@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -56,23 +57,14 @@ def test_a_truth_holds_its_data_and_shows_it():
     assert truth.columns == stored.columns and truth.distances.keys() == stored.distances.keys()
     assert truth.conditions == ("age", "sex")
     frame = truth.to_frame()
-    assert list(frame.columns) == [
-        "age",
-        "sex",
-        "answer",
-        "p",
-        "weight",
-        "n",
-        "n_eff",
-        "low",
-        "high",
-    ]
+    columns = "age, sex, answer, p, weight, n, n_eff, low, high"
+    assert list(frame.columns) == columns.split(", ")
     assert len(frame) == truth.p.size and frame.p.to_numpy() == pytest.approx(truth.p.ravel())
     row = frame[(frame.age == "26-29") & (frame.sex == "Female") & (frame.answer == "No")].iloc[0]
     cell = truth.given.index(("26-29", "Female"))
     low, high = interval(truth.p, truth.n_eff)
-    assert list(row[3:]) == [truth.p[cell, 1], truth.weights[cell], truth.n[cell],
-                             truth.n_eff[cell], low[cell, 1], high[cell, 1]]  # fmt: skip
+    about = [truth.weights[cell], truth.n[cell], truth.n_eff[cell]]
+    assert list(row[3:]) == [truth.p[cell, 1], *about, low[cell, 1], high[cell, 1]]
     assert repr(truth).startswith(f"{BY_TWO} (nsduh 2022, shipped): P(cocaine_ever | age, sex), 2 ")
     assert truth._repr_html_().count("<tr") == 1 + 8 + 1  # head, rows, dots
     said = truth.cite()
@@ -103,12 +95,17 @@ def test_beliefs_are_aligned_by_their_labels(name):
         return cells[tuple(condition.values())]
 
     given = {
-        "array": q, "lists": q.tolist(), "long": shuffled, "wide": wide[reversed(truth.levels)],
-        "wide, conditions as columns": wide.reset_index(), "long, conditions as index":
-        shuffled.set_index(conditions), "csv": written, "function": of,
+        "array": q,
+        "lists": q.tolist(),
+        "long": shuffled,
+        "wide": wide[reversed(truth.levels)],
+        "wide, conditions as columns": wide.reset_index(),
+        "long, conditions as index": shuffled.set_index(conditions),
+        "csv": written,
+        "function": of,
         "by answer": lambda condition: dict(zip(truth.levels, of(condition), strict=True)),
         "series": lambda condition: pd.Series(of(condition), truth.levels)[::-1],
-    }  # fmt: skip
+    }
     if len(truth.levels) == 2:
         given["one number"] = lambda condition: of(condition)[0]
     if len(conditions) == 1:
@@ -129,9 +126,11 @@ def but(value):
     return q
 
 
-@pytest.mark.parametrize(
-    ("q", "said"),
-    [
+def test_what_does_not_fit_is_refused_by_name():
+    wide = frame().pivot(index="age", columns="answer", values="q")
+    thrice = pd.Series([0.1, 0.9, 0.1], ["Yes", "No", "Yes"])
+    p = load_truth(BY_AGE).p
+    for q, said in [
         (np.ones((2, 11)) / 2, "q has shape (2, 11): expected 11 cells x 2 answers"),
         ("truth", "q is no array of numbers"),
         (None, "q has shape (): expected 11 cells"),
@@ -149,37 +148,29 @@ def but(value):
         (frame().set_index("age", drop=False), "q has age as index and as column"),
         (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns q: keep one"),
         (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
-        (
-            frame().pivot(index="age", columns="answer", values="q").assign(Maybe=0.0),
-            "q has a column Maybe, which is no answer",
-        ),
-        (frame().pivot(index="age", columns="answer", values="q")[["No"]], "q has no column Yes"),
+        (wide.assign(Maybe=0.0), "q has a column Maybe, which is no answer"),
+        (wide[["No"]], "q has no column Yes"),
         (lambda condition: [0.2, 0.3, 0.5], "q(age=12-13) has 3 numbers: expected 2"),
         (lambda condition: None, "q(age=12-13) is None: expected 2 probabilities or that of 'Yes'"),
         (lambda condition: {"Yes": 0.5}, "q(age=12-13) lacks No"),
         (lambda condition: {"Yes": 0.5, "Noo": 0.5}, "no such answer as Noo (nearest: No)"),
-        (lambda condition: pd.Series([0.1, 0.9, 0.1], ["Yes", "No", "Yes"]), "has an answer twice"),
-        (load_truth(BY_AGE).p + 1j, "q is no array of numbers (its values are of type"),
-        (load_truth(BY_AGE).p.astype(str), "q is no array of numbers (its values are of type"),
-        (load_truth(BY_AGE).p > 0.5, "q is no array of numbers (its values are of type bool"),
+        (lambda condition: thrice, "has an answer twice"),
+        (p + 1j, "q is no array of numbers (its values are of type"),
+        (p.astype(str), "q is no array of numbers (its values are of type"),
+        (p > 0.5, "q is no array of numbers (its values are of type bool"),
         (lambda condition: 1.5, "no probability: age=12-13, answer No: -0.5"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused_by_name(q, said):
-    with pytest.raises(EpidemiaError) as raised:
-        score(BY_AGE, q)
-    assert said in str(raised.value)
-    assert "\n" not in str(raised.value)
+    ]:
+        with pytest.raises(EpidemiaError) as raised:
+            score(BY_AGE, q)
+        assert said in str(raised.value)
+        assert "\n" not in str(raised.value)
 
 
 def test_conditions_that_nobody_has_together_are_refused():
     truth = load_truth("epidemia_high_scf_home_ownership_by_age_education_sex_race")
     known = set(truth.given)
     labels = [sorted(set(column)) for column in zip(*truth.given, strict=True)]
-    missing = next(
-        given for given in np.array(np.meshgrid(*labels)).reshape(4, -1).T.tolist()
-        if tuple(given) not in known
-    )  # fmt: skip
+    missing = next(given for given in product(*labels) if given not in known)
     more = pd.DataFrame([[*missing, "Yes", 0.5]], columns=[*truth.conditions, "answer", "q"])
     long = truth.to_frame().assign(q=lambda rows: rows.p)
     with pytest.raises(
@@ -332,10 +323,8 @@ try:
 except EpidemiaError as error:
     print(error)
 """)
-    assert said.splitlines() == [
-        "100.0 2022", f"{len(all_tasks())} 22",
-        f"plot() needs altair: {install('report')}",
-    ]  # fmt: skip
+    needed = f"plot() needs altair: {install('report')}"
+    assert said.splitlines() == ["100.0 2022", f"{len(all_tasks())} 22", needed]
 
 
 def test_the_examples_of_the_docstrings_and_of_the_page_run():
@@ -351,24 +340,35 @@ assert "lm_eval" not in sys.modules and "torch" not in sys.modules
     in_a_process(tested.replace("PAGE", repr(str(REPOSITORY / "docs" / "python.md"))))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["report", "nothing", "--html", "site"], "the site needs altair"),
-        (["site", "build", "nothing", "--out", "site"], "the site needs altair"),
-        (["plot", "leaderboard", "nothing"], "the figure leaderboard needs altair"),
-        (["plot", "bootstrap", "--task", BY_AGE], "the figure bootstrap needs altair"),
-    ],
-)
-def test_what_takes_the_extra_says_so_before_any_work(tmp_path, arguments, said):
+#: Several commands in one process, each with its exit code.
+COMMANDS = """
+from lm_eval_epidemia.cli import main
+for line in LINES:
+    sys.argv = ["epidemia", *line.split()]
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    print("exit", code, flush=True)
+"""
+
+
+def test_what_takes_the_extra_says_so_before_any_work(tmp_path):
     """There are no results in 'nothing', which would be said if it were read first."""
-    code = f"{BLOCKED}\nsys.argv = {['epidemia', *arguments]}\n"
-    code += "from lm_eval_epidemia.cli import main\nmain()"
+    needs = {
+        "report nothing --html site": "the site needs altair",
+        "site build nothing --out site": "the site needs altair",
+        "plot leaderboard nothing": "the figure leaderboard needs altair",
+        f"plot bootstrap --task {BY_AGE}": "the figure bootstrap needs altair",
+    }
+    code = BLOCKED + COMMANDS.replace("LINES", repr([*needs]))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
-    assert done.returncode == 2
-    assert done.stderr == f"error: {said}: {install('report')}\n"
+    assert done.stdout == "exit 2\n" * len(needs)
+    said = "".join(f"error: {message}: {install('report')}\n" for message in needs.values())
+    assert done.stderr == said
     assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
 
 
@@ -378,13 +378,11 @@ def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
     from lm_eval_epidemia.report.figures import FIGURES
 
     recorded(tmp_path / "out", [BY_AGE])
-    for arguments in (["plot", "list"], ["report", "out"], ["report", "out", "--format", "latex"]):
-        said = in_a_process(
-            f"{BLOCKED}\nsys.argv = {['epidemia', *arguments]}\n"
-            "from lm_eval_epidemia.cli import main\nmain()",
-            tmp_path,
-        )
-        assert said.count("\n") >= len(FIGURES) if "list" in arguments else "100.0" in said
+    lines = ["plot list", "report out", "report out --format latex"]
+    said = in_a_process(BLOCKED + COMMANDS.replace("LINES", repr(lines)), tmp_path)
+    figures, table, latex, rest = said.split("exit 0\n")
+    assert figures.count("\n") >= len(FIGURES) and "100.0" in table and "100.0" in latex
+    assert not rest
 
 
 def test_every_figure_of_the_catalogue_has_its_chart():
@@ -404,23 +402,12 @@ def test_what_are_no_draws_is_said():
     assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [
-        [0, 0],
-        [-1, 1],
-        [0.5, -0.5],
-        [math.nan, 1],
-        [math.inf, 1],
-        np.array([0.0, 0.0]),
-        [1],
-        [1] * 3,
-        ["a", 1],
-    ],
-)
-def test_weights_of_which_no_error_can_come_are_refused(weights):
+def test_weights_of_which_no_error_can_come_are_refused():
     draws = Draws("sample", np.array([1.0, 2.0, 4.0]), 0.5)
-    for of in (joint_error, partial(joint_bias, [1.0, 1.0])):
+    wrong = [[0, 0], [-1, 1], [0.5, -0.5], [math.nan, 1], [math.inf, 1], [1], [1] * 3, ["a", 1]]
+    for weights, of in product(
+        [*wrong, np.array([0.0, 0.0])], (joint_error, partial(joint_bias, [1.0, 1.0]))
+    ):
         with pytest.raises(EpidemiaError, match="weights"):
             of([draws, draws], weights)
     assert joint_error([draws, draws], [0, 2]) == pytest.approx(2 * joint_error([draws]))

@@ -52,11 +52,9 @@ def assert_printed(page, expected):
 
 def test_interventions():
     group = "epidemia_intervention"
-    found = {
-        name: metric("interventions", group, name)
-        for name in ("accuracy", "base_accuracy", "choice_mass", "kappa0_accuracy",
-                     "kappa1_accuracy", "margin", "post_accuracy", "seen", "yes_bias")
-    }  # fmt: skip
+    names = "accuracy base_accuracy choice_mass kappa0_accuracy kappa1_accuracy margin"
+    names = f"{names} post_accuracy seen yes_bias".split()
+    found = {name: metric("interventions", group, name) for name in names}
     rows = [(rf"\|{name} *\|[↑↓ ]*\| *(-?[\d.]+)\|", [value]) for name, value in found.items()]
     error = metric("interventions", group, "accuracy_stderr")
     noticed = {
@@ -100,16 +98,14 @@ def correlations():
     ).T
     conditional = np.array([bool(one.conditions) for one in truth.quantities])
     within = stats.spearmanr(*(((one - marginal) / spread)[conditional] for one in (means, true)))
-    return [
-        stats.spearmanr(means, true).statistic, stats.spearmanr(marginal, true).statistic,
-        conditional.sum(), within.statistic, within.pvalue,
-    ]  # fmt: skip
+    overall, alone = (stats.spearmanr(one, true).statistic for one in (means, marginal))
+    return overall, alone, conditional.sum(), within.statistic, within.pvalue
 
 
 def test_priors():
     row = r"\| ([\d.]+) ± ([\d.]+)" + 4 * r" \| ([\d.]+)"
-    columns = ["error_ratio", "error_ratio_stderr", "win_rate_5", "posterior_win_rate_5",
-               "crps_ratio", "ece"]  # fmt: skip
+    columns = ["error_ratio", "error_ratio_stderr", "win_rate_5", "posterior_win_rate_5"]
+    columns += ["crps_ratio", "ece"]
 
     def numbers(folder, task, last):
         return [metric(f"priors/{folder}", task, name) for name in [*columns, last]]

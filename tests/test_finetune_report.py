@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import recorded
+from recorded_runs import copied_run
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
@@ -77,7 +78,8 @@ def answered(tmp_path_factory):
     """Three respondents, the further from the truth the more noise they have."""
     folder = tmp_path_factory.mktemp("answered")
     for noise in ("1.5", "0.6", "0.2"):
-        recorded(folder / noise, TASKS, model_args=f"kind=noisy,noise={noise},seed=3")
+        arguments = f"kind=noisy,noise={noise},seed=3"
+        copied_run(tmp_path_factory, folder / noise, TASKS, model_args=arguments)
     return folder
 
 

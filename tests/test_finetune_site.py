@@ -10,9 +10,7 @@ from test_finetune_report import (  # noqa: F401
     renamed,
     report_of,
 )
-from test_site import HOSTILE, browser, visit  # noqa: F401
-
-from lm_eval_epidemia.report.site import build_site
+from test_site import HOSTILE, browser, small_site, visit  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +20,7 @@ def site(answered, tmp_path_factory):  # noqa: F811
     for noise, rows in (("0.6", 100), ("0.2", 1000)):
         adapter = put(folder / f"answers-{rows}", card(rows=rows, writer=HOSTILE))
         renamed(answered / noise, folder / "results" / noise, pretrained=BASE, peft=adapter)
-    build_site(report_of(folder / "results"), folder / "site")
-    return folder / "site"
+    return small_site(report_of(folder / "results"), folder / "site")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -63,7 +60,7 @@ def test_every_page_leads_to_it(site, visit):  # noqa: F811
 
 
 def test_without_pairs_there_is_no_page(answered, tmp_path, visit):  # noqa: F811
-    build_site(report_of(answered / "0.6"), tmp_path / "site")
-    assert not (tmp_path / "site" / "tuning.html").exists()
-    tab = visit(tmp_path / "site", "index.html")
+    site = small_site(report_of(answered / "0.6"), tmp_path / "site")
+    assert not (site / "tuning.html").exists()
+    tab = visit(site, "index.html")
     assert tab.locator("header a", has_text="Fine-tuning").count() == 0

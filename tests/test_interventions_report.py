@@ -28,13 +28,9 @@ from lm_eval_epidemia.report import figures, output
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.results.replicates import said_of
 from lm_eval_epidemia.results.results import Asked, read_results
-from lm_eval_epidemia.score import estimates
 
-TASKS = [
-    "epidemia_intervention", "epidemia_intervention_substitution",
-    "epidemia_intervention_retrieval", "epidemia_intervention_knowledge",
-    "epidemia_intervention_large_03", "epidemia_intervention_large_06",
-]  # fmt: skip
+WAYS_ASKED = ("", "_substitution", "_retrieval", "_knowledge", "_large_03", "_large_06")
+TASKS = [f"epidemia_intervention{way}" for way in WAYS_ASKED]
 RANDOM, TUEBINGEN, ANTI = (
     f"epidemia_intervention_{names}" for names in ("random", "tuebingen", "anticommonsense")
 )
@@ -95,12 +91,11 @@ def on(graph, intervened, *queries):
 
 def found(seen, kind, model, group, about, part):
     """One number of the tables."""
-    (one,) = (
-        one for one in seen
-        if (one.kind, one.entry.model, one.group, one.about, one.part)
-        == (kind, f"epidemia-baseline kind={model}", group, about, part)
-    )  # fmt: skip
-    return one.estimate
+    wanted = (kind, f"epidemia-baseline kind={model}", group, about, part)
+    (number,) = (
+        one for one in seen if (one.kind, one.entry.model, one.group, one.about, one.part) == wanted
+    )
+    return number.estimate
 
 
 NOISY = "noisy,noise=0.7"
@@ -132,8 +127,9 @@ def test_the_overall_accuracy_is_lm_evals_with_its_error(report, seen):
     # Draws stand in the file with four digits.
     error = math.sqrt(sum(score.error**2 for score in scores)) / 3
     assert one.error == pytest.approx(error, rel=1e-3)
-    for part, metric in (("kappa = 0", "kappa0_accuracy"), ("kappa = 1", "kappa1_accuracy"),
-                         ("before", "base_accuracy"), ("after", "post_accuracy")):  # fmt: skip
+    by_kappa = {f"kappa = {kappa}": f"kappa{kappa}_accuracy" for kappa in (0, 1)}
+    parts = {**by_kappa, "before": "base_accuracy", "after": "post_accuracy"}
+    for part, metric in parts.items():
         mean = np.mean([score.metrics[metric] for score in scores])
         value = found(seen, "interventions", NOISY, PLAIN, "", part).value
         assert value == pytest.approx(mean), part
@@ -142,11 +138,10 @@ def test_the_overall_accuracy_is_lm_evals_with_its_error(report, seen):
 def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples():
     truth, _, right = respondent(RANDOM)
     where = np.array([on("mediation", "B")(truth.pairs[n]) for n in right.numbers])
+    sides = [where & (right.kappa == kappa) for kappa in (0, 1)]
     same, changed = (
-        contrasts.mean(truth, contrasts.picked(right, where & (right.kappa == k)),
-                       right.right[where & (right.kappa == k)])
-        for k in (0, 1)
-    )  # fmt: skip
+        contrasts.mean(truth, contrasts.picked(right, side), right.right[side]) for side in sides
+    )
     one = estimates.paired(changed, same)
     yes = by_hand(RANDOM, on("mediation", "B", "AB", "AC"))
     no = by_hand(RANDOM, on("mediation", "B", "BC"))
@@ -184,8 +179,8 @@ def test_memorisation_is_paired_where_the_pairs_are_the_same(seen):
     # Elsewhere the samples are others: variances add.
     chosen = on("mediation", "C", "AC")
     nature, turned = (list(by_hand(task, chosen).values()) for task in (TUEBINGEN, ANTI))
-    one = found(seen, "memorisation", NOISY, PLAIN, "mediation, do(C), AC",
-                "tuebingen - anticommonsense")  # fmt: skip
+    row = "mediation, do(C), AC"
+    one = found(seen, "memorisation", NOISY, PLAIN, row, "tuebingen - anticommonsense")
     assert one.value == pytest.approx(np.mean(nature) - np.mean(turned))
     variances = [np.var(side, ddof=1) / 15 for side in (nature, turned)]
     assert one.error == pytest.approx(math.sqrt(sum(variances)))
@@ -208,15 +203,14 @@ def test_known_pairs_are_those_whose_every_question_was_right(seen):
     both = {p for p in knows[TUEBINGEN] & knows[ANTI] if p[0] == "bivariate"}
     nature, turned = (by_hand(task, on("bivariate", "B", "AB")) for task in (TUEBINGEN, ANTI))
     differences = [nature[place] - turned[place] for place in both]
-    one = found(seen, "memorisation, known pairs", NOISY, PLAIN, "bivariate, do(B), AB",
-                "tuebingen - anticommonsense")  # fmt: skip
+    known = (seen, "memorisation, known pairs", NOISY, PLAIN)
+    one = found(*known, "bivariate, do(B), AB", "tuebingen - anticommonsense")
     assert 3 < one.samples == len(both) < 15
     assert one.value == pytest.approx(np.mean(differences))
     assert one.error == pytest.approx(np.std(differences, ddof=1) / math.sqrt(len(both)))
-    alone = [x for place, x in by_hand(TUEBINGEN, on("mediation", "B", "AC")).items()
-             if place in knows[TUEBINGEN]]  # fmt: skip
-    one = found(seen, "memorisation, known pairs", NOISY, PLAIN, "mediation, do(B), AC",
-                "tuebingen")  # fmt: skip
+    values = by_hand(TUEBINGEN, on("mediation", "B", "AC"))
+    alone = [value for place, value in values.items() if place in knows[TUEBINGEN]]
+    one = found(*known, "mediation, do(B), AC", "tuebingen")
     assert (one.samples, one.value) == (len(alone), pytest.approx(np.mean(alone)))
 
 
@@ -234,16 +228,13 @@ def test_two_ways_are_paired_by_sample():
     difference = estimates.paired(*(contrasts.mean(truth, x, x.right) for x in (one, other)))
     first, second = (by_hand(RANDOM, lambda pair: True, noise=noise) for noise in (0.7, 1.5))
     effects = {"bivariate": 4, "confounding": 9, "mediation": 9}
-    variance = sum(
-        (number / 22) ** 2 * np.var([first[p] - second[p] for p in first if p[0] == graph], ddof=1)
-        / 15
-        for graph, number in effects.items()
-    )  # fmt: skip
+    value = variance = 0
+    for graph, number in effects.items():
+        differences = [first[p] - second[p] for p in first if p[0] == graph]
+        value += number / 22 * np.mean(differences)
+        variance += (number / 22) ** 2 * np.var(differences, ddof=1) / 15
     assert difference.error == pytest.approx(math.sqrt(variance))
-    assert difference.value == pytest.approx(
-        sum(n / 22 * np.mean([first[p] - second[p] for p in first if p[0] == graph])
-            for graph, n in effects.items())
-    )  # fmt: skip
+    assert difference.value == pytest.approx(value)
     halves = np.arange(len(one.numbers))
     left, right = contrasts.shared(
         contrasts.picked(one, halves < 200), contrasts.picked(other, halves >= 100)
@@ -347,42 +338,40 @@ def test_odd_answers_are_refused(text, written, message):
         said_of(text, 3, written)
 
 
-@pytest.mark.parametrize("said", ["1 2 3", "inf " * 450, 7])
-def test_a_file_with_odd_answers_is_left_out_with_a_note(runs, tmp_path, said):
-    shutil.copytree(runs / "truth", tmp_path / "truth")
-    shutil.copytree(runs / "retrieval", tmp_path / "retrieval")
-    (path,) = (tmp_path / "truth").rglob("results_*.json")
+def changed(runs, kind, folder, change):
+    """Put the result file of a run into a folder, changed."""
+    (path,) = (runs / kind).rglob("results_*.json")
     results = json.loads(path.read_text())
-    results["epidemia"]["said"][RANDOM] = said
-    path.write_text(json.dumps(results))
-    results = read_results([tmp_path])
-    assert [e.model for e in results.entries] == ["epidemia-baseline kind=retrieval"]
-    assert str(path) in results.notes[0]
+    change(results)
+    folder.mkdir()
+    (folder / path.name).write_text(json.dumps(results))
+    return str(folder / path.name)
+
+
+def test_files_with_odd_answers_or_another_accuracy_are_left_out_with_a_note(runs, tmp_path):
+    shutil.copytree(runs / "retrieval", tmp_path / "retrieval")
+    odd = {
+        "short": lambda results: results["epidemia"]["said"].update({RANDOM: "1 2 3"}),
+        "infinite": lambda results: results["epidemia"]["said"].update({RANDOM: "inf " * 450}),
+        "number": lambda results: results["epidemia"]["said"].update({RANDOM: 7}),
+        "accuracy": lambda results: results["results"][RANDOM].update({"accuracy,none": 0.9}),
+    }
+    paths = {name: changed(runs, "truth", tmp_path / name, change) for name, change in odd.items()}
+    read = read_results([tmp_path])
+    assert [e.model for e in read.entries] == ["epidemia-baseline kind=retrieval"]
+    notes = {name: [note for note in read.notes if path in note] for name, path in paths.items()}
+    assert [len(found) for found in notes.values()] == [1] * len(odd) == [1] * len(read.notes)
+    said = "the accuracy is 0.9000, but that of what was said is 1.0000"
+    assert said in notes["accuracy"][0]
 
 
 def test_without_what_was_said_the_rest_of_the_report_stands(runs, tmp_path):
-    shutil.copytree(runs / "truth", tmp_path / "truth")
-    (path,) = tmp_path.rglob("results_*.json")
-    results = json.loads(path.read_text())
-    del results["epidemia"]["said"]
-    path.write_text(json.dumps(results))
+    changed(runs, "truth", tmp_path / "truth", lambda results: results["epidemia"].pop("said"))
     read = read_results([tmp_path])
     assert "is not in the file, so that the tables made of it leave them out" in read.notes[0]
     report = make_report(read)
     assert interventions.tables(report.runs, long=True) == []
     assert report.standings[PLAIN]["epidemia-baseline kind=truth"].mean.value == 1
-
-
-def test_an_accuracy_that_is_not_that_of_the_answers_is_refused(runs, tmp_path):
-    shutil.copytree(runs / "truth", tmp_path / "truth")
-    shutil.copytree(runs / "retrieval", tmp_path / "retrieval")
-    (path,) = (tmp_path / "truth").rglob("results_*.json")
-    results = json.loads(path.read_text())
-    results["results"][RANDOM]["accuracy,none"] = 0.9
-    path.write_text(json.dumps(results))
-    read = read_results([tmp_path])
-    assert [e.model for e in read.entries] == ["epidemia-baseline kind=retrieval"]
-    assert "the accuracy is 0.9000, but that of what was said is 1.0000" in read.notes[0]
 
 
 def test_tables_fit_a_terminal(report):
@@ -411,11 +400,9 @@ def test_a_part_of_a_task_is_said_for_the_samples_that_were_asked(tmp_path):
     (entry,) = read_results([tmp_path]).entries
     said = entry.scores[Asked(RANDOM, "intervention")].said
     assert said.asked.sum() == 60
-    rows = {one.about: one.estimate for one in interventions.findings([entry])
-            if one.kind == "effect"}  # fmt: skip
-    assert {about: one.samples for about, one in rows.items()} == {
-        "bivariate, do(A)": 10, "bivariate, do(B)": 10
-    }  # fmt: skip
+    numbers = interventions.findings([entry])
+    samples = {one.about: one.estimate.samples for one in numbers if one.kind == "effect"}
+    assert samples == {"bivariate, do(A)": 10, "bivariate, do(B)": 10}
 
 
 def test_written_answers_that_could_not_be_read_are_counted():
@@ -445,10 +432,9 @@ def command(*arguments):
 def test_the_terminal_has_the_short_tables_first_and_the_long_ones_on_demand(runs, report):
     short, long = output.sections(report), command("report", runs, "--effects")
     said = " ".join(f"{one.title} {one.rows}" for one in short)
-    titles = ("Interventions: accuracy", "Relation retrieval", "Shortcut test", "Memorisation",
-              "Robustness", "Does it notice?", "Larger graphs by kind",
-              "How questions on")  # fmt: skip
-    for title in titles:
+    titles = "Interventions: accuracy|Relation retrieval|Shortcut test|Memorisation|Robustness"
+    titles += "|Does it notice?|Larger graphs by kind|How questions on"
+    for title in titles.split("|"):
         assert title in said and title in long, title
     for more in ("Interventions by graph and variable", "confounding, do(C)", "over the pairs"):
         assert more not in said and more in long, more
@@ -458,22 +444,20 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_ones_on_demand(run
 
 def test_programs_get_every_number(report):
     rows = list(csv.DictReader(io.StringIO(output.as_csv(report))))
-    (row,) = (
-        row for row in rows
-        if row["kind"] == "shortcut" and row["name"] == "all / difference"
-        and row["model"].endswith("retrieval") and row["group"] == PLAIN
-    )  # fmt: skip
+    where = ("shortcut", "all / difference", PLAIN, "epidemia-baseline kind=retrieval")
+    keys = ("kind", "name", "group", "model")
+    (row,) = (row for row in rows if tuple(row[key] for key in keys) == where)
     assert float(row["value"]) == -1 and row["metric"] == "accuracy"
     assert {row["metric"] for row in rows if row["kind"] == "notices"} == {"log_odds_of_yes"}
     assert len(json.loads(output.as_json(report))["rows"]) == len(rows)
     assert r"\caption{Shortcut test" in output.as_latex(output.sections(report))
 
 
-@pytest.mark.parametrize("name", ["nodes", "paths", "leaderboard"])
-def test_figures_are_drawn(report, tmp_path, name):
+def test_figures_are_drawn(report, tmp_path):
     pytest.importorskip("altair")
-    text = figures.save(name, lambda: report, tmp_path / f"{name}.svg").read_text()
-    assert "kind=retrieval" in text and "Accuracy on causal graphs" in text
+    for name in ("nodes", "paths", "leaderboard"):
+        text = figures.save(name, lambda: report, tmp_path / f"{name}.svg").read_text()
+        assert "kind=retrieval" in text and "Accuracy on causal graphs" in text, name
 
 
 def test_figures_of_larger_graphs_say_what_they_need(report, tmp_path):

@@ -2,12 +2,11 @@
 
 import pytest
 from conftest import recorded
-from test_site import browser, visit  # noqa: F401
+from test_site import browser, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.intervention import generate
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.results import read_results
 
 TASKS = ["epidemia_intervention", "epidemia_intervention_large_05"]
@@ -18,9 +17,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for kind in ("retrieval", "target"):
         recorded(folder / kind, TASKS, model_args=f"kind={kind}")
-    out = tmp_path_factory.mktemp("out") / "site"
-    build_site(make_report(read_results([folder])), out)
-    return out
+    return small_site(make_report(read_results([folder])), folder / "site")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -45,10 +42,7 @@ def test_every_effect_shows_graphs_prompts_and_answers(site, visit, scheme):  # 
     # The prompts are those that lm-eval asks.
     asked = split("epidemia_intervention_random", "intervention")
     here = {"graph: mediation", "sample: 1", "does A cause C"}
-    expected = {
-        row["prompt"] for row in asked
-        if here <= {*row["given"]} and {*row["given"]} - here <= {"do(B)"}
-    }  # fmt: skip
+    expected = {row["prompt"] for row in asked if {*row["given"]} - {"do(B)"} == here}
     shown = one.locator("pre").all_text_contents()
     assert len(expected) == 2 and expected == set(shown[:2])
     assert not one.locator("pre").first.is_visible()

@@ -50,11 +50,14 @@ def said(sample, score, population=None, asking=0.0):
 def write(folder, scores, joint, model="m", **more):
     """A result file; `scores` by task, `joint` the block's replicates (None: an older version)."""
     folder.mkdir(parents=True, exist_ok=True)
+    usual = {"score_stderr": 9.0, "l1": 0.1, "seen": 1.0}
     rows = {
-        name: {"score,none": score, "score_stderr,none": 9.0, "l1,none": 0.1, "seen,none": 1.0,
-               **{f"{key},none": value for key, value in more.get(name, {}).items()}}
+        name: {
+            f"{metric},none": value
+            for metric, value in {"score": score, **usual, **more.get(name, {})}.items()
+        }
         for name, score in scores.items()
-    }  # fmt: skip
+    }
     found = {
         "results": rows,
         "configs": {name: {"metadata": more.get("metadata", {})} for name in rows},
@@ -79,11 +82,8 @@ def run(*arguments):
 
 def test_draws_are_read_and_make_the_error(tmp_path):
     """1, 2, 3 have the variance 1; with 0.75 of the asking: sqrt(1 + 0.5625) = 1.25."""
-    write(
-        tmp_path, {COCAINE: 40.0, SALARY: 50.0},
-        {COCAINE: said(NSDUH, [41, 42, 43], [-3, 0, 3], asking=0.75),
-         SALARY: {"sample": "", "score": "", "asking": {"score": 0.0}}},
-    )  # fmt: skip
+    joint = {COCAINE: said(NSDUH, [41, 42, 43], [-3, 0, 3], asking=0.75), SALARY: said("", [])}
+    write(tmp_path, {COCAINE: 40.0, SALARY: 50.0}, joint)
     results = read_results([tmp_path])
     (entry,) = results.entries
     one, exact = entry.scores[Asked(COCAINE, "letters")], entry.scores[Asked(SALARY, "letters")]
@@ -118,39 +118,37 @@ def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
     assert means.mean_over(entry, [Asked(COCAINE, "letters")]).error == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("joint", "message"),
-    [
+def test_blocks_that_are_malformed_leave_their_file_out(tmp_path):
+    def of(sample, draws, **asking):
+        return {"replicates": {COCAINE: {"sample": sample, "score": draws, "asking": asking}}}
+
+    unequal = {COCAINE: said(OTHER, [1, 2]), HEROIN: said(OTHER, [1, 2, 3])}
+    cases = [
         ([], "Expected `object"),
         ({"replicates": 3}, "Expected `object"),
         ({"replicates": {COCAINE: 3}}, "Expected `object"),
         ({"replicates": {COCAINE: {"score": "1 2", "asking": {"score": 0}}}}, "sample is None"),
         ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 2"}}}, "asking is None"),
-        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 2", "asking": {}}}},
-         "error of score from the asking is None"),
-        ({"replicates": {COCAINE: {"sample": NSDUH, "score": "1 2", "asking": {"score": -1}}}},
-         "from the asking is -1, expected 0 or more"),
-        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 x", "asking": {"score": 0}}}},
-         "draws of score are '1 x', expected numbers"),
-        ({"replicates": {COCAINE: {"sample": OTHER, "score": [1, 2], "asking": {"score": 0}}}},
-         "expected numbers"),
-        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 inf", "asking": {"score": 0}}}},
-         "expected numbers"),
-        ({"replicates": {COCAINE: {"sample": OTHER, "score": "1", "asking": {"score": 0}}}},
-         "1 draws of score, expected at least 2"),
-        ({"replicates": {COCAINE: {"sample": "", "score": "1 2", "asking": {"score": 0}}}},
-         "2 draws of score, expected none"),
-        ({"replicates": {COCAINE: said(OTHER, [1, 2]), HEROIN: said(OTHER, [1, 2, 3])}},
-         "2 draws of one sample"),
-    ],
-)  # fmt: skip
-def test_blocks_that_are_malformed_leave_their_file_out(tmp_path, joint, message):
+        (of(OTHER, "1 2"), "error of score from the asking is None"),
+        (of(NSDUH, "1 2", score=-1), "from the asking is -1, expected 0 or more"),
+        (of(OTHER, "1 x", score=0), "draws of score are '1 x', expected numbers"),
+        (of(OTHER, [1, 2], score=0), "expected numbers"),
+        (of(OTHER, "1 inf", score=0), "expected numbers"),
+        (of(OTHER, "1", score=0), "1 draws of score, expected at least 2"),
+        (of("", "1 2", score=0), "2 draws of score, expected none"),
+        ({"replicates": unequal}, "2 draws of one sample"),
+    ]
     write(tmp_path / "good", {COCAINE: 40.0}, {COCAINE: said(NSDUH, [41, 42, 43])}, model="good")
-    path = write(tmp_path / "bad", {COCAINE: 40.0, HEROIN: 1.0}, None, model="bad")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "epidemia": joint}))
+    paths = []
+    for number, (joint, _) in enumerate(cases):
+        path = write(tmp_path / str(number), {COCAINE: 40.0, HEROIN: 1.0}, None, model="bad")
+        path.write_text(json.dumps({**json.loads(path.read_text()), "epidemia": joint}))
+        paths.append(path)
     results = read_results([tmp_path])
     assert [entry.name for entry in results.entries] == ["good"]
-    assert str(path) in results.notes[0] and message in results.notes[0]
+    assert len(results.notes) == len(cases)
+    for path, (_, message) in zip(paths, cases, strict=True):
+        assert any(str(path) in note and message in note for note in results.notes), message
 
 
 def test_draws_of_one_sample_have_one_number_in_all_files(tmp_path):
@@ -163,8 +161,8 @@ def test_draws_of_one_sample_have_one_number_in_all_files(tmp_path):
 
 def test_tasks_of_different_replicates_of_one_survey_have_no_error_together(tmp_path):
     """Neither joint nor independent: a mean over both would have a wrong error."""
-    write(tmp_path / "a", {COCAINE: 40.0, SALARY: 40.0},
-          {COCAINE: said(NSDUH, [41, 42]), SALARY: said(ACS, [41, 42])})  # fmt: skip
+    joint = {COCAINE: said(NSDUH, [41, 42]), SALARY: said(ACS, [41, 42])}
+    write(tmp_path / "a", {COCAINE: 40.0, SALARY: 40.0}, joint)
     write(tmp_path / "b", {HEROIN: 40.0}, {HEROIN: said("nsduh_2022 9999", [41, 42])})
     results = read_results([tmp_path])
     (entry,) = results.entries
@@ -192,16 +190,12 @@ def test_errors_of_means_and_slices_by_brute_force():
     """Two surveys and an exact table: the mean is taken anew at every replicate of each survey."""
     rng = np.random.default_rng(5)
     shared = rng.normal(0, 2, 50)
-    at = {
-        COCAINE: 40 + shared, HEROIN: 60 + shared + rng.normal(0, 0.5, 50),
-        SALARY: 50 + rng.normal(0, 3, 30),
-    }  # fmt: skip
+    heroin, salary = 60 + shared + rng.normal(0, 0.5, 50), 50 + rng.normal(0, 3, 30)
+    at = {COCAINE: 40 + shared, HEROIN: heroin, SALARY: salary}
     bls = "epidemia_low_bls_sex_by_occupation"
-    one = entry(
-        "a", {COCAINE: 41.0, HEROIN: 59.0, SALARY: 52.0, bls: 90.0},
-        [(NSDUH, at[COCAINE], 0.3), (NSDUH, at[HEROIN], 0.4), (ACS, at[SALARY], 0.0),
-         ("", [], 0.0)],
-    )  # fmt: skip
+    nsduh = [(NSDUH, at[COCAINE], 0.3), (NSDUH, at[HEROIN], 0.4)]
+    scores = {COCAINE: 41.0, HEROIN: 59.0, SALARY: 52.0, bls: 90.0}
+    one = entry("a", scores, [*nsduh, (ACS, at[SALARY], 0.0), ("", [], 0.0)])
     nsduh = [(at[COCAINE][b] + at[HEROIN][b] + 52.0 + 90.0) / 4 for b in range(50)]
     acs = [(41.0 + 59.0 + at[SALARY][b] + 90.0) / 4 for b in range(30)]
     asking = (0.3**2 + 0.4**2) / 16
@@ -319,9 +313,10 @@ def test_the_error_of_a_difference_is_that_of_its_corrected_value():
 def test_where_replicates_are_not_known_nothing_is_claimed(draws):
     """Of one task only: the difference over all is not known, that of the others is."""
     tasks = {COCAINE: 90.0, HEROIN: 90.0, EMPLOYER: 90.0}
-    one = entry("a", tasks, [(NSDUH, [90, 91], 0.0)] * 2 + [(ACS, [90, 91], 0.0)])
-    other = entry("b", dict.fromkeys(tasks, 10.0),
-                  [(NSDUH, [10, 11.5], 0.0)] * 2 + [(ACS, [10, 11.5], 0.0)])  # fmt: skip
+    one, other = (
+        entry(name, dict.fromkeys(tasks, at[0]), [(s, at, 0.0) for s in (NSDUH, NSDUH, ACS)])
+        for name, at in (("a", [90.0, 91.0]), ("b", [10.0, 11.5]))
+    )
     assert compare_entries(one, other, "epidemia_low").verdict == "better"
     asked = Asked(HEROIN, "letters")
     other.scores[asked] = other.scores[asked]._replace(draws=draws)
@@ -343,22 +338,22 @@ def population(home):
     D_perfect is .1 (i.i.d.) and .2 (population).
     """
     ages = [given for (given,) in store.load(HEROIN).given]
-    cells = [
-        {"cell": c, "given": [age], "weight": 1 / len(ages), "n": 9, "n_eff_iid": 9.0,
-         "n_eff_design": None, "p": [0.25, 0.75]}
-        for c, age in enumerate(ages)
-    ]  # fmt: skip
+    size = {"weight": 1 / len(ages), "n": 9, "n_eff_iid": 9.0, "n_eff_design": None}
     made = {
-        "cells": cells,
-        "replicates": [{"cell": c, "steps": [0] * 100} for c in range(len(ages))],
+        "cells": [
+            {"cell": cell, "given": [age], "p": [0.25, 0.75], **size}
+            for cell, age in enumerate(ages)
+        ],
+        "replicates": [{"cell": cell, "steps": [0] * 100} for cell in range(len(ages))],
         "distances": {"iid": [0.1] * 20, "population": [0.2] * 20},
         "entry": {
-            "estimator": "bins", "columns": dict(store.load(HEROIN).columns),
+            "estimator": "bins",
+            "columns": dict(store.load(HEROIN).columns),
             "levels": ["Yes", "No"],
             "bootstrap": {name: {"replicates": 20, "seed": 1} for name in ("iid", "population")},
             "replicates": {"number": 100, "step": 1e-6},
         },
-    }  # fmt: skip
+    }
     about = {"survey": "nsduh", "vintage": "2022"}
     write_truth(store.built_groundtruth(), "nsduh_2022", about, {HEROIN: made})
     return made
@@ -369,19 +364,19 @@ def test_scales_of_a_group(population, tmp_path):
     D_perfect 40. The score against the population is its own metric."""
     truth = store.load(HEROIN)
     assert truth.d_perfect(scheme="population") == 0.2
-    more = {HEROIN: {"l1": 0.3, "score_population": 44.0, "score_population_stderr": 1.0},
-            "metadata": {"truth": truth.fingerprint}}  # fmt: skip
-    write(tmp_path, {HEROIN: 50.0},
-          {HEROIN: said(NSDUH, [49, 50, 51], [-4, 2, 5], asking=0.5)}, **more)  # fmt: skip
+    metrics = {"l1": 0.3, "score_population": 44.0, "score_population_stderr": 1.0}
+    more = {HEROIN: metrics, "metadata": {"truth": truth.fingerprint}}
+    joint = {HEROIN: said(NSDUH, [49, 50, 51], [-4, 2, 5], asking=0.5)}
+    write(tmp_path, {HEROIN: 50.0}, joint, **more)
     report = leaderboard.make_report(read_results([tmp_path]))
     assert report.another == {HEROIN: 0.2}
     (one,) = report.runs
     found = means.normalised_means(one, "epidemia_low", report.anchors, report.another)
     assert list(found) == list(means.SCALES)
     assert {how: round(mean.value, 4) for how, mean in found.items()} == {
-        "score": 50, "against uniform": 50, "against mean": 0, "without D_perfect": 40,
-        "another survey": 66.6667, "population": 44,
-    }  # fmt: skip
+        **{"score": 50, "against uniform": 50, "against mean": 0, "without D_perfect": 40},
+        **{"another survey": 66.6667, "population": 44},
+    }
     # Variances: of 49, 50, 51: 1; of -4, 2, 5: 21. Of other scales no draws are known.
     errors = {how: mean.error**2 - 0.25 for how, mean in found.items()}
     assert (errors["score"], errors["population"]) == pytest.approx((1.0, 21.0))
@@ -438,20 +433,12 @@ def test_anchors_of_another_survey(population):
 # Barely informative tasks.
 
 
-@pytest.mark.parametrize(
-    ("perfect", "barely", "said"),
-    [
-        (0.0, False, ""),
-        (0.3999, False, ""),
-        (0.4001, True, "barely informative"),
-        (0.5, True, "uninformative"),
-        (0.6, True, "uninformative"),
-    ],
-)
-def test_a_scale_of_less_than_a_fifth_is_barely_informative(perfect, barely, said):
+def test_a_scale_of_less_than_a_fifth_is_barely_informative():
     """D_zero is .5, so D_perfect may be .4."""
-    found = Anchors(0.5, math.nan, 0.4, perfect)
-    assert (found.barely, found.said) == (barely, said)
+    cases = {0.0: "", 0.3999: "", 0.4001: "barely informative"}
+    for perfect, said_of_it in {**cases, 0.5: "uninformative", 0.6: "uninformative"}.items():
+        anchors = Anchors(0.5, math.nan, 0.4, perfect)
+        assert (anchors.barely, anchors.said) == (perfect > 0.4, said_of_it), perfect
 
 
 def barely_informative():
@@ -490,24 +477,25 @@ def test_the_reader_can_leave_them_out(tmp_path):
         run("report", tmp_path / "b", "--informative")
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"sample": "gss_2022 449c4014dd6c"}, "expected one of nsduh"),
-        ({"score": "1e308 -1e308 1"}, "expected numbers"),
-        ({"score": "-5000 -5000 -5000"}, "draws of score are -5000 to -5000, expected 0 to 100"),
-        ({"asking": {"score": 1e300, "score_population": 0.0}}, "expected 0 or more"),
-    ],
-)
-def test_draws_that_cannot_be_leave_their_file_out(tmp_path, change, why):
+def test_draws_that_cannot_be_leave_their_file_out(tmp_path):
     """Each made an error that was wrong, infinite, or a traceback."""
-    for name, block in (("good", {}), ("bad", change)):
+    cases = {
+        "expected one of nsduh": {"sample": "gss_2022 449c4014dd6c"},
+        "expected numbers": {"score": "1e308 -1e308 1"},
+        "draws of score are -5000 to -5000, expected 0 to 100": {"score": "-5000 -5000 -5000"},
+        "expected 0 or more": {"asking": {"score": 1e300, "score_population": 0.0}},
+    }
+    for name, block in (("good", {}), *cases.items()):
         joint = {HEROIN: {**said(NSDUH, [49, 50, 51], [40, 41, 42]), **block}}
         write(tmp_path / name, {HEROIN: 50.0}, joint)
-    found = read_results([tmp_path])
-    (note,) = [one for one in found.notes if "was left out" in one]
-    assert "bad" in note and why in note
-    assert [round(e.scores[Asked(HEROIN, "letters")].error, 6) for e in found.entries] == [1.0]
+    results = read_results([tmp_path])
+    notes = [note for note in results.notes if "was left out" in note]
+    assert len(notes) == len(cases)
+    for why in cases:
+        (note,) = [note for note in notes if str(tmp_path / why) in note]
+        assert why in note.replace(str(tmp_path / why), "")
+    (entry,) = results.entries
+    assert entry.scores[Asked(HEROIN, "letters")].error == pytest.approx(1)
 
 
 def test_models_with_different_replicates_are_named(tmp_path):

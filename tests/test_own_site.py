@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import recorded
-from test_site import HOSTILE, browser, visit  # noqa: F401
+from test_site import HOSTILE, browser, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.draft.drafting import draft, write
@@ -28,9 +27,9 @@ def evil(tmp_path, home):
     path = tmp_path / "evil2020.sav"
     bad = {1: HOSTILE[:100], 2: MARKUP}
     labels = {"sex": bad, "q": {**bad, 3: "</script><svg onload=window.hacked=1>"}}
-    pyreadstat.write_sav(frame.astype(float), str(path), file_label=HOSTILE[:60],
-                         column_labels={"q": f"{MARKUP} {HOSTILE}"},
-                         variable_value_labels=labels)  # fmt: skip
+    about = {"file_label": HOSTILE[:60], "column_labels": {"q": f"{MARKUP} {HOSTILE}"}}
+    frame = frame.astype(float)
+    pyreadstat.write_sav(frame, str(path), variable_value_labels=labels, **about)
     write(draft([path]))
     building.build("evil2020", path, replicates=4, progress=False)
     return path
@@ -48,8 +47,7 @@ def test_a_card_holds_any_label(evil):
 
 def test_the_site_shows_labels_and_runs_none(evil, tmp_path, visit):  # noqa: F811
     recorded(tmp_path / "runs", [TASK], model_args="kind=mean")
-    site = tmp_path / "site"
-    build_site(make_report(read_results([tmp_path / "runs"])), site)
+    site = small_site(make_report(read_results([tmp_path / "runs"])), tmp_path / "site")
     for page in ("index.html", f"explorer.html#task={TASK}&cell=0", "survey-evil2020.html"):
         # Without its content security policy, a script in the page would run.
         tab = visit(site, page, bypass_csp=True)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import recorded
+from recorded_runs import copied_run
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -42,7 +43,7 @@ def runs(tmp_path_factory):
         # What was asked of one alone need not be asked of all.
         more = ("_mean_variance", "_direct_choice", "_grid") if kind == CALIBRATED else ()
         tasks = [NHANES, *(NHANES + suffix for suffix in more)]
-        recorded(folder / kind, tasks, model_args=f"kind={kind}")
+        copied_run(tmp_path_factory, folder / kind, tasks, model_args=f"kind={kind}")
     return folder
 
 
@@ -64,12 +65,13 @@ def truth():
 
 def found(seen, kind, model, part, about="", group=GROUP):
     """One number of the tables."""
-    (one,) = (
-        one for one in seen
-        if (one.kind, one.group, one.about, one.part) == (kind, group, about, part)
-        and one.entry.model in (model, f"epidemia-baseline kind={model}")
-    )  # fmt: skip
-    return one.estimate
+    wanted, models = (kind, group, about, part), (model, f"epidemia-baseline kind={model}")
+    (number,) = (
+        one
+        for one in seen
+        if (one.kind, one.group, one.about, one.part) == wanted and one.entry.model in models
+    )
+    return number.estimate
 
 
 def said_by(report, model, way="direct"):
@@ -136,9 +138,10 @@ def test_two_models_are_paired_over_quantities(report, truth):
     first, second = (loops(truth, said_by(report, kind).said)[0] for kind in KINDS[1:])
     d = first - second
     (one,) = (
-        c for c in output.comparisons(report)
+        c
+        for c in output.comparisons(report)
         if c.column == GROUP and c.one.endswith(KINDS[1]) and c.other.endswith(KINDS[2])
-    )  # fmt: skip
+    )
     low, high = stats.t.interval(0.95, 73, d.mean(), error_of(d))
     assert one.difference == pytest.approx(d.mean())
     # Draws stand in the file with few digits.
@@ -147,28 +150,29 @@ def test_two_models_are_paired_over_quantities(report, truth):
     assert one.verdict == "better" and one.error < 2 * error_of(first)
 
 
-@pytest.mark.parametrize(
-    ("rates", "expected"),
-    [
-        ((0.7, 0.6, 0.4, 0.3), "14.1"), ((0.4, 0.6, 0.4, 0.3), "<5"),
-        ((0.9, 0.8, 0.7, 0.5), ">30"), ((0.6, 0.4, 0.6, 0.4), "7.1"),
-    ],
-)  # fmt: skip
-def test_what_a_prior_is_worth(rates, expected, truth):
-    """(.7, .6, .4, .3): half way between log 10 and log 20, the root of 200: 14.1."""
+def test_what_a_prior_is_worth(truth):
+    """(.7, .6, .4, .3): half way between log 10 and log 20, the root of 200: 14.1.
+
+    10 quantities leave most open. 0.9, 0.8 and 0.7 less 1.96 sqrt(p (1 - p) / 9): 0.704, 0.539,
+    0.401, which fall to one half 28 % of the way from log 10 to log 20.
+    """
     part = part_of(truth, np.arange(74) < 10)
-    wins = np.stack([np.arange(10) < 10 * rate for rate in rates], axis=1).astype(float)
     stated = Stated(np.zeros((10, 1), int), *np.ones((2, 10, 1)))
-    judged = judge(part, stated)._replace(wins=wins)
-    known = judgements.Known(part, stated, judged, judged)
-    entry = SimpleNamespace(name="m", scores={Asked(NHANES, "direct"): SimpleNamespace(said=known)})
-    (table,) = (t for t in priors.tables([entry], long=False) if "N real answers" in t.title)
-    row = dict(zip(table.columns, table.rows[0], strict=True))
-    assert row["worth N"] == expected
-    # 10 quantities leave most open. 0.9, 0.8 and 0.7 less 1.96 sqrt(p (1 - p) / 9): 0.704, 0.539,
-    # 0.401, which fall to one half 28 % of the way from log 10 to log 20.
-    least = "12.1" if expected == ">30" else "<5"
-    assert (row["at least"], row["at most"]) == (least, ">30")
+    judged = judge(part, stated)
+    for rates, expected, least in (
+        ((0.7, 0.6, 0.4, 0.3), "14.1", "<5"),
+        ((0.4, 0.6, 0.4, 0.3), "<5", "<5"),
+        ((0.9, 0.8, 0.7, 0.5), ">30", "12.1"),
+        ((0.6, 0.4, 0.6, 0.4), "7.1", "<5"),
+    ):
+        wins = np.stack([np.arange(10) < 10 * rate for rate in rates], axis=1).astype(float)
+        known = judgements.Known(part, stated, *[judged._replace(wins=wins)] * 2)
+        scores = {Asked(NHANES, "direct"): SimpleNamespace(said=known)}
+        tables = priors.tables([SimpleNamespace(name="m", scores=scores)], long=False)
+        (table,) = (table for table in tables if "N real answers" in table.title)
+        row = dict(zip(table.columns, table.rows[0], strict=True))
+        worth = (row["worth N"], row["at least"], row["at most"])
+        assert worth == (expected, least, ">30"), rates
 
 
 def test_calibration_is_that_of_the_repeats(report, seen):
@@ -185,9 +189,7 @@ def test_calibration_is_that_of_the_repeats(report, seen):
     for k in range(4):
         share = (quarters == k).mean(axis=1)
         part = found(seen, "calibration", "gpt-4o", f"quarter {k + 1}")
-        assert (part.value, part.error) == (
-            pytest.approx(share.mean()), pytest.approx(error_of(share))
-        )  # fmt: skip
+        assert [part.value, part.error] == pytest.approx([share.mean(), error_of(share)])
     below = found(seen, "calibration", "gpt-4o", "below median")
     assert below.value == pytest.approx(np.mean(position < 0.5))
 
@@ -240,18 +242,17 @@ def test_grids_have_the_same_tables_but_for_what_is_written(seen):
     assert parts == {"error ratio", "CRPS ratio"}
     written = found(seen, "priors", CALIBRATED, "error ratio").value
     assert 0.5 < found(seen, "priors", CALIBRATED, "error ratio", group=grid).value / written < 2
-    shares = [found(seen, "calibration", CALIBRATED, f"quarter {k}", group=grid).value
-              for k in range(1, 5)]  # fmt: skip
-    assert sum(shares) == pytest.approx(1)
+    quarters = [f"quarter {k}" for k in range(1, 5)]
+    shares = [found(seen, "calibration", CALIBRATED, name, group=grid) for name in quarters]
+    assert sum(share.value for share in shares) == pytest.approx(1)
 
 
 def test_chosen_families_are_counted(seen):
     group = f"{GROUP}_direct_choice"
-    for label, expected in (("proportions", (0, 1, 0)), ("means", (1, 0, 0)),
-                            ("all", (42 / 74, 32 / 74, 0))):  # fmt: skip
-        shares = [found(seen, "families", CALIBRATED, name, label, group).value
-                  for name in families.FAMILIES]  # fmt: skip
-        assert shares == pytest.approx(expected), label
+    known = {"proportions": (0, 1, 0), "means": (1, 0, 0), "all": (42 / 74, 32 / 74, 0)}
+    for label, expected in known.items():
+        shares = [found(seen, "families", CALIBRATED, x, label, group) for x in families.FAMILIES]
+        assert [share.value for share in shares] == pytest.approx(expected), label
 
 
 # The published models.
@@ -259,10 +260,13 @@ def test_chosen_families_are_counted(seen):
 
 def test_published_answers_come_to_the_published_numbers(seen):
     targets = {
-        "gpt-4o": (1.854, 0.405, 13.0), "meta-llama-3-70b": (2.169, 0.324, 13.0),
-        "o3-mini": (1.192, 0.595, 4.4), "qwen3-235b-a22b-fp8-tput": (1.249, None, None),
-        "meta-llama-3-8b": (7.236, None, None), "o4-mini": (0.974, None, None),
-    }  # fmt: skip
+        "gpt-4o": (1.854, 0.405, 13.0),
+        "meta-llama-3-70b": (2.169, 0.324, 13.0),
+        "o3-mini": (1.192, 0.595, 4.4),
+        "qwen3-235b-a22b-fp8-tput": (1.249, None, None),
+        "meta-llama-3-8b": (7.236, None, None),
+        "o4-mini": (0.974, None, None),
+    }
     for model, (ratio, wins, ece) in targets.items():
         part = "error ratio, failures dropped"
         assert found(seen, "priors", model, part).value == pytest.approx(ratio, abs=6e-4), model
@@ -277,9 +281,8 @@ def test_what_the_paper_prints_stands_beside_and_is_labelled(report):
     (table,) = published_priors.printed(report.entries)
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["gpt-4o (published)"][:2] == ["1.98", "1.86"]
-    assert rows["o4-mini (published)"] == [
-        "1.04", "1.17", "0.703", "0.743", "0.324", "0.378", "0.811", "0.704", "0.514", "0.504"
-    ]  # fmt: skip
+    numbers = "1.04 1.17 0.703 0.743 0.324 0.378 0.811 0.704 0.514 0.504"
+    assert " ".join(rows["o4-mini (published)"]) == numbers
     assert "paper prints" in table.title and "printed" in table.columns
     without = make_report(Results(report.runs, []))
     assert published_priors.printed(without.entries) == []
@@ -297,9 +300,8 @@ def test_ablations_are_paired_over_quantities(report):
     listed = ablations.differences(published_priors.runs(report.entries))
     said = {(one.one.model, one.says): one for one in listed}
     assert len(listed) == len(said) == 12
-    assert {one.differs for one in listed} == {
-        "protocol", "system prompt", "temperature", "reasoning effort"
-    }  # fmt: skip
+    differs = {"protocol", "system prompt", "temperature", "reasoning effort"}
+    assert {one.differs for one in listed} == differs
     one = said["o4-mini", "reasoning effort: medium -> high"]
     d = one.other.known.judged.ratio - one.one.known.judged.ratio
     assert one.change.value == pytest.approx(d.mean())
@@ -310,13 +312,13 @@ def test_ablations_are_paired_over_quantities(report):
 
 
 def rewritten(runs, kind, folder, change):
-    """Copy a run, its result file changed."""
-    shutil.copytree(runs / kind, folder)
-    (path,) = folder.rglob("results_*.json")
+    """Put the result file of a run into a folder, changed."""
+    (path,) = (runs / kind).rglob("results_*.json")
     results = json.loads(path.read_text())
     change(results)
-    path.write_text(json.dumps(results))
-    return path
+    folder.mkdir(parents=True)
+    (folder / path.name).write_text(json.dumps(results))
+    return folder / path.name
 
 
 def test_a_users_own_runs_that_differ_in_one_thing_are_an_ablation(runs, tmp_path):
@@ -338,14 +340,14 @@ def test_a_users_own_runs_that_differ_in_one_thing_are_an_ablation(runs, tmp_pat
     assert len(entries) == 3
     (table,) = ablations.table(ablations.runs_of(entries))
     rows = {row[2]: row for row in table.rows}
+    others = {f"protocol: direct -> {way}" for way in ("mean_variance", "direct_choice", "grid")}
     assert rows.keys() == {
-        "temperature: 0.5 -> 1", "system prompt: base -> conservative",
-        "protocol: direct -> mean_variance", "protocol: direct -> direct_choice",
-        "protocol: direct -> grid",
-    }  # fmt: skip
-    first, second = (loops(store.load(NHANES), entry.scores[Asked(NHANES, "direct")].said)[0]
-                     for entry in entries[:2])  # fmt: skip
-    d = second - first
+        "temperature: 0.5 -> 1",
+        "system prompt: base -> conservative",
+        *others,
+    }
+    usual, warm = (entry.scores[Asked(NHANES, "direct")].said for entry in entries[:2])
+    d = loops(store.load(NHANES), warm)[0] - loops(store.load(NHANES), usual)[0]
     assert rows["temperature: 0.5 -> 1"][5] == f"{d.mean():+.3f} ± {error_of(d):.3f}"
     # What was asked alike is alike.
     assert rows["protocol: direct -> mean_variance"][5] == "+0.000"
@@ -384,125 +386,111 @@ def test_a_figure_that_cannot_be_drawn_costs_itself_alone(report, tmp_path, monk
 
 
 def test_numbers_that_are_none_are_drawn_as_none():
-    rows = [{"model": "m", "quantity": "q", "difficulty": "easy", "stated": 1.0, "error": error}
-            for error in (2.0, math.nan, math.inf)]  # fmt: skip
+    row = {"model": "m", "quantity": "q", "difficulty": "easy", "stated": 1.0}
+    rows = [{**row, "error": error} for error in (2.0, math.nan, math.inf)]
     assert "</svg>" in site._drawn("title", "says", charts.uncertainty, rows)["svg"]
 
 
-@pytest.mark.parametrize("task", sorted(store.available()))
-def test_quantities_have_titles_and_not_codes(task):
-    truth = store.load(task)
-    titles = [_title(one) for one in truth.quantities]
-    assert len(set(titles)) == len(titles)
-    for one, title in zip(truth.quantities, titles, strict=True):
-        assert title.startswith("The ") and "according to" not in title
-        assert not re.search(r"[a-z][A-Z][a-z]|_|\b(base|easy|medium|hard)\b", title)
-        assert all(each.phrase in title for each in one.conditions)
+def test_quantities_have_titles_and_not_codes():
+    for task in store.available():
+        quantities = store.load(task).quantities
+        titles = [_title(one) for one in quantities]
+        assert len(set(titles)) == len(titles)
+        for one, title in zip(quantities, titles, strict=True):
+            assert title.startswith("The ") and "according to" not in title
+            assert not re.search(r"[a-z][A-Z][a-z]|_|\b(base|easy|medium|hard)\b", title)
+            assert all(each.phrase in title for each in one.conditions)
 
 
 # What is read.
 
 
-def of_direct(results):
-    return results["epidemia"]["said"]
+#: What is done to the line of what was said, and what the note of its file says.
+DAMAGES = [
+    (lambda line: line.replace(" | ", " ; ", 1), "tell of 73 quantities, it has 74"),
+    (lambda line: line.replace("n:", "x:", 1), "cannot be read"),
+    (lambda line: line.replace("n:", "n:one", 1), "cannot be read"),
+    (lambda line: "?", f"[(]{NHANES}: the results tell of 1 quantities"),
+    (lambda line: "", "what was said is empty"),
+    (lambda line: re.sub("n:([^,]*),", r"n:\1,-", line, count=1), "-.* is no distribution"),
+    (lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is no distribution"),
+    (lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity .* expected 5"),
+    (lambda line: " | ".join(["-1.0,-2.0"] * 74), "log-probabilities were said, expected pr"),
+    (lambda line: line.replace("n:", "n:9", 1), "but that of what was said is"),
+    (lambda line: line.replace("n:", "n:nan;", 1), "cannot be read"),
+    (lambda line: " | ".join([";".join("?" * 5)] * 74), "but that of what was said is"),
+]
+
+#: Numbers of a task's row that follow from what was said: none may be another.
+FOLLOW = [
+    *[("", metric) for metric in ("error_ratio", "win_rate_5", "ece", "worth_samples")],
+    *[("", metric) for metric in ("crps_ratio", "answered", "error_ratio_stderr", "seen")],
+    *[("_grid", metric) for metric in ("win_rate_30", "end_mass")],
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda line: line.replace(" | ", " ; ", 1), "tell of 73 quantities, it has 74"),
-        (lambda line: line.replace("n:", "x:", 1), "cannot be read"),
-        (lambda line: line.replace("n:", "n:one", 1), "cannot be read"),
-        (lambda line: "?", f"[(]{NHANES}: the results tell of 1 quantities"),
-        (lambda line: "", "what was said is empty"),
-        (lambda line: re.sub("n:([^,]*),", r"n:\1,-", line, count=1), "-.* is no distribution"),
-        (lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is no distribution"),
-        (lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity .* expected 5"),
-        (lambda line: " | ".join(["-1.0,-2.0"] * 74), "log-probabilities were said, expected pr"),
-        (lambda line: line.replace("n:", "n:9", 1), "but that of what was said is"),
-        (lambda line: line.replace("n:", "n:nan;", 1), "cannot be read"),
-        (lambda line: " | ".join([";".join("?" * 5)] * 74), "but that of what was said is"),
-    ],
-)
-def test_a_damaged_line_of_what_was_said_is_refused(runs, tmp_path, change, message):
+def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs, tmp_path):
     shutil.copytree(runs / "truth", tmp_path / "truth")
+    messages = {}
 
-    def damage(results):
-        of_direct(results)[NHANES] = change(of_direct(results)[NHANES])
+    def put(change, message):
+        path = rewritten(runs, CALIBRATED, tmp_path / str(len(messages)), change)
+        messages[path] = message
 
-    path = rewritten(runs, CALIBRATED, tmp_path / "damaged", damage)
+    for damage, message in DAMAGES:
+
+        def damaged(results, damage=damage):
+            lines = results["epidemia"]["said"]
+            lines[NHANES] = damage(lines[NHANES])
+
+        put(damaged, message)
+    for suffix, metric in FOLLOW:
+
+        def edited(results, task=NHANES + suffix, key=f"{metric},none"):
+            row = results["results"][task]
+            row[key] = abs(row[key] - 0.013)
+
+        message = rf"{NHANES + suffix}: the {metric} is [.\d]+, but that of what was said is [.\d]+"
+        put(edited, message)
     read = read_results([tmp_path])
     assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
-    assert str(path) in read.notes[0] and NHANES in read.notes[0]
-    assert re.search(message, read.notes[0]), read.notes[0]
+    assert len(read.notes) == len(messages) == 12 + 10
+    for path, message in messages.items():
+        (note,) = [note for note in read.notes if str(path) in note]
+        assert NHANES in note and re.search(message, note), (message, note)
 
 
-def test_a_ratio_that_is_not_that_of_the_priors_is_refused(runs, tmp_path):
-    shutil.copytree(runs / "truth", tmp_path / "truth")
-
-    def better(results):
-        results["results"][NHANES]["error_ratio,none"] = 0.5
-
-    rewritten(runs, CALIBRATED, tmp_path / "better", better)
-    read = read_results([tmp_path])
-    assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
-    assert "the error_ratio is 0.5000, but that of what was said is" in read.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("suffix", "metric"),
-    [("", "win_rate_5"), ("", "ece"), ("", "worth_samples"), ("", "crps_ratio"), ("", "answered"),
-     ("", "error_ratio_stderr"), ("", "seen"), ("_grid", "win_rate_30"), ("_grid", "end_mass")],
-)  # fmt: skip
-def test_no_metric_is_other_than_that_of_the_priors(runs, tmp_path, suffix, metric):
-    shutil.copytree(runs / "truth", tmp_path / "truth")
-
-    def edited(results):
-        row = results["results"][NHANES + suffix]
-        row[f"{metric},none"] = abs(row[f"{metric},none"] - 0.013)
-
-    rewritten(runs, CALIBRATED, tmp_path / "edited", edited)
-    read = read_results([tmp_path])
-    assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
-    said = rf"{NHANES + suffix}: the {metric} is [.\d]+, but that of what was said is [.\d]+"
-    assert re.search(said, read.notes[0]), read.notes[0]
-
-
-def test_grids_are_kept_so_that_the_tables_have_the_very_metrics(tmp_path):
-    recorded(tmp_path, [NHANES + "_grid"], model_args="kind=truth")
-    (path,) = tmp_path.rglob("results_*.json")
+def test_grids_are_kept_so_that_the_tables_have_the_very_metrics(runs, seen):
+    (path,) = (runs / CALIBRATED).rglob("results_*.json")
     row = json.loads(path.read_text())["results"][NHANES + "_grid"]
-    for one in priors.findings(read_results([tmp_path]).entries):
-        if one.kind == "wins" and one.metric != "worth_samples":
-            assert one.estimate.value == pytest.approx(row[f"{one.metric},none"], abs=1e-9)
+    shown = {
+        one.metric: one.estimate.value
+        for one in seen
+        if (one.kind, one.group) == ("wins", f"{GROUP}_grid") and one.metric != "worth_samples"
+    }
+    assert shown == pytest.approx({metric: row[f"{metric},none"] for metric in shown}, abs=1e-9)
+    assert len(shown) == 2 * len(SIZES)
 
 
-@pytest.mark.parametrize("metrics", [["error_ratio_stderr"], ["error_ratio"], ["crps_ratio"]])
-def test_infinite_metrics_count_as_not_known(runs, tmp_path, metrics):
-    def absurd(results):
-        for metric in metrics:
-            results["results"][NHANES][f"{metric},none"] = math.inf
-
-    rewritten(runs, CALIBRATED, tmp_path / "absurd", absurd)
-    read = read_results([tmp_path])
-    (entry,) = read.entries
-    assert f"{NHANES}: {metrics[0]} is infinite" in read.notes[0]
-    score = entry.scores[Asked(NHANES, "direct")]
-    assert math.isnan(score.value) == (metrics == ["error_ratio"])
-    assert math.isnan(score.error) == (metrics != ["crps_ratio"])
-    assert output.sections(make_report(read))
-
-
-def test_infinite_numbers_do_not_end_the_report(runs, tmp_path):
+def test_infinite_metrics_count_as_not_known_and_do_not_end_the_report(runs, tmp_path):
     """As another version wrote them, of a reply that is none any more."""
+    ratio, error, other = "error_ratio", "error_ratio_stderr", "crps_ratio"
+    cases = {"error": [error], "ratio": [ratio], "other": [other], "both": [ratio, error]}
+    for name, metrics in cases.items():
 
-    def absurd(results):
-        for metric in ("error_ratio", "error_ratio_stderr"):
-            results["results"][NHANES][f"{metric},none"] = math.inf
+        def absurd(results, name=name, metrics=metrics):
+            results["config"] |= {"model": "hf", "model_args": {"pretrained": name}}
+            results["results"][NHANES] |= {f"{metric},none": math.inf for metric in metrics}
 
-    rewritten(runs, CALIBRATED, tmp_path / "absurd", absurd)
+        rewritten(runs, CALIBRATED, tmp_path / name, absurd)
     read = read_results([tmp_path])
-    assert "error_ratio, error_ratio_stderr" in read.notes[0] and "infinite" in read.notes[0]
+    for entry in read.entries:
+        metrics, score = cases.pop(entry.model), entry.scores[Asked(NHANES, "direct")]
+        (note,) = [note for note in read.notes if str(tmp_path / entry.model) in note]
+        assert f"{NHANES}: {', '.join(metrics)} is infinite" in note
+        assert math.isnan(score.value) == (ratio in metrics)
+        assert math.isnan(score.error) == (metrics != [other])
+    assert not cases
     report = make_report(read)
     assert output.sections(report) and output.as_csv(report) and output.as_json(report)
 
@@ -604,10 +592,17 @@ def command(*arguments):
 def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs, report):
     short, long = output.sections(report), command("report", runs, "--published", "--effects")
     titles = [one.title for one in short]
-    for title in ("Error of stated priors", "Priors: error beside", "Priors: how often better",
-                  "Priors: where the truth lies", "Priors: is who is less sure",
-                  "Priors: error ratio by part", "Priors: families", "Priors: what the asking",
-                  "Priors: published answers judged here"):  # fmt: skip
+    for title in (
+        "Error of stated priors",
+        "Priors: error beside",
+        "Priors: how often better",
+        "Priors: where the truth lies",
+        "Priors: is who is less sure",
+        "Priors: error ratio by part",
+        "Priors: families",
+        "Priors: what the asking",
+        "Priors: published answers judged here",
+    ):
         assert any(one.startswith(title) for one in titles), title
         assert title in long, title
     assert not any(one.startswith("Priors by difficulty") for one in titles)
@@ -630,19 +625,23 @@ def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys
     monkeypatch.setattr(printing, "_width", lambda: 100)
     wide = ["0.123 ± 0.045" + " " * 20] * 2
     columns = ("model", "asked", "who", "N = 5", "N = 10", "worth N", "at least")
-    rows = [["gpt-4o (published)", "plain", "prior", *wide, "12.1" + " " * 26, ">30"],
-            ["gpt-4o (published)", "plain", "posterior", *wide, "", ""]]  # fmt: skip
+    names = ["gpt-4o (published)", "plain"]
+    worth = ["12.1" + " " * 26, ">30"]
+    rows = [[*names, "prior", *wide, *worth], [*names, "posterior", *wide, "", ""]]
     printing.show_sections([Section("wins", columns, rows, "", 3)])
     shown = capsys.readouterr().out
     first, second = shown.partition("worth N")[::2]
     assert "posterior" in first and " prior " in second and "posterior" not in second
 
     columns = ("model", "task", "differs in", "error ratio", "then", "difference")
-    row = ["qwen3-235b-a22b-fp8-tput (published)", NHANES,
-           "system prompt: base -> superforecaster", *["1.249 ± 0.123"] * 3]  # fmt: skip
+    differs, model = (
+        "system prompt: base -> superforecaster",
+        "qwen3-235b-a22b-fp8-tput (published)",
+    )
+    row = [model, NHANES, differs, *["1.249 ± 0.123"] * 3]
     printing.show_sections([Section("variants", columns, [row], "", 3)])
     shown = capsys.readouterr().out
-    assert shown.count(NHANES) == shown.count("qwen3-235b-a22b-fp8-tput (published)") == 3
+    assert shown.count(NHANES) == shown.count(model) == 3
     assert shown.count("1.249 ± 0.123") == 3
 
 
@@ -654,11 +653,9 @@ def test_columns_of_a_table_have_names_of_their_own(report):
 
 def test_programs_get_every_number(report):
     rows = list(csv.DictReader(io.StringIO(output.as_csv(report))))
-    (row,) = (
-        row for row in rows
-        if row["kind"] == "wins" and row["name"] == "prior / N = 30"
-        and row["model"] == "gpt-4o (published)" and row["group"] == GROUP
-    )  # fmt: skip
+    where = ("wins", "prior / N = 30", "gpt-4o (published)", GROUP)
+    keys = ("kind", "name", "model", "group")
+    (row,) = (row for row in rows if tuple(row[key] for key in keys) == where)
     assert float(row["value"]) == pytest.approx(10 / 74) and row["metric"] == "win_rate_30"
     assert 0 < float(row["low"]) < 10 / 74 < float(row["high"])
     assert row["reference"] == "True"
@@ -671,20 +668,20 @@ def test_programs_get_every_number(report):
     assert r"\caption{Priors: where the truth lies" in output.as_latex(output.sections(report))
 
 
-@pytest.mark.parametrize("name", ["wins", "quartiles", "uncertainty", "leaderboard"])
-def test_figures_are_drawn(report, tmp_path, name):
+def test_figures_are_drawn(report, tmp_path):
     pytest.importorskip("altair")
-    text = figures.save(name, lambda: report, tmp_path / f"{name}.svg").read_text()
-    assert "kind=calibrated" in text and "gpt-4o (published)" in text
+    for name in ("wins", "quartiles", "uncertainty", "leaderboard"):
+        text = figures.save(name, lambda: report, tmp_path / f"{name}.svg").read_text()
+        assert "kind=calibrated" in text and "gpt-4o (published)" in text, name
 
 
 def test_rows_of_figures_are_those_of_the_tables(report, seen):
     rows = prior_rows.win_rows(report)
-    (one,) = (
-        row for row in rows
-        if row["model"] == "gpt-4o (published)" and row["size"] == 20 and row["group"] == GROUP
-        and row["what"] == "by the prior"
-    )  # fmt: skip
+    where, keys = (
+        ("gpt-4o (published)", 20, GROUP, "by the prior"),
+        ("model", "size", "group", "what"),
+    )
+    (one,) = (row for row in rows if tuple(row[key] for key in keys) == where)
     assert one["score"] == found(seen, "wins", "gpt-4o", "N = 20", "prior").value
     assert 0 <= one["low"] < one["score"] < one["high"] <= 1
     marks = prior_rows.uncertainty_rows(report)

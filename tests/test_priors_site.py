@@ -2,25 +2,25 @@
 
 import pytest
 from conftest import recorded
-from test_site import browser, visit  # noqa: F401
+from recorded_runs import copied_run
+from test_site import browser, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.results import read_results
 
 NHANES = "epidemia_prior_nhanes"
+CALIBRATED = "epidemia-baseline kind=calibrated,noise=1"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    recorded(folder / "truth", [NHANES], model_args="kind=truth")
-    recorded(folder / "calibrated", [NHANES, f"{NHANES}_grid"], model_args="kind=calibrated")
-    out = tmp_path_factory.mktemp("out") / "site"
-    build_site(make_report(read_results([folder]), with_published=True), out)
-    return out
+    copied_run(tmp_path_factory, folder, [NHANES], model_args="kind=truth")
+    recorded(folder, [NHANES, f"{NHANES}_grid"], model_args="kind=calibrated,noise=1")
+    report = make_report(read_results([folder]), with_published=True)
+    return small_site(report, folder / "site")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -73,12 +73,11 @@ def test_a_quantity_shows_priors_truth_and_real_answers(site, visit):  # noqa: F
         cells[0]: cells
         for cells in (r.split("\t") for r in tab.locator("#priors tbody tr").all_inner_texts())
     }
-    assert {"epidemia-baseline kind=truth", "epidemia-baseline kind=calibrated, grid",
-            "gpt-4o (published)"} <= rows.keys()  # fmt: skip
-    exact = rows["epidemia-baseline kind=truth"]
+    exact, grid = rows["epidemia-baseline kind=truth"], rows[f"{CALIBRATED}, grid"]
+    assert "gpt-4o (published)" in rows
     assert exact[1].count("beta ") == 5 and exact[2] == f"{one.mean:.3f}"
     assert exact[4] == "0.00" and exact[5] == "5, 10, 20, 30"
-    assert rows["epidemia-baseline kind=calibrated, grid"][1] == "41 numbers scored"
+    assert grid[1] == "41 numbers scored"
     # 5 priors of each of 8 that wrote, 1 of the grid, 25 samples of each of 4 sizes; o4-mini and
     # qwen3 did not always write one.
     marks = tab.locator("#stated svg path[aria-roledescription=point]").count()
@@ -118,11 +117,10 @@ def test_the_first_page_says_what_an_error_ratio_is(site, visit):  # noqa: F811
     assert tab.locator("main a[href='quantities.html']").count() == 1
 
 
-@pytest.mark.parametrize("page", ["priors.html", "quantities.html",
-                                  f"quantities.html#set={NHANES}&quantity=hard_3"])  # fmt: skip
-def test_a_phone_scrolls_down_only(site, visit, page):  # noqa: F811
-    tab = visit(site, page, width=390)
-    tab.wait_for_load_state("networkidle")
-    if "#" in page:
-        tab.wait_for_selector("#stated svg")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+def test_a_phone_scrolls_down_only(site, visit):  # noqa: F811
+    for page in ("priors", "quantities", f"quantities.html#set={NHANES}&quantity=hard_3"):
+        tab = visit(site, page if "#" in page else f"{page}.html", width=390)
+        tab.wait_for_load_state("networkidle")
+        if "#" in page:
+            tab.wait_for_selector("#stated svg")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page

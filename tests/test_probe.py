@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from io import StringIO
 
 import numpy as np
@@ -19,6 +20,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.report import explorer
 from lm_eval_epidemia.report import probe as probing
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
@@ -37,10 +39,8 @@ def test_matches_are_the_nearest_within_outcome_and_conditions():
         Alike("c", 1, 0.50, 1),  # another outcome
         Alike("a", 3, 0.49, 1),  # the only one with three, though another is nearer
     ]
-    others = [
-        Alike("a", 1, 0.53, 1), Alike("a", 1, 0.48, 1), Alike("a", 3, 0.51, 1),
-        Alike("b", 1, 0.525, 1),
-    ]  # fmt: skip
+    among_a = [Alike("a", 1, 0.53, 1), Alike("a", 1, 0.48, 1), Alike("a", 3, 0.51, 1)]
+    others = [*among_a, Alike("b", 1, 0.525, 1)]
     assert nearest(ones, others) == [1, 2, None, 3, None, 2]
     assert nearest(ones, []) == [None] * 6 and nearest([], others) == []
     # Of equally near ones the first.
@@ -140,8 +140,7 @@ def test_intervals_hold_what_they_promise(place, common):
 SURVEY = "gss"
 
 
-@pytest.fixture
-def home_record(home, tmp_path):
+def declared(folder):
     """The toy survey in the place of the GSS: its tasks are published ones, in two vintages."""
     listed = yaml.safe_load(RECORD)
     listed |= {"survey": SURVEY, "replaces": SURVEY}
@@ -150,28 +149,32 @@ def home_record(home, tmp_path):
         str(one): {**year, "year": one, "select": [{"column": "YEAR", "codes": [one]}]}
         for one in (2024, 2020)
     }
-    listed["tasks"] = {
-        "low": [{"outcome": outcome, "given": [given], "title": "t"} for outcome, given in
-                (("mood", "sex"), ("mood", "region"), ("mood", "age"), ("happy", "region"))]
-    }  # fmt: skip
-    (home / "surveys").mkdir(parents=True)
-    (home / "surveys" / "gss.yaml").write_text(yaml.safe_dump(listed, sort_keys=False))
-    raw = tmp_path / "toy.csv"
+    pairs = (("mood", "sex"), ("mood", "region"), ("mood", "age"), ("happy", "region"))
+    low = [{"outcome": outcome, "given": [given], "title": "t"} for outcome, given in pairs]
+    listed["tasks"] = {"low": low}
+    surveys, raw = folder / "home" / "surveys", folder / "toy.csv"
+    surveys.mkdir(parents=True)
+    (surveys / "gss.yaml").write_text(yaml.safe_dump(listed, sort_keys=False))
     both = [people(seed).assign(YEAR=year) for seed, year in ((3, 2020), (4, 2024))]
     pd.concat(both).to_csv(raw, index=False)
     return raw
+
+
+@pytest.fixture
+def home_record(tmp_path):
+    return declared(tmp_path)
 
 
 def build(raw, vintage="2024"):
     building.build(SURVEY, raw, vintage=vintage, replicates=20, progress=False)
 
 
-def drawn_set(raw, seed, vintage="2024", **options):
+def drawn_set(raw, seed, vintage="2024", replace=False, **options):
     options = {"n": 6, "dimension": [1, 2], "outcomes": ["mood"], **options}
     planned = plan(
         SURVEY, [raw], seed=seed, vintage=vintage, replicates=20, progress=False, **options
     )
-    return make(planned, progress=False)
+    return make(planned, replace=replace, progress=False)
 
 
 def as_model(folder, model="m"):
@@ -182,16 +185,25 @@ def as_model(folder, model="m"):
         path.write_text(json.dumps(found))
 
 
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory):
+    """A home where published and fresh tasks are; runs of who knows P(Y) alone in the latter."""
+    folder = tmp_path_factory.mktemp("probed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPIDEMIA_HOME", str(folder / "home"))
+        raw = declared(folder)
+        build(raw)
+        assert drawn_set(raw, 7).is_joint
+        recorded(folder / "results", ["epidemia_low_gss"], model_args="kind=noisy,noise=0.2")
+        recorded(folder / "results", ["epidemia_fresh_gss_7"], model_args="kind=mean")
+    as_model(folder / "results")
+    return folder
+
+
 @pytest.fixture
-def results(home_record, tmp_path):
-    """A model that knows published tasks, and P(Y) alone elsewhere."""
-    build(home_record)
-    assert drawn_set(home_record, 7).is_joint
-    out = tmp_path / "results"
-    recorded(out, ["epidemia_low_gss"], model_args="kind=noisy,noise=0.2")
-    recorded(out, ["epidemia_fresh_gss_7"], model_args="kind=mean")
-    as_model(out)
-    return out
+def results(probed, home, tmp_path):
+    shutil.copytree(probed, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "results"
 
 
 def report(*arguments):
@@ -212,10 +224,8 @@ def test_the_report_is_what_the_files_say(results):
             assert said["sample"] == store.load(name).sample
     scales = {name: Anchors.of(store.load(name)) for name in value}
     ratio = {name: one.mean / one.zero for name, one in scales.items()}
-    told = [
-        name for name, one in scales.items()
-        if "_low_" in name and one.zero - one.perfect > 0.5 * one.zero
-    ]  # fmt: skip
+    apart = {name for name, one in scales.items() if one.zero - one.perfect > 0.5 * one.zero}
+    told = [name for name in scales if "_low_" in name and name in apart]
     published = [name for name in told if "mood" in name]
     fresh = [name for name in value if "_fresh_" in name]
     pairs = {}
@@ -238,12 +248,15 @@ def test_the_report_is_what_the_files_say(results):
     assert one.asked > one.found.pairs  # of happiness there is no fresh task
 
 
-def test_the_command_prints_it_and_writes_it(results, tmp_path):
+def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
     assert "Memorisation" not in report(results).stdout
     shown = report(results, "--probe").stdout
     assert "Memorisation probe: published against fresh slices" in shown and "gss 2024" in shown
-    for kind, read in (("csv", lambda text: pd.read_csv(StringIO(text))),
-                       ("json", lambda text: pd.DataFrame(json.loads(text)["rows"]))):  # fmt: skip
+    formats = {
+        "csv": lambda text: pd.read_csv(StringIO(text)),
+        "json": lambda text: pd.DataFrame(json.loads(text)["rows"]),
+    }
+    for kind, read in formats.items():
         rows = read(report(results, "--probe", "--format", kind).stdout)
         rows = rows[rows.kind == "probe"].set_index("metric")
         assert rows.loc["score_population, published", "value"] > 50
@@ -251,6 +264,7 @@ def test_the_command_prints_it_and_writes_it(results, tmp_path):
         assert rows.loc["unmatched", "value"] >= 1
         assert rows.loc["score_population, difference", "stderr"] > 0
     assert "Memorisation" in report(results, "--probe", "--format", "latex").stdout
+    monkeypatch.setattr(explorer, "_listed", lambda report: [])  # hundreds of tasks
     report(results, "--html", tmp_path / "site")
     page = (tmp_path / "site" / "index.html").read_text()
     assert "Memorisation probe: published against fresh slices" in page
@@ -280,13 +294,12 @@ def test_fresh_tasks_that_are_not_here_are_named(results, home):
     assert "no fresh task was asked" in done.stderr and "Memorisation" not in done.stdout
 
 
-def test_another_set_of_the_same_names_is_not_compared(results, home_record, home):
+def test_another_set_of_the_same_names_is_not_compared(results, tmp_path):
     """Two runs on the same names are two rows, once the set was made anew from other options."""
-    made = drawn_set(home_record, 8)
+    raw = tmp_path / "toy.csv"
+    made = drawn_set(raw, 8)
     made.folder.rename(made.folder.with_name("gss_9"))
-    planned = plan(SURVEY, [home_record], n=5, seed=7, vintage="2024", dimension=[1, 2],
-                   outcomes=["mood"], replicates=20, progress=False)  # fmt: skip
-    make(planned, replace=True, progress=False)
+    drawn_set(raw, 7, n=5, replace=True)
     found = make_report(read_results([results]))
     assert len(found.runs) == 2
     assert any("truth 2024" in entry.name for entry in found.runs)
@@ -308,10 +321,13 @@ def test_vintages_on_either_side_of_a_cutoff(home_record, tmp_path):
     (one,), notes = probing.vintages(found, [cutoff])
     assert not notes and one.survey == "gss 2020, 2024" and one.cutoff == "2023-06"
     sets = [
-        {frozenset((t.outcome, *t.given)): t.name for t in all_tasks().values()
-         if t.name.startswith(f"epidemia_fresh_gss_{seed}_")}
+        {
+            frozenset((task.outcome, *task.given)): name
+            for name, task in all_tasks().items()
+            if name.startswith(f"epidemia_fresh_gss_{seed}_")
+        }
         for seed in (7, 8)
-    ]  # fmt: skip
+    ]
     both = sets[0].keys() & sets[1].keys()
     scores = {asked.task: score for entry in found.runs for asked, score in entry.scores.items()}
     apart = [
@@ -336,19 +352,15 @@ def test_a_year_is_before_a_cutoff_when_it_has_ended():
     assert probing.Cutoff("m", 2024, 1).is_before(2023)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("m", "--cutoff 'm': expected MODEL=2024-06"),
-        ("m=2024", "expected a year and month"),
-        ("m=2024-13", "expected a year and month"),
-        ("n=2024-06", "no model 'n'"),
-    ],
-)
-def test_cutoffs_that_cannot_be_meant(home_record, tmp_path, given, said):
+def test_cutoffs_that_cannot_be_meant(home_record, tmp_path):
     build(home_record)
-    out = tmp_path / "results"
-    recorded(out, ["epidemia_low_gss"], model_args="kind=mean")
-    as_model(out)
-    with pytest.raises(EpidemiaError, match=said):
-        report(out, "--cutoff", given)
+    recorded(tmp_path / "results", ["epidemia_low_gss"], model_args="kind=mean")
+    as_model(tmp_path / "results")
+    for given, said in {
+        "m": "--cutoff 'm': expected MODEL=2024-06",
+        "m=2024": "expected a year and month",
+        "m=2024-13": "expected a year and month",
+        "n=2024-06": "no model 'n'",
+    }.items():
+        with pytest.raises(EpidemiaError, match=said):
+            report(tmp_path / "results", "--cutoff", given)

@@ -72,10 +72,13 @@ def test_the_page_prints_what_the_released_answers_give(truth):
         worth = priors.worth_in_words(priors.worth(mean_of(found.wins, axis=0)))
         short = model.removeprefix("meta-").removesuffix("-a22b-fp8-tput")
         numbers = [
-            f"{mean_of(found.ratio):.3f}", f"{mean_of(found.wins[:, 0]):.3f}"[1:],
-            f"{priors.calibration_error(found.position):.1f}", f"{mean_of(found.crps_ratio):.2f}",
-            f"{mean_of(mean_of(low)):.3f}"[1:], worth,
-        ]  # fmt: skip
+            f"{mean_of(found.ratio):.3f}",
+            f"{mean_of(found.wins[:, 0]):.3f}"[1:],
+            f"{priors.calibration_error(found.position):.1f}",
+            f"{mean_of(found.crps_ratio):.2f}",
+            f"{mean_of(mean_of(low)):.3f}"[1:],
+            worth,
+        ]
         assert f"| {short} | {' | '.join(numbers)} |" in page
 
 
@@ -121,13 +124,9 @@ def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_rati
 
 def test_the_second_runs_differ_from_the_first(truth):
     """Two models were asked directly in both experiments, with other answers."""
-    for model, ratio in (("gpt-4o", "1.686"), ("o4-mini", "0.954")):
-        (run,) = [
-            one
-            for one in answers.runs(truth)
-            if one[:5] == ("ablations", model, "base", "direct",
-                           {"gpt-4o": "0.5", "o4-mini": "medium"}[model])
-        ]  # fmt: skip
+    for model, effort, ratio in (("gpt-4o", "0.5", "1.686"), ("o4-mini", "medium", "0.954")):
+        asked = ("ablations", model, "base", "direct", effort)
+        (run,) = [run for run in answers.runs(truth) if run[:5] == asked]
         found = judge(truth, stated_as(run.priors), published=True, draws="published")
         assert f"{mean_of(found.ratio):.3f}" == ratio
 

@@ -43,6 +43,7 @@ def test_its_python_runs():
     assert "30-34" in done.stdout and "score" in done.stdout.lower()
 
 
+@pytest.mark.slow  # all of our tasks
 def test_its_very_line_runs_beside_another_task(tiny_llama, tmp_path):
     """The first line of "Run a model", with the task of the second that is not ours replaced."""
     rows, task = tmp_path / "rows.json", tmp_path / "tasks" / "stand_in.yaml"
@@ -55,35 +56,35 @@ def test_its_very_line_runs_beside_another_task(tiny_llama, tmp_path):
     line = first.replace("epidemia_high", "epidemia_high,stand_in", 1)
     line = line.replace("MODEL", str(tiny_llama)).replace("results/", str(tmp_path / "results"))
     more = ["--limit", "2", "--device", "cpu", "--include_path", str(task.parent)]
-    done = subprocess.run(
-        [sys.executable, "-m", *shlex.split(line), *more],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-m", *shlex.split(line), *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     groups = done.stdout[done.stdout.index(" Groups ") :]
     assert "|epidemia_low " in groups and "|epidemia_high " in groups
     assert "|stand_in" in done.stdout
 
 
-@pytest.mark.parametrize("target", re.findall(r"\]\(([^)#:]+)\)", README))
-def test_its_links_lead_somewhere(target):
-    assert (REPOSITORY / target).exists()
+def test_its_links_lead_somewhere():
+    targets = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert len(targets) > 10 and not [one for one in targets if not (REPOSITORY / one).exists()]
 
 
 def test_its_scores_are_of_the_same_whole_tasks():
     """Who knows P(Y) alone, and published models, over all tasks that ship."""
-    groups = [in_way(group, way) for way in ("letters", "likelihood")
-              for group in ("epidemia_low", "epidemia_high")]  # fmt: skip
-    tasks = [Asked(entry.name, way) for way in ("letters", "likelihood")
-             for entry in OBSERVATION.asked(way)
-             if in_way(entry.group, way) in groups]  # fmt: skip
+    ways = ("letters", "likelihood")
+    groups = [in_way(group, way) for way in ways for group in ("epidemia_low", "epidemia_high")]
+    tasks = [
+        Asked(entry.name, way)
+        for way in ways
+        for entry in OBSERVATION.asked(way)
+        if in_way(entry.group, way) in groups
+    ]
     (knows,) = references([Entry("", scores=dict.fromkeys(tasks, Score(0.0)))])
     by_name = {one.model: one for one in published(tasks)}
     means = {
         "knows P(Y) alone": [knows],
-        "Llama 3 8B, Phi 4 (published)": [by_name["LLama3 8B"],
-                                          by_name["Phi4"]],
-    }  # fmt: skip
+        "Llama 3 8B, Phi 4 (published)": [by_name["LLama3 8B"], by_name["Phi4"]],
+    }
     table = {
         cells[0]: cells[1:]
         for line in README.splitlines()

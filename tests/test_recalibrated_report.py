@@ -1,10 +1,12 @@
 """What models know apart from P(Y), from runs of lm-eval, and by a route of its own."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
-from conftest import evaluate, recorded
+from conftest import recorded
+from test_huggingface import samples_in
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth
@@ -53,12 +55,11 @@ def test_respondents_whose_knowledge_is_known(runs):
 def test_a_noisy_respondent_by_another_route(runs):
     """Its answers, raked by hand and scored by `api.score`."""
     one, values, alone = known(runs / "noisy,noise=0.5"), [], []
-    answered = evaluate(TASKS, model_args="kind=noisy,noise=0.5", log_samples=True)["samples"]
     for name in TASKS:
         truth = store.load(name)
         q = np.zeros_like(truth.p)
-        for sample in answered[name]:
-            p = np.exp([response[0] for response in sample["filtered_resps"]])
+        for sample in samples_in(runs / "noisy,noise=0.5", name):
+            p = np.exp([float(response[0]) for response in sample["filtered_resps"]])
             order = sample["doc"]["order"]
             q[sample["doc"]["cell"], order] += p / p.sum()
         q /= q.sum(axis=1, keepdims=True)
@@ -88,17 +89,16 @@ def test_the_table_and_the_rows(runs):
     assert found["l1 conditional"]["value"] == pytest.approx(0, abs=1e-6)
 
 
-def test_without_samples_it_says_what_is_needed(tmp_path):
-    folder = recorded(tmp_path, TASKS[:1])
-    for file in folder.rglob("samples_*"):
+def test_without_samples_it_says_what_is_needed(runs, tmp_path):
+    shutil.copytree(runs / "truth", tmp_path, dirs_exist_ok=True)
+    for file in tmp_path.rglob("samples_*"):
         file.unlink()
     with pytest.raises(EpidemiaError, match="run lm_eval with --log_samples"):
-        report.read(make_report(read_results([folder])))
+        report.read(make_report(read_results([tmp_path])))
 
 
-def test_drawn_answers_are_left_out(tmp_path):
-    folder = recorded(tmp_path / "a", [f"{TASKS[0]}_sampled"], metadata={"n_samples": 10})
-    recorded(folder, TASKS[:1], model_args="kind=truth")
-    found, notes = report.read(make_report(read_results([folder])))
+def test_drawn_answers_are_left_out(runs, tmp_path):
+    recorded(tmp_path, [f"{TASKS[0]}_sampled"], metadata={"n_samples": 10})
+    found, notes = report.read(make_report(read_results([tmp_path, runs / "truth"])))
     assert [one.group for one in found] == ["epidemia_low"]
     assert any("drawn answers differ by chance" in note for note in notes), notes

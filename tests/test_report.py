@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -48,6 +49,9 @@ SALARY = "epidemia_low_acs_salary_by_age"
 VERSION = {"sampled": 3, "closed": 3, "rag": 3}
 
 
+METRICS = {"l1": 0.1, "seen": 1.0, "choice_mass": 0.9, "order_bias": 0.05}
+
+
 def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
     """A result file as lm-eval 0.4.13 writes it; `tasks` are (score, error) or whole rows.
 
@@ -58,9 +62,13 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
     for name, row in tasks.items():
         if isinstance(row, tuple):
             drawn[name] = {"sample": "", "score": "", "asking": {"score": row[1]}}
-            row = {"alias": name, "score,none": row[0], "score_stderr,none": row[1],
-                   "score_stderr_stderr,none": "N/A", "l1,none": 0.1, "seen,none": 1.0,
-                   "choice_mass,none": 0.9, "order_bias,none": 0.05}  # fmt: skip
+            row = {
+                "alias": name,
+                "score,none": row[0],
+                "score_stderr,none": row[1],
+                "score_stderr_stderr,none": "N/A",
+                **{f"{metric},none": value for metric, value in METRICS.items()},
+            }
         rows[name] = row
         task = name.removesuffix("_likelihood").removesuffix("_sampled")
         task = task.removesuffix("_closed")
@@ -89,42 +97,36 @@ def entries(*folders, **more):
 
 
 def test_a_run_becomes_an_entry(tmp_path):
-    write(
-        tmp_path, {COCAINE: (40.0, 3.0), f"{COCAINE}_likelihood": (20.0, 1.0)},
-        config={"model_num_parameters": 7_600_000_000},
-    )  # fmt: skip
+    tasks = {COCAINE: (40.0, 3.0), f"{COCAINE}_likelihood": (20.0, 1.0)}
+    write(tmp_path, tasks, config={"model_num_parameters": 7_600_000_000})
     (entry,) = entries(tmp_path)
     assert (entry.name, entry.parameters, entry.protocol) == ("some-model", 7.6e9, Protocol())
     assert entry.scores[Asked(COCAINE, "letters")].value == 40.0
     assert entry.scores[Asked(COCAINE, "likelihood")].error == 1.0
-    assert entry.scores[Asked(COCAINE, "letters")].metrics == {
-        "l1": 0.1, "seen": 1.0, "choice_mass": 0.9, "order_bias": 0.05
-    }  # fmt: skip
+    assert entry.scores[Asked(COCAINE, "letters")].metrics == METRICS
 
 
-@pytest.mark.parametrize(
-    ("more", "protocol"),
-    [
-        ({"metadata": {"fewshot": 5}}, "fewshot=5"),
-        ({"metadata": {"orderings": "balanced"}}, "orderings=balanced"),
-        ({"metadata": {"gen_prefix": "It is"}}, "gen_prefix=It is"),
-        ({"metadata": {"leading_space": False}}, "leading_space=False"),
-        ({"metadata": {"truth": "abc", "vintage": "2023"}}, "truth 2023 abc"),
-        ({"versions": {COCAINE: 0}}, "task version 0"),
-        ({"n-shot": {COCAINE: 3}}, "num_fewshot=3"),
-        ({"system_instruction": "Be brief", "system_instruction_sha": "12345678ab"},
-         "system prompt 12345678"),
-    ],
-)  # fmt: skip
-def test_what_was_asked_otherwise_stands_apart(tmp_path, more, protocol):
+def test_what_was_asked_otherwise_stands_apart(tmp_path):
+    sha = {"system_instruction": "Be brief", "system_instruction_sha": "12345678ab"}
+    others = {
+        "fewshot=5": {"metadata": {"fewshot": 5}},
+        "orderings=balanced": {"metadata": {"orderings": "balanced"}},
+        "gen_prefix=It is": {"metadata": {"gen_prefix": "It is"}},
+        "leading_space=False": {"metadata": {"leading_space": False}},
+        "truth 2023 abc": {"metadata": {"truth": "abc", "vintage": "2023"}},
+        "task version 0": {"versions": {COCAINE: 0}},
+        "num_fewshot=3": {"n-shot": {COCAINE: 3}},
+        "system prompt 12345678": sha,
+    }
     write(tmp_path / "usual", {COCAINE: (40.0, 3.0)})
-    write(tmp_path / "other", {COCAINE: (60.0, 3.0)}, **more)
-    usual, other = entries(tmp_path)
-    assert usual.protocol == Protocol() and str(other.protocol) == protocol
-    assert protocol in other.name
+    for protocol, more in others.items():
+        write(tmp_path / protocol, {COCAINE: (60.0, 3.0)}, **more)
+    runs = {str(entry.protocol): entry for entry in entries(tmp_path)}
+    assert runs.keys() == {"", *others} and runs[""].protocol == Protocol()
+    assert all(protocol in entry.name for protocol, entry in runs.items())
     report = leaderboard.make_report(read_results([tmp_path]))
     standing = report.standings["epidemia_low"]
-    assert [(standing[e.name].best, standing[e.name].worst) for e in report.runs] == [(1, 1)] * 2
+    assert {(standing[e.name].best, standing[e.name].worst) for e in report.runs} == {(1, 1)}
     assert leaderboard.comparisons(report) == []  # never compared with each other
 
 
@@ -150,10 +152,9 @@ def test_protocols_are_equal_hashed_and_sorted():
 
     few, many = of(variant=(("fewshot", "2"),)), of(variant=(("fewshot", "10"),))
     assert few == of(variant=(("fewshot", "2"),)) and len({few, many, Protocol()}) == 3
-    found = [of(incomplete=True), many, of(truth="abc", vintage="2023"), few, Protocol()]
-    assert [str(one) for one in sorted(found)] == [
-        "", "fewshot=10", "fewshot=2", "incomplete", "truth 2023 abc"
-    ]  # fmt: skip
+    unsorted = [of(incomplete=True), many, of(truth="abc", vintage="2023"), few, Protocol()]
+    in_order = ["", "fewshot=10", "fewshot=2", "incomplete", "truth 2023 abc"]
+    assert [str(protocol) for protocol in sorted(unsorted)] == in_order
     # As long as the hashes are, they read alike; they are not.
     alike = [of(system_prompt="12345678b"), of(system_prompt="12345678a")]
     assert len(set(alike)) == 2 and len({str(one) for one in alike}) == 1
@@ -164,8 +165,8 @@ def test_protocols_are_equal_hashed_and_sorted():
 def test_other_system_prompts_are_other_protocols(tmp_path, hashes):
     """Also where their hashes begin alike, or an older file has none."""
     for text, sha in zip(("Be brief", "Be kind"), hashes, strict=True):
-        write(tmp_path / text, {COCAINE: (40.0, 3.0)}, system_instruction=text,
-              system_instruction_sha=sha)  # fmt: skip
+        more = {"system_instruction": text, "system_instruction_sha": sha}
+        write(tmp_path / text, {COCAINE: (40.0, 3.0)}, **more)
     results = read_results([tmp_path])
     assert len(results.entries) == 2 and results.notes == []
     assert len({entry.name for entry in results.entries}) == 2
@@ -174,10 +175,8 @@ def test_other_system_prompts_are_other_protocols(tmp_path, hashes):
 
 def test_a_limit_is_marked_unless_nothing_was_cut_off(tmp_path):
     row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1}
-    write(
-        tmp_path, {COCAINE: {**row, "seen,none": 0.4}, HEROIN: {**row, "seen,none": 1.0}},
-        config={"limit": 10},
-    )  # fmt: skip
+    tasks = {COCAINE: {**row, "seen,none": 0.4}, HEROIN: {**row, "seen,none": 1.0}}
+    write(tmp_path, tasks, config={"limit": 10})
     whole, part = entries(tmp_path)
     assert (str(whole.protocol), list(whole.scores)) == ("", [Asked(HEROIN, "letters")])
     assert (str(part.protocol), list(part.scores)) == ("limit 10", [Asked(COCAINE, "letters")])
@@ -221,8 +220,8 @@ def test_names_tell_models_apart(tmp_path):
         write(tmp_path / str(number), {COCAINE: (1.0, 1.0)}, config={"model_args": arguments})
     names = [entry.name for entry in entries(tmp_path)]
     assert len(set(names)) == 9 and max(map(len, names)) <= 130
-    assert {"org/model", "other/model", "pythia +revision=step1000", "pythia", "pythia +mine",
-            "old", "hf kind=noisy,noise=0.3"} <= set(names)  # fmt: skip
+    pythia = {"pythia +revision=step1000", "pythia", "pythia +mine"}
+    assert pythia | {"org/model", "other/model", "old", "hf kind=noisy,noise=0.3"} <= set(names)
 
 
 #: Other tasks as lm-eval 0.4.13 writes them: results, directions of metrics, and the columns.
@@ -295,59 +294,45 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("case", OTHERS)
-def test_other_tasks_become_columns(tmp_path, case):
-    others, higher, shown = OTHERS[case]
-    write(
-        tmp_path, {COCAINE: (40.0, 3.0), **others},
-        group_subtasks={"mmlu": ["mmlu_anatomy"], "hellaswag": []},
-        higher_is_better=dict.fromkeys(others, higher),
-    )  # fmt: skip
-    results = read_results([tmp_path])
-    (entry,) = results.entries
-    assert entry.others == shown and results.notes == []
-    (section,) = [
-        one
-        for one in output.details(leaderboard.make_report(results))
-        if one.title == "Beside other tasks"
-    ]
-    assert section.rows[0][-len(shown) :] == [f"{value:.4f}" for value in shown.values()]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "columns"),
-    [
-        (
-            {"n-shot": {"arc": 0}},
-            {"n-shot": {"arc": 10}},
-            ["arc (acc, 0-shot)", "arc (acc, 10-shot)"],
-        ),
-        ({"n-shot": {}}, {"n-shot": {"arc": 10}}, ["arc (acc)", "arc (acc, 10-shot)"]),
-        (
-            {"versions": {"arc": 1.0}},
-            {"versions": {"arc": 2}},
-            ["arc (acc, version 1)", "arc (acc, version 2)"],
-        ),
-        ({"versions": {"arc": 1.0}}, {"versions": {"arc": 1}}, ["arc (acc)"]),
-        ({}, {"config": {"limit": 10.0}}, ["arc (acc)", "arc (acc, limit 10)"]),
-        ({}, {"config": {"limit": 0.5}}, ["arc (acc)", "arc (acc, limit 0.5)"]),
-    ],
-)
-@pytest.mark.parametrize("models", [("small", "small"), ("small", "large")])
-def test_other_tasks_that_were_asked_otherwise_have_other_columns(
-    tmp_path, one, other, columns, models
-):
-    for number, more in enumerate((one, other)):
-        write(tmp_path / models[number], {COCAINE: (40.0, 3.0)}, model=models[number])
+def test_other_tasks_become_columns(tmp_path):
+    for case, (others, higher, _) in OTHERS.items():
         write(
-            tmp_path / str(number),
-            {"arc": {"acc,none": 0.3 + number}},
-            model=models[number],
-            date=float(number),
-            **more,
+            tmp_path / case,
+            {COCAINE: (40.0, 3.0), **others},
+            model=case,
+            group_subtasks={"mmlu": ["mmlu_anatomy"], "hellaswag": []},
+            higher_is_better=dict.fromkeys(others, higher),
         )
-    found = [label for entry in entries(tmp_path) for label in entry.others]
-    assert sorted(set(found)) == columns
+    results = read_results([tmp_path])
+    shown = {entry.model: entry.others for entry in results.entries}
+    assert shown == {case: columns for case, (_, _, columns) in OTHERS.items()}
+    assert results.notes == []
+    sections = output.details(leaderboard.make_report(results))
+    (section,) = [section for section in sections if section.title == "Beside other tasks"]
+    for row in section.rows:
+        cells = {cell for cell in row[1:] if re.fullmatch(r"\d+\.\d{4}", cell)}
+        assert cells == {f"{value:.4f}" for value in shown[row[0]].values()}, row
+
+
+def test_other_tasks_that_were_asked_otherwise_have_other_columns(tmp_path):
+    cases = [
+        ({"n-shot": {"arc": 0}}, {"n-shot": {"arc": 10}}, [", 0-shot", ", 10-shot"]),
+        ({"n-shot": {}}, {"n-shot": {"arc": 10}}, ["", ", 10-shot"]),
+        ({"versions": {"arc": 1.0}}, {"versions": {"arc": 2}}, [", version 1", ", version 2"]),
+        ({"versions": {"arc": 1.0}}, {"versions": {"arc": 1}}, [""]),
+        ({}, {"config": {"limit": 10.0}}, ["", ", limit 10"]),
+        ({}, {"config": {"limit": 0.5}}, ["", ", limit 0.5"]),
+    ]
+    for place, (first, second, columns) in enumerate(cases):
+        for models in (("small", "small"), ("small", "large")):
+            folder = tmp_path / f"{place} {models[1]}"
+            for number, more in enumerate((first, second)):
+                model = models[number]
+                write(folder / model, {COCAINE: (40.0, 3.0)}, model=model)
+                arc = {"arc": {"acc,none": 0.3 + number}}
+                write(folder / str(number), arc, model=model, date=float(number), **more)
+            labels = {label for entry in entries(folder) for label in entry.others}
+            assert labels == {f"arc (acc{asked})" for asked in columns}, (place, models)
 
 
 def test_another_task_without_a_number_is_named(tmp_path):
@@ -370,13 +355,15 @@ def test_another_task_without_a_number_is_named(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"results": 3}', "null", '{"results": {"a": '])
-def test_files_that_are_no_results_are_named_and_left_out(tmp_path, text):
+def test_files_that_are_no_results_are_named_and_left_out(tmp_path):
     write(tmp_path, {COCAINE: (40.0, 3.0)})
-    (tmp_path / "results_broken.json").write_text(text)
+    texts = ["{", "[]", '{"results": 3}', "null", '{"results": {"a": ']
+    for number, text in enumerate(texts):
+        (tmp_path / f"results_{number}.json").write_text(text)
     results = read_results([tmp_path])
-    assert len(results.entries) == 1
-    assert "results_broken.json is not a result file" in results.notes[0]
+    assert len(results.entries) == 1 and len(results.notes) == len(texts)
+    for number, note in enumerate(results.notes):
+        assert f"results_{number}.json is not a result file" in note, texts[number]
 
 
 def test_folders_that_hold_nothing(tmp_path):
@@ -488,9 +475,9 @@ def test_a_task_more_takes_nobody_out_of_the_ranking():
     assert not found["single"].complete
 
 
-@pytest.mark.parametrize(
-    ("asked", "shared", "ranked"),
-    [
+def test_what_a_ranking_is_over():
+    known = dict(zip("12345", sorted([COCAINE, HEROIN, RACE, EMPLOYER, SALARY]), strict=True))
+    for asked, shared, ranked in (
         # Half of the broadest one's is enough, less is not.
         ({"a": "1234", "b": "12"}, "12", "ab"),
         ({"a": "12345", "b": "12"}, "12345", "a"),
@@ -501,15 +488,13 @@ def test_a_task_more_takes_nobody_out_of_the_ranking():
         ({"a": "12", "b": "34"}, "12", "a"),
         ({"b": "34", "a": "12"}, "12", "a"),
         ({"a": "1"}, "1", "a"),
-    ],
-)
-def test_what_a_ranking_is_over(asked, shared, ranked):
-    known = dict(zip("12345", sorted([COCAINE, HEROIN, RACE, EMPLOYER, SALARY]), strict=True))
-    models = [entry(name, {known[x]: 1.0 for x in tasks}) for name, tasks in asked.items()]
-    over = leaderboard.ranked_tasks(models, "epidemia_low")
-    assert over == {Asked(known[x], "letters") for x in shared}
-    found = leaderboard.standings(models, "epidemia_low")
-    assert sorted(name for name, one in found.items() if one.best is not None) == sorted(ranked)
+    ):
+        models = [entry(name, {known[x]: 1.0 for x in tasks}) for name, tasks in asked.items()]
+        over = leaderboard.ranked_tasks(models, "epidemia_low")
+        assert over == {Asked(known[x], "letters") for x in shared}, asked
+        places = leaderboard.standings(models, "epidemia_low")
+        with_rank = sorted(name for name, place in places.items() if place.best is not None)
+        assert with_rank == sorted(ranked), asked
 
 
 def test_the_report_says_how_many_tasks_ranks_are_over(tmp_path):
@@ -539,14 +524,14 @@ def test_rank_correlation():
 
 
 def test_instruct_versions_are_found_by_name():
-    names = ["Llama-3.1-8B", "Llama-3.1-8B-Instruct", "gemma-2-9b-it", "gemma-2-9b", "phi-4",
-             "Mistral-7B-v0.3", "Mistral-7B-Instruct-v0.3", "Qwen2.5-7B-Instruct"]  # fmt: skip
-    models = [entry(name, {COCAINE: 1.0}) for name in names]
-    found = {(a.model, b.model) for a, b in leaderboard.pairs_of_versions(models)}
-    assert found == {
-        ("Llama-3.1-8B", "Llama-3.1-8B-Instruct"), ("gemma-2-9b", "gemma-2-9b-it"),
+    pairs = {
+        ("Llama-3.1-8B", "Llama-3.1-8B-Instruct"),
+        ("gemma-2-9b", "gemma-2-9b-it"),
         ("Mistral-7B-v0.3", "Mistral-7B-Instruct-v0.3"),
-    }  # fmt: skip
+    }
+    names = [*sorted(name for pair in pairs for name in pair), "phi-4", "Qwen2.5-7B-Instruct"]
+    models = [entry(name, {COCAINE: 1.0}) for name in names]
+    assert {(a.model, b.model) for a, b in leaderboard.pairs_of_versions(models)} == pairs
     given = leaderboard.pairs_of_versions(models, {"phi-4": "Qwen2.5-7B-Instruct"})
     assert ("phi-4", "Qwen2.5-7B-Instruct") in {(a.model, b.model) for a, b in given}
 
@@ -587,14 +572,14 @@ def test_every_scale_equals_recomputation_from_raw_probabilities(task, seed, con
         return 100 * min(max((top - d) / (top - perfect), 0.0), 1.0)
 
     expected = {
-        "score": scaled(zero), "against uniform": scaled(uniform), "against mean": scaled(mean),
+        "score": scaled(zero),
+        "against uniform": scaled(uniform),
+        "against mean": scaled(mean),
         "without D_perfect": 100 * max(1 - d / zero, 0.0),
-    }  # fmt: skip
+    }
     assert set(expected) == set(NORMALISATIONS)
     for how, value in expected.items():
-        assert normalise(d, Anchors.of(store.load(task)), how) == pytest.approx(value, abs=1e-9), (
-            how
-        )
+        assert normalise(d, Anchors.of(truth), how) == pytest.approx(value, abs=1e-9), how
 
 
 def test_intervals_of_the_truth():
@@ -636,24 +621,26 @@ def run(*arguments):
     return done
 
 
-@pytest.fixture
-def three(tmp_path):
-    folder = tmp_path / "results"
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
     tasks = [COCAINE, HEROIN, EMPLOYER, SALARY]
     for name, level in (("Big-70B", 60.0), ("Small-7B", 30.0), ("Small-7B-Instruct", 31.0)):
         scores = {task: (level + 3 * i, 1.5) for i, task in enumerate(tasks)}
-        write(folder / name, {**scores, "mmlu": {"acc,none": level / 100}}, model=f"org/{name}",
-              config={"model_num_parameters": 7e9 if "7B" in name else 7e10})  # fmt: skip
+        mmlu, size = {"acc,none": level / 100}, 7e9 if "7B" in name else 7e10
+        config = {"model_num_parameters": size}
+        write(folder / name, {**scores, "mmlu": mmlu}, model=f"org/{name}", config=config)
     return folder
 
 
 def test_the_report_as_tables(three):
     said = run("report", three, "--published").stdout
     for part in (
-        "Big-70B", "70B", "64.5 ± 0.8", "Beside other tasks", "mmlu (acc)", "by survey",
-        "by domain", "By model size", "Instruct or retrieving version / plain model",
-        "on other scales", "two models over the tasks of both", "LLama3 8B (published)", "1.00 (3)",
-    ):  # fmt: skip
+        *("Big-70B", "70B", "64.5 ± 0.8", "Beside other tasks", "mmlu (acc)", "1.00 (3)"),
+        *("by survey", "by domain", "By model size", "on other scales", "LLama3 8B (published)"),
+        "Instruct or retrieving version / plain model",
+        "two models over the tasks of both",
+    ):
         assert part in said, part
     assert "+34.5 ± 0.0" not in said and "+30.0 ± 0.0" in said
 
@@ -662,13 +649,12 @@ def test_the_report_for_programs(three):
     rows = pd.read_csv(StringIO(run("report", three, "--format", "csv").stdout))
     big = rows[(rows.model == "Big-70B") & (rows.kind == "group")].iloc[0]
     assert big.value == 64.5 and big.rank_best == 1 and big.tasks == 4
-    assert set(rows.kind) == {"group", "survey", "domain", "dimension", "scale", "task", "other",
-                              "pair", "version", "correlation"}  # fmt: skip
-    found = json.loads(run("report", three, "--format", "json").stdout)
-    assert {one["verdict"] for one in found["comparisons"]} <= {
-        "better", "worse", "better here", "worse here", "not shown"
-    }  # fmt: skip
-    assert len(found["rows"]) == len(rows)
+    kinds = {"group", "survey", "domain", "dimension", "scale", "task"}
+    assert set(rows.kind) == kinds | {"other", "pair", "version", "correlation"}
+    in_json = json.loads(run("report", three, "--format", "json").stdout)
+    verdicts = {"better", "worse", "better here", "worse here", "not shown"}
+    assert {comparison["verdict"] for comparison in in_json["comparisons"]} <= verdicts
+    assert len(in_json["rows"]) == len(rows)
     latex = run("report", three, "--format", "latex").stdout
     assert r"epidemia\_low" in latex and r"$\pm$" in latex and r"\begin{tabular}" in latex
 
@@ -680,25 +666,20 @@ def test_names_from_files_are_text(tmp_path):
     assert r"\& b\_\{c\}" in latex and r"\#2 \%" in latex
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--format", "xml"], "expected table, csv, json or latex"),
-        (["--size", "Big-70B"], "expected MODEL=7B"),
-        (["--size", "Big-70B=large"], "expected a number of parameters"),
-        (["--pair", "x"], "'x': expected PLAIN=RETRIEVING"),
-        (["--pair", "=Big-70B"], "expected PLAIN=RETRIEVING"),
-        (["--pair", "Big-70B=Big-70B"], "'Big-70B' cannot be paired with itself"),
-        (
-            ["--pair", "a=b=c"],
-            "'a=b=c' names no two of the models; the models are Big-70B, Small-7B, Small-7B-I",
-        ),
-        (["--pair", "Big-70B=Bigger"], "no model 'Bigger' to pair"),
-    ],
-)
-def test_options_that_are_not_known(three, arguments, message):
-    with pytest.raises(EpidemiaError, match=message):
-        run("report", three, *arguments)
+def test_options_that_are_not_known(three):
+    models = "the models are Big-70B, Small-7B, Small-7B-I"
+    for options, message in {
+        "--format xml": "expected table, csv, json or latex",
+        "--size Big-70B": "expected MODEL=7B",
+        "--size Big-70B=large": "expected a number of parameters",
+        "--pair x": "'x': expected PLAIN=RETRIEVING",
+        "--pair =Big-70B": "expected PLAIN=RETRIEVING",
+        "--pair Big-70B=Big-70B": "'Big-70B' cannot be paired with itself",
+        "--pair a=b=c": f"'a=b=c' names no two of the models; {models}",
+        "--pair Big-70B=Bigger": "no model 'Bigger' to pair",
+    }.items():
+        with pytest.raises(EpidemiaError, match=message):
+            run("report", three, *options.split())
 
 
 def test_figures_are_saved(three, tmp_path):
@@ -736,17 +717,18 @@ AGE_SEX, SEX_RACE = (
 )
 
 
-@pytest.fixture
-def versions(tmp_path):
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
     """A base model, its instruct version, and one that only writes."""
+    folder = tmp_path_factory.mktemp("versions")
     low = {COCAINE: (40.0, 1.0), HEROIN: (20.0, 1.0), SALARY: (60.0, 1.0)}
     subset = {f"{AGE_SEX}_likelihood": (10.0, 1.0), f"{SEX_RACE}_likelihood": (20.0, 1.0)}
-    write(tmp_path / "a", {**low, AGE_SEX: (30.0, 2.0), **subset}, model="x/Small-7B")
-    write(tmp_path / "b", {**{t: (s + 10, 1.0) for t, (s, _) in low.items()}, **subset},
-          model="x/Small-7B-Instruct")  # fmt: skip
-    write(tmp_path / "c", {f"{AGE_SEX}_closed": (50.0, 3.0), f"{SEX_RACE}_closed": (70.0, 4.0)},
-          model="x/Writes-1T")  # fmt: skip
-    return leaderboard.make_report(read_results([tmp_path]), with_published=True)
+    more = {task: (score + 10, 1.0) for task, (score, _) in low.items()}
+    closed = {f"{AGE_SEX}_closed": (50.0, 3.0), f"{SEX_RACE}_closed": (70.0, 4.0)}
+    write(folder / "a", {**low, AGE_SEX: (30.0, 2.0), **subset}, model="x/Small-7B")
+    write(folder / "b", {**more, **subset}, model="x/Small-7B-Instruct")
+    write(folder / "c", closed, model="x/Writes-1T")
+    return leaderboard.make_report(read_results([folder]), with_published=True)
 
 
 def _of(rows, **wanted):
@@ -754,21 +736,20 @@ def _of(rows, **wanted):
 
 
 def _mean_respondent(*tasks, told=lambda p: p):
-    found = []
+    scores = []
     for truth in map(store.load, tasks):
         apart = np.abs(truth.p[:, 0] - told(truth.weights @ truth.p[:, 0]))
         # Of two answers, both are as far off; of more, the anchor has it.
         binary = len(truth.levels) == 2
         l1 = 2 * truth.weights @ apart if binary else Anchors.of(truth).mean
-        found.append(normalise(l1, Anchors.of(truth), "score"))
-    return np.mean(found)
+        scores.append(normalise(l1, Anchors.of(truth), "score"))
+    return np.mean(scores)
 
 
 def test_scores_by_survey(versions):
     rows = _of(survey_rows(versions), model="Small-7B", group="epidemia_low")
-    assert {row["survey"]: (row["score"], row["tasks"]) for row in rows} == {
-        "nsduh": (30.0, 2), "acs": (60.0, 1)
-    }  # fmt: skip
+    scores = {row["survey"]: (row["score"], row["tasks"]) for row in rows}
+    assert scores == {"nsduh": (30.0, 2), "acs": (60.0, 1)}
     nsduh = _of(rows, survey="nsduh")[0]
     assert nsduh["mean"] == pytest.approx(_mean_respondent(COCAINE, HEROIN))
     # Standard error of a mean of two: sqrt(1 + 1) / 2.
@@ -786,9 +767,8 @@ def test_scores_by_number_of_conditions_are_over_all_groups(versions):
 
 def test_versions_task_by_task(versions):
     rows = _of(version_rows(versions), group="epidemia_low")
-    assert {(r["task"], r["base"], r["instruct"]) for r in _of(rows, kind="task")} == {
-        (COCAINE, 40.0, 50.0), (HEROIN, 20.0, 30.0), (SALARY, 60.0, 70.0)
-    }  # fmt: skip
+    pairs = {row["task"]: (row["base"], row["instruct"]) for row in _of(rows, kind="task")}
+    assert pairs == {COCAINE: (40.0, 50.0), HEROIN: (20.0, 30.0), SALARY: (60.0, 70.0)}
     (mean,) = _of(rows, kind="mean")
     assert (mean["base"], mean["instruct"], mean["task"]) == (40.0, 50.0, "mean of 3 tasks")
 
@@ -835,10 +815,10 @@ def test_figures_say_what_they_lack(three, tmp_path):
         version_rows(leaderboard.make_report(read_results([tmp_path / "one"])))
 
 
-@pytest.mark.parametrize("name", ["leaderboard", "surveys", "conditions", "versions", "closed"])
-def test_figures_of_a_report_are_drawn(versions, name, tmp_path):
-    path = figures.save(name, lambda: versions, tmp_path / f"{name}.svg")
-    assert path.read_bytes().startswith(b"<svg") and b"NaN" not in path.read_bytes()
+def test_figures_of_a_report_are_drawn(versions, tmp_path):
+    for name in ("leaderboard", "surveys", "conditions", "versions", "closed"):
+        path = figures.save(name, lambda: versions, tmp_path / f"{name}.svg")
+        assert path.read_bytes().startswith(b"<svg") and b"NaN" not in path.read_bytes(), name
 
 
 def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path):
@@ -854,9 +834,12 @@ def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path)
         "Distance; lower is better (± 1.96 standard errors)": [0, 2],
     }
     # An unbounded metric reaches as far as its values do.
-    rows = [{"metric": "Nats", "lowest": 0, "highest": None, "model": str(x), "place": x,
-             "group": "g", "column": 0, "score": 7.0 * x, "low": 7.0 * x - 1, "high": 7.0 * x + 1,
-             "mean": None, "kind": "run"} for x in (1, 2)]  # fmt: skip
+    row = {"metric": "Nats", "lowest": 0, "highest": None, "mean": None, "kind": "run"}
+    row |= {"group": "g", "column": 0}
+    rows = [
+        {**row, "model": str(x), "place": x, "score": s, "low": s - 1, "high": s + 1}
+        for x, s in ((1, 7.0), (2, 14.0))
+    ]
     one = charts.leaderboard(alt.Data(values=rows)).to_dict()
     assert one["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 15.0]
 
@@ -867,12 +850,9 @@ def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path)
 @pytest.fixture(scope="module")
 def sampled_run(tmp_path_factory):
     """A run of one respondent in four ways of asking, with samples, by lm-eval itself."""
-    tasks = [COCAINE, EMPLOYER, SALARY, f"{COCAINE}_likelihood", f"{EMPLOYER}_sampled",
-             "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed"]  # fmt: skip
-    return recorded(
-        tmp_path_factory.mktemp("run"), tasks, model_args="kind=noisy,noise=0.5",
-        metadata={"n_samples": 20},
-    )  # fmt: skip
+    ways = [f"{COCAINE}_likelihood", f"{EMPLOYER}_sampled", f"{AGE_SEX}_closed"]
+    arguments = {"model_args": "kind=noisy,noise=0.5", "metadata": {"n_samples": 20}}
+    return recorded(tmp_path_factory.mktemp("run"), [COCAINE, EMPLOYER, SALARY, *ways], **arguments)
 
 
 def test_samples_give_the_distance_of_the_result_file(sampled_run):
@@ -916,15 +896,13 @@ def test_samples_that_are_damaged_or_missing_are_named(sampled_run, tmp_path):
     said = "\n".join(notes)
     assert "line 22 is not a sample" in said and "no samples of 1 tasks" in said
     assert f"the samples of {SALARY} give a distance" in said
-    assert {asked.task for _, asked in samples} == {
-        SALARY, COCAINE, EMPLOYER, "epidemia_high_nsduh_cocaine_ever_by_age_sex"
-    }  # fmt: skip
+    assert {asked.task for _, asked in samples} == {SALARY, COCAINE, EMPLOYER, AGE_SEX}
 
 
 def test_a_task_without_a_score_keeps_its_impossible_mass(tmp_path):
     """A server without `echo`: no score of that task, and the others of the run are shown."""
-    row = {"score,none": float("nan"), "score_stderr,none": float("nan"), "l1,none": float("nan"),
-           "seen,none": 1.0, "choice_mass,none": 2.0}  # fmt: skip
+    row = dict.fromkeys(("score,none", "score_stderr,none", "l1,none"), math.nan)
+    row |= {"seen,none": 1.0, "choice_mass,none": 2.0}
     write(tmp_path, {COCAINE: row, HEROIN: (40.0, 3.0)})
     found = read_results([tmp_path])
     (entry,) = found.entries

@@ -41,7 +41,7 @@ def rows(folder):
         ({"config": run_as({"model_sha": "12345678ab"})}, "model_sha=12345678"),
         ({"config": SMALL, "chat_template": "{{ other }}"}, "chat_template=68318503"),
     ],
-)  # fmt: skip
+)
 def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path, other, shown):
     plain = {"config": run_as({"model_dtype": "torch.float32", "model_sha": "ffff"})}
     if "chat_template" in other:
@@ -60,21 +60,19 @@ def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path, other, sh
     report = make_report(results)
     assert report.standings["epidemia_low"][one.name].shared == 1
     assert any(two.name in row[0] for part in paired.models(report) for row in part.rows)
-    assert {row["model"] for row in output.as_rows(report) if row["kind"] == "group"} == {
-        one.name, two.name
-    }  # fmt: skip
+    groups = [row for row in output.as_rows(report) if row["kind"] == "group"]
+    assert {row["model"] for row in groups} == {one.name, two.name}
 
 
 def test_runs_that_differ_in_nothing_that_is_answered_are_one_row(tmp_path):
-    config = {"model_dtype": "torch.float32", "model_sha": "abc"}
-    write(tmp_path / "low", {COCAINE: (40.0, 3.0)}, git_hash="a",
-          config=run_as({**config, "batch_size": 1, "device": "cuda:0", "torch_seed": 1},
-                        dtype="auto", batch_size=8))  # fmt: skip
+    machine = {"batch_size": 1, "device": "cuda:0", "torch_seed": 1, "model_sha": "abc"}
+    config = run_as({"model_dtype": "torch.float32", **machine}, dtype="auto", batch_size=8)
+    write(tmp_path / "low", {COCAINE: (40.0, 3.0)}, git_hash="a", config=config)
     # The hub could not be reached: the hash is not known.
-    config["model_sha"] = ""
-    write(tmp_path / "high", {AGE_SEX: (20.0, 3.0)}, git_hash="b",
-          config=run_as({**config, "batch_size": 4, "device": "cpu", "torch_seed": 2},
-                        dtype="float32", device_map="auto"))  # fmt: skip
+    machine = {"batch_size": 4, "device": "cpu", "torch_seed": 2, "model_sha": ""}
+    more = {"dtype": "float32", "device_map": "auto"}
+    config = run_as({"model_dtype": "torch.float32", **machine}, **more)
+    write(tmp_path / "high", {AGE_SEX: (20.0, 3.0)}, git_hash="b", config=config)
     results = read_results([tmp_path])
     (entry,) = results.entries
     assert (entry.name, len(entry.scores), results.notes) == ("small", 2, [])
@@ -95,27 +93,26 @@ def test_how_written_answers_were_drawn_tells_runs_apart_and_letters_join(tmp_pa
     sampled = f"{EMPLOYER}_sampled"
     write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, config=SMALL)
     for number in (20, 50):
-        write(tmp_path / str(number), {sampled: (number, 3.0)}, config=SMALL,
-              metadata={"n_samples": number})  # fmt: skip
-    assert [entry.name for entry in rows(tmp_path)] == [
-        "small", "small (n_samples=20)", "small (n_samples=50)"
-    ]  # fmt: skip
+        drawn = {"config": SMALL, "metadata": {"n_samples": number}}
+        write(tmp_path / str(number), {sampled: (number, 3.0)}, **drawn)
+    names = ["small", "small (n_samples=20)", "small (n_samples=50)"]
+    assert [entry.name for entry in rows(tmp_path)] == names
     shutil.rmtree(tmp_path / "50")
-    write(tmp_path / "20", {HEROIN: (1.0, 1.0), sampled: (20, 3.0), **MMLU}, config=SMALL,
-          metadata={"n_samples": 20})  # fmt: skip
+    drawn["metadata"] = {"n_samples": 20}
+    write(tmp_path / "20", {HEROIN: (1.0, 1.0), sampled: (20, 3.0), **MMLU}, **drawn)
     results = read_results([tmp_path])
     (entry,) = results.entries
     assert (entry.name, len(entry.scores), results.notes) == ("small", 3, [])
     for more in ({"gen_kwargs": {"max_gen_toks": 5}}, {"torch_seed": 7}):
-        write(tmp_path / "50", {sampled: (9.0, 3.0)}, config={**SMALL, **more},
-              metadata={"n_samples": 20})  # fmt: skip
+        drawn["config"] = {**SMALL, **more}
+        write(tmp_path / "50", {sampled: (9.0, 3.0)}, **drawn)
         assert len(rows(tmp_path)) == 3
 
 
 def test_of_repeated_runs_one_line_counts_what_is_left_out(tmp_path):
     for date in (1.0, 2.0, 3.0):
-        write(tmp_path / str(date), {COCAINE: (date, 3.0), HEROIN: (date, 1.0), **MMLU},
-              config=SMALL, date=date)  # fmt: skip
+        tasks = {COCAINE: (date, 3.0), HEROIN: (date, 1.0), **MMLU}
+        write(tmp_path / str(date), tasks, config=SMALL, date=date)
     results = read_results([tmp_path])
     (entry,) = results.entries
     assert {score.value for score in entry.scores.values()} == {3.0}
@@ -145,28 +142,23 @@ def test_another_task_that_may_be_of_several_rows_is_a_row_of_its_own(tmp_path):
         write(tmp_path / dtype, {COCAINE: (40.0, 3.0)}, config=run_as(dtype=dtype))
     write(tmp_path / "mmlu", MMLU, config=SMALL)
     results = read_results([tmp_path])
-    found = {entry.name: entry.others for entry in results.entries}
+    auto, half, single = (f"small (dtype={dtype})" for dtype in ("auto", "bfloat16", "float32"))
     mmlu = {"mmlu (acc)": 0.65}
-    assert found == {
-        "small (dtype=auto)": mmlu, "small (dtype=bfloat16)": {}, "small (dtype=float32)": {}
-    }  # fmt: skip
+    others = {entry.name: entry.others for entry in results.entries}
+    assert others == {auto: mmlu, half: {}, single: {}}
     (note,) = results.notes
     assert "small (dtype=auto): mmlu (acc) cannot be told to belong to one of" in note
-    (section,) = [one for one in output.details(make_report(results))
-                  if one.title == "Beside other tasks"]  # fmt: skip
-    assert section.rows == [["small (dtype=auto)", "", "0.6500"]]
+    sections = output.details(make_report(results))
+    (section,) = [one for one in sections if one.title == "Beside other tasks"]
+    assert section.rows == [[auto, "", "0.6500"]]
     # Run as one of them was, it belongs to that.
     write(tmp_path / "mmlu", MMLU, config=run_as(dtype="float32"))
     results = read_results([tmp_path])
-    assert {entry.name: entry.others for entry in results.entries} == {
-        "small (dtype=bfloat16)": {}, "small (dtype=float32)": mmlu
-    }  # fmt: skip
+    assert {entry.name: entry.others for entry in results.entries} == {half: {}, single: mmlu}
     assert results.notes == []
     # Of another model altogether it is a row as well.
     write(tmp_path / "theirs", MMLU, model="x/other")
-    assert {entry.name for entry in rows(tmp_path) if entry.others} == {
-        "other", "small (dtype=float32)"
-    }  # fmt: skip
+    assert {entry.name for entry in rows(tmp_path) if entry.others} == {"other", single}
 
 
 def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
@@ -175,8 +167,8 @@ def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
             config = {"model": "hf", "model_args": {"pretrained": model, "dtype": dtype}}
             where = tmp_path / f"{model[2:]}-{dtype}"
             write(where, {COCAINE: (score + more, 1.0)}, config=config)
-            write(where / "bare", {COCAINE: (score + more - 1, 1.0)}, config=config,
-                  metadata={"wording": "bare"})  # fmt: skip
+            bare = {"config": config, "metadata": {"wording": "bare"}}
+            write(where / "bare", {COCAINE: (score + more - 1, 1.0)}, **bare)
     report = make_report(read_results([tmp_path]))
     assert [one.difference for one in asked_in_wordings(report.runs)] == [-1.0] * 4
     assert [one.difference for _, one, _ in paired.versions_compared(report)] == [5.0] * 4
@@ -220,8 +212,8 @@ def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp
             assert row["mean"] == pytest.approx(row["score"], abs=1e-9), row
     (board,) = output.leaderboards(report).values()
     # Every second cell is a rank.
-    shown = {row[0]: [one.split(" ±")[0] for one in row[2::2]]
-             for row in site._with_baseline(board, report).rows}  # fmt: skip
+    whole = site._with_baseline(board, report).rows
+    shown = {row[0]: [cell.split(" ±")[0] for cell in row[2::2]] for row in whole}
     assert len(shown) == 4
     assert shown["knows P(Y) alone (baseline)"] == shown["epidemia-baseline kind=mean"]
     mine = shown["epidemia-baseline kind=mean (limit 10)"]
@@ -243,12 +235,8 @@ def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_pat
     sampled, truth, expected = f"{SALARY}_sampled", store.load(SALARY), {}
     q, rng = respondents.mean(truth.weights, truth.p), np.random.default_rng(1)
     for number in (20, 100):
-        write(
-            tmp_path / str(number),
-            {COCAINE: (40.0, 3.0), sampled: (30.0, 3.0)},
-            config=SMALL,
-            metadata={"n_samples": number},
-        )
+        drawn = {"config": SMALL, "metadata": {"n_samples": number}}
+        write(tmp_path / str(number), {COCAINE: (40.0, 3.0), sampled: (30.0, 3.0)}, **drawn)
         counts = [np.pad(rng.multinomial(number, q), ((0, 0), (0, 1))) for _ in range(100)]
         scores = [Measured(part_of(truth), Elicited(q, counts=one)).score for one in counts]
         expected[number] = pytest.approx(np.mean(scores), abs=2.0)
@@ -281,9 +269,8 @@ def test_the_reference_of_unknown_conditions_is_left_out_and_said(tmp_path, monk
     row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1}
     write(tmp_path, {COCAINE: {**row, "seen,none": 0.123}, HEROIN: {**row, "seen,none": 1.0}})
     report = make_report(read_results([tmp_path]))
-    assert {row["model"]: row["mean"] is None for row in data.leaderboard_rows(report)} == {
-        "some-model": False, "some-model (incomplete)": True
-    }  # fmt: skip
+    unknown = {row["model"]: row["mean"] is None for row in data.leaderboard_rows(report)}
+    assert unknown == {"some-model": False, "some-model (incomplete)": True}
     (board,) = output.leaderboards(report).values()
     names = [row[0] for row in site._with_baseline(board, report).rows]
     assert [name for name in names if "knows" in name] == ["knows P(Y) alone (baseline)"]

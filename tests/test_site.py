@@ -18,6 +18,7 @@ from lm_eval_epidemia.benchmarks.observation.letters import softmax
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.report import explorer
 from lm_eval_epidemia.report.site import build_site, sort_key
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records
@@ -31,10 +32,13 @@ if CHROMIUM is None:
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
 TASKS = [
-    "epidemia_low_nsduh", "epidemia_high_nsduh_cocaine_ever_by_age_sex",
-    "epidemia_low_acs_employer_by_race", "epidemia_low_bls_sex_by_occupation",
-    "epidemia_low_nsduh_likelihood", "epidemia_extra_nsduh_cigarettes_ever_by_age",
-]  # fmt: skip
+    "epidemia_low_nsduh",
+    "epidemia_high_nsduh_cocaine_ever_by_age_sex",
+    "epidemia_low_acs_employer_by_race",
+    "epidemia_low_bls_sex_by_occupation",
+    "epidemia_low_nsduh_likelihood",
+    "epidemia_extra_nsduh_cigarettes_ever_by_age",
+]
 HOSTILE = (
     "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>&amp;😀" + "y" * 300
 )
@@ -45,10 +49,15 @@ def runs(tiny_llama, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for kind in ("truth", "mean", "noisy,noise=0.3"):
         recorded(folder / kind, TASKS, model_args=f"kind={kind}")
+    arguments = f"pretrained={tiny_llama},dtype=float32"
     recorded(
-        folder / "tiny", TASKS, model="choice-hf",
-        model_args=f"pretrained={tiny_llama},dtype=float32", device="cpu", batch_size=16,
-    )  # fmt: skip
+        folder / "tiny",
+        TASKS,
+        model="choice-hf",
+        model_args=arguments,
+        device="cpu",
+        batch_size=16,
+    )
     return folder
 
 
@@ -59,10 +68,19 @@ def site(runs, tmp_path_factory):
     return out
 
 
+def small_site(report, out):
+    """Build a site whose explorer has the tasks that were asked, and not hundreds of others."""
+    with pytest.MonkeyPatch.context() as patch:
+        asked = sorted({one for entry in report.entries for one in entry.scores})
+        patch.setattr(explorer, "_listed", lambda report: asked)
+        build_site(report, out)
+    return out
+
+
 @pytest.fixture(scope="module")
 def browser():
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
+    flags = "no-sandbox disable-gpu disable-background-networking disable-component-update"
+    flags = [f"--{flag}" for flag in f"{flags} disable-sync no-first-run".split()]
     with playwright.sync_playwright() as started:
         opened = started.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield opened
@@ -74,12 +92,15 @@ def visit(browser):
     """Open pages; at the end, nothing was complained of and no host was asked for anything."""
     contexts, complaints, requests = [], [], []
 
+    def heard(message):
+        if message.type in ("error", "warning"):
+            complaints.append(f"{message.type}: {message.text}")
+
     def go(folder, page, width=1280, **more):
         contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **more))
         tab = contexts[-1].new_page()
         tab.set_default_timeout(60_000)
-        tab.on("console", lambda said: complaints.append(f"{said.type}: {said.text}")
-               if said.type in ("error", "warning") else None)  # fmt: skip
+        tab.on("console", heard)
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
         tab.on("request", lambda request: requests.append(request.url))
@@ -96,14 +117,9 @@ def visit(browser):
     assert {url.split(":")[0] for url in requests} <= {"file", "blob", "data"}
 
 
-def result(runs, folder):
+def result_file(runs, folder):
     (path,) = (runs / folder).rglob("results_*.json")
-    return json.loads(path.read_text())["results"]
-
-
-def replicates(runs, folder):
-    (path,) = (runs / folder).rglob("results_*.json")
-    return json.loads(path.read_text())["epidemia"]["replicates"]
+    return json.loads(path.read_text())
 
 
 def column(tab, table, number):
@@ -121,10 +137,10 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
         ("truth", "epidemia-baseline kind=truth"),
         ("mean", "epidemia-baseline kind=mean"),
     ):
-        found, joint = result(runs, folder), replicates(runs, folder)
-        low = [task for task in found if task.startswith("epidemia_low") and "_by_" in task
-               and "likelihood" not in task]  # fmt: skip
-        score = np.mean([found[task]["score,none"] for task in low])
+        written = result_file(runs, folder)
+        rows_of, joint = written["results"], written["epidemia"]["replicates"]
+        low = [task for task in rows_of if re.fullmatch("epidemia_low.*_by_[a-z]+", task)]
+        score = np.mean([rows_of[task]["score,none"] for task in low])
         # Every survey's mean at each of its replicates, added up; surveys are independent.
         at = {}
         for one in (joint[task] for task in low):
@@ -185,7 +201,7 @@ def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
     tab.wait_for_selector("#answers")
     assert tab.locator("#model").input_value() == model
     facts = tab.locator("#facts").inner_text()
-    expected = result(runs, "tiny")[COCAINE]
+    expected = result_file(runs, "tiny")["results"][COCAINE]
     assert f"{expected['score,none']:.1f} ± {expected['score_stderr,none']:.1f}" in facts
     assert f"{expected['l1,none']:.4f}" in facts
     assert f"{expected['order_bias,none']:.3f}" in facts
@@ -351,10 +367,9 @@ def test_the_method_page_tells_association_from_confounding(site, visit):
         alike.append(sum(everybody[age] * told[race, age] for age in everybody))
     tab = visit(site, "method.html")
     rows = [row.split("\t") for row in tab.locator("#confounding tbody tr").all_inner_texts()]
-    assert rows[0][1:4] == [*(f"{100 * p:.1f} %" for p in overall),
-                            f"{100 * (overall[0] - overall[1]):+.1f}"]  # fmt: skip
-    assert rows[-1][1:4] == [*(f"{100 * p:.1f} %" for p in alike),
-                             f"{100 * (alike[0] - alike[1]):+.1f}"]  # fmt: skip
+    for row, (white, hispanic) in ((rows[0], overall), (rows[-1], alike)):
+        shares = [f"{100 * share:.1f} %" for share in (white, hispanic)]
+        assert row[1:4] == [*shares, f"{100 * (white - hispanic):+.1f}"]
     assert [row[0] for row in rows[1:-1]] == list(everybody)
     # The example is one: what is left is small beside what there was.
     assert overall[0] - overall[1] > 0.05 > 5 * abs(alike[0] - alike[1])
@@ -367,9 +382,11 @@ def test_implied_effects_stand_beside_their_graph(site, visit):
     box = tab.locator("#graph svg g[marker-end] path").last.bounding_box()
     assert box["width"] > 40 and box["height"] > 40
     header = tab.locator("#implied thead th").all_inner_texts()
-    rows = {row.split("\t")[0]: dict(zip(header, row.split("\t"), strict=True))
-            for row in tab.locator("#implied tbody tr").all_inner_texts()
-            if "cocaine_ever_by_age_sex" in row}  # fmt: skip
+    rows = {
+        row.split("\t")[0]: dict(zip(header, row.split("\t"), strict=True))
+        for row in tab.locator("#implied tbody tr").all_inner_texts()
+        if "cocaine_ever_by_age_sex" in row
+    }
     # Who knows the truth implies what the survey does; who knows P(Y) alone, no effect.
     truth, mean = (rows[f"epidemia-baseline kind={kind}"] for kind in ("truth", "mean"))
     for name in ("crude", "standardised"):
@@ -439,8 +456,8 @@ def test_the_page_of_interventions_without_runs_shows_the_questions(site, visit)
 
 
 def test_a_phone_scrolls_down_only(site, visit):
-    for page in ("index.html", "method.html", "calibration.html", f"explorer.html#task={COCAINE}",
-                 "survey-nsduh.html", "surveys.html", "figures.html", "implied.html"):  # fmt: skip
+    pages = ["index", "method", "calibration", "survey-nsduh", "surveys", "figures", "implied"]
+    for page in [*(f"{page}.html" for page in pages), f"explorer.html#task={COCAINE}"]:
         tab = visit(site, page, width=390)
         tab.wait_for_load_state("networkidle")
         wide = tab.evaluate("document.documentElement.scrollWidth")
@@ -456,27 +473,31 @@ def test_every_data_card_opens(site, visit):
         )
 
 
-def test_names_from_files_cannot_script_a_page(runs, tmp_path, visit):
-    hostile = tmp_path / "runs"
-    shutil.copytree(runs / "tiny", hostile / "one")
-    (path,) = hostile.rglob("results_*.json")
+@pytest.fixture(scope="module")
+def hostile(runs, tmp_path_factory):
+    """A report whose every name from a file is markup, and its site."""
+    folder = tmp_path_factory.mktemp("hostile")
+    shutil.copytree(runs / "tiny", folder / "runs" / "one")
+    (path,) = folder.rglob("results_*.json")
     results = json.loads(path.read_text())
     results["config"]["model_args"] = {"pretrained": HOSTILE.replace("/", "|")}
     results["results"][HOSTILE] = {"acc,none": 0.5}
     results["system_instruction_sha"] = "</script><script>window.hacked=1</script>"
     results["system_instruction"] = "x"
     path.write_text(json.dumps(results))
-    (hostile / HOSTILE[:60].replace("/", "|")).mkdir()
-    shutil.copy(path, hostile / HOSTILE[:60].replace("/", "|") / "results_broken.json")
-    broken = hostile / HOSTILE[:60].replace("/", "|") / "results_broken.json"
+    broken = folder / "runs" / HOSTILE[:60].replace("/", "|") / "results_broken.json"
+    broken.parent.mkdir()
     broken.write_text("{")
-    out = tmp_path / "site"
-    report = make_report(read_results([hostile]))
-    build_site(report, out)
+    report = make_report(read_results([folder / "runs"]))
+    return report, small_site(report, folder / "site")
+
+
+def test_names_from_files_cannot_script_a_page(hostile, visit):
+    report, out = hostile
     name = report.runs[0].name
     assert name.startswith("<script>window.hacked=1<|script>\"'><img") and len(name) <= 120
-    for page in ("index.html", "explorer.html", "calibration.html", "method.html", "implied.html",
-                 f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}"):  # fmt: skip
+    pages = [f"{page}.html" for page in ("index", "explorer", "calibration", "method", "implied")]
+    for page in [*pages, f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}"]:
         tab = visit(out, page)
         tab.wait_for_load_state("networkidle")
         assert tab.evaluate("window.hacked") is None, page
@@ -492,8 +513,7 @@ def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
     bare.mkdir()
     (path,) = (runs / "mean").rglob("results_*.json")
     shutil.copy(path, bare)
-    out = tmp_path / "site"
-    build_site(make_report(read_results([bare])), out)
+    out = small_site(make_report(read_results([bare])), tmp_path / "site")
     tab = visit(out, f"explorer.html#task={COCAINE}")
     tab.wait_for_selector("text=No answers of this model here: run lm_eval with --log_samples")
     notes = visit(out, "index.html").locator("#notes")
@@ -503,16 +523,19 @@ def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
     assert "No model's answers" in visit(out, "implied.html").locator("main").inner_text()
 
 
-def test_the_same_results_make_the_same_bytes_and_only_what_is_ours_is_replaced(runs, tmp_path):
-    report = make_report(read_results([runs / "mean"]))
-    out = tmp_path / "site"
-    build_site(report, out)
-    first = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_same_results_make_the_same_bytes_and_only_what_is_ours_is_replaced(hostile, tmp_path):
+    report, site = hostile
+    out = shutil.copytree(site, tmp_path / "site")
     (out / "CNAME").write_text("mine")
-    build_site(report, out)
+    (out / "index.html").write_text("ours, of another report")
+    small_site(report, out)
     assert (out / "CNAME").read_text() == "mine"
     (out / "CNAME").unlink()
-    assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == first
+    assert contents(out) == contents(site)
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("mine")
@@ -524,7 +547,6 @@ def test_the_same_results_make_the_same_bytes_and_only_what_is_ours_is_replaced(
 
 
 def test_what_a_cell_is_sorted_by():
-    shown = ["100.0 ± 0.3", "7.6B", "148K", "1,234", "-3.5", "", "2-4", "better"]
-    assert [float(sort_key(text)) for text in shown] == [
-        100.0, 7.6e9, 148e3, 1234.0, -3.5, -1e9, 2.0, -1e9
-    ]  # fmt: skip
+    numbers = {"100.0 ± 0.3": 100, "7.6B": 7.6e9, "148K": 148e3, "1,234": 1234, "-3.5": -3.5}
+    for text, number in {**numbers, "": -1e9, "2-4": 2, "better": -1e9}.items():
+        assert float(sort_key(text)) == number, text

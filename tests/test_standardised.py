@@ -8,10 +8,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REPOSITORY, recorded
+from conftest import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from recorded_runs import copied_run
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks.observation.standardised import (
@@ -110,8 +111,8 @@ def people_of(truth, x, seed=4, size=400_000):
     place = all_tasks()[truth.task].given.index(x)
     x_of = pd.Categorical([given[place] for given in truth.given])
     z_of = pd.Categorical([given[1 - place] for given in truth.given])
-    return pd.DataFrame({"x": x_of[cell], "z": z_of[cell],
-                         "y": rng.random(size) < truth.p[cell, 0]})  # fmt: skip
+    yes = rng.random(size) < truth.p[cell, 0]
+    return pd.DataFrame({"x": x_of[cell], "z": z_of[cell], "y": yes})
 
 
 @pytest.mark.parametrize(("task", "x"), [(MARIJUANA, "education"), (HOME, "race")])
@@ -192,8 +193,8 @@ def test_the_young_have_no_education_yet():
     truth = store.load(MARIJUANA)
     found = report.strata(truth, "education")
     assert found.compared == ("College graduate", "Some college or associate degree")
-    young = sum(w for w, (age, _) in zip(truth.weights, truth.given, strict=True)
-                if age in ("12-13", "14-15", "16-17"))  # fmt: skip
+    is_young = [age in ("12-13", "14-15", "16-17") for age, _ in truth.given]
+    young = truth.weights[is_young].sum()
     assert found.share == pytest.approx(1 - young) and 0.08 < young < 0.1
 
 
@@ -258,12 +259,11 @@ def test_the_error_of_sampled_orderings():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
+    factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
+    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
     for kind in ("truth", "mean"):
-        recorded(folder / kind, [MARIJUANA, HOME, EDUCATION], model_args=f"kind={kind}",
-                 metadata={"orderings": 1})  # fmt: skip
-    recorded(folder / "drawn", [f"{HOME}_sampled"], model_args="kind=truth",
-             metadata={"n_samples": 10})  # fmt: skip
+        copied_run(factory, folder / kind, tasks, model_args=f"kind={kind}", metadata=one)
+    copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
     return folder
 
 
@@ -282,10 +282,8 @@ def test_who_knows_the_truth_implies_what_the_survey_implies(runs, alone):
         for name, effect in one.survey.items():
             assert one.own[name].value == pytest.approx(effect.value, abs=1e-6)
             assert one.own[name].error == 0 < effect.error
-    assert [sorted(one.own) for one in found] == [
-        ["crude", "standardised"], ["crude", "standardised", "weighted"],
-        ["crude", "standardised"],
-    ]  # fmt: skip
+    both = ["crude", "standardised"]
+    assert [sorted(one.own) for one in found] == [both, [*both, "weighted"], both]
 
 
 def test_who_knows_only_how_common_it_is_implies_no_effect(runs):
@@ -332,8 +330,8 @@ def test_the_report_shows_it_where_it_is_asked_for(runs):
     told = json.loads(shown(runs / "truth", "--standardised", "--format", "json"))["rows"]
     assert sum(row["kind"] == "standardised" for row in told) == len(rows)
     assert len({tuple(row) for row in told}) == 1  # the same keys in every row
-    assert "What its own answers imply" in shown(runs / "truth", "--standardised", "--format",
-                                                 "latex")  # fmt: skip
+    latex = shown(runs / "truth", "--standardised", "--format", "latex")
+    assert "What its own answers imply" in latex
 
 
 def test_without_samples_it_says_what_to_do(runs, tmp_path):
@@ -387,10 +385,9 @@ def test_the_two_models_of_the_page_agree_in_all_that_is_seen_and_not_under_do()
     p = np.array([[fork[x, z, 1] / joint[x, z] for z in (0, 1)] for x in (0, 1)])
     adjusted = standardised(p, joint.sum(axis=0))
     assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(under["chain"])
-    rows = {name: re.findall(r"0\.\d+", line) for name in ("seen", "fork", "chain", "standardised")
-            for line in page.splitlines() if line.startswith(f"| {name}")}  # fmt: skip
     for name, values in (("seen", seen), ("standardised", adjusted), *under.items()):
-        assert rows[name] == [f"{value:.2f}" for value in values], name
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
+        assert re.findall(r"0\.\d+", row) == [f"{value:.2f}" for value in values], name
     # What is seen bounds do(X = 1): P(x, y) and 1 - P(x, not y).
     low, high = (sum(fork[1, z, y] for z in (0, 1)) for y in (1, 0))
     assert f"{low:.2f} to {1 - high:.2f} for do(X = 1)" in page
