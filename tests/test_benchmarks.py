@@ -73,7 +73,7 @@ for line in json.load(sys.stdin):
             main()
         except SystemExit as end:
             assert not end.code, (line, end.code)
-    printed.append(out.getvalue()); import time; print(line[:2], time.process_time(), file=open("/tmp/t2_steps","a"))
+    printed.append(out.getvalue())
 print(json.dumps(printed))
 """
 
