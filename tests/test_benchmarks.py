@@ -54,44 +54,70 @@ def package(tmp_path_factory):
         ),
         ("(OBSERVATION, INTERVENTION, PRIOR)", "(OBSERVATION, INTERVENTION, PRIOR, COINS)"),
     )
-    epidemia(root, "tasks", "write", root / "task_yamls")
     return root
 
 
-def epidemia(root, *arguments):
-    """Run a command of the copy."""
-    done = subprocess.run(
-        [sys.executable, "-m", "lm_eval_epidemia.cli", *map(str, arguments)],
-        capture_output=True, text=True, cwd=root, check=False,
-        env={**os.environ, "PYTHONPATH": str(root), "EPIDEMIA_AUTOLOAD": "0"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+#: Runs command lines of the copy, one after another in one process, and prints what each printed.
+COMMANDS = """
+import contextlib, io, json, sys
+from lm_eval_epidemia.cli import main
+printed = []
+for line in json.load(sys.stdin):
+    sys.argv = ["epidemia", *line]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            main()
+        except SystemExit as end:
+            assert not end.code, (line, end.code)
+    printed.append(out.getvalue())
+print(json.dumps(printed))
+"""
 
 
 @pytest.fixture(scope="module")
 def results(package, tmp_path_factory):
-    """Real lm-eval runs of the toys: two tiny models, and a respondent whose score is known."""
+    """What is made of the toys, from task files to a site, and what the two reports print.
+
+    lm-eval asks two tiny models, and a respondent whose score is known.
+    """
     from lm_eval_epidemia.benchmarks.splits import split
     from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     folder = tmp_path_factory.mktemp("results")
     texts = list(split("epidemia_low_nsduh_cocaine_ever_by_age")["prompt"])
+    run, out = ["run", "--output_path", folder / "out", "--tasks"], folder / "out"
+    lines = [["tasks", "write", package / "task_yamls"]]
     for seed in (1, 2):
         model = make_tiny_llama(folder / f"model{seed}", texts, seed)
-        epidemia(
-            package, "run", "--tasks", "epidemia_coin,epidemia_low_nsduh_numbered",
-            "--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu",
-            "--batch_size", 64, "--log_samples", "--output_path", folder / "out",
-        )  # fmt: skip
-    epidemia(
-        package, "run", "--tasks", "epidemia_low_nsduh_numbered", "--model", "epidemia-baseline",
-        "--model_args", "kind=truth", "--output_path", folder / "out",
-    )  # fmt: skip
-    return folder / "out"
+        lines.append(
+            [
+                *(*run, "epidemia_coin,epidemia_low_nsduh_cocaine_ever_by_age_numbered"),
+                *("--model", "hf", "--model_args", f"pretrained={model},dtype=float32"),
+                *("--device", "cpu", "--batch_size", 64, "--log_samples"),
+            ]
+        )
+    known = ["--model", "epidemia-baseline", "--model_args", "kind=truth"]
+    lines += [
+        [*run, "epidemia_low_nsduh_numbered", *known],
+        ["report", out, "--format", "json"],
+        ["report", out, "--html", folder / "site"],
+        ["plot", "leaderboard", out, "--out", folder / "board.svg"],
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS],
+        input=json.dumps([list(map(str, line)) for line in lines]),
+        capture_output=True,
+        text=True,
+        cwd=package,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(package), "EPIDEMIA_AUTOLOAD": "0"},
+    )
+    assert done.returncode == 0, done.stderr
+    rows, table = json.loads(done.stdout.splitlines()[-1])[4:6]
+    return folder, json.loads(rows)["rows"], table
 
 
-def test_the_toys_touch_their_own_files_and_two_tables(package):
+def test_the_toys_touch_their_own_files_and_two_tables(package, results):
     changed = {
         str(path.relative_to(package))
         for path in (package / "lm_eval_epidemia").rglob("*.py")
@@ -114,22 +140,17 @@ def test_the_toys_touch_their_own_files_and_two_tables(package):
 
 
 def test_a_way_needs_nothing_else_to_be_scored(results):
-    found = [json.loads(path.read_text()) for path in results.rglob("results_*.json")]
-    (truth,) = (one for one in found if one["config"]["model"] == "epidemia-baseline")
+    files = [json.loads(path.read_text()) for path in results[0].rglob("results_*.json")]
+    (truth,) = (file for file in files if file["config"]["model"] == "epidemia-baseline")
     row = truth["groups"]["epidemia_low_nsduh_numbered"]
     assert row["score,none"] == pytest.approx(100) and row["l1,none"] == pytest.approx(0, abs=1e-9)
 
 
-def test_a_metric_that_is_better_when_lower_ranks_so(package, results):
-    rows = json.loads(epidemia(package, "report", results, "--format", "json"))["rows"]
-    means = {
-        row["model"]: row["value"]
-        for row in rows
-        if row["kind"] == "group" and row["group"] == "epidemia_coin"
-    }
-    tasks = {(row["metric"]) for row in rows if row["group"] == "epidemia_coin"}
-    assert tasks == {"squared_error", "choice_mass"}
-    table = epidemia(package, "report", results)
+def test_a_metric_that_is_better_when_lower_ranks_so(results):
+    _, rows, table = results
+    coins = [row for row in rows if row["group"] == "epidemia_coin"]
+    means = {row["model"]: row["value"] for row in coins if row["kind"] == "group"}
+    assert {row["metric"] for row in coins} == {"squared_error", "choice_mass"}
     board = table[table.index("Squared error") :].split("\n\n")[0]
     # The title of a narrow table is folded.
     title = " ".join(board.split("model")[0].split())
@@ -139,13 +160,12 @@ def test_a_metric_that_is_better_when_lower_ranks_so(package, results):
     assert f"{min(means.values()):.3f}" in board
 
 
-def test_the_site_and_the_figure_show_it(package, results, tmp_path):
-    epidemia(package, "report", results, "--html", tmp_path / "site")
-    page = (tmp_path / "site" / "index.html").read_text()
+def test_the_site_and_the_figure_show_it(results):
+    folder = results[0]
+    page = (folder / "site" / "index.html").read_text()
     assert "Squared error of stated probabilities" in page and "epidemia_coin" in page
-    assert "5 tosses" in (tmp_path / "site" / "explorer.html").read_text()
-    epidemia(package, "plot", "leaderboard", results, "--out", tmp_path / "board.svg")
-    assert "Squared error" in (tmp_path / "board.svg").read_text()
+    assert "5 tosses" in (folder / "site" / "explorer.html").read_text()
+    assert "Squared error" in (folder / "board.svg").read_text()
 
 
 def test_the_page_shows_the_way_that_is_tested():

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import nsduh_2023
+from toy_survey import DESIGNED, EVERY_KIND, build, contents, declare, people
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import distance
@@ -62,35 +63,34 @@ def test_shipped_truth_is_whole():
     # P(Y) of every outcome of these, where the source is no published table.
     tables = {"bls", "brfss", "fbi", "ipeds"}
     asked = [task(name) for name in places if task(name).survey not in tables]
-    outcomes = {(one.survey, one.outcome) for one in asked}
-    assert {(one.survey, one.outcome) for one in asked if one.kind == "marginal"} == outcomes
+    outcomes = {(t.survey, t.outcome) for t in asked}
+    assert {(t.survey, t.outcome) for t in asked if t.kind == "marginal"} == outcomes
     assert kinds["marginal"] == len(outcomes)
     assert check_all() == {name: [] for name in places}
 
 
 def test_tasks_apart_have_the_replicates_of_the_others():
     """P(Y) of everybody varies as a mean over cells does; of other draws, not at all alike."""
-    seen = set()
+    beside, apart = {}, []
     for name, places in store.all_places().items():
-        if task(name).kind not in store.APART:
-            continue
         for place in places:
             truth = store.load(name, place.vintage)
-            others = [
-                store.load(one, place.vintage) for one, there in store.all_places().items()
-                if task(one).kind in ("low", "extra") and task(one).survey == truth.survey
-                and any(other.vintage == place.vintage for other in there)
-            ]  # fmt: skip
-            assert {one.sample for one in others} == {truth.sample}, name
-            outcome = task(name).outcome
-            same = [one for one in others
-                    if task(one.task).outcome == outcome and len(one.given[0]) == 1]  # fmt: skip
-            if task(name).kind == "marginal" and same:
-                seen.add(place.key)
-                drawn = [one.weights @ one.replicates[:, :, 0].T for one in (truth, *same)]
-                best = max(np.corrcoef(drawn[0], one)[0, 1] for one in drawn[1:])
-                assert best > 0.8, (name, place.vintage, best)
-    assert len(seen) >= 8
+            if task(name).kind in store.APART:
+                apart.append((place.key, truth))
+            elif task(name).kind in ("low", "extra"):
+                beside.setdefault((truth.survey, truth.vintage), []).append(truth)
+    compared = set()
+    for key, truth in apart:
+        others = beside[truth.survey, truth.vintage]
+        assert {other.sample for other in others} == {truth.sample}, truth.task
+        outcome = task(truth.task).outcome
+        same = [t for t in others if task(t.task).outcome == outcome and len(t.given[0]) == 1]
+        if task(truth.task).kind == "marginal" and same:
+            compared.add(key)
+            drawn = [t.weights @ t.replicates[:, :, 0].T for t in (truth, *same)]
+            best = max(np.corrcoef(drawn[0], other)[0, 1] for other in drawn[1:])
+            assert best > 0.8, (truth.task, truth.vintage, best)
+    assert len(compared) >= 8
 
 
 def test_nsduh_uses_every_record():
@@ -158,16 +158,22 @@ def test_aggregated_fits_agree_with_fits_on_records(raw_nsduh):
         for k in range(boosted.FOLDS):
             inside = fold != k
             train = lgb.Dataset(
-                rows[inside], ready.outcome[inside], weight=weight[inside],
-                categorical_feature=[0, 1], params=boosted.PARAMETERS,
-            )  # fmt: skip
+                rows[inside],
+                ready.outcome[inside],
+                weight=weight[inside],
+                categorical_feature=[0, 1],
+                params=boosted.PARAMETERS,
+            )
             valid = lgb.Dataset(
                 rows[~inside], ready.outcome[~inside], weight=weight[~inside], reference=train
             )
             model = lgb.train(
-                boosted.PARAMETERS, train, boosted.ROUNDS, valid_sets=[valid],
+                boosted.PARAMETERS,
+                train,
+                boosted.ROUNDS,
+                valid_sets=[valid],
                 callbacks=[lgb.early_stopping(boosted.PATIENCE, verbose=False)],
-            )  # fmt: skip
+            )
             predicted[~inside] = model.predict(rows[~inside])
         total = np.bincount(ready.cell, weights=weight)
         return np.bincount(ready.cell, weights=weight * predicted) / total
@@ -191,89 +197,37 @@ def test_folds_keep_units_together():
     assert sizes.max() - sizes.min() <= 1
 
 
-def build(path, out, **options):
-    options.setdefault("replicates", 8)
-    return building.build("nsduh", path, out=out, progress=False, **options)
+@pytest.fixture
+def toy(home, tmp_path):
+    """The raw file of the toy survey, whose record is left to the test."""
+    people().to_csv(tmp_path / "toy.csv", index=False)
+    return tmp_path / "toy.csv"
 
 
-def contents(folder):
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def test_builds_are_byte_identical_on_any_number_of_processes(tmp_path, nsduh_parquet):
-    one, two = tmp_path / "one", tmp_path / "two"
-    build(nsduh_parquet, one, jobs=1)
-    build(nsduh_parquet, two, jobs=2)
-    assert contents(one) == contents(two)
-    names = ["nsduh_2023.cells.parquet", "nsduh_2023.bootstrap.parquet",
-             "nsduh_2023.replicates.parquet", "registry.json"]  # fmt: skip
-    assert set(contents(one)) == {f"{f}{n}" for f in ("", "marginal/", "joint/") for n in names}
-
-
-def test_a_dask_cluster_gives_the_same_bytes(tmp_path, nsduh_parquet):
+def test_builds_are_byte_identical_on_any_number_of_processes_and_a_cluster(home, tmp_path, toy):
     pytest.importorskip("distributed")
-    here, there = tmp_path / "here", tmp_path / "there"
-    build(nsduh_parquet, here, replicates=4)
-    build(nsduh_parquet, there, replicates=4, jobs=2, backend="dask")
-    assert contents(here) == contents(there)
+    declare(home, EVERY_KIND, "gss")
+    built = {}
+    for jobs, backend in ((1, None), (2, "loky"), (2, "dask")):
+        folder = tmp_path / f"{backend}"
+        build(toy, folder, "gss", jobs=jobs, backend=backend)
+        built[backend] = contents(folder)
+    assert built["loky"] == built[None] and built["dask"] == built[None]
+    names = [f"gss_2020.{table}.parquet" for table in ("cells", "bootstrap", "replicates")]
+    assert set(built[None]) == {
+        f"{folder}{name}"
+        for folder in ("", "marginal/", "joint/")
+        for name in (*names, "registry.json")
+    }
 
 
-def test_an_unknown_backend(tmp_path, nsduh_parquet):
-    with pytest.raises(EpidemiaError, match="expected loky, dask or ray"):
-        build(nsduh_parquet, tmp_path / "out", backend="spark")
-
-
-def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path, nsduh_parquet, monkeypatch):
-    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    build(nsduh_parquet, whole)
-    estimate, done = building.estimate_task, []
-
-    def interrupted(ready, *arguments):
-        if len(done) == 12:
-            raise KeyboardInterrupt
-        done.append(ready.task.name)
-        return estimate(ready, *arguments)
-
-    monkeypatch.setattr(building, "estimate_task", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        build(nsduh_parquet, resumed)
-    # Nothing half-written: no registry, no parquet, only finished tasks.
-    assert not (resumed / "registry.json").exists()
-    assert not list(resumed.rglob("*.parquet"))
-
-    again = []
-    monkeypatch.setattr(
-        building, "estimate_task", lambda r, *a: again.append(r.task.name) or estimate(r, *a)
-    )
-    build(nsduh_parquet, resumed)
-    assert not set(done) & set(again)
-    assert contents(whole) == contents(resumed)
-
-
-def test_unfinished_tasks_of_other_inputs_are_not_reused(tmp_path, nsduh_parquet, monkeypatch):
-    def stop_after_one(ready, *arguments):
-        if calls:
-            raise KeyboardInterrupt
-        calls.append(1)
-        return estimate(ready, *arguments)
-
-    estimate, calls, out = building.estimate_task, [], tmp_path / "out"
-    monkeypatch.setattr(building, "estimate_task", stop_after_one)
-    with pytest.raises(KeyboardInterrupt):
-        build(nsduh_parquet, out)
-    again = []
-    monkeypatch.setattr(
-        building, "estimate_task", lambda r, *a: again.append(r.task.name) or estimate(r, *a)
-    )
-    built = build(nsduh_parquet, out, replicates=10)
-    assert sorted(again) == sorted(built.tasks)
-
-
-def test_a_build_makes_every_task_of_the_official_vintage_available(home, nsduh_parquet):
+def test_a_build_makes_every_task_of_the_official_vintage_available(
+    home, nsduh_parquet, monkeypatch
+):
+    monkeypatch.setattr(boosted, "ROUNDS", 4)
     built = building.build("nsduh", nsduh_parquet, replicates=8, progress=False)
     assert built.left_out == []
-    assert set(built.tasks) == {one.name for one in record("nsduh").all_tasks}
+    assert set(built.tasks) == {task.name for task in record("nsduh").all_tasks}
     places = store.available()
     assert {places[name].state for name in built.tasks} == {"built here"}
     truth = store.load("epidemia_low_nsduh_alcohol_past_month_by_race")
@@ -290,27 +244,31 @@ def test_a_build_makes_every_task_of_the_official_vintage_available(home, nsduh_
     assert all(check(name) == [] for name in built.tasks)
 
 
-def test_only_one_scheme_can_be_asked_for(tmp_path, nsduh_parquet, home):
-    building.build("nsduh", nsduh_parquet, bootstrap=["design"], replicates=8, progress=False)
-    truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
+def test_only_one_scheme_can_be_asked_for(home, toy, monkeypatch):
+    monkeypatch.setattr(boosted, "ROUNDS", 4)
+    declare(home, DESIGNED)
+    build(toy, bootstrap=["design"])
+    truth = store.load("epidemia_extra_toy_happy_by_sex")
     assert set(truth.distances) == {"design"}
     assert truth.d_perfect() == truth.d_perfect(scheme="design") > 0
     # What was not estimated is absent: Kish's size is known for counts, not for boosted cells.
-    import pyarrow.parquet
-
-    cells = pyarrow.parquet.read_table(next(store.built_groundtruth().glob("*.cells.parquet")))
-    for name, size in zip(*(cells[c].to_pylist() for c in ("task", "n_eff_iid")), strict=True):
-        estimator = store.read_registry(store.built_groundtruth())["nsduh_2023"]["tasks"][name][
-            "estimator"
-        ]
-        assert (size is None) == (estimator == "lightgbm"), name
+    cells = pd.read_parquet(store.built_groundtruth() / "toy_2020.cells.parquet")
+    entries = store.read_registry(store.built_groundtruth())["toy_2020"]["tasks"]
+    boosted_ones = {name for name, entry in entries.items() if entry["estimator"] == "lightgbm"}
+    assert boosted_ones == {"epidemia_extra_toy_happy_by_region_sex"}
+    assert (cells["n_eff_iid"].isna() == cells["task"].isin(boosted_ones)).all()
     with pytest.raises(EpidemiaError, match="no 'iid' bootstrap"):
         truth.d_perfect(scheme="iid")
 
 
-def test_too_few_replicates(tmp_path, nsduh_parquet):
-    with pytest.raises(EpidemiaError, match="at least 4"):
-        build(nsduh_parquet, tmp_path / "out", replicates=2)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"backend": "spark"}, "expected loky, dask or ray"), ({"replicates": 2}, "at least 4")],
+)
+def test_options_that_cannot_be_meant(home, toy, options, message):
+    declare(home)
+    with pytest.raises(EpidemiaError, match=message):
+        build(toy, **options)
 
 
 def test_a_task_without_truth_names_the_file_it_needs():

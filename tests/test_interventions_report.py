@@ -28,6 +28,7 @@ from lm_eval_epidemia.report import figures, output
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.results.replicates import said_of
 from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.score import estimates
 
 WAYS_ASKED = ("", "_substitution", "_retrieval", "_knowledge", "_large_03", "_large_06")
 TASKS = [f"epidemia_intervention{way}" for way in WAYS_ASKED]

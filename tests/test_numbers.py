@@ -7,7 +7,8 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lm_eval_epidemia.elicit.replies.letters.numbers import LONGEST, numbers, tagged
+
+from lm_eval_epidemia.elicit.replies.numbers import LONGEST, numbers, tagged
 
 #: What stands in a tag, and which two numbers that is; `h` where a per cent sign means hundredths.
 READ = {

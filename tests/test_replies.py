@@ -11,11 +11,11 @@ import pytest
 from conftest import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_eval_epidemia.elicit.replies.letters.letters import answer_text, letter
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.letters import letters as replies
+from lm_eval_epidemia.elicit.replies.letters import answer_text, letter
+from lm_eval_epidemia.elicit.replies import letters as replies
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 

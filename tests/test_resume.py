@@ -1,77 +1,28 @@
 """An interrupted build goes on with what is still true, and with nothing else; too few records."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
+import toy_survey
 from conftest import nsduh_2023
+from toy_survey import EVERY_KIND, RECORD, build, contents, people
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, sampling
 from lm_eval_epidemia.estimate import build as building
 
-RECORD = """
-survey: toy
-domain: economic
-title: A toy survey
-publisher: Nobody
-homepage: https://example.org
-licence: none
-citation: none
-subject: a person in {year} who {conditions}
-design: {weight: W}
-vintages:
-  "2020":
-    year: 2020
-    files: [{name: toy.csv}]
-    page: "https://example.org/toy"
-    adjustments:
-      - method: rake
-        reason: Towns are oversampled.
-        margins: [{variables: [town], shares: [0.3, 0.7]}]
-variables:
-  town:
-    column: TOWN
-    levels:
-      - {label: In town, phrase: lives in a town, codes: [1]}
-      - {label: Elsewhere, phrase: lives elsewhere, codes: [2, 3]}
-  region:
-    column: REGION
-    levels:
-      - {label: North, phrase: lives in the north, codes: [1]}
-      - {label: South, phrase: lives in the south, codes: [2]}
-  sex:
-    column: SEX
-    levels:
-      - {label: Male, phrase: is male, codes: [1]}
-      - {label: Female, phrase: is female, codes: [2]}
-  happy:
-    column: HAPPY
-    question: Is this person happy?
-    levels:
-      - {label: "Yes", phrase: is happy, codes: [1]}
-      - {label: "No", phrase: is not happy, codes: [0]}
-tasks:
-  extra:
-    - {outcome: happy, given: [region], title: "Toy: Happiness by Region"}
-    - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}
-    - {outcome: happy, given: [region, sex], title: "Toy: Happiness by Region and Sex"}
-"""
+
+@pytest.fixture(autouse=True)
+def quick_boosting(monkeypatch):
+    monkeypatch.setattr(boosted, "ROUNDS", 4)
 
 
 @pytest.fixture
 def raw(tmp_path):
-    rng = np.random.default_rng(3)
-    rows = 2000
-    frame = pd.DataFrame(
-        {name: rng.integers(1, 3, rows) for name in ("REGION", "SEX")}
-        | {"W": rng.gamma(3, 10, rows), "W2": rng.gamma(1, 10, rows)}
-        | {"TOWN": rng.integers(1, 4, rows), "FAMILY": np.arange(rows) // 2}
-    )
-    share = 0.2 + 0.2 * frame["REGION"] * frame["SEX"] - 0.1 * (frame["TOWN"] == 2)
-    frame["HAPPY"] = (rng.random(rows) < share).astype(int)
-    path = tmp_path / "toy.csv"
-    frame.to_csv(path, index=False)
-    return path
+    people().to_csv(tmp_path / "toy.csv", index=False)
+    return tmp_path / "toy.csv"
 
 
 @pytest.fixture
@@ -79,24 +30,13 @@ def declare(home):
     """Declare the toy survey, as it is or changed."""
 
     def declare(old="", new=""):
-        path = home / "surveys" / "toy.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
         assert old in RECORD
-        path.write_text(RECORD.replace(old, new) if old else RECORD)
+        toy_survey.declare(home, RECORD.replace(old, new) if old else RECORD)
 
     return declare
 
 
-def build(raw, out, **options):
-    return building.build("toy", raw, out=out, replicates=8, progress=False, **options)
-
-
-def contents(folder):
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
-    return {path.relative_to(folder): path.read_bytes() for path in files}
-
-
-def interrupted(raw, out, monkeypatch, after=2):
+def interrupted(raw, out, monkeypatch, after=2, **options):
     """Build until so many tasks are done; return them."""
     estimate, done = building.estimate_task, []
 
@@ -109,19 +49,33 @@ def interrupted(raw, out, monkeypatch, after=2):
     with monkeypatch.context() as patched:
         patched.setattr(building, "estimate_task", stops)
         with pytest.raises(KeyboardInterrupt):
-            build(raw, out)
+            build(raw, out, **options)
     return done
 
 
-def estimated(raw, out, monkeypatch):
+def estimated(raw, out, monkeypatch, **options):
     """Build to the end; return the tasks that were estimated now."""
     estimate, again = building.estimate_task, []
     with monkeypatch.context() as patched:
         patched.setattr(
             building, "estimate_task", lambda r, *a: again.append(r.task.name) or estimate(r, *a)
         )
-        build(raw, out)
+        build(raw, out, **options)
     return again
+
+
+def test_an_interrupted_build_goes_on_where_it_stopped(home, raw, tmp_path, monkeypatch):
+    """Truths of all kinds, which go to folders of their own."""
+    toy_survey.declare(home, EVERY_KIND, "gss")
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    build(raw, whole, "gss")
+    done = interrupted(raw, resumed, monkeypatch, 3, survey="gss")
+    # Nothing half-written: no registry, no parquet, only finished tasks.
+    assert len(done) == 3
+    assert not [*resumed.rglob("registry.json"), *resumed.rglob("*.parquet")]
+    again = estimated(raw, resumed, monkeypatch, survey="gss")
+    assert again and not set(done) & set(again)
+    assert contents(whole) == contents(resumed)
 
 
 CHANGES = {
@@ -137,19 +91,24 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("what", [*CHANGES, "FOLDS", "ROUNDS", "PATIENCE", "MIN_RECORDS", "SEED"])
+SETTINGS = ["FOLDS", "ROUNDS", "PATIENCE", "MIN_RECORDS", "SEED"]
+
+
+@pytest.mark.parametrize("what", [*CHANGES, *SETTINGS, "replicates"])
 def test_a_resumed_build_mixes_no_truths(raw, declare, tmp_path, monkeypatch, what):
     mixed, whole = tmp_path / "mixed", tmp_path / "whole"
     declare()
     done = interrupted(raw, mixed, monkeypatch)
     assert len(done) == 2
+    options = {"replicates": 10} if what == "replicates" else {}
     if what in CHANGES:
         declare(*CHANGES[what])
-    else:
+    elif what in SETTINGS:
         module = sampling if what == "SEED" else boosted
         monkeypatch.setattr(module, what, getattr(module, what) - 1)
-    estimated(raw, mixed, monkeypatch)
-    build(raw, whole)
+    again = estimated(raw, mixed, monkeypatch, **options)
+    assert len(again) == 4 or not options
+    build(raw, whole, **options)
     assert contents(mixed) == contents(whole)
 
 
@@ -178,13 +137,15 @@ def test_a_task_that_left_the_record_does_not_stop_a_build(raw, declare, tmp_pat
     assert not list(out.glob(".*unfinished"))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"key": 1}'])
-def test_a_damaged_finished_task_is_estimated_again(raw, declare, tmp_path, monkeypatch, text):
+def test_a_damaged_finished_task_is_estimated_again(raw, declare, tmp_path, monkeypatch):
     declare()
-    out = tmp_path / "out"
-    done = interrupted(raw, out, monkeypatch)
-    (out / ".toy_2020.unfinished" / f"{done[0]}.json").write_text(text)
-    assert done[0] in estimated(raw, out, monkeypatch)
+    kept = tmp_path / "kept"
+    done = interrupted(raw, kept, monkeypatch)
+    for number, text in enumerate(["", "{", "[]", "null", '{"key": 1}']):
+        out = shutil.copytree(kept, tmp_path / f"{number}")
+        (out / ".toy_2020.unfinished" / f"{done[0]}.json").write_text(text)
+        again = estimated(raw, out, monkeypatch)
+        assert done[0] in again and done[1] not in again, text
 
 
 @pytest.mark.parametrize("rows", [2, 4])
@@ -213,5 +174,5 @@ def test_answers_all_alike_are_an_estimate(raw, declare, tmp_path):
         cell, fold = np.arange(n) % 4, np.arange(n) % 5
         features = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=np.int16)
         weight = np.random.default_rng(0).gamma(1, 1, n)
-        found = boosted.fit_aggregated(weight, cell, np.full(n, outcome), fold, features)
-        assert found.tolist() == [p] * 4
+        shares = boosted.fit_aggregated(weight, cell, np.full(n, outcome), fold, features)
+        assert shares.tolist() == [p] * 4

@@ -14,7 +14,6 @@ from conftest import evaluate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.model import LM
-from lm_eval_epidemia.elicit.replies.letters.shares import MOST_TRIES, normalised, shares
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import metrics, stated
@@ -22,6 +21,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.orderings import mirrored
+from lm_eval_epidemia.elicit.replies.shares import MOST_TRIES, normalised, shares
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks, structured, yamls
