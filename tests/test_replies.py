@@ -21,84 +21,13 @@ from lm_eval_epidemia.elicit.ways import in_way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 
-A, B, C, D = range(4)
-
-
-#: Replies to a question with four answers, and the one of them that is read.
-OF_FOUR = {
-    "B": B,
-    " b": B,
-    "B.": B,
-    "b)": B,
-    "(B)": B,
-    "**B.** 18-24": B,
-    "B. Yes\n\nBecause A is rare.": B,
-    "B - Yes": B,
-    "Answer: C": C,
-    "The answer is (C).": C,
-    "\\boxed{C}": C,
-    "C\n": C,
-    "A because most people do.": A,
-    "A or B": A,
-    "B, C or D": B,
-    # Words, not letters.
-    "A person like this would say B.": B,
-    "I think it is D": D,
-    "a typical person would pick D": D,
-    "e.g. C": C,
-    "It's C": C,
-    "Plan-B is out: C": C,
-    # Other languages.
-    "Antwort: B": B,
-    "La respuesta es b) no": B,
-    "Réponse : C": C,
-    "答案是B。": B,
-    # No answer.
-    "": None,
-    "   \n": None,
-    "Yes": None,
-    "I cannot answer questions about individuals.": None,
-    "I'm sorry, but I can't help with that.": None,
-    "As an AI model, I do not know.": None,
-    "E": None,
-    "1": None,
-    "我无法回答。": None,
-    # Reasoning.
-    "<think>A? No, it must be</think>B": B,
-    "<think>A</think>\n<think>B</think>\n\nC": C,
-    "The options are A and B, so A.</think> B": B,
-    "<think>It could be A, or": None,
-    "<think>A</think>": None,
-    "<Reasoning>A</Reasoning>D": D,
-    "[THINK]A[/THINK]B": B,
-    "<|channel|>analysis<|message|>A?<|end|><|channel|>final<|message|>D": D,
-}
-#: The same with 22 answers.
-OF_22 = {
-    "I cannot say.": None,
-    "I": 8,
-    "I. 35%-40%": 8,
-    "In the U.S., about half: L": 11,
-    "A 0%": 0,
-    "V": 21,
-    "W": None,
-    "y la V": 21,
-}
-
-
-def test_the_first_letter_that_stands_alone():
-    misread = [
-        (reply, expected, letter(reply, letters))
-        for letters, replies_ in ((4, OF_FOUR), (22, OF_22))
-        for reply, expected in replies_.items()
-        if letter(reply, letters) != expected
-    ]
-    assert not misread
+B = 1
 
 
 #: What chat models write, and the letter a person reads in it. With `replies` the parser was made;
 #: `replies_held_out` was written before it, `replies_unseen` after it and before it was tried.
-TABLES = ["replies", "replies_held_out", "replies_unseen"]
+#: `replies_plain` has the simplest of each form.
+TABLES = ["replies", "replies_held_out", "replies_unseen", "replies_plain"]
 
 
 def table(name):
@@ -110,7 +39,8 @@ def test_replies_are_read_as_a_person_reads_them():
     misread = []
     for name in TABLES:
         rows = table(name)
-        assert len(rows) >= 80 and {row["letters"] for row in rows} == {2, 4, 22}, name
+        least, counts = (50, {4, 22}) if name == "replies_plain" else (80, {2, 4, 22})
+        assert len(rows) >= least and {row["letters"] for row in rows} == counts, name
         for row in rows:
             place = letter(row["reply"], row["letters"])
             if (None if place is None else LETTERS[place]) != row["reads"]:
