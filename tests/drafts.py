@@ -12,16 +12,28 @@ ROWS = 400
 LABELS = {
     "sex": {1: "male", 2: "female"},
     "degree": {0: "less than high school", 1: "high school", 2: "college", 8: "DK", 9: "NA"},
-    "happy": {1: "very happy", 2: "pretty happy", 3: "not too happy", 8: "don't know",
-              9: "no answer", 0: "iap"},
+    "happy": {
+        1: "very happy",
+        2: "pretty happy",
+        3: "not too happy",
+        8: "don't know",
+        9: "no answer",
+        0: "iap",
+    },
     "gun": {1: "yes", 2: "no", 3: "REFUSED", -1: "INAPPLICABLE"},
     "age": {89: "89 or older", 98: "don't know"},
     "firstuse": {991: "NEVER USED"},
-}  # fmt: skip
-COLUMN_LABELS = {"happy": "General happiness", "gun": "Do you have a gun at home?",
-                 "finalwt": "Final weight", "id": "Respondent id", "vstrat": "Variance stratum",
-                 "vpsu": "Primary sampling unit", "degree": "R's highest degree",
-                 "note": "Anything else?"}  # fmt: skip
+}
+COLUMN_LABELS = {
+    "happy": "General happiness",
+    "gun": "Do you have a gun at home?",
+    "finalwt": "Final weight",
+    "id": "Respondent id",
+    "vstrat": "Variance stratum",
+    "vpsu": "Primary sampling unit",
+    "degree": "R's highest degree",
+    "note": "Anything else?",
+}
 
 
 def people(rows=ROWS, seed=1):
@@ -50,9 +62,14 @@ def people(rows=ROWS, seed=1):
 def labelled_sav(folder):
     """What SPSS would leave of these people."""
     path = folder / "mine2022.sav"
-    pyreadstat.write_sav(people(), str(path), file_label="A survey: of ours",
-                         column_labels=COLUMN_LABELS, variable_value_labels=LABELS,
-                         missing_ranges={"degree": [{"lo": 8, "hi": 9}]})  # fmt: skip
+    pyreadstat.write_sav(
+        people(),
+        str(path),
+        file_label="A survey: of ours",
+        column_labels=COLUMN_LABELS,
+        variable_value_labels=LABELS,
+        missing_ranges={"degree": [{"lo": 8, "hi": 9}]},
+    )
     return path
 
 

@@ -248,16 +248,24 @@ def by_quad(prior, proportion, mean, variance, size):
     def moment(power):
         return integrate.quad(
             lambda t: float(np.exp(height(t) - peak + power * t)),
-            near[0], near[-1], points=points, limit=2000, epsabs=0, epsrel=1e-12,
-        )[0]  # fmt: skip
+            near[0],
+            near[-1],
+            points=points,
+            limit=2000,
+            epsabs=0,
+            epsrel=1e-12,
+        )[0]
 
     return moment(1) / moment(0)
 
 
 @given(
-    st.floats(-1, 2), st.floats(0.05, 1), st.floats(-0.5, 8), st.floats(0.01, 20),
+    st.floats(-1, 2),
+    st.floats(0.05, 1),
+    st.floats(-0.5, 8),
+    st.floats(0.01, 20),
     st.sampled_from([5, 10, 20, 30]),
-)  # fmt: skip
+)
 @settings(max_examples=5)
 def test_lognormal_posterior_is_that_of_quad(mu, sigma, mean, variance, size):
     prior = (LOGNORMAL, mu, sigma)

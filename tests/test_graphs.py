@@ -51,10 +51,14 @@ def test_seven_of_22_effects_change_an_answer():
         if one.kappa
     }
     assert changing == {
-        ("bivariate", "B", "AB"), ("confounding", "B", "AB"), ("confounding", "C", "AC"),
-        ("mediation", "B", "AB"), ("mediation", "B", "AC"), ("mediation", "C", "AC"),
+        ("bivariate", "B", "AB"),
+        ("confounding", "B", "AB"),
+        ("confounding", "C", "AC"),
+        ("mediation", "B", "AB"),
+        ("mediation", "B", "AC"),
+        ("mediation", "C", "AC"),
         ("mediation", "C", "BC"),
-    }  # fmt: skip
+    }
     assert sum(len(effects(graph, QUERIES[name])) for name, graph in GRAPHS.items()) == 22
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import evaluate
+from conftest import evaluate, recorded
 
 from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
@@ -35,30 +35,54 @@ KNOWN = {
 }
 
 
+WRITTEN = ("intervention", "intervention_written", "substitution", "substitution_written")
+
+
+def ran(kind, *tasks):
+    return evaluate([*tasks], model_args=f"kind={kind}")["results"]
+
+
+@pytest.fixture(scope="module")
+def edges():
+    """Who knows the edges alone, in every task and way: no two of its shares are alike."""
+    return ran(
+        "edges",
+        *(in_way("epidemia_intervention", way) for way in (*WRITTEN, "retrieval")),
+        "epidemia_intervention_large",
+    )
+
+
 @pytest.mark.parametrize("kind", KNOWN)
-def test_known_respondents_to_the_digit(kind):
+def test_known_respondents_to_the_digit(kind, edges):
+    """Of `edges` all; the others, who answer before it is known in which way, in each way once."""
     overall, kappa0, kappa1, found, large = KNOWN[kind]
-    ways = ("intervention", "intervention_written", "substitution", "substitution_written")
-    groups = [in_way("epidemia_intervention", way) for way in (*ways, "retrieval")]
-    larger = [in_way("epidemia_intervention_large", way) for way in ways[:2]]
-    results = evaluate([*groups, *larger], model_args=f"kind={kind}")["results"]
-    for way in ways:
-        for name in (*groups[:1], *(f"epidemia_intervention_{names}" for names in NAMES)):
-            row = results[in_way(name, way)]
-            assert row["accuracy,none"] == pytest.approx(overall / 22, abs=1e-12), (name, way)
-            assert row["kappa0_accuracy,none"] == pytest.approx(kappa0 / 15, abs=1e-12)
-            assert row["kappa1_accuracy,none"] == pytest.approx(kappa1 / 7, abs=1e-12)
-            # Every sample is answered alike.
-            assert row["accuracy_stderr,none"] == pytest.approx(0, abs=1e-12)
-            assert row["seen,none"] == 1
-    for names in NAMES:
-        row = results[f"epidemia_intervention_{names}_retrieval"]
-        assert row["accuracy,none"] == pytest.approx(found / 14, abs=1e-12)
-    if large is not None:
-        for group in larger:
-            assert results[group]["accuracy,none"] == pytest.approx(large / 4, abs=1e-12)
+    asked = [RANDOM, "epidemia_intervention_tuebingen_substitution_written"]
+    retrieved = [f"{RANDOM}_retrieval"]
+    if kind == "edges":
+        results = edges
+        tasks = ["epidemia_intervention", *(f"epidemia_intervention_{names}" for names in NAMES)]
+        asked = [in_way(name, way) for way in WRITTEN for name in tasks]
+        retrieved = [f"epidemia_intervention_{names}_retrieval" for names in NAMES]
+    else:
+        larger = [
+            in_way("epidemia_intervention_large_03", "intervention_written"),
+            "epidemia_intervention_large_12",
+        ]
+        results = ran(kind, *asked, *retrieved, *larger)
+        for name in larger:
+            assert results[name]["accuracy,none"] == pytest.approx(large / 4, abs=1e-12), name
+    for name in asked:
+        row = results[name]
+        assert row["accuracy,none"] == pytest.approx(overall / 22, abs=1e-12), name
+        assert row["kappa0_accuracy,none"] == pytest.approx(kappa0 / 15, abs=1e-12)
+        assert row["kappa1_accuracy,none"] == pytest.approx(kappa1 / 7, abs=1e-12)
+        # Every sample is answered alike.
+        assert row["accuracy_stderr,none"] == pytest.approx(0, abs=1e-12)
+        assert row["seen,none"] == 1
+    for name in retrieved:
+        assert results[name]["accuracy,none"] == pytest.approx(found / 14, abs=1e-12)
     # Shares of yes: always-yes says 1 where the truth says 14 of 30 prompts are yes.
-    right = np.mean([one.right for one in questions(RANDOM).prompts])
+    right = np.mean([prompt.right for prompt in questions(RANDOM).prompts])
     if kind in ("yes", "no"):
         assert results[RANDOM]["yes_bias,none"] == pytest.approx((kind == "yes") - right)
 
@@ -82,10 +106,9 @@ def test_groups_have_as_many_prompts_as_the_page_says():
         assert f"{asked:,}" == prompts, group
 
 
-def test_edges_alone_fail_on_larger_graphs():
+def test_edges_alone_fail_on_larger_graphs(edges):
     """Right before do() only where the path is an edge."""
-    results = evaluate(["epidemia_intervention_large"], model_args="kind=edges")["results"]
-    shares = [results[f"epidemia_intervention_large_{n:02}"]["accuracy,none"] for n in (3, 12)]
+    shares = [edges[f"epidemia_intervention_large_{n:02}"]["accuracy,none"] for n in (3, 12)]
     assert shares[1] < shares[0] < 0.7
     for nodes, share in zip((3, 12), shares, strict=True):
         found = questions(f"epidemia_intervention_large_{nodes:02}")
@@ -100,7 +123,7 @@ def test_edges_alone_fail_on_larger_graphs():
 
 
 def test_knowledge_has_no_graph_and_no_intervention():
-    results = evaluate(["epidemia_intervention_knowledge"], model_args="kind=yes")["results"]
+    results = ran("yes", "epidemia_intervention_knowledge")
     rows = {name: row for name, row in results.items() if "tuebingen" in name or "anti" in name}
     assert len(rows) == 2
     for row in rows.values():
@@ -138,16 +161,23 @@ def test_errors_of_knowledge_are_over_pairs():
     assert np.mean(errors) == pytest.approx(np.std(means), rel=0.2)
 
 
-def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples():
-    task = "epidemia_intervention_random"
-    results = evaluate([task], model_args="kind=noisy,noise=1")
-    row = results["results"][task]
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    """Who errs at random in the three published tasks, as the results were written."""
+    folder = tmp_path_factory.mktemp("noisy")
+    recorded(folder, ["epidemia_intervention"], model_args="kind=noisy,noise=1")
+    (path,) = folder.rglob("results_*.json")
+    return json.loads(path.read_text())
+
+
+def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples(noisy):
+    row = noisy["results"][RANDOM]
     # Each answer is right with probability Phi(1) = .841; both of an effect with .708. Effects of
     # a query share its base answer, so that a sample's mean varies more than 22 single ones would.
     assert row["accuracy,none"] == pytest.approx(0.708, abs=5 * 0.03)
-    said = results["epidemia"]["said"][task].split()
-    truth = questions(task)
-    assert len(said) == len(truth.prompts)
+    said = noisy["epidemia"]["said"][RANDOM].split()
+    truth = questions(RANDOM)
+    assert len(said) == len(truth.prompts) == 450
     right = np.array(
         [(float(x) > 0) == one.right for x, one in zip(said, truth.prompts, strict=True)]
     )
@@ -166,16 +196,15 @@ def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples():
     assert row["accuracy_stderr,none"] == pytest.approx(math.sqrt(variance))
 
 
-def test_a_group_adds_the_errors_of_its_tasks_in_quadrature():
+def test_a_group_adds_the_errors_of_its_tasks_in_quadrature(noisy):
     """Names of the three benchmarks are drawn independently."""
-    found = evaluate(["epidemia_intervention"], model_args="kind=noisy")
     errors = [
-        found["results"][f"epidemia_intervention_{names}"]["accuracy_stderr,none"]
+        noisy["results"][f"epidemia_intervention_{names}"]["accuracy_stderr,none"]
         for names in NAMES
     ]
-    group = found["groups"]["epidemia_intervention"]["accuracy_stderr,none"]
+    group = noisy["groups"]["epidemia_intervention"]["accuracy_stderr,none"]
     assert group == pytest.approx(math.sqrt(sum(error**2 for error in errors)) / 3, rel=1e-6)
-    draws = found["epidemia"]["replicates"][RANDOM]
+    draws = noisy["epidemia"]["replicates"][RANDOM]
     assert draws["sample"] == f"{RANDOM} {questions(RANDOM).fingerprint}"
     assert len(draws["accuracy"].split()) == 45
 
@@ -228,39 +257,38 @@ def test_a_limit_that_tears_pairs_apart_scores_the_complete_ones(caplog):
     assert math.isnan(results["accuracy,none"])
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("<answer>yes</answer>", 1),
-        ("<answer>No</answer>", -1),
-        ("<ANSWER> YES \n</ANSWER>", 1),
-        # The first tag counts.
-        ("<answer>no</answer> or <answer>yes</answer>", -1),
-        # Generation stopped at the closing tag.
-        ("It is so: <answer>yes", 1),
-        ("It is so: <answer>yes</answ", 1),
-        ("_yes_", 1),
-        ("\uff39\uff45\uff53", 1),
-        # In a tag, exactly one of the words.
-        ("<answer>Yes.</answer>", None),
-        ("<answer>no, because</answer>", None),
-        ("<answer></answer> yes", None),
-        # Without a tag, the first whole word.
-        ("Yes.", 1),
-        ("no, because B is set", -1),
-        ("I know that nothing changes: no. Or yes?", -1),
-        ("**Yes**", 1),
-        ("yesterday, nobody", None),
-        ("", None),
-        ("It depends", None),
-        # Reasoning is no answer.
-        ("<think>yes, or <answer>yes</answer>?</think><answer>no</answer>", -1),
-        ("<think>yes yes yes", None),
-    ],
-)
-def test_what_was_written(reply, expected):
-    found = yes_or_no(reply)
-    assert math.isnan(found) if expected is None else found == expected
+REPLIES = {
+    "<answer>yes</answer>": 1,
+    "<answer>No</answer>": -1,
+    "<ANSWER> YES \n</ANSWER>": 1,
+    # The first tag counts.
+    "<answer>no</answer> or <answer>yes</answer>": -1,
+    # Generation stopped at the closing tag.
+    "It is so: <answer>yes": 1,
+    "It is so: <answer>yes</answ": 1,
+    "_yes_": 1,
+    "\uff39\uff45\uff53": 1,
+    # In a tag, exactly one of the words.
+    "<answer>Yes.</answer>": math.nan,
+    "<answer>no, because</answer>": math.nan,
+    "<answer></answer> yes": math.nan,
+    # Without a tag, the first whole word.
+    "Yes.": 1,
+    "no, because B is set": -1,
+    "I know that nothing changes: no. Or yes?": -1,
+    "**Yes**": 1,
+    "yesterday, nobody": math.nan,
+    "": math.nan,
+    "It depends": math.nan,
+    # Reasoning is no answer.
+    "<think>yes, or <answer>yes</answer>?</think><answer>no</answer>": -1,
+    "<think>yes yes yes": math.nan,
+}
+
+
+def test_what_was_written():
+    read = {reply: yes_or_no(reply) for reply in REPLIES}
+    np.testing.assert_equal(read, REPLIES)
 
 
 def test_parse_failures_are_wrong_and_counted(caplog):
@@ -356,11 +384,3 @@ def test_a_task_that_is_none():
     with pytest.raises(EpidemiaError, match="no task about causal graphs"):
         questions("epidemia_intervention_randon")
     assert len(TASKS) == 3 + 10
-
-
-def test_results_can_be_written_and_read(tmp_path):
-    from conftest import recorded
-
-    recorded(tmp_path, [RANDOM], model_args="kind=noisy")
-    (path,) = tmp_path.rglob("results_*.json")
-    assert len(json.loads(path.read_text())["epidemia"]["said"][RANDOM].split()) == 450

@@ -148,19 +148,26 @@ def test_scores_have_no_unit(factor, seed):
     truth = toy(["normal"] * 3, seed)
     scaled = truth._replace(
         quantities=tuple(
-            each._replace(**{name: getattr(each, name) * factor
-                             for name in ("mean", "se", "sd", "marginal_mean", "marginal_sd")})
+            each._replace(
+                **{
+                    name: getattr(each, name) * factor
+                    for name in ("mean", "se", "sd", "marginal_mean", "marginal_sd")
+                }
+            )
             for each in truth.quantities
         ),
-        baselines={"corrected": Baseline(truth.baseline.mean * factor,
-                                         truth.baseline.variance * factor**2,
-                                         truth.baseline.size)},
-    )  # fmt: skip
+        baselines={
+            "corrected": Baseline(
+                truth.baseline.mean * factor,
+                truth.baseline.variance * factor**2,
+                truth.baseline.size,
+            )
+        },
+    )
     said = forecasters.answers(truth, "calibrated", seed=seed)
     one, other = (
-        judge(of, stated_as(said * [1, by, by]))
-        for of, by in ((truth, 1), (scaled, factor))
-    )  # fmt: skip
+        judge(of, stated_as(said * [1, by, by])) for of, by in ((truth, 1), (scaled, factor))
+    )
     # The baselines' prior is flat in every unit.
     for name in ("ratio", "ratio_error", "crps_ratio", "position", "wins", "uncertainty"):
         assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-6), name

@@ -75,10 +75,14 @@ def binned(p):
 
 def test_the_truth_loses_what_binning_costs_and_no_more():
     results = evaluate(
-        ["epidemia_low_nsduh_likelihood", "epidemia_low_gss_likelihood",
-         "epidemia_high_scf_likelihood"],
-        model_args="kind=truth", log_samples=False,
-    )["results"]  # fmt: skip
+        [
+            "epidemia_low_nsduh_likelihood",
+            "epidemia_low_gss_likelihood",
+            "epidemia_high_scf_likelihood",
+        ],
+        model_args="kind=truth",
+        log_samples=False,
+    )["results"]
     rows = {name: row for name, row in results.items() if "_by_" in name}
     assert len(rows) == 6 + 10 + 11
     for name, row in rows.items():
@@ -199,9 +203,13 @@ def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
     pytest.importorskip("torch")
     name = f"{BINARY}_likelihood"
     results = evaluate(
-        [BINARY, name], model="hf", model_args=f"pretrained={tiny_llama},dtype=float32",
-        device="cpu", batch_size=16, log_samples=True,
-    )  # fmt: skip
+        [BINARY, name],
+        model="hf",
+        model_args=f"pretrained={tiny_llama},dtype=float32",
+        device="cpu",
+        batch_size=16,
+        log_samples=True,
+    )
     truth, stated = store.load(BINARY), {}
     for sample in results["samples"][name]:
         logprobs = np.array([float(response[0]) for response in sample["filtered_resps"]])

@@ -20,12 +20,21 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
 ORDER = [
-    "error_ratio", "error_ratio_stderr", "error_ratio_published",
+    "error_ratio",
+    "error_ratio_stderr",
+    "error_ratio_published",
     *(f"win_rate_{n}" for n in (5, 10, 20, 30)),
     *(f"posterior_win_rate_{n}" for n in (5, 10, 20, 30)),
-    "crps", "crps_ratio", "crps_ratio_published", "ece", "below_median", "uncertainty_rank",
-    "worth_samples", "seen", "answered",
-]  # fmt: skip
+    "crps",
+    "crps_ratio",
+    "crps_ratio_published",
+    "ece",
+    "below_median",
+    "uncertainty_rank",
+    "worth_samples",
+    "seen",
+    "answered",
+]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, evaluate
+from conftest import REPOSITORY, evaluate, recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,12 +26,18 @@ from lm_eval_epidemia.harness.yamls import task_path
 
 TASK = "epidemia_prior_nhanes"
 WRITTEN = [way.name for way in priors.ALL]
-NORMAL, BETA, LOGNORMAL = families.NORMAL, families.BETA, families.LOGNORMAL
+FAMILIES, NORMAL, BETA, LOGNORMAL = (
+    families.FAMILIES,
+    families.NORMAL,
+    families.BETA,
+    families.LOGNORMAL,
+)
 
 
 def quantity(family="normal", unit="cm", low=0.0, high=10.0):
-    return Quantity("one", "x", (), family, unit, "the mean of x", 0.5, 0.1, 1.0, 100, 0.4, 0.2,
-                    low, high)  # fmt: skip
+    return Quantity(
+        "one", "x", (), family, unit, "the mean of x", 0.5, 0.1, 1.0, 100, 0.4, 0.2, low, high
+    )
 
 
 def read(way, said, family="normal", unit="cm"):
@@ -87,9 +93,8 @@ def test_numbers_of_a_grid_are_written_alike():
             assert "  " not in row["prompt"]
 
 
-@pytest.mark.parametrize(
-    ("one", "first", "second", "last"),
-    [
+def test_points_of_a_grid():
+    for one, first, second, last in (
         (quantity("beta", ""), "0.000", "0.025", "1.000"),
         (quantity("normal", "cm", 64, 144), "64.0", "66.0", "144.0"),
         (quantity("normal", "ug/L", 2.4, 18.4), "2.4", "2.8", "18.4"),
@@ -97,147 +102,41 @@ def test_numbers_of_a_grid_are_written_alike():
         (quantity("lognormal", "$", 0, 400_000), "0.0", "10000.0", "400000.0"),
         # A range that nobody rounded: off by less than a twentieth of a step.
         (quantity("normal", "x", 0, 1 / 3), "0.000", "0.008", "0.333"),
-    ],
-)
-def test_points_of_a_grid(one, first, second, last):
-    found = grid.written(one)
-    assert (found[0], found[1], found[-1]) == (first, second, last)
-    assert "-0.0" not in found
+    ):
+        points = grid.written(one)
+        assert (points[0], points[1], points[-1]) == (first, second, last)
+        assert "-0.0" not in points
 
 
 # Reading
 
 
-@pytest.mark.parametrize(
-    ("way", "family", "said", "expected"),
-    [
-        ("direct", "normal", "55, 3", (NORMAL, 55, 3)),
-        # Of a length
-        ("direct", "normal", "55%, 3%", None),
-        ("direct", "normal", "loc=55, scale=3", (NORMAL, 55, 3)),
-        ("direct", "normal", "5%: 50, 25%: 53", None),
-        ("direct", "normal", "-5, 3", (NORMAL, -5, 3)),
-        ("direct", "normal", "55, -3", None),
-        ("direct", "normal", "55, 0", None),
-        ("direct", "beta", "3, 5", (BETA, 3, 5)),
-        ("direct", "beta", "alpha=3, beta=5", (BETA, 3, 5)),
-        ("direct", "beta", "0, 5", None),
-        ("direct", "beta", "3, -5", None),
-        ("direct", "beta", "3%, 5%", None),
-        ("direct", "lognormal", "10.8, 0.5", (LOGNORMAL, 10.8, 0.5)),
-        ("direct", "lognormal", "-1.5, 0.5", (LOGNORMAL, -1.5, 0.5)),
-        ("direct", "lognormal", "10.8, -0.5", None),
-        ("direct", "lognormal", "10.8, 50%", None),
-        ("direct", "lognormal", "ln(50000), 0.5", None),
-        ("direct", "normal", "nan, 3", None),
-        ("direct_choice", "normal", "normal: 55, 3", (NORMAL, 55, 3)),
-        ("direct_choice", "normal", "Gaussian(55, 3)", (NORMAL, 55, 3)),
-        ("direct_choice", "normal", "lognormal: 4, 0.1", (LOGNORMAL, 4, 0.1)),
-        ("direct_choice", "normal", "log-normal(mu=4, sigma=0.1)", (LOGNORMAL, 4, 0.1)),
-        ("direct_choice", "normal", "Log Normal, 4, .1", (LOGNORMAL, 4, 0.1)),
-        ("direct_choice", "beta", "beta: alpha=3, beta=5", (BETA, 3, 5)),
-        ("direct_choice", "beta", "normal: 55%, 3%", (NORMAL, 0.55, 0.03)),
-        ("direct_choice", "beta", "beta: 55%, 45%", None),
-        ("direct_choice", "normal", "55, 3", None),
-        ("direct_choice", "normal", "normal or lognormal: 55, 3", None),
-        ("direct_choice", "normal", "gamma: 55, 3", None),
-        ("direct_choice", "normal", "log-beta: 3, 5", None),
-        ("direct_choice", "normal", "normal: 55, 0", None),
-        ("mean_variance", "normal", "55, 3", (NORMAL, 55, 3)),
-        ("mean_variance", "beta", "0.5, 0.1", (BETA, 12, 12)),
-        ("mean_variance", "beta", "50%, 10%", (BETA, 12, 12)),
-        # m (1 - m) <= sd^2: no beta has these.
-        ("mean_variance", "beta", "0.5, 0.5", None),
-        ("mean_variance", "beta", "0.1, 0.4", None),
-        ("mean_variance", "beta", "55, 3", None),
-        ("mean_variance", "beta", "0, 0.1", None),
-        ("mean_variance", "lognormal", "-1, 3", None),
-        ("mean_variance", "normal", "55, variance 9", None),
-        ("quantile", "normal", "50.0655, 52.9765, 55, 57.0235, 59.9345", (NORMAL, 55, 3)),
-        ("quantile", "normal", "5, 4, 3, 2, 1", None),
-        ("quantile", "normal", "1, 2, 3, 5, 4", None),
-        ("quantile", "normal", "1, 1, 1, 1, 1", None),
-        ("quantile", "normal", "1, 2, 3, 4", None),
-        ("quantile", "beta", "10%, 20%, 30%, 40%, 150%", None),
-        ("quantile", "lognormal", "-1, 2, 3, 4, 5", None),
-        # Labels of what was asked for, and of something else
-        ("direct", "normal", "N(55, 3)", (NORMAL, 55, 3)),
-        ("direct", "normal", "mu=55, sigma=3", (NORMAL, 55, 3)),
-        ("direct", "normal", "mean=55, std=3", (NORMAL, 55, 3)),
-        ("direct", "normal", "standard deviation: 3; mean: 55", None),
-        ("direct", "normal", "beta(2, 5)", None),
-        ("direct", "normal", "alpha=2, beta=5", None),
-        ("direct", "normal", "lognormal, 1, .5", None),
-        ("direct", "normal", "log-normal; mu=1; sigma=0.5", None),
-        ("direct", "normal", "cauchy, 1, 1", None),
-        ("direct", "beta", "Beta(3, 5)", (BETA, 3, 5)),
-        ("direct", "beta", "Beta: \u03b1=3, β=5", (BETA, 3, 5)),
-        ("direct", "beta", "beta=5, alpha=3", None),
-        ("direct", "beta", "normal, 5, 2", None),
-        ("direct", "beta", "N(5, 2)", None),
-        ("direct", "beta", "mean=0.15, sd=0.03", None),
-        ("direct", "beta", "Normal(0.15, 0.03)", None),
-        ("direct", "beta", "<mean>5</mean><sd>2</sd>", None),
-        ("direct", "beta", '{"mean": 5, "sd": 2}', None),
-        ("direct", "lognormal", "mu=10.8, sigma=0.5", (LOGNORMAL, 10.8, 0.5)),
-        ("direct", "lognormal", "Lognormal(μ=10.8, \u03c3=0.5)", (LOGNORMAL, 10.8, 0.5)),
-        ("direct", "lognormal", "normal: 10.8, 0.5", None),
-        ("direct", "lognormal", "mean=10.8, sd=0.5", None),
-        ("direct_choice", "normal", "N(55, 3)", (NORMAL, 55, 3)),
-        ("direct_choice", "normal", "beta: mean=3, sd=5", None),
-        ("mean_variance", "beta", "mean=0.5, sd=0.1", (BETA, 12, 12)),
-        ("mean_variance", "beta", "Normal(0.5, 0.1)", (BETA, 12, 12)),
-        ("mean_variance", "beta", "alpha=0.5, beta=0.1", None),
-        ("mean_variance", "beta", "Beta(0.5, 0.1)", None),
-        ("mean_variance", "lognormal", "mean=1, sd=1", (LOGNORMAL, -0.34657, 0.83255)),
-        ("mean_variance", "lognormal", "mu=1, sigma=1", None),
-        ("quantile", "normal", "mean=1, sd=2, 3, 4, 5", None),
-        # Ranges, parts, and what has one magnitude or per cent sign for two numbers
-        ("mean_variance", "beta", "20 percent - 30 percent", None),
-        ("mean_variance", "beta", "0.5 ± 0.3%", None),
-        ("mean_variance", "beta", "0.3 (30%)", None),
-        ("direct", "beta", "55 of 100", None),
-        ("direct", "lognormal", "lognormal - 2.3, 0.4", None),
-        ("quantile", "normal", "100, 200, 300, 400, 500k", None),
-        # Numbers with which nothing can be computed
-        ("direct", "normal", "1e308, 1e308", None),
-        ("direct", "normal", "-1e16, 3", None),
-        ("direct", "normal", "55, 1e-16", None),
-        ("direct", "normal", "1e15, 1e-15", (NORMAL, 1e15, 1e-15)),
-        ("direct", "beta", "1e308, 1e308", None),
-        ("direct", "beta", "1e-300, 5", None),
-        ("direct", "lognormal", "300, 1", None),
-        ("mean_variance", "normal", "1e308, 1e308", None),
-        ("mean_variance", "beta", "0.5, 1e-200", None),
-        ("mean_variance", "lognormal", "1e308, 1e300", None),
-        ("quantile", "normal", "-1e308, 0, 0, 0, 1e308", None),
-        ("quantile", "beta", "0, 0, 0, 0, 1e-320", None),
-        ("quantile", "lognormal", "1e-308, 1, 1, 1, 1e308", None),
-    ],
-)
-def test_what_is_read(way, family, said, expected):
-    found = read(way, f"I think so.\n<prior>{said}</prior>", family)
-    assert (found.way, found.cell, found.sample, found.place) == (way, 0, 2, 1)
-    assert found.is_read == (expected is not None)
-    if expected is None:
-        assert all(map(math.isnan, found.value))
-    else:
-        assert found.value == pytest.approx(expected, rel=1e-4)
+def test_what_is_read():
+    rows = (REPOSITORY / "tests" / "data" / "priors.jsonl").read_text("utf-8").splitlines()
+    assert len(rows) >= 97
+    misread = []
+    for row in map(json.loads, rows):
+        answer = read(row["way"], f"I think so.\n<prior>{row['tag']}</prior>", row["family"])
+        assert (answer.way, answer.cell, answer.sample, answer.place) == (row["way"], 0, 2, 1)
+        assert answer.is_read == (not math.isnan(answer.value[0]))
+        family, *parameters = row["reads"] or ("", math.nan, math.nan)
+        number = FAMILIES.index(family) if family else math.nan
+        if answer.value != pytest.approx((number, *parameters), rel=1e-4, nan_ok=True):
+            misread.append((row, answer.value))
+    assert not misread
 
 
-@pytest.mark.parametrize(
-    "asked", ["\n\nConsider this number: the mean weight.\n", "\nQ: And now?\n", "\nUser: a\n"]
-)
-@pytest.mark.parametrize("other", ["<prior>80, 2</prior>", "<prior>5</prior>", ""])
-def test_the_next_question_that_a_model_asks_itself_is_not_answered(asked, other):
-    assert read("direct", f"<prior>55, 3</prior>{asked}{other}").value == (NORMAL, 55, 3)
-    # What comes before the first tag is no next question.
-    assert read("direct", f"Sure.{asked}<prior>55, 3</prior>").value == (NORMAL, 55, 3)
+def test_the_next_question_that_a_model_asks_itself_is_not_answered():
+    for asked in ("\n\nConsider this number: the mean weight.\n", "\nQ: And now?\n", "\nUser: a\n"):
+        for other in ("<prior>80, 2</prior>", "<prior>5</prior>", ""):
+            assert read("direct", f"<prior>55, 3</prior>{asked}{other}").value == (NORMAL, 55, 3)
+        # What comes before the first tag is no next question.
+        assert read("direct", f"Sure.{asked}<prior>55, 3</prior>").value == (NORMAL, 55, 3)
 
 
-@pytest.mark.parametrize("unit", ["%", "per cent", "percentage points"])
-def test_a_per_cent_sign_has_a_meaning_for_what_is_measured_in_per_cent(unit):
-    assert read("direct", "<prior>55%, 3 %</prior>", unit=unit).value == (NORMAL, 55, 3)
+def test_a_per_cent_sign_has_a_meaning_for_what_is_measured_in_per_cent():
+    for unit in ("%", "per cent", "percentage points"):
+        assert read("direct", "<prior>55%, 3 %</prior>", unit=unit).value == (NORMAL, 55, 3)
 
 
 @pytest.mark.filterwarnings("error")
@@ -246,9 +145,13 @@ def test_extremes_that_are_read_can_be_judged(family):
     """No parameters overflow, or are integrated for ever, about any quantity."""
     truth = store.load(TASK)
     is_share = judged.proportions(truth)
-    truth = judged.part_of(truth, np.isin(np.arange(len(is_share)), [
-        *np.flatnonzero(is_share)[:3], *np.flatnonzero(~is_share)[:3]
-    ]))  # fmt: skip
+    truth = judged.part_of(
+        truth,
+        np.isin(
+            np.arange(len(is_share)),
+            [*np.flatnonzero(is_share)[:3], *np.flatnonzero(~is_share)[:3]],
+        ),
+    )
     tiny, huge = 1e-15, 1e15
     extremes = {
         "normal": [(a, b) for a in (-huge, 0, tiny, 0.3, 7, huge) for b in (tiny, huge)],
@@ -266,18 +169,15 @@ def test_extremes_that_are_read_can_be_judged(family):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    ("family", "said"),
-    [
+def test_extreme_quantiles():
+    for family, said in (
         ("beta", "0.5, 0.5, 0.5, 0.5, 0.500000000000002"),
         ("beta", "0, 0, 0, 0, 2e-15"),
         ("beta", "0, 0, 0, 0, 1"),
         ("normal", "-1e15, 0, 0, 0, 1e15"),
         ("lognormal", "1e-10, 1, 1, 1, 1e10"),
-    ],
-)
-def test_extreme_quantiles(family, said):
-    assert read("quantile", f"<prior>{said}</prior>", family).is_read
+    ):
+        assert read("quantile", f"<prior>{said}</prior>", family).is_read, said
 
 
 _SOME = {
@@ -332,21 +232,15 @@ def test_repeats_that_are_not_asked():
 # Respondents through lm-eval
 
 
-@pytest.mark.parametrize("way", WRITTEN)
-def test_the_truth_has_no_error_through_text(way):
-    name = in_way(TASK, way)
-    row = evaluate([name], model_args="kind=truth")["results"][name]
-    assert row["error_ratio,none"] == pytest.approx(0, abs=1e-9)
-    assert row["answered,none"] == 1
-
-
 @pytest.mark.parametrize("kind", PRIOR.kinds)
 def test_a_respondent_scores_alike_in_all_written_ways(kind):
-    names = [in_way(TASK, way) for way in ("direct", "direct_choice", "mean_variance")]
+    """The truth in all of them without any error; quantiles hold no other exactly."""
+    ways = WRITTEN if kind == "truth" else ["direct", "direct_choice", "mean_variance"]
+    names = [in_way(TASK, way) for way in ways]
     results = evaluate(names, model_args=f"kind={kind}")["results"]
-    first = results[TASK]["error_ratio,none"]
-    for name in names[1:]:
-        assert results[name]["error_ratio,none"] == pytest.approx(first, rel=1e-6, abs=1e-9)
+    first = 0 if kind == "truth" else results[TASK]["error_ratio,none"]
+    for name in names:
+        assert results[name]["error_ratio,none"] == pytest.approx(first, rel=1e-6, abs=1e-9), name
         assert results[name]["answered,none"] == 1
 
 
@@ -368,23 +262,18 @@ def test_a_grid_recovers_a_known_normal_within_one_step():
 
 
 def test_a_grid_recovers_the_marginal_through_lm_eval():
+    """Each row is scored at its own numbers."""
     name = in_way(TASK, "grid")
-    found = evaluate([name], model_args="kind=mean", log_samples=True)
+    samples = evaluate([name], model_args="kind=mean", log_samples=True)["samples"][name]
     truth = store.load(TASK)
-    for sample in found["samples"][name]:
+    for sample in samples:
         one = truth.quantities[sample["doc"]["cell"]]
         logs = np.array([float(response[0]) for response in sample["filtered_resps"]])
         points = grid.points(one)
+        assert len(logs) == len(points) == 41
         mean = np.exp(logs) @ points / np.exp(logs).sum()
         assert abs(mean - one.marginal_mean) <= points[1] - points[0]
-
-
-def test_a_row_is_scored_at_its_own_numbers():
-    found = evaluate([in_way(TASK, "grid")], model_args="kind=truth", log_samples=True, limit=3)
-    samples = found["samples"][in_way(TASK, "grid")]
-    choices = [sample["doc"]["choices"] for sample in samples]
-    assert choices[0] != choices[1]
-    assert all(len(sample["filtered_resps"]) == 41 for sample in samples)
+    assert samples[0]["doc"]["choices"] != samples[1]["doc"]["choices"]
 
 
 def test_choice_hf_scores_numbers_as_stock_does(tmp_path):
@@ -412,6 +301,13 @@ def test_kinds_of_others_are_refused():
 # System prompts
 
 
+@pytest.fixture
+def one_home(tmp_path_factory, monkeypatch):
+    """A home for all of these tests: task files of each system prompt are written once."""
+    folder = tmp_path_factory.getbasetemp() / "home of system prompts"
+    monkeypatch.setenv("EPIDEMIA_HOME", str(folder))
+
+
 def prompts_seen(chat, metadata, task=TASK, **arguments):
     """What a model is sent, and how the results describe the task."""
     from lm_eval.api.model import LM
@@ -437,13 +333,20 @@ def prompts_seen(chat, metadata, task=TASK, **arguments):
         loglikelihood_rolling = loglikelihood
 
     model = Listener()
-    results = evaluate([task], model=model, model_args=None, metadata=metadata, limit=5,
-                       apply_chat_template=chat, **arguments)  # fmt: skip
+    results = evaluate(
+        [task],
+        model=model,
+        model_args=None,
+        metadata=metadata,
+        limit=5,
+        apply_chat_template=chat,
+        **arguments,
+    )
     return model.heard, results["configs"][task]
 
 
 @pytest.mark.parametrize("name", ["conservative", "superforecaster"])
-def test_a_system_prompt_is_a_system_message(name):
+def test_a_system_prompt_is_a_system_message(name, one_home):
     asked = split(TASK, "direct")["prompt"][0]
     heard, config = prompts_seen(True, {"system_prompt": name})
     system, user = json.loads(heard[0])
@@ -455,7 +358,7 @@ def test_a_system_prompt_is_a_system_message(name):
     assert heard[0] == f"{SYSTEM_PROMPTS[name]}\n\n{asked}"
 
 
-def test_a_system_instruction_stands_before_it():
+def test_a_system_instruction_stands_before_it(one_home):
     heard, _ = prompts_seen(True, {"system_prompt": "conservative"}, system_instruction="Be brief.")
     system, _ = json.loads(heard[0])
     assert system["content"].strip() == f"Be brief.\n\n{SYSTEM_PROMPTS['conservative']}"
@@ -484,14 +387,17 @@ def test_a_system_prompt_that_is_none():
         api.questions(TASK, system_prompt="conservative")
 
 
-def test_runs_with_other_system_prompts_are_told_apart(tmp_path):
-    from conftest import recorded
-
+def test_runs_with_other_system_prompts_are_told_apart(tmp_path, one_home):
     from lm_eval_epidemia.results.results import read_results
 
     for name in ("base", "conservative"):
-        recorded(tmp_path / name, [TASK, in_way(TASK, "grid")], model_args="kind=flat", limit=10,
-                 metadata={"system_prompt": name})  # fmt: skip
+        recorded(
+            tmp_path / name,
+            [TASK, in_way(TASK, "grid")],
+            model_args="kind=flat",
+            limit=10,
+            metadata={"system_prompt": name},
+        )
     entries = read_results([tmp_path]).entries
     found = {(asked.way, entry.protocol.variant) for entry in entries for asked in entry.scores}
     assert found == {

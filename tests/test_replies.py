@@ -1,6 +1,7 @@
 """What a model writes, and the letter read from it."""
 
 import importlib
+import itertools
 import json
 import re
 import string
@@ -11,92 +12,22 @@ import pytest
 from conftest import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
+from lm_eval.api.model import LM
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.letters import answer_text, letter
 from lm_eval_epidemia.elicit.replies import letters as replies
+from lm_eval_epidemia.elicit.replies.letters import answer_text, letter
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 
-A, B, C, D = range(4)
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("B", B),
-        (" b", B),
-        ("B.", B),
-        ("b)", B),
-        ("(B)", B),
-        ("**B.** 18-24", B),
-        ("B. Yes\n\nBecause A is rare.", B),
-        ("B - Yes", B),
-        ("Answer: C", C),
-        ("The answer is (C).", C),
-        ("\\boxed{C}", C),
-        ("C\n", C),
-        ("A because most people do.", A),
-        ("A or B", A),
-        ("B, C or D", B),
-        # Words, not letters.
-        ("A person like this would say B.", B),
-        ("I think it is D", D),
-        ("a typical person would pick D", D),
-        ("e.g. C", C),
-        ("It's C", C),
-        ("Plan-B is out: C", C),
-        # Other languages.
-        ("Antwort: B", B),
-        ("La respuesta es b) no", B),
-        ("Réponse : C", C),
-        ("答案是B。", B),
-        # No answer.
-        ("", None),
-        ("   \n", None),
-        ("Yes", None),
-        ("I cannot answer questions about individuals.", None),
-        ("I'm sorry, but I can't help with that.", None),
-        ("As an AI model, I do not know.", None),
-        ("E", None),
-        ("1", None),
-        ("我无法回答。", None),
-        # Reasoning.
-        ("<think>A? No, it must be</think>B", B),
-        ("<think>A</think>\n<think>B</think>\n\nC", C),
-        ("The options are A and B, so A.</think> B", B),
-        ("<think>It could be A, or", None),
-        ("<think>A</think>", None),
-        ("<Reasoning>A</Reasoning>D", D),
-        ("[THINK]A[/THINK]B", B),
-        ("<|channel|>analysis<|message|>A?<|end|><|channel|>final<|message|>D", D),
-    ],
-)
-def test_the_first_letter_that_stands_alone(reply, expected):
-    assert letter(reply, 4) == expected
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("I cannot say.", None),
-        ("I", 8),
-        ("I. 35%-40%", 8),
-        ("In the U.S., about half: L", 11),
-        ("A 0%", 0),
-        ("V", 21),
-        ("W", None),
-        ("y la V", 21),
-    ],
-)
-def test_of_22_intervals_too(reply, expected):
-    assert letter(reply, 22) == expected
+B = 1
 
 
 #: What chat models write, and the letter a person reads in it. With `replies` the parser was made;
 #: `replies_held_out` was written before it, `replies_unseen` after it and before it was tried.
-TABLES = ["replies", "replies_held_out", "replies_unseen"]
+#: `replies_plain` has the simplest of each form.
+TABLES = ["replies", "replies_held_out", "replies_unseen", "replies_plain"]
 
 
 def table(name):
@@ -104,15 +35,16 @@ def table(name):
     return [json.loads(line) for line in lines.splitlines()]
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_replies_are_read_as_a_person_reads_them(name):
-    rows = table(name)
-    assert len(rows) >= 80 and {row["letters"] for row in rows} == {2, 4, 22}
+def test_replies_are_read_as_a_person_reads_them():
     misread = []
-    for row in rows:
-        found = letter(row["reply"], row["letters"])
-        if (None if found is None else LETTERS[found]) != row["reads"]:
-            misread.append((row["reply"], row["reads"], found))
+    for name in TABLES:
+        rows = table(name)
+        least, counts = (50, {4, 22}) if name == "replies_plain" else (80, {2, 4, 22})
+        assert len(rows) >= least and {row["letters"] for row in rows} == counts, name
+        for row in rows:
+            place = letter(row["reply"], row["letters"])
+            if (None if place is None else LETTERS[place]) != row["reads"]:
+                misread.append((name, row["reply"], row["reads"], place))
     assert not misread
 
 
@@ -127,30 +59,33 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_refusal_is_unreadable_wherever_it_is_cut_off(refusal):
-    words = refusal.split(" ")
-    for length in range(2 if words[0] == "I" else 1, len(words) + 1):
-        cut = " ".join(words[:length])
-        assert [letter(cut, letters) for letters in (2, 4, 22, 26)] == [None] * 4, cut
+def test_a_refusal_is_unreadable_wherever_it_is_cut_off():
+    words = [refusal.split(" ") for refusal in REFUSALS]
+    cuts = [
+        " ".join(some[:length])
+        for some in words
+        for length in range(2 if some[0] == "I" else 1, len(some) + 1)
+    ]
+    read = {(cut, n): letter(cut, n) for cut in cuts for n in (2, 4, 22, 26)}
+    assert set(read.values()) == {None}, {key: one for key, one in read.items() if one is not None}
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("answer", ["The answer is B.", "Still, I'd say B", "\n\n**Answer:** B"])
-def test_an_answer_after_a_refusal_is_an_answer(refusal, answer):
-    assert letter(f"{refusal} {answer}", 22) == B
+def test_an_answer_after_a_refusal_is_an_answer():
+    answers = ["The answer is B.", "Still, I'd say B", "\n\n**Answer:** B"]
+    replies_ = [f"{refusal} {answer}" for refusal in REFUSALS for answer in answers]
+    assert not {reply for reply in replies_ if letter(reply, 22) != B}
 
 
 #: Pieces of which replies are made; put together at random they are hostile ones.
-PIECES = ["A", "B", "I", "a", " ", ", ", ". ", "\n", ": ", " or ", " is ", "the answer", " not ",
-          "I cannot ", "as an AI", " but ", "so ", "→", "(", ")", "*", "\\boxed{", "<think>",
-          "</think>", "<answer>", "Option ", " wrong", "?", "%", "\uff22", "🅱", "是", "'",
-          "\u0130", "\u0131", "\u212a", "\u017f",
-]  # fmt: skip
+PIECES = (
+    "A|B|I|a| |, |. |\n|: | or | is |the answer| not |I cannot |as an AI| but |so |→|(|)|*|"
+    "\\boxed{|<think>|</think>|<answer>|Option | wrong|?|%"
+    "|\uff22|🅱|是|'|\u0130|\u0131|\u212a|\u017f"
+)
 
 
 @given(
-    st.text(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=30).map("".join),
+    st.text(max_size=200) | st.lists(st.sampled_from(PIECES.split("|")), max_size=30).map("".join),
     st.integers(2, 26),
 )
 def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
@@ -158,18 +93,20 @@ def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
     assert found is None or 0 <= found < letters
 
 
+FORMS = (
+    "{}|{}.|{})|({})| {}\n|Answer: {}|**{}**|**Answer:** {}|`{}`|The answer is {}.|"
+    'The correct answer is ({}).|{{"answer": "{}"}}|Option {}|<answer>{}</answer>|\\boxed{{{}}}|'
+    "$\\boxed{{\\text{{{}}}}}$|答案是{}。|Option A is wrong. The answer is {}"
+)
+
+
 @given(
     st.integers(0, 25),
-    st.sampled_from(
-        ["{}", "{}.", "{})", "({})", " {}\n", "Answer: {}", "**{}**", "**Answer:** {}", "`{}`",
-         "The answer is {}.", "The correct answer is ({}).", '{{"answer": "{}"}}', "Option {}",
-         "<answer>{}</answer>", "\\boxed{{{}}}", "$\\boxed{{\\text{{{}}}}}$", "答案是{}。",
-         "Option A is wrong. The answer is {}"]
-    ),
+    st.sampled_from(FORMS.split("|")),
     st.booleans(),
     st.booleans(),
     st.text(string.ascii_letters + " \n", max_size=50),
-)  # fmt: skip
+)
 def test_every_usual_form_is_read_whatever_was_thought_before(number, form, lower, wide, thought):
     said = string.ascii_uppercase[number]
     said = said.lower() if lower else said
@@ -218,56 +155,43 @@ SAMPLED = in_way("epidemia_low_nsduh_cocaine_ever_by_age", "sampled")
 CLOSED = in_way("epidemia_high_nsduh_marijuana_ever_by_age_sex", "closed")
 
 
-@pytest.fixture(scope="module")
-def says():
-    """A model, known to lm-eval as "says", that writes one reply to everything."""
-    from lm_eval.api.model import LM
-    from lm_eval.api.registry import register_model
+class Says(LM):
+    """A model that writes the same replies, in turn, whatever it is asked."""
 
-    @register_model("says")
-    class Says(LM):
-        def __init__(self, reply, **_):
-            super().__init__()
-            self.reply = reply
+    def __init__(self, *replies_):
+        super().__init__()
+        self.replies = replies_
 
-        def generate_until(self, requests):
-            return [self.reply] * len(requests)
+    def generate_until(self, requests):
+        return list(itertools.islice(itertools.cycle(self.replies), len(requests)))
 
-        def loglikelihood(self, requests):
-            raise NotImplementedError
+    def loglikelihood(self, requests):
+        raise NotImplementedError
 
-        loglikelihood_rolling = loglikelihood
+    loglikelihood_rolling = loglikelihood
 
 
-def run(task, reply):
-    metadata = {"n_samples": 8} if task == SAMPLED else None
-    found = evaluate([task], model="says", model_args={"reply": reply}, metadata=metadata)
-    return found["results"][task]
+def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
+    refusals = [
+        "I am sorry, I cannot help with that. As an AI, I",
+        "I, as an AI language model, cannot",
+        "I CANNOT HELP",
+        "N/A",
+        "I can't choose between A and B.",
+    ]
+    metadata = {"n_samples": 8}
+    rows = evaluate([CLOSED, SAMPLED], model=Says(*refusals), metadata=metadata)["results"]
+    for task in (CLOSED, SAMPLED):
+        row, truth = rows[task], store.load(task.rsplit("_", 1)[0])
+        anchors = scoring.Anchors.of(truth)
+        assert row["answered,none"] == 0
+        assert row["l1,none"] == pytest.approx(anchors.uniform)
+        assert row["score,none"] == scoring.scale(anchors.uniform, anchors.zero, anchors.perfect)
+        assert f"{task}: 0% of the replies held an answer" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("task", "refusal"),
-    [
-        (CLOSED, "I am sorry, I cannot help with that. As an AI, I"),
-        (CLOSED, "I, as an AI language model, cannot"),
-        (CLOSED, "I CANNOT HELP"),
-        (CLOSED, "N/A"),
-        (SAMPLED, "N/A"),
-        (SAMPLED, "I can't choose between A and B."),
-    ],
-)
-def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(says, task, refusal, caplog):
-    row = run(task, refusal)
-    truth = store.load(task.rsplit("_", 1)[0])
-    anchors = scoring.Anchors.of(truth)
-    assert row["answered,none"] == 0
-    assert row["l1,none"] == pytest.approx(anchors.uniform)
-    assert row["score,none"] == scoring.scale(anchors.uniform, anchors.zero, anchors.perfect)
-    assert "0% of the replies held an answer" in caplog.text
-
-
-def test_the_answer_and_not_the_first_letter_is_scored(says):
-    plain = run(CLOSED, "I")
-    assert plain["answered,none"] == 1
-    assert run(CLOSED, "Option A is wrong. The correct answer is I.") == plain
-    assert run(CLOSED, "I can't know, but about 37%, so I") == plain
+def test_the_answer_and_not_the_first_letter_is_scored():
+    said = ["Option A is wrong. The correct answer is I.", "I can't know, but about 37%, so I"]
+    plain, hidden = (evaluate([CLOSED], model=Says(*some))["results"] for some in (["I"], said))
+    assert plain[CLOSED]["answered,none"] == 1
+    assert hidden == plain

@@ -36,15 +36,14 @@ REPLIES = [
 ]
 
 
-@pytest.mark.parametrize("one", REPLIES, ids=lambda one: one["reply"][:30])
-def test_replies_are_read_as_a_person_reads_them(one):
-    found = shares(one["reply"], one["answers"])
-    assert found == (one["numbers"] and pytest.approx(one["numbers"]))
-
-
-def test_the_table_of_replies_is_no_accident():
-    assert len(REPLIES) >= 220
-    assert sum(one["numbers"] is None for one in REPLIES) >= 100
+def test_replies_are_read_as_a_person_reads_them():
+    assert len(REPLIES) >= 220 and sum(row["numbers"] is None for row in REPLIES) >= 100
+    read = [shares(row["reply"], row["answers"]) for row in REPLIES]
+    assert not [
+        (row, numbers)
+        for row, numbers in zip(REPLIES, read, strict=True)
+        if numbers != (row["numbers"] and pytest.approx(row["numbers"]))
+    ]
 
 
 #: Words, numbers of visits, and ages.
@@ -66,17 +65,15 @@ def test_no_reply_stops_the_reading(reply, answers):
 
 
 #: A line of a reply: letter, answer, number and proportion.
-LINES = [
-    "{A}: {n}", "{A}: {n}%", "{A}) {n}", "{A}. {text}: {n}", "{A}) {text} ({n})",
-    "{A}. {text} - {n}", "{A}. {text} \u2013 {n}%", "{A}. {text} = {n}", "{A} ({text}): {n}",
-    "{text}: {n}", "{text} ({n})", "{text} - {n}", "{text} ({A}): {n}", "- **{A}**: {n}",
-    "* **{text}**: {n}%",
-    "**{A}. {text}:** ~{n} people", "1. {A}: {n}", "{A}: {n} of 100", "{A}: about {n} people",
-    "{A}: {p}", "{A}. {text}: {p}", "{A}: {p} ({n}%)", "{n} would say {text} ({A})", "{n}% - {A}",
-    "| {A} | {n} |", "| {text} | {n} |", "| {A} | {text} | {n} | {n}% |", "| {A}. {text} | {n} |",
-    "{text} | {n}", "| **{text}** | {n} | {p} |", "<{A}>{n}</{A}>", "<{A}>\n{n}\n</{A}>",
-    "{A}: {n}\n  Because it is so.",
-]  # fmt: skip
+LINES = (
+    "{A}: {n}¦{A}: {n}%¦{A}) {n}¦{A}. {text}: {n}¦{A}) {text} ({n})¦{A}. {text} - {n}¦"
+    "{A}. {text} \u2013 {n}%¦{A}. {text} = {n}¦{A} ({text}): {n}¦{text}: {n}¦{text} ({n})¦"
+    "{text} - {n}¦{text} ({A}): {n}¦- **{A}**: {n}¦* **{text}**: {n}%¦**{A}. {text}:** ~{n} people¦"
+    "1. {A}: {n}¦{A}: {n} of 100¦{A}: about {n} people¦{A}: {p}¦{A}. {text}: {p}¦{A}: {p} ({n}%)¦"
+    "{n} would say {text} ({A})¦{n}% - {A}¦| {A} | {n} |¦| {text} | {n} |¦"
+    "| {A} | {text} | {n} | {n}% |¦| {A}. {text} | {n} |¦{text} | {n}¦| **{text}** | {n} | {p} |¦"
+    "<{A}>{n}</{A}>¦<{A}>\n{n}\n</{A}>¦{A}: {n}\n  Because it is so."
+)
 
 
 def all_at_once(letters, answers, numbers):
@@ -95,8 +92,9 @@ def all_at_once(letters, answers, numbers):
 @given(st.sampled_from(ANSWERS), st.booleans(), st.data())
 def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
     shown = answers[::-1] if reverse else answers
-    cuts = sorted(data.draw(st.lists(st.integers(0, 100), min_size=len(shown) - 1,
-                                     max_size=len(shown) - 1)))  # fmt: skip
+    cuts = sorted(
+        data.draw(st.lists(st.integers(0, 100), min_size=len(shown) - 1, max_size=len(shown) - 1))
+    )
     numbers = [b - a for a, b in itertools.pairwise([0, *cuts, 100])]
     letters = "ABCDEF"[: len(shown)]
     replies = [
@@ -104,7 +102,7 @@ def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
             form.format(A=letter, text=text, n=n, p=n / 100)
             for letter, text, n in zip(letters, shown, numbers, strict=True)
         )
-        for form in LINES
+        for form in LINES.split("¦")
     ]
     for reply in (*replies, *all_at_once(letters, shown, numbers)):
         for written in (reply, f"Here it is:\n\n{reply}\n\nThese are rough."):
@@ -112,56 +110,53 @@ def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
             assert found and normalised(found) == pytest.approx([n / 100 for n in numbers]), written
 
 
-@pytest.mark.parametrize("answers", ANSWERS, ids=lambda one: one[-1])
-def test_the_question_once_more_is_no_answer(answers):
-    lettered = dict(zip("ABCDEF", answers, strict=False))
+def test_the_question_once_more_is_no_answer():
     forms = ["{}. {}", "{}: {}", "| {} | {} |", "<{0}>{1}</{0}>", "{1}", "{1} ({0})", "{}: NUMBER"]
-    listed = ["\n".join(form.format(*one) for one in lettered.items()) for form in forms]
-    listed += [json.dumps(answers), json.dumps(lettered), ", ".join(answers)]
-    for one in listed:
-        for reply in (one, f"Of 100 such people, how many are there of each?\n{one}\nAnswer:"):
-            found = shares(reply, answers)
-            assert found is None or normalised(found) is None, reply
+    for answers in ANSWERS:
+        lettered = dict(zip("ABCDEF", answers, strict=False))
+        listed = ["\n".join(form.format(*one) for one in lettered.items()) for form in forms]
+        listed += [json.dumps(answers), json.dumps(lettered), ", ".join(answers)]
+        for one in listed:
+            for reply in (one, f"Of 100 such people, how many are there of each?\n{one}\nAnswer:"):
+                found = shares(reply, answers)
+                assert found is None or normalised(found) is None, reply
 
 
-@pytest.mark.parametrize(
-    "piece",
-    ["A: 3", "[", "{", "[{", '{"A":', "A ", "30 ", "30 31 ", "| ", "| A | 0 |\n", " - ", "(1", "\n",
-     "<A>", "A) 0 (", "0: "],
-)  # fmt: skip
-def test_reading_takes_a_time_in_proportion_to_the_length(piece):
-    """Some 0.3 s; of 200,000 characters any quadratic step takes minutes."""
+#: What is repeated to make long replies.
+REPEATED = 'A: 3¦[¦{¦[{¦{"A":¦A ¦30 ¦30 31 ¦| ¦| A | 0 |\n¦ - ¦(1¦\n¦<A>¦A) 0 (¦0: '
 
-    def seconds():
+
+def test_reading_takes_a_time_in_proportion_to_the_length():
+    """Some 0.1 s each, at most 1 s; of 40,000 characters any quadratic step takes 5 s or more."""
+
+    def seconds(piece):
         start = time.process_time()
         for answers in (ANSWERS[0], ANSWERS[3]):
-            shares(piece * (200_000 // len(piece)), answers)
+            shares(piece * (40_000 // len(piece)), answers)
         return time.process_time() - start
 
-    assert any(seconds() < 20 for _ in range(3))
+    assert not [
+        piece for piece in REPEATED.split("¦") if not any(seconds(piece) < 3 for _ in range(3))
+    ]
 
 
 def test_brackets_are_not_all_tried_as_json(monkeypatch):
     tried, decode = [], json.JSONDecoder.raw_decode
-    monkeypatch.setattr(json.JSONDecoder, "raw_decode",
-                        lambda *given: tried.append(1) or decode(*given))  # fmt: skip
+    monkeypatch.setattr(
+        json.JSONDecoder, "raw_decode", lambda *given: tried.append(1) or decode(*given)
+    )
     assert shares("[" * 200_000 + '{"A": 30, "B": 70}', ["Yes", "No"]) == (30, 70)
     assert len(tried) == 1  # so deep that it is given up
     shares("[ x" * 1_000, ["Yes", "No"])
     assert len(tried) == 1 + MOST_TRIES
 
 
-@pytest.mark.parametrize(
-    ("numbers", "read"),
-    [((30, 60), True), ((30, 59.9), False), ((40, 70), True), ((40, 70.1), False), ((0, 0), False),
-     ((29.7, 60.3), True)],
-)  # fmt: skip
-def test_sums_from_90_to_110_are_divided_by(numbers, read):
-    found = normalised(numbers)
-    assert (found is not None) == read
-    if found:
-        assert found == pytest.approx([one / sum(numbers) for one in numbers])
+def test_sums_from_90_to_110_are_divided_by():
+    for numbers in ((30, 60), (40, 70), (29.7, 60.3)):
+        found = normalised(numbers)
+        assert found == pytest.approx([one / sum(numbers) for one in numbers]), numbers
         assert sum(found) == pytest.approx(1)
+    assert [normalised(numbers) for numbers in ((30, 59.9), (40, 70.1), (0, 0))] == [None] * 3
 
 
 def test_each_cell_is_asked_in_two_orders_in_which_no_answer_is_nearer_the_top():
@@ -190,8 +185,10 @@ def said(task, reply, variant=None):
 def test_an_answer_is_brought_back_to_its_levels_and_averaged_over_the_orders():
     truth = store.load(SEVERAL)
     # Level 0 gets 60 when it is first and 40 when it is last; the middle one always 20.
-    answers = said(SEVERAL, lambda doc: "A: 60\nB: 20\nC: 20" if doc["order"][0] == 0
-                   else "A: 40\nB: 20\nC: 40")  # fmt: skip
+    answers = said(
+        SEVERAL,
+        lambda doc: "A: 60\nB: 20\nC: 20" if doc["order"][0] == 0 else "A: 40\nB: 20\nC: 40",
+    )
     expected = truth.weights @ abs(np.array([0.5, 0.2, 0.3]) - truth.p).sum(axis=1)
     assert metrics.l1(answers) == pytest.approx(expected)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
@@ -291,8 +288,10 @@ class Silent(LM):
     loglikelihood_rolling = loglikelihood
 
     def generate_until(self, requests):
-        return ["A: 30\nB: 30\nC: 30" if "politic" in request.args[0] else "I cannot know."
-                for request in requests]  # fmt: skip
+        return [
+            "A: 30\nB: 30\nC: 30" if "politic" in request.args[0] else "I cannot know."
+            for request in requests
+        ]
 
 
 def test_the_sum_error_of_a_group_is_over_the_tasks_that_have_one():
@@ -301,8 +300,9 @@ def test_the_sum_error_of_a_group_is_over_the_tasks_that_have_one():
     group = errors.pop("epidemia_low_gss_stated")
     assert {str(error) for error in errors.values()} == {"10.0", "nan"}
     assert group == found["groups"]["epidemia_low_gss_stated"]["sum_error,none"] == 10
-    nothing = evaluate([in_way(BINARY, "stated"), "epidemia_low_acs_stated"], model=Silent(),
-                       limit=2)["results"]  # fmt: skip
+    nothing = evaluate(
+        [in_way(BINARY, "stated"), "epidemia_low_acs_stated"], model=Silent(), limit=2
+    )["results"]
     assert math.isnan(nothing["epidemia_low_acs_stated"]["sum_error,none"])
 
 
@@ -339,24 +339,13 @@ def test_a_schema_names_every_letter():
     assert "JSON" in prompt and "JSON" not in split(BINARY, "stated")[0]["prompt"]
 
 
-def test_task_files_hold_the_structure_of_their_answers():
-    files = yamls.render(variant=Variant(structured="regex"))
-    texts = {name: text for name, text in files.items() if name.endswith("_stated.yaml")}
-    assert '"temperature": 0.0' in texts[f"stated/nsduh/{BINARY}_stated.yaml"]
-    assert (
-        r'"A: (100|[1-9]?[0-9])\\nB: (100|[1-9]?[0-9])"'
-        in texts[f"stated/nsduh/{BINARY}_stated.yaml"]
-    )
-    assert "nC: (100" in texts[f"stated/gss/{SEVERAL}_stated.yaml"]
-    others = [text for name, text in files.items() if not name.startswith("stated/")]
-    assert not any("structured_outputs" in text for text in others)
-
-
 @pytest.mark.parametrize(
     ("metadata", "message"),
-    [({"structured": "xml"}, "expected json or regex"),
-     ({"structured": "json", "fewshot": 2}, "solved examples are written in lines")],
-)  # fmt: skip
+    [
+        ({"structured": "xml"}, "expected json or regex"),
+        ({"structured": "json", "fewshot": 2}, "solved examples are written in lines"),
+    ],
+)
 def test_structures_that_are_refused(metadata, message):
     with pytest.raises(EpidemiaError, match=message):
         Variant.of(metadata)
@@ -406,10 +395,16 @@ class AnthropicChat(Served):
 
 @pytest.mark.parametrize(
     ("kind", "form", "refused"),
-    [(Local, "json", True), (Local, "regex", True), (OpenAIChatCompletion, "json", False),
-     (OpenAIChatCompletion, "regex", True), (AnthropicChat, "json", True), (Served, "json", False),
-     (Local, "", False)],
-)  # fmt: skip
+    [
+        (Local, "json", True),
+        (Local, "regex", True),
+        (OpenAIChatCompletion, "json", False),
+        (OpenAIChatCompletion, "regex", True),
+        (AnthropicChat, "json", True),
+        (Served, "json", False),
+        (Local, "", False),
+    ],
+)
 def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent(kind, form, refused):
     model, asked = kind(), [request("epidemia_a", 2, form)]
     watched = _Watched(model, frozenset({"epidemia_a"}))
@@ -450,13 +445,22 @@ def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
             return ["" for _ in requests]
 
     model = VLLM()
-    asked = [request("epidemia_a", 2, "json"), request("epidemia_a", 2, "regex"),
-             request("epidemia_a", 2, "")]  # fmt: skip
+    asked = [
+        request("epidemia_a", 2, "json"),
+        request("epidemia_a", 2, "regex"),
+        request("epidemia_a", 2, ""),
+    ]
     _Watched(model, frozenset({"epidemia_a"})).generate_until(asked)
     by_kind = {type(one).__name__: one for one in seen}
-    assert len(seen) == 3 and None in seen and set(by_kind) == {
-        "NoneType", "StructuredOutputsParams",
-    }  # fmt: skip
+    assert (
+        len(seen) == 3
+        and None in seen
+        and set(by_kind)
+        == {
+            "NoneType",
+            "StructuredOutputsParams",
+        }
+    )
     found = [one for one in seen if one is not None]
     assert any(getattr(one, "json", {}).get("required") == ["A", "B"] for one in found)
     assert any(getattr(one, "regex", "").startswith("A: (100") for one in found)
@@ -476,6 +480,18 @@ def test_a_structured_run_is_recorded_and_scored_the_same(replicated):
     assert found["configs"][name]["metadata"]["structured"] == "regex"
     kwargs = found["configs"][name]["generation_kwargs"]
     assert "nC: " in kwargs["structured_outputs"]["regex"] and kwargs["max_gen_toks"] == 1024
+    # The task files that were written for it hold the structure of their answers.
+    folder = yamls.task_path(Variant(structured="regex"))
+    texts = {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8")
+        for path in folder.rglob("*.yaml")
+    }
+    binary = texts[f"stated/nsduh/{BINARY}_stated.yaml"]
+    assert '"temperature": 0.0' in binary
+    assert r'"A: (100|[1-9]?[0-9])\\nB: (100|[1-9]?[0-9])"' in binary
+    assert "nC: (100" in texts[f"stated/gss/{SEVERAL}_stated.yaml"]
+    others = [text for file, text in texts.items() if not file.startswith("stated/")]
+    assert others and not any("structured_outputs" in text for text in others)
 
 
 def test_all_groups_are_asked_so():

@@ -100,8 +100,11 @@ def test_files_are_joined_by_words(tmp_path, frame):
 
 def test_a_word_that_the_record_does_not_know_is_named(tmp_path, frame):
     frame.loc[[1, 5], "Sex"] = "female"
-    with pytest.raises(EpidemiaError, match=r"Sex has texts .* know: 'female' \(2 rows\) \(2 rows: "
-                                            r"2, 6\).*add the texts"):  # fmt: skip
+    with pytest.raises(
+        EpidemiaError,
+        match=r"Sex has texts .* know: 'female' \(2 rows\) \(2 rows: "
+        r"2, 6\).*add the texts",
+    ):
         load_microdata(load(tmp_path), write(frame, tmp_path / "toy.csv"))
 
 
@@ -160,8 +163,13 @@ def test_what_stands_for_no_value(tmp_path):
     path.write_text("x,y\nNone,None\nNA,1\n<NA>,<NA>\n,2\nyes,\nn/a,3\n")
     frame = read_columns(path, ["x", "y"], texts=["x", "y"])
     assert [one if isinstance(one, str) else None for one in frame["x"]] == [
-        "None", "NA", "<NA>", None, "yes", "n/a",
-    ]  # fmt: skip
+        "None",
+        "NA",
+        "<NA>",
+        None,
+        "yes",
+        "n/a",
+    ]
     assert np.nan_to_num(frame["y"], nan=-1).tolist() == [-1, 1, -1, 2, -1, 3]
 
 

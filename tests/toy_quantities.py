@@ -46,6 +46,13 @@ def toy(families, seed=0, task="epidemia_prior_toy"):
             mean[place, at], variance[place, at] = people.mean(axis=1), people.var(axis=1)
     size = np.broadcast_to(np.array(SIZES, dtype=float)[:, None], mean.shape).copy()
     return Quantities(
-        task, "toy", "2020", "Toys", {}, tuple(listed),
-        {"corrected": Baseline(mean, variance, size)}, "corrected", "0123456789ab",
-    )  # fmt: skip
+        task,
+        "toy",
+        "2020",
+        "Toys",
+        {},
+        tuple(listed),
+        {"corrected": Baseline(mean, variance, size)},
+        "corrected",
+        "0123456789ab",
+    )
