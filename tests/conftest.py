@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import os
 from pathlib import Path
@@ -39,22 +41,52 @@ REPOSITORY = Path(__file__).parent.parent
 #: Real survey files lie beside the checkout where there are any (here and in CI).
 RAW = REPOSITORY.parent / "shared" / "data"
 
+#: Folders of task files that no test changes.
+UNCHANGED = {REPOSITORY.resolve() / "task_yamls"}
 
 #: Files that take longest go first, so that no process is left alone with one at the end.
-SLOWEST = ["test_real_model", "test_choice_hf", "test_other_lm_evals", "test_store",
-           "test_bad_files", "test_cli", "test_site", "test_harness", "test_groundtruth",
-           "test_resume", "test_guard", "test_huggingface", "test_elicit",
-           "test_replies"]  # fmt: skip
+SLOWEST = [
+    "test_real_model",
+    "test_choice_hf",
+    "test_other_lm_evals",
+    "test_store",
+    "test_bad_files",
+    "test_cli",
+    "test_site",
+    "test_harness",
+    "test_groundtruth",
+    "test_resume",
+    "test_guard",
+    "test_huggingface",
+    "test_elicit",
+    "test_replies",
+]
 
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: [*SLOWEST, item.path.stem].index(item.path.stem))
 
 
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory) -> Path:
+    """Task files for lm-eval, rendered once for all homes of the session, whatever the process.
+
+    `yamls.task_path` names a folder after all that goes into its files, and writes it in one step.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "task_yamls"
+    folder.mkdir(exist_ok=True)
+    UNCHANGED.add(folder.resolve())
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Every test has a home of its own, empty at first."""
-    folder = tmp_path / "home"
+def home(tmp_path_factory, monkeypatch, rendered):
+    """Every test has a home of its own, with nothing in it but the task files of all homes."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "task_yamls").symlink_to(rendered)
     monkeypatch.setenv("EPIDEMIA_HOME", str(folder))
     return folder
 
@@ -200,12 +232,29 @@ def lettered_llama(tmp_path_factory) -> Path:
     return folder
 
 
+@functools.cache
+def parse_once():
+    """Let lm-eval parse each task file that nobody changes once, not for every manager."""
+    import lm_eval.tasks._index as index
+
+    parse, parsed = index.load_yaml, functools.cache(index.load_yaml)
+
+    def load_yaml(path, **how):
+        real = Path(path).resolve()
+        if UNCHANGED.isdisjoint(real.parents):
+            return parse(path, **how)
+        return copy.deepcopy(parsed(real, **how))
+
+    index.load_yaml = load_yaml
+
+
 def evaluate(tasks, **arguments):
     """Run lm-eval in this process with our tasks."""
     from lm_eval import simple_evaluate
 
     import lm_eval_epidemia
 
+    parse_once()
     arguments.setdefault("model", "epidemia-baseline")
     manager = lm_eval_epidemia.task_manager(metadata=arguments.pop("metadata", None))
     arguments.setdefault("model_args", "kind=truth")

@@ -94,4 +94,4 @@ def test_long_replies_are_read_in_linear_time():
         numbers(tagged(f"<prior>{reply}"), 2)
         numbers(tagged(f"{reply}<prior>{reply[:LONGEST]}</prior>"), 5)
         slow[piece] = time.process_time() - began
-    assert max(slow.values()) < 5, slow
+    assert max(slow.values()) < 20, slow

@@ -15,7 +15,7 @@ from conftest import REPOSITORY, evaluate
 from lm_evals import environment
 from packaging.specifiers import SpecifierSet
 
-import lm_eval_epidemia.benchmarks.observation.metrics as metrics
+from lm_eval_epidemia.harness import hooks
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
 INSTALLED = f"lm-eval {version('lm-eval')}"
@@ -35,7 +35,8 @@ class TooOften(Exception):
 @pytest.fixture
 def calls(monkeypatch):
     """How often an aggregation of ours was called."""
-    seen, score = [], metrics.score
+    hook, seen = hooks.letters_score, []
+    score = hook.function
 
     def counted(items):
         seen.append(len(items))
@@ -43,7 +44,7 @@ def calls(monkeypatch):
             raise TooOften
         return score(items)
 
-    monkeypatch.setattr(metrics, "score", counted)
+    monkeypatch.setattr(hook, "function", counted)
     return seen
 
 

@@ -140,7 +140,7 @@ def test_intervals_hold_what_they_promise(place, common):
 SURVEY = "gss"
 
 
-def declared(folder):
+def declared(folder, home):
     """The toy survey in the place of the GSS: its tasks are published ones, in two vintages."""
     listed = yaml.safe_load(RECORD)
     listed |= {"survey": SURVEY, "replaces": SURVEY}
@@ -152,7 +152,7 @@ def declared(folder):
     pairs = (("mood", "sex"), ("mood", "region"), ("mood", "age"), ("happy", "region"))
     low = [{"outcome": outcome, "given": [given], "title": "t"} for outcome, given in pairs]
     listed["tasks"] = {"low": low}
-    surveys, raw = folder / "home" / "surveys", folder / "toy.csv"
+    surveys, raw = home / "surveys", folder / "toy.csv"
     surveys.mkdir(parents=True)
     (surveys / "gss.yaml").write_text(yaml.safe_dump(listed, sort_keys=False))
     both = [people(seed).assign(YEAR=year) for seed, year in ((3, 2020), (4, 2024))]
@@ -161,8 +161,8 @@ def declared(folder):
 
 
 @pytest.fixture
-def home_record(tmp_path):
-    return declared(tmp_path)
+def home_record(tmp_path, home):
+    return declared(tmp_path, home)
 
 
 def build(raw, vintage="2024"):
@@ -191,7 +191,7 @@ def probed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("probed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EPIDEMIA_HOME", str(folder / "home"))
-        raw = declared(folder)
+        raw = declared(folder, folder / "home")
         build(raw)
         assert drawn_set(raw, 7).is_joint
         recorded(folder / "results", ["epidemia_low_gss"], model_args="kind=noisy,noise=0.2")
@@ -202,7 +202,9 @@ def probed(tmp_path_factory):
 
 @pytest.fixture
 def results(probed, home, tmp_path):
-    shutil.copytree(probed, tmp_path, dirs_exist_ok=True)
+    ours = shutil.ignore_patterns("task_yamls")  # which all homes share
+    shutil.copytree(probed / "home", home, dirs_exist_ok=True, ignore=ours)
+    shutil.copytree(probed, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("home"))
     return tmp_path / "results"
 
 

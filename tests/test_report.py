@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -823,7 +823,13 @@ def test_figures_of_a_report_are_drawn(versions, tmp_path):
 
 def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path):
     """A benchmark where 0 is best, beside one from 0 to 100: a chart each, on its own axis."""
-    other = replace(OBSERVATION, name="other", primary="l1", says="Distance", ways=("likelihood",))
+    other = replace(
+        OBSERVATION,
+        name="other",
+        primary="l1",
+        says="Distance",
+        ways={"likelihood": WAYS["likelihood"]},
+    )
     known = {**groups(), "epidemia_high_likelihood": other}
     monkeypatch.setattr(data, "groups", lambda: known)
     out = tmp_path / "figure.json"

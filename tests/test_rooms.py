@@ -173,6 +173,7 @@ def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():
 
 def test_processes_that_start_together_do_not_disturb_each_other(home, monkeypatch):
     """Both find no folder and write; the second finds the first's and leaves it alone."""
+    (home / "task_yamls").unlink()  # with the task files of other tests
     shutil.copytree(paths.shipped_groundtruth(), store.built_groundtruth())
     render, folders = yamls.render, []
 
