@@ -199,7 +199,8 @@ def build_tasks(
         What else the registry is to say of this truth.
     """
     name = data.key
-    with unfinished.unfinished(folder, name) as kept:
+    # Absolute: processes that were started for an earlier build may be in another folder.
+    with unfinished.unfinished(folder.absolute(), name) as kept:
         listed = [_Job(task, schemes, replicates, kept / f"{task.name}.json") for task in tasks]
         _estimate(data, listed, name, backend, jobs, progress)
         truth = {
