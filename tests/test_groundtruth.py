@@ -3,12 +3,13 @@
 import json
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import nsduh_2023
-from toy_survey import DESIGNED, EVERY_KIND, build, contents, declare, people
+from toy_survey import DESIGNED, EVERY_KIND, RECORD, build, contents, declare, people
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import distance
@@ -219,6 +220,17 @@ def test_builds_are_byte_identical_on_any_number_of_processes_and_a_cluster(home
         for folder in ("", "marginal/", "joint/")
         for name in (*names, "registry.json")
     }
+
+
+def test_a_relative_folder_is_meant_from_where_the_build_starts(home, tmp_path, toy, monkeypatch):
+    """Processes that an earlier build started are still where that one was."""
+    boosted_task = next(line for line in RECORD.splitlines() if "[region, sex]" in line)
+    declare(home, RECORD.replace(boosted_task, ""))
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        build(toy, Path("out"), jobs=2, backend="loky")
+    assert contents(tmp_path / "first" / "out") == contents(tmp_path / "second" / "out")
 
 
 def test_a_build_makes_every_task_of_the_official_vintage_available(
