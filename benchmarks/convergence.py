@@ -52,7 +52,7 @@ def main() -> None:
         manager = lm_eval_epidemia.task_manager(metadata={"n_samples": n} if n else None)
         return simple_evaluate(
             "epidemia-baseline", respondent, groups, task_manager=manager, log_samples=n is not None
-        )  # fmt: skip
+        )
 
     print("| respondent | asked by | score | plain | rms difference | in standard errors |")
     print("|---|---|--:|--:|--:|--:|")

@@ -130,9 +130,11 @@ def _simulated_twice(options):
             p = [counted(task, np.concatenate([survey, replicates])) for task in tasks]
             for name in names:
                 at = np.array(
-                    [scores(t.truth, q, one)
-                     for t, q, one in zip(tasks, answered[name], p, strict=True)]
-                )  # fmt: skip
+                    [
+                        scores(t.truth, q, one)
+                        for t, q, one in zip(tasks, answered[name], p, strict=True)
+                    ]
+                )
                 found[name][0, s] += at[:, 0].sum()
                 found[name][1, s] += at[:, 1:].sum(axis=0).var(ddof=1)
                 found[name][2, s] += at[:, 1:].var(axis=1, ddof=1).sum()
@@ -146,9 +148,14 @@ def _simulated_twice(options):
 
 #: Each is made as good as the other in the population, by the strength of the second.
 PAIRS = [
-    ("up", "down"), ("up", "noisy"), ("down", "noisy"), ("noisy", "noisy, other seed"),
-    ("mean", "up"), ("mean", "down"), ("mean", "noisy"),
-]  # fmt: skip
+    ("up", "down"),
+    ("up", "noisy"),
+    ("down", "noisy"),
+    ("noisy", "noisy, other seed"),
+    ("mean", "up"),
+    ("mean", "down"),
+    ("mean", "noisy"),
+]
 #: So many points apart are the two of whom "better" is asked.
 APART = 24.0
 
@@ -295,9 +302,14 @@ def _power(options):
 
     def value(strength, seeds=range(1000, 1010)):
         return np.mean(
-            [[float(scores(t, q, t.p)) for (t, _), q in zip(tasks, answered(strength, s),
-                                                            strict=True)] for s in seeds]
-        )  # fmt: skip
+            [
+                [
+                    float(scores(t, q, t.p))
+                    for (t, _), q in zip(tasks, answered(strength, s), strict=True)
+                ]
+                for s in seeds
+            ]
+        )
 
     aim = value(STRENGTH) - APART
     strength = brentq(lambda s: value(s) - aim, STRENGTH, 3, xtol=1e-3)
@@ -307,9 +319,11 @@ def _power(options):
         pairs = []
         for one, seed in ((STRENGTH, 2 * r), (strength, 2 * r + 1)):
             pairs.append(
-                [seen(truth, p[r : r + 1], q)
-                 for (truth, p), q in zip(tasks, answered(one, seed), strict=True)]
-            )  # fmt: skip
+                [
+                    seen(truth, p[r : r + 1], q)
+                    for (truth, p), q in zip(tasks, answered(one, seed), strict=True)
+                ]
+            )
         difference, bias, _, error, alone = summed(*pairs)
         d = np.array([one.at[0] - other.at[0] for one, other in zip(*pairs, strict=True)])
         beyond = _beyond(d, outcomes)
@@ -332,12 +346,20 @@ def _beyond(d, outcomes) -> bool:
 COUNTED = [
     f"epidemia_low_{name}"
     for name in (
-        "gss_political_view_by_age", "gss_party_by_race", "gss_party_by_education",
-        "scf_net_worth_by_age", "scf_home_ownership_by_age", "meps_office_visits_by_age_group",
-        "meps_expenditure_by_race", "meps_insured_by_age_group", "nhanes_diabetes_by_age",
-        "nsduh_cocaine_ever_by_age", "nsduh_heroin_ever_by_age", "acs_salary_by_age",
+        "gss_political_view_by_age",
+        "gss_party_by_race",
+        "gss_party_by_education",
+        "scf_net_worth_by_age",
+        "scf_home_ownership_by_age",
+        "meps_office_visits_by_age_group",
+        "meps_expenditure_by_race",
+        "meps_insured_by_age_group",
+        "nhanes_diabetes_by_age",
+        "nsduh_cocaine_ever_by_age",
+        "nsduh_heroin_ever_by_age",
+        "acs_salary_by_age",
     )
-]  # fmt: skip
+]
 ASKED = [("up", 0.3), ("down", 0.3), ("noisy", 0.3), ("noisy, other seed", 0.6), ("mean", 0.0)]
 
 
@@ -358,8 +380,10 @@ def part_population(options) -> bool:
     The shipped P(Y | X) is the population; every cell of a survey is a multinomial sample of its
     effective size, and the survey's replicates are i.i.d. bootstrap samples of it.
     """
-    print("| task | respondent | in the population | score_population | sd | stated | covered, "
-          "per cent | score, 0.1.0 |")  # fmt: skip
+    print(
+        "| task | respondent | in the population | score_population | sd | stated | covered, "
+        "per cent | score, 0.1.0 |"
+    )
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     found = []
     for number, task in enumerate(COUNTED):
@@ -376,8 +400,9 @@ def part_population(options) -> bool:
             p = rng.multinomial(size, truth.p) / size[:, None]
             drawn = rng.multinomial(size, p, (options.replicates, len(size))) / size[:, None]
             whole = np.ones(len(size), dtype=bool)
-            part = Simulated(replace(truth, p=p), whole, truth.weights, p,
-                             anchors(truth.weights, p, 0.0), drawn)  # fmt: skip
+            part = Simulated(
+                replace(truth, p=p), whole, truth.weights, p, anchors(truth.weights, p, 0.0), drawn
+            )
             for key, (q, _) in asked.items():
                 one = Measured(part, Elicited(q))
                 error = joint_error([one.score_population_draws])
@@ -412,11 +437,14 @@ def part_population(options) -> bool:
 KNOWN = [
     f"epidemia_high_{name}"
     for name in (
-        "meps_insured_by_age_race", "meps_insured_by_education_sex",
-        "meps_insured_by_age_education_sex_race", "scf_home_ownership_by_age_education_sex_race",
-        "nsduh_cocaine_ever_by_sex_race", "nsduh_cocaine_ever_by_age_education_sex_race",
+        "meps_insured_by_age_race",
+        "meps_insured_by_education_sex",
+        "meps_insured_by_age_education_sex_race",
+        "scf_home_ownership_by_age_education_sex_race",
+        "nsduh_cocaine_ever_by_sex_race",
+        "nsduh_cocaine_ever_by_age_education_sex_race",
     )
-]  # fmt: skip
+]
 
 
 def _another(task: Redrawable, key) -> float:
@@ -432,8 +460,10 @@ def _another(task: Redrawable, key) -> float:
 
 def part_another(options) -> bool:
     """How often a population-knower reaches 100: each survey simulated, each fitted anew."""
-    print("| task | D_perfect, iid | reaches 100, per cent | D_perfect, another survey | reaches "
-          "100, per cent | from | to |")  # fmt: skip
+    print(
+        "| task | D_perfect, iid | reaches 100, per cent | D_perfect, another survey | reaches "
+        "100, per cent | from | to |"
+    )
     print("|---|--:|--:|--:|--:|--:|--:|")
     shares, inside = [], []
     everything = redrawable(options.data, GROUPS[1])

@@ -49,14 +49,20 @@ def fit_stopped(ready, fold, stopping):
     for k in range(boosted.FOLDS):
         stops = stopping(k)
         train = lgb.Dataset(
-            rows, answers, weight=totals((fold != k) & ~stops), categorical_feature=names,
+            rows,
+            answers,
+            weight=totals((fold != k) & ~stops),
+            categorical_feature=names,
             params=options,
-        )  # fmt: skip
+        )
         valid = lgb.Dataset(rows, answers, weight=totals(stops), reference=train, params=options)
         model = lgb.train(
-            options, train, boosted.ROUNDS, valid_sets=[valid],
+            options,
+            train,
+            boosted.ROUNDS,
+            valid_sets=[valid],
             callbacks=[lgb.early_stopping(boosted.PATIENCE, verbose=False)],
-        )  # fmt: skip
+        )
         held_out = np.bincount(cell[fold == k], weights=weight[fold == k], minlength=cells)
         yes += held_out * model.predict(features, num_iteration=model.best_iteration)
     yes /= np.bincount(cell, weights=weight, minlength=cells)

@@ -41,10 +41,12 @@ def main() -> None:
         for design in DESIGNS:
             for bias in BIASES:
                 results = simple_evaluate(
-                    "epidemia-baseline", f"kind=noisy,noise=0.3,position_bias={bias}", tasks,
+                    "epidemia-baseline",
+                    f"kind=noisy,noise=0.3,position_bias={bias}",
+                    tasks,
                     task_manager=lm_eval_epidemia.task_manager(metadata={"orderings": design}),
                     log_samples=False,
-                )["results"]  # fmt: skip
+                )["results"]
                 found = np.array([results[task]["score,none"] for task in tasks])
                 scores.setdefault(design, []).append(found)
         for design in DESIGNS:

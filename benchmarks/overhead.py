@@ -27,9 +27,14 @@ os.environ["LMEVAL_LOG_LEVEL"] = "ERROR"
 #: A task with eight answers, and what a 100-million-parameter Llama looks like.
 TASK = "epidemia_low_acs_salary_by_age"
 SHAPE = {
-    "vocab_size": 32_000, "hidden_size": 768, "intermediate_size": 2_048, "num_hidden_layers": 7,
-    "num_attention_heads": 12, "num_key_value_heads": 12, "max_position_embeddings": 2048,
-}  # fmt: skip
+    "vocab_size": 32_000,
+    "hidden_size": 768,
+    "intermediate_size": 2_048,
+    "num_hidden_layers": 7,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 12,
+    "max_position_embeddings": 2048,
+}
 
 
 def evaluate(folder: Path, tasks: list[str], limit: int | None = None) -> tuple[float, float, int]:
@@ -79,8 +84,10 @@ def main() -> None:
         took, _, prompts = evaluate(folder, options.tasks.split(","))
         ChoiceHF._read = honest  # type: ignore[method-assign]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{options.tasks}: {prompts:,} prompts, {took:.1f} s without the model, "
-              f"peak {peak:,.0f} MB")  # fmt: skip
+        print(
+            f"{options.tasks}: {prompts:,} prompts, {took:.1f} s without the model, "
+            f"peak {peak:,.0f} MB"
+        )
         if options.model:
             model, name = options.model, options.model.name
         else:
@@ -88,8 +95,10 @@ def main() -> None:
             throughput.make_model(folder, "100m", "float32")
             model, name = folder, "100 million parameters"
         took, inside, prompts = evaluate(model, [TASK], options.prompts)
-        print(f"{name}: {prompts} prompts in {took:.1f} s, of which the model "
-              f"{inside:.1f} s; the rest is {100 * (1 - inside / took):.1f} %")  # fmt: skip
+        print(
+            f"{name}: {prompts} prompts in {took:.1f} s, of which the model "
+            f"{inside:.1f} s; the rest is {100 * (1 - inside / took):.1f} %"
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

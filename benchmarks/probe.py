@@ -61,8 +61,11 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.5)
     options = parser.parse_args()
     here = store.available()
-    sets = {(t.survey, here[n].vintage) for n, t in all_tasks().items()
-            if isinstance(t, FreshTask) and n in here}  # fmt: skip
+    sets = {
+        (t.survey, here[n].vintage)
+        for n, t in all_tasks().items()
+        if isinstance(t, FreshTask) and n in here
+    }
     tasks: dict[bool, list[tuple[Part, Alike]]] = {True: [], False: []}
     for name, task in all_tasks().items():
         if name not in here or not (task.kind in PUBLISHED or isinstance(task, FreshTask)):
@@ -83,8 +86,10 @@ def main() -> None:
         f"{len(published)} published tasks, {len(pairs)} matched with {len(used)} of {len(fresh)} "
         f"fresh ones, {', '.join(sorted(f'{s} {v}' for s, v in sets))}"
     )
-    print("| respondent | measure | published | fresh | error | survey alone | said to know "
-          "published better | fresh better |")  # fmt: skip
+    print(
+        "| respondent | measure | published | fresh | error | survey alone | said to know "
+        "published better | fresh better |"
+    )
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     for who, seeds in (("knows", 1), ("equal", options.seeds), ("uneven", options.seeds)):
         found = defaultdict(list)
@@ -103,15 +108,18 @@ def main() -> None:
                 n = len(pairs)
                 found[measure].append(contrast(values[:n], values[n:], place, draws[:n], draws[n:]))
         for measure, all_seeds in found.items():
-            means = [np.mean([getattr(one, field) for one in all_seeds])
-                     for field in ("first", "second", "error", "survey")]  # fmt: skip
+            means = [
+                np.mean([getattr(one, field) for one in all_seeds])
+                for field in ("first", "second", "error", "survey")
+            ]
             above = sum(one.side > 0 for one in all_seeds)
             below = sum(one.side < 0 for one in all_seeds)
             print(
-                f"| {who} | {measure} | " + " | ".join(f"{x:.1f}" for x in means)
+                f"| {who} | {measure} | "
+                + " | ".join(f"{x:.1f}" for x in means)
                 + f" | {interval(above, seeds)} | {interval(below, seeds)} |",
                 flush=True,
-            )  # fmt: skip
+            )
 
 
 if __name__ == "__main__":

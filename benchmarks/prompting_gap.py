@@ -80,11 +80,17 @@ def train(folder: Path) -> None:
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=160, intermediate_size=480,
-            num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=4,
-            max_position_embeddings=2048, bos_token_id=0, eos_token_id=1,
+            vocab_size=len(tokenizer),
+            hidden_size=160,
+            intermediate_size=480,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            max_position_embeddings=2048,
+            bos_token_id=0,
+            eos_token_id=1,
         )
-    )  # fmt: skip
+    )
     weights = sum(parameter.numel() for parameter in model.parameters())
     print(f"{weights / 1e6:.1f} million weights, {len(pairs):,} solved prompts", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
@@ -117,8 +123,10 @@ def train(folder: Path) -> None:
         optimizer.step()
         schedule.step()
         if step % 250 == 249:
-            print(f"step {step + 1}: loss {loss.item():.3f}, {time.perf_counter() - start:.0f} s",
-                  flush=True)  # fmt: skip
+            print(
+                f"step {step + 1}: loss {loss.item():.3f}, {time.perf_counter() - start:.0f} s",
+                flush=True,
+            )
     model.save_pretrained(folder)
 
 
@@ -135,11 +143,16 @@ def main() -> None:
         for suffix, chat, variant in WAYS:
             group = f"{GROUP}{suffix}"
             results = simple_evaluate(
-                "hf", f"pretrained={folder},dtype=float32", [group], device="cpu", batch_size=64,
-                task_manager=lm_eval_epidemia.task_manager(metadata=variant), log_samples=False,
+                "hf",
+                f"pretrained={folder},dtype=float32",
+                [group],
+                device="cpu",
+                batch_size=64,
+                task_manager=lm_eval_epidemia.task_manager(metadata=variant),
+                log_samples=False,
                 apply_chat_template=chat,
                 gen_kwargs={"max_gen_toks": 4} if "sampled" in suffix else None,
-            )["results"]  # fmt: skip
+            )["results"]
             rows = [row for task, row in results.items() if "_by_" in task]
             score, l1 = (np.mean([row[f"{m},none"] for row in rows]) for m in ("score", "l1"))
             error = results[group]["score_stderr,none"]

@@ -82,8 +82,10 @@ def main() -> None:
         varied += [(400, k, 110) for k in (2, 4, 24)] + [(200, 8, t) for t in (400, 790)]
         for number, choices, tokens in varied:
             took = seconds(lm, throughput.questions(folder, number, choices, tokens))
-            print(f"| {number} | {choices} | {tokens} | {took:.1f} | {number / took:.0f} |",
-                  flush=True)  # fmt: skip
+            print(
+                f"| {number} | {choices} | {tokens} | {took:.1f} | {number / took:.0f} |",
+                flush=True,
+            )
         rows = throughput.questions(folder, 1600, 8, 110)
         context = multiprocessing.get_context("spawn")
         for parts in ([rows], [rows[::2], rows[1::2]]):

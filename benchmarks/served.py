@@ -108,9 +108,12 @@ def main() -> None:
         )
         ours = ChoiceAPI(base_url=url, model=options.model, num_concurrent=options.concurrent)
         theirs = LocalCompletionsAPI(
-            base_url=url, model=options.model, num_concurrent=options.concurrent,
-            tokenizer=folder, tokenizer_backend="huggingface",
-        )  # fmt: skip
+            base_url=url,
+            model=options.model,
+            num_concurrent=options.concurrent,
+            tokenizer=folder,
+            tokenizer_backend="huggingface",
+        )
         rates, rows = [], []
         # Ours first, with nothing in the server's prefix cache; echoing a prompt passes that over.
         for name, lm in (("choice-api", ours), ("local-completions", theirs)):

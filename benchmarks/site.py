@@ -22,7 +22,8 @@ from pathlib import Path
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.output import sections
 from lm_eval_epidemia.report.site import build_site
-from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.results.samples import elicited
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -65,11 +66,24 @@ def main() -> None:
     try:
         run = work / "run"
         subprocess.run(
-            [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline",
-             "--model_args", "kind=noisy,noise=0.5", "--tasks", options.tasks,
-             "--output_path", str(run), "--log_samples"],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "lm_eval_epidemia.cli",
+                "run",
+                "--model",
+                "epidemia-baseline",
+                "--model_args",
+                "kind=noisy,noise=0.5",
+                "--tasks",
+                options.tasks,
+                "--output_path",
+                str(run),
+                "--log_samples",
+            ],
+            check=True,
+            capture_output=True,
+        )
         (work / "results").mkdir()
         copies(run, work / "results", options.models)
         read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
@@ -83,10 +97,18 @@ def main() -> None:
         print(f"{options.models} models, {tasks} tasks, {read:.1f} GB of results and samples")
         print(f"report: {len(tables)} tables in {first:.1f} s")
         print(f"site: {whole:.1f} s in all, peak {peak():,.0f} MB over its processes")
-        sizes = {path.relative_to(work / "site"): path.stat().st_size
-                 for path in (work / "site").rglob("*") if path.is_file()}  # fmt: skip
-        page = [Path("index.html"), *(Path("assets") / name for name in
-                ("site.css", "site.js", "datatables.css", "datatables.js"))]  # fmt: skip
+        sizes = {
+            path.relative_to(work / "site"): path.stat().st_size
+            for path in (work / "site").rglob("*")
+            if path.is_file()
+        }
+        page = [
+            Path("index.html"),
+            *(
+                Path("assets") / name
+                for name in ("site.css", "site.js", "datatables.css", "datatables.js")
+            ),
+        ]
         print(f"first page with all it loads: {sum(sizes[one] for one in page) / 1e6:.2f} MB")
         for one in sorted(sizes, key=lambda path: -sizes[path])[:4]:
             print(f"  {one}: {sizes[one] / 1e6:.2f} MB")
@@ -101,8 +123,10 @@ def main() -> None:
         elicited(work / "large.jsonl", Asked(LARGE, "letters"))
         took = time.perf_counter() - started
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"a sample file of {options.gigabytes:g} GB: {took:.1f} s, peak grew by "
-              f"{after - before:,.0f} MB")  # fmt: skip
+        print(
+            f"a sample file of {options.gigabytes:g} GB: {took:.1f} s, peak grew by "
+            f"{after - before:,.0f} MB"
+        )
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

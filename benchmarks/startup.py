@@ -28,9 +28,13 @@ def alternate(commands: dict[str, tuple[list[str], dict[str, str]]], runs: int) 
             for name, (command, environment) in commands.items():
                 start = time.perf_counter()
                 subprocess.run(
-                    command, env={**os.environ, **environment}, cwd=folder, check=True,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                )  # fmt: skip
+                    command,
+                    env={**os.environ, **environment},
+                    cwd=folder,
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
                 times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
 

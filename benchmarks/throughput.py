@@ -49,21 +49,34 @@ PATHS = {"choice-hf rows": "rows", "choice-hf tree": "tree"}
 
 SHAPES: dict[str, dict[str, Any]] = {
     "mini": {
-        "vocab_size": 1_000, "hidden_size": 64, "head_dim": 32, "intermediate_size": 128,
-        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+        "vocab_size": 1_000,
+        "hidden_size": 64,
+        "head_dim": 32,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
         "max_position_embeddings": 2048,
     },
     "tiny": {
-        "vocab_size": 32_000, "hidden_size": 256, "intermediate_size": 688,
-        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "vocab_size": 32_000,
+        "hidden_size": 256,
+        "intermediate_size": 688,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
         "max_position_embeddings": 2048,
     },
     "llama-8b": {
-        "vocab_size": 128_256, "hidden_size": 4096, "intermediate_size": 14_336,
-        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 128_256,
+        "hidden_size": 4096,
+        "intermediate_size": 14_336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
         "max_position_embeddings": 8192,
     },
-}  # fmt: skip
+}
 
 
 def make_model(folder: Path, shape: str, dtype: str) -> None:
@@ -141,13 +154,17 @@ def compare_paths(options: argparse.Namespace) -> None:
             computed.append((isinstance(batch, Pack), batch.cost))
             return super()._read(batch)
 
-    arguments = {"dtype": options.dtype, "batch_size": options.batch_size,
-                 "device": "cuda" if cuda else "cpu"}  # fmt: skip
+    arguments = {
+        "dtype": options.dtype,
+        "batch_size": options.batch_size,
+        "device": "cuda" if cuda else "cpu",
+    }
     ours = Counting(pretrained=options.model, **arguments)
     stock = HFLM(
-        pretrained=ours.model, tokenizer=AutoTokenizer.from_pretrained(options.model),
+        pretrained=ours.model,
+        tokenizer=AutoTokenizer.from_pretrained(options.model),
         **{**arguments, "batch_size": 16 if options.batch_size == "auto" else options.batch_size},
-    )  # fmt: skip
+    )
 
     def run(lm: Any, pairs: list[tuple[str, str]], path: str | None = None) -> Any:
         made = [Instance("loglikelihood", {}, pair, n) for n, pair in enumerate(pairs)]
@@ -162,9 +179,11 @@ def compare_paths(options: argparse.Namespace) -> None:
     warm = [(f"Warm-up {n}, a few words more", choice) for n in range(4) for choice in (" A", " B")]
     for path in ("rows", "tree", None):
         run(ours, warm, path)
-    print("| task | answers | prompts | tokens | distinct | rows: tokens | tree: tokens | "
-          "hf: s | rows: s | tree: s | chosen | choice-hf: s | hf / choice-hf | rows / choice-hf | "
-          "computed / distinct | largest difference |")  # fmt: skip
+    print(
+        "| task | answers | prompts | tokens | distinct | rows: tokens | tree: tokens | "
+        "hf: s | rows: s | tree: s | chosen | choice-hf: s | hf / choice-hf | rows / choice-hf | "
+        "computed / distinct | largest difference |"
+    )
     print("|---|" + "--:|" * 15)
     better = 0
     tasks = options.tasks.split(",")
@@ -180,16 +199,20 @@ def compare_paths(options: argparse.Namespace) -> None:
         trees = sum(is_tree for is_tree, _ in batches)
         kind = "tree" if trees == len(batches) else "rows" if not trees else "both"
         better += kind == ("tree" if tree < rows else "rows")
-        apart = max(abs(a - b) for found in (answers, by_tree)
-                    for a, b in zip(found, expected, strict=True))  # fmt: skip
+        apart = max(
+            abs(a - b) for found in (answers, by_tree) for a, b in zip(found, expected, strict=True)
+        )
         cost, row_cost, tree_cost = (
             sum(n for _, n in one) for one in (batches, row_batches, packed)
         )
-        print(f"| {task.removeprefix('epidemia_')} | {len(asked[0][1])} | {len(asked)} | "
-              f"{sum(map(len, lengths)):,} | {distinct:,} | {row_cost:,} | {tree_cost:,} | "
-              f"{plain:.1f} | {rows:.1f} | {tree:.1f} | {kind} | {chosen:.1f} | "
-              f"{plain / chosen:.2f} | {rows / chosen:.2f} | {cost / distinct:.2f} | "
-              f"{apart:.1e} |", flush=True)  # fmt: skip
+        print(
+            f"| {task.removeprefix('epidemia_')} | {len(asked[0][1])} | {len(asked)} | "
+            f"{sum(map(len, lengths)):,} | {distinct:,} | {row_cost:,} | {tree_cost:,} | "
+            f"{plain:.1f} | {rows:.1f} | {tree:.1f} | {kind} | {chosen:.1f} | "
+            f"{plain / chosen:.2f} | {rows / chosen:.2f} | {cost / distinct:.2f} | "
+            f"{apart:.1e} |",
+            flush=True,
+        )
     print(f"\nThe faster of tree and rows was chosen in {better} of {len(tasks)} tasks.")
 
 
@@ -206,7 +229,7 @@ def on_paper(options: argparse.Namespace) -> None:
     """Print multiply-adds of stock, rows, tree and what the cost model chooses."""
     from transformers import AutoConfig, AutoTokenizer, LlamaConfig
 
-    from lm_eval_epidemia.harness.cost import members
+    from lm_eval_epidemia.benchmarks import members
     from lm_eval_epidemia.models.choices import Batch, Question
     from lm_eval_epidemia.models.prefix_tree import (
         Costs,
@@ -218,10 +241,14 @@ def on_paper(options: argparse.Namespace) -> None:
     )
 
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    shapes = {"the model": AutoConfig.from_pretrained(options.model),
-              "Llama 3 8B": LlamaConfig(**SHAPES["llama-8b"])}  # fmt: skip
-    print("| prompts of | model | tokens | distinct | computed | share in trees | hf / choice-hf | "
-          "rows / choice-hf | hf / rows |\n|---|---|" + "--:|" * 7)  # fmt: skip
+    shapes = {
+        "the model": AutoConfig.from_pretrained(options.model),
+        "Llama 3 8B": LlamaConfig(**SHAPES["llama-8b"]),
+    }
+    print(
+        "| prompts of | model | tokens | distinct | computed | share in trees | hf / choice-hf | "
+        "rows / choice-hf | hf / rows |\n|---|---|" + "--:|" * 7
+    )
     for name in options.tasks.split(","):
         lists = []
         for task, _ in members(name):
@@ -237,8 +264,11 @@ def on_paper(options: argparse.Namespace) -> None:
             weights = layers * (2 * width * width + 2 * width * kv + feed)
             head = width * config.vocab_size
             costs = Costs(weights, 2 * layers * width)
-            limit = 65_536 if options.batch_size == "auto" else int(options.batch_size) * max(
-                map(len, lists))  # fmt: skip
+            limit = (
+                65_536
+                if options.batch_size == "auto"
+                else int(options.batch_size) * max(map(len, lists))
+            )
             reads = max(1, limit * 4 * width // config.vocab_size)
             plans = [
                 plan_paths(asked, limit, reads, True, sys.maxsize, costs, path)
@@ -257,9 +287,12 @@ def on_paper(options: argparse.Namespace) -> None:
             )
             packed = sum(one.cost for one in plans[0] if isinstance(one, Pack))
             computed = sum(one.cost for one in plans[0])
-            print(f"| {name} | {title} | {total:,} | {distinct:,} | {computed:,} | "
-                  f"{packed / computed:.2f} | {stock / chosen:.2f} | {rows / chosen:.2f} | "
-                  f"{stock / rows:.2f} |", flush=True)  # fmt: skip
+            print(
+                f"| {name} | {title} | {total:,} | {distinct:,} | {computed:,} | "
+                f"{packed / computed:.2f} | {stock / chosen:.2f} | {rows / chosen:.2f} | "
+                f"{stock / rows:.2f} |",
+                flush=True,
+            )
 
 
 def measure(
@@ -377,10 +410,14 @@ def main() -> None:
         )
         from transformers import AutoTokenizer
 
-        lengths = [len(i) for i in AutoTokenizer.from_pretrained(folder)([a for a, _ in asked])[
-            "input_ids"]]  # fmt: skip
-        print(f"{len(asked)} prompts, {len(asked[0][1])} choices, "
-              f"{sum(lengths) / len(lengths):.0f} tokens on average")  # fmt: skip
+        lengths = [
+            len(i)
+            for i in AutoTokenizer.from_pretrained(folder)([a for a, _ in asked])["input_ids"]
+        ]
+        print(
+            f"{len(asked)} prompts, {len(asked[0][1])} choices, "
+            f"{sum(lengths) / len(lengths):.0f} tokens on average"
+        )
         for backend in options.backends.split(","):
             if "vllm" in backend:
                 try:
@@ -409,8 +446,14 @@ def main() -> None:
     print("| backend | " + " | ".join(columns) + " | share of the floor | largest difference |")
     print("|---|" + "--:|" * (len(columns) + 2))
     for backend, one in found.items():
-        cells = [f"{one[c]:,.2f}" if c == "from prefix cache" and c in one
-                 else f"{one[c]:,.0f}" if c in one else "" for c in columns]  # fmt: skip
+        cells = [
+            f"{one[c]:,.2f}"
+            if c == "from prefix cache" and c in one
+            else f"{one[c]:,.0f}"
+            if c in one
+            else ""
+            for c in columns
+        ]
         share = f"{floor / one['seconds']:.2f}" if floor else ""
         gap = (
             f"{max(abs(a - b) for a, b in zip(one['answers'], reference, strict=True)):.1e}"

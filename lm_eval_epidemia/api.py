@@ -34,8 +34,18 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.record import Task
 
-__all__ = ["Draws", "Score", "Source", "Truth", "difference", "joint_error", "load_truth",
-           "questions", "score", "tasks"]  # fmt: skip
+__all__ = [
+    "Draws",
+    "Score",
+    "Source",
+    "Truth",
+    "difference",
+    "joint_error",
+    "load_truth",
+    "questions",
+    "score",
+    "tasks",
+]
 
 
 class Source(NamedTuple):
@@ -105,15 +115,19 @@ class Truth(store.GroundTruth):
         low, high = interval(self.p, self.n_eff)
         of_cells = {
             **dict(zip(self.conditions, labels, strict=True)),
-            "weight": self.weights, "n": self.n, "n_eff": self.n_eff,
-        }  # fmt: skip
+            "weight": self.weights,
+            "n": self.n,
+            "n_eff": self.n_eff,
+        }
         frame = pd.DataFrame(
             {
                 **{name: np.repeat(np.asarray(of), answers) for name, of in of_cells.items()},
                 "answer": np.tile(np.asarray(self.levels), len(self.given)),
-                "p": self.p.ravel(), "low": low.ravel(), "high": high.ravel(),
+                "p": self.p.ravel(),
+                "low": low.ravel(),
+                "high": high.ravel(),
             }
-        )  # fmt: skip
+        )
         order = [*self.conditions, "answer", "p", "weight", "n", "n_eff", "low", "high"]
         return frame[order]
 
@@ -155,17 +169,19 @@ class Truth(store.GroundTruth):
         '2022'
         """
         place = next(
-            place for place in store.all_places()[self.task]
+            place
+            for place in store.all_places()[self.task]
             if (place.vintage, place.state) == (self.vintage, self.state)
-        )  # fmt: skip
+        )
         survey = record(self.survey)
         listed = survey.vintages.get(self.vintage)
         said = {
-            "citation": survey.citation, "licence": survey.licence,
+            "citation": survey.citation,
+            "licence": survey.licence,
             "page": listed.page if listed else survey.homepage,
             # As it was when the truth was built, where that is recorded.
             **read_registry(place.folder)[place.key].get("source", {}),
-        }  # fmt: skip
+        }
         return Source(said["citation"], said["page"], said["licence"], self.survey, self.vintage)
 
     def __repr__(self) -> str:
@@ -328,7 +344,7 @@ class Score:
             f"{self.task} ({self.vintage}): {self.score:.1f}{error} of 100 "
             f"(distance {self.l1:.4f}; {anchors.zero:.4f} scores 0, {anchors.perfect:.4f} scores "
             f"100, knowing P(Y) alone is {anchors.mean:.4f}{told}{population})"
-        )  # fmt: skip
+        )
 
 
 def score(task: str | Truth, q: Any) -> Score:
@@ -444,12 +460,16 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     declared, places = all_tasks().values(), store.available()
     found = pd.DataFrame(
         {
-            "task": task.name, "group": task.group, "survey": task.survey, "title": task.title,
-            "outcome": task.outcome, "conditions": ", ".join(task.given),
+            "task": task.name,
+            "group": task.group,
+            "survey": task.survey,
+            "title": task.title,
+            "outcome": task.outcome,
+            "conditions": ", ".join(task.given),
             **(_here(task, places[task.name]) if task.name in places else _waiting(task)),
         }
         for task in declared
-    ).astype({"cells": "Int64"})  # fmt: skip
+    ).astype({"cells": "Int64"})
     if survey is not None:
         record(str(survey))
         found = found[found.survey == survey]
@@ -468,15 +488,25 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
 def _waiting(task: Task) -> dict[str, Any]:
     survey = record(task.survey)
     levels = survey.ways(task.outcome, survey.official)[0].levels
-    return {"levels": len(levels), "cells": None, "state": "waiting", "vintage": "",
-            "needs": survey.vintages[survey.official].needed}  # fmt: skip
+    return {
+        "levels": len(levels),
+        "cells": None,
+        "state": "waiting",
+        "vintage": "",
+        "needs": survey.vintages[survey.official].needed,
+    }
 
 
 def _here(task: Task, place: store.Place) -> dict[str, Any]:
     _, entry = entry_of(place, task.name)
     cells = entry.get("cells") or len(store.load(task.name).given)
-    return {"levels": len(entry["levels"]), "cells": cells, "state": place.state,
-            "vintage": place.vintage, "needs": ""}  # fmt: skip
+    return {
+        "levels": len(entry["levels"]),
+        "cells": cells,
+        "state": place.state,
+        "vintage": place.vintage,
+        "needs": "",
+    }
 
 
 def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.DataFrame:

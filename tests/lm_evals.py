@@ -133,8 +133,11 @@ def lm_eval_of(kind, folder):
     manager, config = KINDS[kind]
     site, real = folder / "site", Path(lm_eval.__file__).parent
     package = site / "lm_eval"
-    for part, changed in (("", {"tasks", "config"}), ("tasks", {"manager.py"}),
-                          ("config", {"evaluate_config.py"})):  # fmt: skip
+    for part, changed in (
+        ("", {"tasks", "config"}),
+        ("tasks", {"manager.py"}),
+        ("config", {"evaluate_config.py"}),
+    ):
         (package / part).mkdir(parents=True)
         for entry in (real / part).iterdir():
             # Of the tasks, the modules only: the index shall be small.

@@ -34,8 +34,9 @@ def install(replace, without=()):
     """
     store._load.cache_clear()
     replace(store, "_replicates", invented)
-    replace(store, "_sample", lambda place, *of: None if place.survey in without
-            else sample(place, *of))  # fmt: skip
+    replace(
+        store, "_sample", lambda place, *of: None if place.survey in without else sample(place, *of)
+    )
 
 
 @register_model("hashing")
@@ -46,8 +47,9 @@ class Hashing(LM):
         super().__init__()
 
     def loglikelihood(self, requests, disable_tqdm=False):
-        return [(-3 - zlib.crc32("".join(one.args).encode()) % 997 / 500, False)
-                for one in requests]  # fmt: skip
+        return [
+            (-3 - zlib.crc32("".join(one.args).encode()) % 997 / 500, False) for one in requests
+        ]
 
     def loglikelihood_rolling(self, requests, disable_tqdm=False):
         raise NotImplementedError

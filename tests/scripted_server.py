@@ -25,9 +25,14 @@ import numpy as np
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWX"
 #: Tokens by id: letters in three spellings, words, and the two of an unlikely word.
 VOCABULARY = [
-    *LETTERS, *(f" {one}" for one in LETTERS), *(f"{one}." for one in LETTERS),
-    *(f" word{i}" for i in range(80)), "Answer:", " zy", "zzyva",
-]  # fmt: skip
+    *LETTERS,
+    *(f" {one}" for one in LETTERS),
+    *(f"{one}." for one in LETTERS),
+    *(f" word{i}" for i in range(80)),
+    "Answer:",
+    " zy",
+    "zzyva",
+]
 ID = {token: number for number, token in enumerate(VOCABULARY)}
 
 
@@ -94,8 +99,17 @@ class Scripted(ThreadingHTTPServer):
 
     daemon_threads, request_queue_size = True, 256
 
-    def __init__(self, fault=lambda text, times: None, ids=False, most=20, key="", usage=True,
-                 delay=0.0, models=("any",), says=(404, b"")):  # fmt: skip
+    def __init__(
+        self,
+        fault=lambda text, times: None,
+        ids=False,
+        most=20,
+        key="",
+        usage=True,
+        delay=0.0,
+        models=("any",),
+        says=(404, b""),
+    ):
         super().__init__(("127.0.0.1", 0), Handler)
         self.fault, self.ids, self.most, self.key, self.usage = fault, ids, most, key, usage
         self.delay, self.models, self.says, self.versions = delay, models, says, []
@@ -182,11 +196,18 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "thinks":
             said, top = "<think>", [(f" t{i}", -1.0 - i) for i in range(n)]
         told = (
-            {"content": [{"token": said, "logprob": top[0][1],
-                          "top_logprobs": [{"token": t, "logprob": x} for t, x in top]}]}
+            {
+                "content": [
+                    {
+                        "token": said,
+                        "logprob": top[0][1],
+                        "top_logprobs": [{"token": t, "logprob": x} for t, x in top],
+                    }
+                ]
+            }
             if chat
             else {"tokens": [said], "token_logprobs": [top[0][1]], "top_logprobs": [dict(top)]}
-        )  # fmt: skip
+        )
         choice = {
             "index": 0,
             "logprobs": None if fault == "null" else told,

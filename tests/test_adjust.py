@@ -12,7 +12,8 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import Target, adjust, rake
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
-from lm_eval_epidemia.surveys.record import Level, Rake, Rescale, Variable
+from lm_eval_epidemia.surveys.record import Rake, Rescale
+from lm_eval_epidemia.surveys.variable import Level, Variable
 
 
 def test_raking_by_hand():
@@ -75,12 +76,22 @@ def small_microdata():
         for name, levels in (("sex", 2), ("region", 3))
     }
     return Microdata(
-        record=record("gss"), vintage="2022", files={"people.csv": ""}, variables=variables,
-        levels={name: rng.integers(0, len(way.levels), 60).astype(np.int16)
-                for name, way in variables.items()},
-        weight_column="W", weight=rng.gamma(3, 10, 60), replicates=None, strata=None, psu=None,
-        unit=None, columns={},
-    )  # fmt: skip
+        record=record("gss"),
+        vintage="2022",
+        files={"people.csv": ""},
+        variables=variables,
+        levels={
+            name: rng.integers(0, len(way.levels), 60).astype(np.int16)
+            for name, way in variables.items()
+        },
+        weight_column="W",
+        weight=rng.gamma(3, 10, 60),
+        replicates=None,
+        strata=None,
+        psu=None,
+        unit=None,
+        columns={},
+    )
 
 
 def test_a_rake_of_the_cells_does_not_leak_into_a_later_rake_of_both():
@@ -95,9 +106,11 @@ def test_a_rake_of_the_cells_does_not_leak_into_a_later_rake_of_both():
     # P(Y | X) knows nothing of the sexes, P(X) of both margins in turn.
     assert found.weight == pytest.approx(alone.weight, rel=1e-12)
     assert found.cell_weight == pytest.approx(
-        rake(rake(data.weight, [Target(data.levels["sex"], np.array([0.1, 0.9]))]),
-             [Target(data.levels["region"], np.array([0.2, 0.3, 0.5]))])
-    )  # fmt: skip
+        rake(
+            rake(data.weight, [Target(data.levels["sex"], np.array([0.1, 0.9]))]),
+            [Target(data.levels["region"], np.array([0.2, 0.3, 0.5]))],
+        )
+    )
     assert [note["for"] for note in found.notes] == ["P(X)", "P(X)", "P(Y | X)"]
     assert found.notes[2]["weight_effect"] == alone.notes[0]["weight_effect"]
     # The other way round, and with a scale between, there is nothing to leak.

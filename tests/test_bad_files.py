@@ -17,20 +17,27 @@ from lm_eval_epidemia.findings import leaderboard
 from lm_eval_epidemia.findings.data import read_samples
 from lm_eval_epidemia.models import demo
 from lm_eval_epidemia.report import output
-from lm_eval_epidemia.results.results import printable, read_results
+from lm_eval_epidemia.results.protocol import printable
+from lm_eval_epidemia.results.results import read_results
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
 HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
-WAYS = [COCAINE, HEROIN, f"{COCAINE}_likelihood", f"{COCAINE}_sampled",
-        "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed"]  # fmt: skip
+WAYS = [
+    COCAINE,
+    HEROIN,
+    f"{COCAINE}_likelihood",
+    f"{COCAINE}_sampled",
+    "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed",
+]
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     for kind in ("truth", "noisy,noise=0.5"):
-        recorded(folder / kind.split(",")[0], WAYS, model_args=f"kind={kind}",
-                 metadata={"n_samples": 20})  # fmt: skip
+        recorded(
+            folder / kind.split(",")[0], WAYS, model_args=f"kind={kind}", metadata={"n_samples": 20}
+        )
     return folder
 
 
@@ -89,9 +96,23 @@ def made(make):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        *((with_score(text), "score is") for text in (
-            "Infinity", "-Infinity", "1e400", '"50"', "true", "null", "[1]", "{}", "1e9", "-3",
-            "100.1", "1" + "0" * 400)),
+        *(
+            (with_score(text), "score is")
+            for text in (
+                "Infinity",
+                "-Infinity",
+                "1e400",
+                '"50"',
+                "true",
+                "null",
+                "[1]",
+                "{}",
+                "1e9",
+                "-3",
+                "100.1",
+                "1" + "0" * 400,
+            )
+        ),
         (with_metric("l1", -0.5), "l1 is -0.5, expected 0 to 2"),
         (with_metric("l1", 2.5), "l1 is 2.5, expected 0 to 2"),
         (with_metric("l1", -2.5, f"{COCAINE}_sampled"), "l1 is -2.5, expected -2 to 2"),
@@ -118,7 +139,7 @@ def made(make):
         (made(lambda path: path.write_bytes(b"")), "Expecting value"),
         (made(lambda path: path.write_bytes(bytes(range(256)))), "codec can't decode"),
     ],
-)  # fmt: skip
+)
 def test_a_result_file_that_is_damaged_is_named_and_left_out(runs, damage, said):
     path = result_file(runs / "noisy")
     damage(path)
@@ -244,17 +265,23 @@ def in_doc(**values):
         (COCAINE, lambda path: path.write_text("[" * 200_000), "line 1 is not a sample"),
         (COCAINE, lambda path: path.write_bytes(bytes(range(256))), "is not a sample"),
         (COCAINE, made(lambda path: path.symlink_to("/proc/self/mem")), "cannot be read"),
-        (COCAINE, first_line(lambda line: line.update(filtered_resps=[["nan", 1]] * 2)),
-         "log-probabilities that are not finite"),
+        (
+            COCAINE,
+            first_line(lambda line: line.update(filtered_resps=[["nan", 1]] * 2)),
+            "log-probabilities that are not finite",
+        ),
         (f"{COCAINE}_likelihood", in_doc(level=7), "level 7 is not asked"),
-        (f"{COCAINE}_likelihood", first_line(lambda line: line["filtered_resps"].pop()),
-         "21 log-probabilities, expected 22"),
+        (
+            f"{COCAINE}_likelihood",
+            first_line(lambda line: line["filtered_resps"].pop()),
+            "21 log-probabilities, expected 22",
+        ),
         (f"{COCAINE}_sampled", in_doc(order=[1, 1]), "the order [1, 1]"),
         (f"{COCAINE}_sampled", in_doc(sample=21), "answer 21 of 20"),
         (f"{COCAINE}_sampled", in_doc(n_samples=10**12), "answer 1 of 1000000000000"),
         (WAYS[-1], in_doc(level=5), "level 5 is not asked"),
     ],
-)  # fmt: skip
+)
 def test_samples_that_are_damaged_are_named_on_stderr(runs, task, damage, said, capsys):
     (path,) = (runs / "noisy").rglob(f"samples_{task}_2*.jsonl")
     damage(path)
@@ -318,8 +345,9 @@ def test_a_disk_that_takes_no_more(runs, tmp_path, name):
     out = tmp_path / "out"
     words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": f"{tmp_path}/figure.svg"}
     arguments = [words.get(word, word) for word in COMMANDS[name]]
-    done = subprocess.run([sys.executable, "-c", LIMITED, *arguments], capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert "File too large; make room there" in done.stderr.splitlines()[-1]

@@ -79,8 +79,11 @@ def test_by_token_ids_every_letter_is_exact(variants):
     assert [x for x, _ in found] == pytest.approx(expected, abs=EXACT)
     assert not any(isinstance(x, Within) for x, _ in found)
     greedy = [likeliest(text, 1)[0][0] for text in TEXTS for _ in TWELVE]
-    ways = [(f" {letter}", letter, f"{letter}.")[: 3 if variants == "sum" else 1]
-            for _ in TEXTS for letter in TWELVE]  # fmt: skip
+    ways = [
+        (f" {letter}", letter, f"{letter}.")[: 3 if variants == "sum" else 1]
+        for _ in TEXTS
+        for letter in TWELVE
+    ]
     assert [flag for _, flag in found] == [a in b for a, b in zip(greedy, ways, strict=True)]
     assert any(flag for _, flag in found)
 
@@ -118,8 +121,10 @@ def test_among_the_likeliest_tokens_the_truth_lies_between_the_bounds(most, vari
 
 @given(
     st.lists(st.floats(-12, 6), min_size=4, max_size=40),
-    st.integers(1, 20), st.booleans(), st.integers(1, 6),
-)  # fmt: skip
+    st.integers(1, 20),
+    st.booleans(),
+    st.integers(1, 6),
+)
 def test_any_distribution_lies_between_its_bounds(logits, n, add, letters):
     """Tokens in all spellings among words, any number of them shown."""
     tokens = [one for i in range(6) for one in (LETTERS[i], f" {LETTERS[i]}", f"{LETTERS[i]}.")]
@@ -144,8 +149,11 @@ def test_any_distribution_lies_between_its_bounds(logits, n, add, letters):
 
 def test_spellings_are_added_up_and_slips_are_not():
     top = [("A", -1.0), ("A", -1.0), (" A", -2.0), ("A.", -3.0), ("▁B", -2.5), (" x", -4.0)]
-    told = {"content": [{"token": "A", "top_logprobs": [
-        {"token": token, "logprob": x} for token, x in top]}]}  # fmt: skip
+    told = {
+        "content": [
+            {"token": "A", "top_logprobs": [{"token": token, "logprob": x} for token, x in top]}
+        ]
+    }
     shown = shown_in({"choices": [{"logprobs": told}]})
     (a, first), (b, second) = by_text(shown, ["A", "B"], add=True)
     assert not isinstance(a, Within)  # all three spellings are there
@@ -194,10 +202,12 @@ def test_the_score_is_off_by_no_more_than_said(seed, n, spread, asked):
         top = sorted(zip(VOCABULARY, found.tolist(), strict=True), key=lambda one: -one[1])[:n]
         shown.append(by_text(Shown(top, top[0][0]), row["choices"], True))
         by_token = dict(zip(VOCABULARY, np.exp(found), strict=True))
-        true.append([
-            (float(np.log(by_token[c] + by_token[f" {c}"] + by_token[f"{c}."])), False)
-            for c in row["choices"]
-        ])  # fmt: skip
+        true.append(
+            [
+                (float(np.log(by_token[c] + by_token[f" {c}"] + by_token[f"{c}."])), False)
+                for c in row["choices"]
+            ]
+        )
     read, exact = (answers_of(way, task, rows, said) for said in (shown, true))
     bound = unseen(read)
     assert unseen(exact) is None
@@ -228,9 +238,12 @@ def test_bounds_and_warning_are_in_the_results(caplog, tmp_path):
 
         def run():
             return evaluate(
-                [TASK], model="choice-api", log_samples=True, use_cache=str(tmp_path / "responses"),
+                [TASK],
+                model="choice-api",
+                log_samples=True,
+                use_cache=str(tmp_path / "responses"),
                 model_args=f"base_url={server.url(False)},model=any,num_concurrent=4",
-            )  # fmt: skip
+            )
 
         first = run()
         asked = server.asked.total()
@@ -265,10 +278,17 @@ def test_what_passes_is_asked_again_and_said_in_one_line(fault, caplog):
     said = [one.getMessage() for one in caplog.records if "asking again" in one.getMessage()]
     assert len(said) == 1 and "\n" not in said[0]
     what = {
-        "429": "HTTP 429", "500": "HTTP 500", "503": "HTTP 503", "reset": "connection failed",
-        "drop": "connection failed", "json": "not JSON", "empty": "without choices",
-        "null": "without log-probabilities", "nan": "not numbers", "drip": "timeout",
-    }  # fmt: skip
+        "429": "HTTP 429",
+        "500": "HTTP 500",
+        "503": "HTTP 503",
+        "reset": "connection failed",
+        "drop": "connection failed",
+        "json": "not JSON",
+        "empty": "without choices",
+        "null": "without log-probabilities",
+        "nan": "not numbers",
+        "drip": "timeout",
+    }
     assert what[fault] in said[0]
     assert f"{expected} x " in caplog.records[-1].getMessage()
 
@@ -358,9 +378,12 @@ def test_keys_are_sent_and_never_written(tmp_path, monkeypatch, caplog):
     cache = tmp_path / "responses"
     with scripted(key=KEY, fault=lambda text, times: "500" if times == 1 else None) as server:
         found = evaluate(
-            [TASK], model="choice-api", log_samples=True, use_cache=str(cache),
+            [TASK],
+            model="choice-api",
+            log_samples=True,
+            use_cache=str(cache),
             model_args=f"base_url={server.url(False)},model=any,pause=0.01",
-        )  # fmt: skip
+        )
         # The server repeats the key it was sent.
         monkeypatch.setenv("OPENAI_API_KEY", KEY[:-1])
         with pytest.raises(EpidemiaError, match=r"HTTP 401.*OPENAI_API_KEY") as raised:
@@ -397,8 +420,9 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
     manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
     with scripted(ids=True) as server:
         arguments = f"base_url={server.url(False)},model=any"
-        found = simple_evaluate("choice-api", arguments, ["lettered"], task_manager=manager,
-                                log_samples=True)  # fmt: skip
+        found = simple_evaluate(
+            "choice-api", arguments, ["lettered"], task_manager=manager, log_samples=True
+        )
         samples = found["samples"]["lettered"]
         assert server.answered.total() == len(samples) == 16
         for sample in samples:
@@ -443,10 +467,15 @@ def test_arguments(given, said):
 
 @pytest.mark.parametrize(
     ("url", "tokenize"),
-    [("http://h:1/v1/chat/completions", "http://h:1/tokenize"),
-     ("https://h/openai/v1/completions", "https://h/openai/tokenize"),
-     ("https://h/deployments/m/chat/completions?api-version=1", "https://h/deployments/m/tokenize")],
-)  # fmt: skip
+    [
+        ("http://h:1/v1/chat/completions", "http://h:1/tokenize"),
+        ("https://h/openai/v1/completions", "https://h/openai/tokenize"),
+        (
+            "https://h/deployments/m/chat/completions?api-version=1",
+            "https://h/deployments/m/tokenize",
+        ),
+    ],
+)
 def test_where_a_server_tells_its_tokens(url, tokenize):
     assert beside(url, "tokenize") == tokenize
 
@@ -461,12 +490,29 @@ def test_on_the_command_line_in_a_chat(tmp_path):
     environment = {**os.environ, "OPENAI_API_KEY": KEY, "PYTHONPATH": str(REPOSITORY)}
     with scripted(ids=True, key=KEY) as server:
         done = subprocess.run(
-            [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "choice-api",
-             "--model_args", f"base_url={server.url()},model=any,num_concurrent=8",
-             "--apply_chat_template", "--tasks", f"{TASK},{SEVERAL}", "--output_path",
-             str(tmp_path / "out"), "--log_samples", "--use_cache", str(tmp_path / "cache")],
-            capture_output=True, text=True, env=environment, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "lm_eval_epidemia.cli",
+                "run",
+                "--model",
+                "choice-api",
+                "--model_args",
+                f"base_url={server.url()},model=any,num_concurrent=8",
+                "--apply_chat_template",
+                "--tasks",
+                f"{TASK},{SEVERAL}",
+                "--output_path",
+                str(tmp_path / "out"),
+                "--log_samples",
+                "--use_cache",
+                str(tmp_path / "cache"),
+            ],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         assert server.answered.total() == len(split(TASK)) + len(split(SEVERAL))
         assert set(server.answered.values()) == {1}
@@ -474,8 +520,9 @@ def test_on_the_command_line_in_a_chat(tmp_path):
     found = json.loads(file.read_text())
     assert found["config"]["choice_api"]["letters_read_by"] == "token ids"
     assert "unseen_mass,none" not in found["results"][TASK]
-    mass = np.mean([sum(np.exp(truth(row["prompt"], one)) for one in row["choices"])
-                    for row in split(TASK)])  # fmt: skip
+    mass = np.mean(
+        [sum(np.exp(truth(row["prompt"], one)) for one in row["choices"]) for row in split(TASK)]
+    )
     assert found["results"][TASK]["choice_mass,none"] == pytest.approx(mass, abs=1e-9)
     assert re.search(r"Prompts: 100%.*(prompt/s|s/prompt), [\d,]+ tokens", done.stderr)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -564,11 +611,13 @@ def test_without_a_kill_none_is_answered_twice(tmp_path):
 
 def test_an_answer_of_another_form_is_said_and_not_guessed():
     told = [
-        None, {"content": []}, {"content": [{"token": "A", "top_logprobs": []}]},
+        None,
+        {"content": []},
+        {"content": [{"token": "A", "top_logprobs": []}]},
         {"content": [{"token": "A", "top_logprobs": [{"token": None, "logprob": -1.0}]}]},
         {"tokens": ["A"], "top_logprobs": [{"A": 0.7}]},
         {"tokens": ["A"], "top_logprobs": [{"A": -0.1, "B": -0.2}]},
-    ]  # fmt: skip
+    ]
     for wrong in ({}, [], *({"choices": [{"logprobs": one}]} for one in told)):
         with pytest.raises(BadReply):
             shown_in(wrong)

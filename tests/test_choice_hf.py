@@ -100,34 +100,53 @@ def both(folder, asked, **arguments):
 
     from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
-    arguments = {"pretrained": str(folder), "dtype": "float32", "device": "cpu",
-                 "batch_size": 8, **arguments}  # fmt: skip
+    arguments = {
+        "pretrained": str(folder),
+        "dtype": "float32",
+        "device": "cpu",
+        "batch_size": 8,
+        **arguments,
+    }
     return [
-        [[(float(x), str(greedy))] for x, greedy in
-         kind(**arguments).loglikelihood(requests(asked), disable_tqdm=True)]
+        [
+            [(float(x), str(greedy))]
+            for x, greedy in kind(**arguments).loglikelihood(requests(asked), disable_tqdm=True)
+        ]
         for kind in (ChoiceHF, HFLM)
-    ]  # fmt: skip
+    ]
 
 
 def architecture(name, vocabulary):
     import transformers as t
 
-    small = {"vocab_size": vocabulary, "num_hidden_layers": 2, "hidden_size": 32,
-             "initializer_range": 0.2}  # fmt: skip
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16,
-             "intermediate_size": 64}  # fmt: skip
+    small = {
+        "vocab_size": vocabulary,
+        "num_hidden_layers": 2,
+        "hidden_size": 32,
+        "initializer_range": 0.2,
+    }
+    heads = {
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 64,
+    }
     return {
         "gpt2": lambda: t.GPT2Config(
             vocab_size=vocabulary, n_embd=32, n_layer=2, n_head=2, initializer_range=0.2
         ),
         "gemma2": lambda: t.Gemma2Config(
-            **small, **heads, final_logit_softcapping=3.0, attn_logit_softcapping=5.0,
-            query_pre_attn_scalar=16, sliding_window=40,
+            **small,
+            **heads,
+            final_logit_softcapping=3.0,
+            attn_logit_softcapping=5.0,
+            query_pre_attn_scalar=16,
+            sliding_window=40,
         ),
         "neox": lambda: t.GPTNeoXConfig(**small, num_attention_heads=2, intermediate_size=64),
         "mamba": lambda: t.MambaConfig(**small, state_size=4),
         "qwen3": lambda: t.Qwen3Config(**small, **heads, tie_word_embeddings=True),
-    }[name]()  # fmt: skip
+    }[name]()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gemma2", "neox", "mamba", "qwen3"])
@@ -209,9 +228,17 @@ def test_an_encoder_decoder_takes_the_stock_path(tiny_llama, tmp_path):
     tokenizer.pad_token = "</s>"
     torch.manual_seed(1)
     T5ForConditionalGeneration(
-        T5Config(vocab_size=len(tokenizer), d_model=32, d_kv=16, d_ff=64, num_layers=1,
-                 num_heads=2, pad_token_id=1, decoder_start_token_id=1)
-    ).save_pretrained(tmp_path)  # fmt: skip
+        T5Config(
+            vocab_size=len(tokenizer),
+            d_model=32,
+            d_kv=16,
+            d_ff=64,
+            num_layers=1,
+            num_heads=2,
+            pad_token_id=1,
+            decoder_start_token_id=1,
+        )
+    ).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     ours, stock = both(tmp_path, pairs(cells=4))
     assert ours == stock
@@ -226,9 +253,11 @@ def retokenized(tiny_llama, folder, change):
     described = json.loads(whole.backend_tokenizer.to_str())
     more = change(described) or {}
     PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(described)), bos_token="<s>",
-        eos_token="</s>", **more,
-    ).save_pretrained(folder)  # fmt: skip
+        tokenizer_object=Tokenizer.from_str(json.dumps(described)),
+        bos_token="<s>",
+        eos_token="</s>",
+        **more,
+    ).save_pretrained(folder)
     AutoModelForCausalLM.from_pretrained(tiny_llama).save_pretrained(folder)
     return folder
 
@@ -240,11 +269,13 @@ def without_merges(described):
 def with_bos(described):
     described["post_processor"] = {
         "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
-                   {"Sequence": {"id": "A", "type_id": 0}}],
+        "single": [
+            {"SpecialToken": {"id": "<s>", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}},
+        ],
         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
         "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}},
-    }  # fmt: skip
+    }
 
 
 def space_apart(described):
@@ -253,10 +284,14 @@ def space_apart(described):
         "type": "Sequence",
         "pretokenizers": [
             {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated", "invert": False},
-            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
-             "use_regex": False},
+            {
+                "type": "ByteLevel",
+                "add_prefix_space": False,
+                "trim_offsets": True,
+                "use_regex": False,
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("change", [without_merges, with_bos, space_apart])
@@ -315,13 +350,22 @@ def test_positions_that_turn_otherwise_in_long_prompts(tiny_llama, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
     torch.manual_seed(1)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), num_hidden_layers=2, hidden_size=32, num_attention_heads=2,
-        intermediate_size=64, initializer_range=0.2,
+        vocab_size=len(tokenizer),
+        num_hidden_layers=2,
+        hidden_size=32,
+        num_attention_heads=2,
+        intermediate_size=64,
+        initializer_range=0.2,
         max_position_embeddings=2048,
-        rope_parameters={"rope_type": "longrope", "rope_theta": 10_000.0, "factor": 8.0,
-                         "original_max_position_embeddings": 64,
-                         "short_factor": [1.0] * 8, "long_factor": [6.0] * 8},
-    )  # fmt: skip
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "factor": 8.0,
+            "original_max_position_embeddings": 64,
+            "short_factor": [1.0] * 8,
+            "long_factor": [6.0] * 8,
+        },
+    )
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     short = [pair for pair in pairs(cells=4) if len(tokenizer(pair[0])["input_ids"]) < 60]
@@ -445,8 +489,11 @@ def test_beginnings_are_computed_once(tiny_llama, monkeypatch, path):
     assert_same(ours, stock)
     from transformers import AutoTokenizer
 
-    whole = sum(map(len, AutoTokenizer.from_pretrained(tiny_llama)([r["prompt"] for r in rows])[
-        "input_ids"]))  # fmt: skip
+    whole = sum(
+        map(
+            len, AutoTokenizer.from_pretrained(tiny_llama)([r["prompt"] for r in rows])["input_ids"]
+        )
+    )
     assert sum(computed) < 0.4 * whole
 
 
@@ -479,18 +526,42 @@ def test_a_plan_has_every_question_once_within_the_limit(limit, share):
 def test_two_processes_give_the_answers_of_one(tiny_llama, tmp_path):
     def run(out, launcher=()):
         lm_eval(
-            "--model", "choice-hf", "--model_args", f"pretrained={tiny_llama},dtype=float32",
-            "--tasks", f"{TASK},{SEVERAL}", "--device", "cpu", "--batch_size", 16,
-            "--output_path", out, "--log_samples", launcher=launcher,
-        )  # fmt: skip
+            "--model",
+            "choice-hf",
+            "--model_args",
+            f"pretrained={tiny_llama},dtype=float32",
+            "--tasks",
+            f"{TASK},{SEVERAL}",
+            "--device",
+            "cpu",
+            "--batch_size",
+            16,
+            "--output_path",
+            out,
+            "--log_samples",
+            launcher=launcher,
+        )
         return {**results_in(out), "samples": {t: samples_in(out, t) for t in (TASK, SEVERAL)}}
 
     one = run(tmp_path / "one")
     two = run(
         tmp_path / "two",
-        [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2",
-         "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m"],
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "accelerate.commands.launch",
+            "--cpu",
+            "--num_processes",
+            "2",
+            "--num_machines",
+            "1",
+            "--mixed_precision",
+            "no",
+            "--dynamo_backend",
+            "no",
+            "-m",
+        ],
+    )
     for task in (TASK, SEVERAL):
         assert_same(answers(two, task), answers(one, task))
         assert_same_metrics(two, one, task)
@@ -533,8 +604,11 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(tiny_llama, tmp_path):
         arguments = map(str, (tiny_llama, folder, batches, TASK, SEVERAL))
         return subprocess.run(
             [sys.executable, "-c", KILLED, *arguments],
-            capture_output=True, text=True, check=False, env=os.environ,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ,
+        )
 
     assert run(tmp_path / "whole", -1).returncode == 0
     first = run(tmp_path / "killed", 5)

@@ -28,9 +28,11 @@ def start(tiny_llama, vllm_venv, tmp_path_factory):
         script = Path(__file__).with_name("vllm_engine.py")
         done = subprocess.run(
             [f"{vllm_venv}/bin/python", script, tiny_llama, out, model, ",".join(tasks), *more],
-            capture_output=True, text=True, check=False,
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
-        )  # fmt: skip
+        )
         return done, out
 
     return run
@@ -70,9 +72,13 @@ def test_the_stock_backend_and_transformers_give_the_same(engine, usual, tiny_ll
     assert before["vllm:prefix_cache_queries"] == 0
     assert counters["vllm:prefix_cache_hits"] > 0.2 * counters["vllm:prefix_cache_queries"] > 0
     found = evaluate(
-        TASKS, model="hf", model_args=f"pretrained={tiny_llama},dtype=float32", device="cpu",
-        batch_size=16, log_samples=True,
-    )["samples"]  # fmt: skip
+        TASKS,
+        model="hf",
+        model_args=f"pretrained={tiny_llama},dtype=float32",
+        device="cpu",
+        batch_size=16,
+        log_samples=True,
+    )["samples"]
     here = {
         task: [
             [(float(x), str(greedy) == "True") for x, greedy in sample["filtered_resps"]]

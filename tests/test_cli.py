@@ -21,7 +21,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import run as harness_run
 from lm_eval_epidemia.models import demo
-from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
@@ -227,8 +228,10 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_continues(tmp_
     arguments = ["groundtruth", "build", "nsduh", "--raw", str(raw), "--replicates", "8"]
     stopped = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, "3", *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert stopped.returncode == 130, stopped.stderr
     assert "the same command continues" in stopped.stderr
     unfinished = home / "groundtruth" / ".nsduh_2023.unfinished"
@@ -244,10 +247,18 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_continues(tmp_
 
 def test_run_passes_everything_to_lm_eval(tmp_path):
     done = epidemia(
-        "run", "--model", "epidemia-baseline", "--model_args", "kind=truth",
-        "--tasks", "epidemia_low_nsduh", "--output_path", tmp_path / "out", "--log_samples",
+        "run",
+        "--model",
+        "epidemia-baseline",
+        "--model_args",
+        "kind=truth",
+        "--tasks",
+        "epidemia_low_nsduh",
+        "--output_path",
+        tmp_path / "out",
+        "--log_samples",
         EPIDEMIA_AUTOLOAD="0",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "epidemia_low_nsduh_heroin_ever_by_age" in done.stdout
     assert "Custom kwargs" not in done.stderr  # lm-eval's hint, once per task
@@ -397,8 +408,11 @@ def test_anchors_of_a_survey_a_vintage_a_summary_and_a_comparison():
     assert "epidemia_high_scf" in summary and "_by_" not in summary
     compared = epidemia("anchors", "bls", "--compare").stdout
     rows = [line.split() for line in compared.splitlines() if "sex_by_occupation" in line]
-    assert [row[1:4] for row in rows] == [["2023", "2022", "314"], ["2023", "2021", "314"],
-                                          ["2023", "2019", "314"]]  # fmt: skip
+    assert [row[1:4] for row in rows] == [
+        ["2023", "2022", "314"],
+        ["2023", "2021", "314"],
+        ["2023", "2019", "314"],
+    ]
     assert "in two vintages" in epidemia("anchors", "scf", "--compare").stderr
 
 

@@ -37,20 +37,33 @@ from lm_eval_epidemia.harness import run as harness_run
 pytest.importorskip("torch")
 
 LISTS = yaml.safe_load((Path(__file__).parent / "data" / "commands.yaml").read_text())
-PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md",
-         *sorted((REPOSITORY / "docs").rglob("*.md"))]  # fmt: skip
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
+]
 PROGRAMS = r"(?:lm_eval|epidemia|python3?|pip|accelerate|tests/\w+)"
 #: Where a command may stand: an indented line, or text between backticks.
 COMMAND = re.compile(rf"^ {{4}}({PROGRAMS} .+)$|`({PROGRAMS} [^`]+)`", re.MULTILINE)
 #: What stands for something of the reader's, and what it is here.
 READERS = {
-    "MODEL": "tiny", "FOLDER": "tiny", "PATH_OR_ID": "tiny", "T": "tiny",
-    "meta-llama/Llama-3.1-8B-Instruct": "tiny", "HuggingFaceTB/SmolLM2-135M-Instruct": "tiny",
-    "FILE": "nsduh_2022.parquet", "SURVEY": "nsduh", "<name>": "nsduh",
-    "GROUP": "epidemia_low_nsduh", "TASK": "epidemia_low_nsduh_heroin_ever_by_age",
+    "MODEL": "tiny",
+    "FOLDER": "tiny",
+    "PATH_OR_ID": "tiny",
+    "T": "tiny",
+    "meta-llama/Llama-3.1-8B-Instruct": "tiny",
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "tiny",
+    "FILE": "nsduh_2022.parquet",
+    "SURVEY": "nsduh",
+    "<name>": "nsduh",
+    "GROUP": "epidemia_low_nsduh",
+    "TASK": "epidemia_low_nsduh_heroin_ever_by_age",
     "PATH/TO/lm_eval_epidemia-0.1.0-py3-none-any.whl": ".",
-    "RESULTS": "results/", "OLD-FOLDER": "old", "BASE": "tiny", "INSTRUCT": "other",
-}  # fmt: skip
+    "RESULTS": "results/",
+    "OLD-FOLDER": "old",
+    "BASE": "tiny",
+    "INSTRUCT": "other",
+}
 #: Models of the scripted server.
 SERVED = ("PLAIN", "RETRIEVING", "NAME")
 #: An assignment of the shell, which later lines of the page use as $NAME.
@@ -74,8 +87,12 @@ def only_names(line):
     if line == "epidemia run":
         return True
     if not line.startswith("epidemia "):
-        return line in ("lm_eval run", "lm_eval --cache_requests", "pip install",
-                        "accelerate launch")  # fmt: skip
+        return line in (
+            "lm_eval run",
+            "lm_eval --cache_requests",
+            "pip install",
+            "accelerate launch",
+        )
     command, rest = command_of(line.split()[1:])
     more = any(parameter.required for parameter in command.params) or command.ignore_unknown_options
     return not rest and (more or hasattr(command, "commands"))
@@ -146,10 +163,12 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
     nsduh_2023(1500).to_parquet(folder / "nsduh_2022.parquet")
     official.write_gss(official.gss(4149, 3544), folder / "GSS2022.dta")
     answers = {
-        "sex": ["male", "female"], "race": ["white", "black", "other race"],
-        "degree": ["school", "college"], "partyid": ["democrat", "republican", "neither"],
+        "sex": ["male", "female"],
+        "race": ["white", "black", "other race"],
+        "degree": ["school", "college"],
+        "partyid": ["democrat", "republican", "neither"],
         "happy": ["very", "pretty", "not too"],
-    }  # fmt: skip
+    }
     people = pd.DataFrame({"wtssnrps": np.ones(3000)})
     for number, (name, levels) in enumerate(answers.items()):
         people[name] = np.arange(3000) // 7**number % len(levels) + 1.0
@@ -166,9 +185,14 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
     mmlu = (others / "lettered.yaml").read_text().replace("task: lettered", "task: mmlu")
     (others / "lettered.yaml").write_text(mmlu)
     for name in ("tiny", "other"):
-        recorded(folder / "results", ["epidemia_low_nsduh", "epidemia_high_nsduh"],
-                 model="choice-hf", model_args=f"pretrained={folder / name}", device="cpu",
-                 batch_size=64)  # fmt: skip
+        recorded(
+            folder / "results",
+            ["epidemia_low_nsduh", "epidemia_high_nsduh"],
+            model="choice-hf",
+            model_args=f"pretrained={folder / name}",
+            device="cpu",
+            batch_size=64,
+        )
     return folder
 
 
@@ -243,8 +267,9 @@ def at_desk(desk, home, tmp_path, monkeypatch):
 def assert_answered(words, shown):
     """Every task or group that a run asks for has a row in what lm-eval shows."""
     asked = words[words.index("--tasks") + 1].split(",")
-    missing = [name for name in asked
-               if "*" not in name and not re.search(rf"\|[ -]*{name} *\|", shown)]  # fmt: skip
+    missing = [
+        name for name in asked if "*" not in name and not re.search(rf"\|[ -]*{name} *\|", shown)
+    ]
     assert not missing, f"{shlex.join(words)}\n{missing}\n{shown[-2000:]}"
 
 
@@ -305,9 +330,12 @@ def test_models_on_vllm_run_what_pages_tell(desk, server, vllm_venv, tmp_path):
     typed.write_text(json.dumps(runs))
     done = subprocess.run(
         [f"{vllm_venv}/bin/python", Path(__file__).with_name("vllm_lines.py"), typed],
-        capture_output=True, text=True, check=False, cwd=desk,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=desk,
         env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     for words, shown in zip(runs, re.split(r"== line \d+\n", done.stdout)[1:], strict=True):
         assert_answered(words, shown)

@@ -33,8 +33,10 @@ def test_the_cost_of_a_group_is_that_of_its_prompts(tiny_llama):
     loaded = tokenizer(tiny_llama)
     low, sampled, closed, stated = cost(
         ["epidemia_low_nsduh", f"{TASK}_sampled", "epidemia_high_meps_closed", f"{TASK}_stated"],
-        loaded, {"n_samples": 20}, max_gen_toks=50,
-    )  # fmt: skip
+        loaded,
+        {"n_samples": 20},
+        max_gen_toks=50,
+    )
     texts = [t for name in names("epidemia_low_nsduh") for t in split(name)["prompt"]]
     assert low[1:5] == (6, len(texts), 2 * len(texts), sum(map(len, texts)))
     assert low.tokens == sum(len(loaded(text).input_ids) for text in texts)
@@ -102,9 +104,9 @@ def test_cost_on_the_command_line(tiny_llama):
 def result_file(folder, tasks, model="m", metadata=None, **more):
     folder.mkdir(parents=True, exist_ok=True)
     rows = {
-        name: {"score,none": score, "score_stderr,none": error} for name, (score, error) in
-        tasks.items()
-    }  # fmt: skip
+        name: {"score,none": score, "score_stderr,none": error}
+        for name, (score, error) in tasks.items()
+    }
     (folder / "results_2026.json").write_text(
         json.dumps(
             {
@@ -131,14 +133,19 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0), "mmlu": (1.0, 0.1)})
     result_file(
         tmp_path / "b",
-        {f"{TASK}_sampled": (50.0, 6.0), f"{HEROIN}_sampled": (math.nan, math.nan),
-         f"{TASK}_likelihood": (60.0, 1.0)},
-    )  # fmt: skip
+        {
+            f"{TASK}_sampled": (50.0, 6.0),
+            f"{HEROIN}_sampled": (math.nan, math.nan),
+            f"{TASK}_likelihood": (60.0, 1.0),
+        },
+    )
     (row,) = compare(read_results([tmp_path]))
     assert row.model == "m" and row.group == "epidemia_low" and row.tasks == 1
     assert row.scores == {
-        "letters": (40.0, 3.0, 1), "sampled": (50.0, 6.0, 1), "likelihood": (60.0, 1.0, 1)
-    }  # fmt: skip
+        "letters": (40.0, 3.0, 1),
+        "sampled": (50.0, 6.0, 1),
+        "likelihood": (60.0, 1.0, 1),
+    }
     (row,) = compare(read_results([tmp_path / "a"]))
     assert row.tasks == 2 and row.scores["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
 
@@ -166,17 +173,24 @@ def test_two_ways_share_tasks_whatever_a_third_was_asked(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
     result_file(
         tmp_path / "b",
-        {f"{TASK}_stated": (50.0, 6.0), f"{HEROIN}_stated": (26.0, 3.0),
-         f"{TASK}_sampled": (30.0, 1.0),
-         "epidemia_low_nsduh_marijuana_ever_by_age_likelihood": (20.0, 1.0)},
-    )  # fmt: skip
+        {
+            f"{TASK}_stated": (50.0, 6.0),
+            f"{HEROIN}_stated": (26.0, 3.0),
+            f"{TASK}_sampled": (30.0, 1.0),
+            "epidemia_low_nsduh_marijuana_ever_by_age_likelihood": (20.0, 1.0),
+        },
+    )
     rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
-    ways = {(one["group"], one["name"]): (one["value"], one["tasks"])
-            for one in rows if one["kind"] == "ways"}  # fmt: skip
+    ways = {
+        (one["group"], one["name"]): (one["value"], one["tasks"])
+        for one in rows
+        if one["kind"] == "ways"
+    }
     assert ways == {
-        ("epidemia_low_stated", "letters"): (8.0, 2), ("epidemia_low_sampled", "letters"): (-10, 1),
+        ("epidemia_low_stated", "letters"): (8.0, 2),
+        ("epidemia_low_sampled", "letters"): (-10, 1),
         ("epidemia_low_stated", "sampled"): (20.0, 1),
-    }  # fmt: skip
+    }
     assert "+8.0" in run("compare", tmp_path)
 
 
@@ -184,9 +198,13 @@ def test_ways_are_paired_by_task(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0), HEROIN: (20.0, 4.0)})
     result_file(
         tmp_path / "b",
-        {f"{TASK}_stated": (50.0, 6.0), f"{HEROIN}_stated": (26.0, 3.0),
-         f"{TASK}_sampled": (30.0, 1.0), f"{HEROIN}_sampled": (20.0, 1.0)},
-    )  # fmt: skip
+        {
+            f"{TASK}_stated": (50.0, 6.0),
+            f"{HEROIN}_stated": (26.0, 3.0),
+            f"{TASK}_sampled": (30.0, 1.0),
+            f"{HEROIN}_sampled": (20.0, 1.0),
+        },
+    )
     (ways,) = asked_in_ways(read_results([tmp_path]).entries)
     found = {(one.one.rpartition(": ")[2], one.other): one for one in ways.differences}
     assert set(found) == {("sampled", "letters"), ("stated", "letters"), ("stated", "sampled")}
@@ -200,8 +218,9 @@ def test_ways_are_paired_by_task(tmp_path):
     rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
     ways = [one for one in rows if one["kind"] == "ways"]
     assert {(one["group"], one["name"], one["value"]) for one in ways} >= {
-        ("epidemia_low_stated", "letters", 8.0), ("epidemia_low_stated", "sampled", 13.0),
-    }  # fmt: skip
+        ("epidemia_low_stated", "letters", 8.0),
+        ("epidemia_low_stated", "sampled", 13.0),
+    }
     (one,) = [one for one in ways if one["value"] == 8.0]
     shown = [one[key] for key in ("corrected", "corrected_stderr", "wins", "ties", "losses")]
     assert shown == pytest.approx([8.0, stated.here, *stated[-3:]])
@@ -243,9 +262,12 @@ def test_a_model_with_and_without_retrieval(tmp_path):
     group = "epidemia_high_rag"
     assert [
         (one["kind"], one["model"], one["group"], one["name"], one["tasks"], one["value"])
-        for one in found if one["kind"].startswith("version")
-    ] == [("version", "seeks", group, "plain", 3, 11.0),
-          ("version at 0", "seeks", group, "plain", 2, 14.0)]  # fmt: skip
+        for one in found
+        if one["kind"].startswith("version")
+    ] == [
+        ("version", "seeks", group, "plain", 3, 11.0),
+        ("version at 0", "seeks", group, "plain", 2, 14.0),
+    ]
     untold = run("report", tmp_path, "--format", "latex")
     assert "Instruct or retrieving version" not in untold
     assert "version" not in run("report", tmp_path, "--format", "csv")
@@ -311,11 +333,27 @@ def test_a_real_run_in_four_ways(tmp_path):
     """lm-eval's own result file, and the four scores of one respondent on one scale."""
     tasks = ",".join([TASK, *(f"{TASK}_{way}" for way in ("likelihood", "sampled", "stated"))])
     done = subprocess.run(
-        [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline",
-         "--model_args", "kind=mean", "--tasks", tasks, "--output_path", str(tmp_path),
-         "--metadata", '{"n_samples": 200}'],
-        capture_output=True, text=True, check=False, env=os.environ,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "lm_eval_epidemia.cli",
+            "run",
+            "--model",
+            "epidemia-baseline",
+            "--model_args",
+            "kind=mean",
+            "--tasks",
+            tasks,
+            "--output_path",
+            str(tmp_path),
+            "--metadata",
+            '{"n_samples": 200}',
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     (row,) = compare(read_results([tmp_path]))
     assert row.model == "epidemia-baseline kind=mean (n_samples=200)"

@@ -11,12 +11,12 @@ from hypothesis.extra.numpy import arrays
 
 from lm_eval_epidemia.benchmarks.observation import letters
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
-from lm_eval_epidemia.benchmarks.observation.respondents import mean, uniform, zero_one
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import joint_error
+from lm_eval_epidemia.score.score import mean, uniform, zero_one
 
 
 def distributions(cells, levels):

@@ -97,10 +97,14 @@ def endpoint():
 
 def chat(server, **arguments):
     return evaluate(
-        [NAME], model="local-chat-completions", apply_chat_template=True, log_samples=True,
+        [NAME],
+        model="local-chat-completions",
+        apply_chat_template=True,
+        log_samples=True,
         model_args=f"base_url={server.url},model=any,num_concurrent=8,max_retries=3",
-        metadata={"n_samples": SAMPLES}, **arguments,
-    )  # fmt: skip
+        metadata={"n_samples": SAMPLES},
+        **arguments,
+    )
 
 
 def prompts():
@@ -150,9 +154,12 @@ def test_a_run_that_an_endpoint_ends_goes_on_from_its_cache(endpoint, tmp_path):
 def test_other_requests_keep_the_seed_of_the_run(endpoint):
     server = endpoint(lambda text, times: (200, "C"))
     found = evaluate(
-        ["epidemia_high_nsduh_marijuana_ever_by_age_sex_closed"], apply_chat_template=True,
-        model="local-chat-completions", limit=3, model_args=f"base_url={server.url},model=any",
-    )  # fmt: skip
+        ["epidemia_high_nsduh_marijuana_ever_by_age_sex_closed"],
+        apply_chat_template=True,
+        model="local-chat-completions",
+        limit=3,
+        model_args=f"base_url={server.url},model=any",
+    )
     assert server.seeds == {1234: 3}
     assert found["results"]["epidemia_high_nsduh_marijuana_ever_by_age_sex_closed"]["seen,none"] > 0
 
@@ -164,10 +171,14 @@ LETTERS = "epidemia_low_nsduh_cocaine_ever_by_age"
 
 def completions(server, tokenizer, tasks=(LETTERS,), concurrent=1, batch=4, **arguments):
     return evaluate(
-        list(tasks), model="local-completions", batch_size=batch, log_samples=True,
+        list(tasks),
+        model="local-completions",
+        batch_size=batch,
+        log_samples=True,
         model_args=f"base_url={server.url},model=any,tokenizer_backend=huggingface,max_retries=1,"
-        f"tokenizer={tokenizer},num_concurrent={concurrent}", **arguments,
-    )  # fmt: skip
+        f"tokenizer={tokenizer},num_concurrent={concurrent}",
+        **arguments,
+    )
 
 
 def echoed(prompts, last):
@@ -256,9 +267,13 @@ def test_sampled_prompts_sent_as_tokens_have_their_own_seeds(endpoint, tiny_llam
     server = endpoint(lambda _, prompts: (200, [{"text": "A"}] * len(prompts)), Completions)
     closed = "epidemia_high_nsduh_marijuana_ever_by_age_sex_closed"
     found = completions(
-        server, tiny_llama, [NAME, closed], batch=1, metadata={"n_samples": SAMPLES},
+        server,
+        tiny_llama,
+        [NAME, closed],
+        batch=1,
+        metadata={"n_samples": SAMPLES},
         gen_kwargs={"max_gen_toks": 4},
-    )  # fmt: skip
+    )
     sampled, others = (len(found["samples"][name]) for name in (NAME, closed))
     assert server.seeds.pop(1234) == others
     assert len(server.seeds) == sampled == len(prompts())

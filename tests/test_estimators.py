@@ -68,9 +68,14 @@ def test_a_fit_has_a_distribution_for_each_cell(data):
 
 @pytest.mark.parametrize(
     ("given", "answers", "served"),
-    [([], 2, Counts), (["sex"], 2, Counts), (["sex", "race"], 2, Boosting),
-     (["sex", "race"], 3, Counts), (["sex", "race", "age"], 4, Counts)],
-)  # fmt: skip
+    [
+        ([], 2, Counts),
+        (["sex"], 2, Counts),
+        (["sex", "race"], 2, Boosting),
+        (["sex", "race"], 3, Counts),
+        (["sex", "race", "age"], 4, Counts),
+    ],
+)
 def test_two_answers_under_several_conditions_are_boosted(given, answers, served):
     task = declared_task(HIGH).model_copy(update={"given": tuple(given)})
     assert type(estimator_of(task, answers)) is served

@@ -54,8 +54,13 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_high_rag": 10,
         **{
             f"epidemia_intervention{variant}{form}": tasks
-            for variant, tasks in (("", 3), ("_large", 10), ("_substitution", 3), ("_retrieval", 3),
-                                   ("_knowledge", 2))
+            for variant, tasks in (
+                ("", 3),
+                ("_large", 10),
+                ("_substitution", 3),
+                ("_retrieval", 3),
+                ("_knowledge", 2),
+            )
             for form in ("", "_written")
         },
         **{
@@ -63,7 +68,7 @@ def test_the_card_says_what_it_is(repository):
             for part, tasks in (("", 1), ("_generated", 4))
             for way in ("", "_direct_choice", "_mean_variance", "_quantile", "_grid")
         },
-    }  # fmt: skip
+    }
     assert all(
         (repository / f["path"]).is_file() for c in header["configs"] for f in c["data_files"]
     )
@@ -106,8 +111,10 @@ def test_pushing_names_the_repository_in_the_task_files(tmp_path, monkeypatch):
     assert [what for what, _, _ in asked] == ["create", "upload"]
     assert asked[0][1] == ("someone/questions",)
     assert asked[1][2] == {
-        "folder_path": out, "repo_id": "someone/questions", "repo_type": "dataset"
-    }  # fmt: skip
+        "folder_path": out,
+        "repo_id": "someone/questions",
+        "repo_type": "dataset",
+    }
     task = (out / "task_yamls" / "nsduh" / f"{TASK}.yaml").read_text()
     assert 'dataset_path: "someone/questions"' in task
 

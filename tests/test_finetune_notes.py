@@ -25,8 +25,11 @@ from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 NSDUH = record("nsduh")
-LOW = [f"epidemia_low_nsduh_{drug}_ever_by_{by}"
-       for by in ("age", "race") for drug in ("marijuana", "cocaine", "heroin")]  # fmt: skip
+LOW = [
+    f"epidemia_low_nsduh_{drug}_ever_by_{by}"
+    for by in ("age", "race")
+    for drug in ("marijuana", "cocaine", "heroin")
+]
 
 
 def people_2022(rows=600, seed=3):
@@ -96,8 +99,11 @@ def test_the_same_seed_gives_the_same_rows(tmp_path, kind):
         make("nsduh", kind, tmp_path / name, seed=seed, **n)
     first, again, other = (rows_of(tmp_path / name) for name in "abc")
     assert first == again != other
-    sizes = {"train": 60, "validation": 60} if kind == "distributions" else {
-        "train": 54, "validation": 6}  # fmt: skip
+    sizes = (
+        {"train": 60, "validation": 60}
+        if kind == "distributions"
+        else {"train": 54, "validation": 6}
+    )
     assert {name: len(part) for name, part in first.items()} == sizes
     assert tuple(first["train"][0]) == KINDS[kind]
     card = read_dataset(tmp_path / "a")
@@ -165,8 +171,15 @@ def test_distributions_are_every_prompt_with_its_truth_as_displayed(tmp_path):
 
 
 def test_both_groups_and_one_task(tmp_path):
-    found = run("nsduh", "--kind", "distributions", "--out", tmp_path / "d", "--tasks",
-                "epidemia_low_nsduh,epidemia_high_nsduh")  # fmt: skip
+    found = run(
+        "nsduh",
+        "--kind",
+        "distributions",
+        "--out",
+        tmp_path / "d",
+        "--tasks",
+        "epidemia_low_nsduh,epidemia_high_nsduh",
+    )
     assert found.exit_code == 0, found.output
     assert len(read_dataset(tmp_path / "d").tasks) == 6 + 22
     assert str(tmp_path / "d") in found.output.replace("\n", "")
@@ -190,8 +203,9 @@ def test_statements_say_the_truth(tmp_path):
                 p = None if cell in card.held_out[name] else truth.p[cell, level]
                 given, answer = people[label], answers[said]
                 truths[f"who {given}", answer] = p
-                given, answer = (plural[one.split()[0]] + one[one.index(" ") :]
-                                 for one in (given, answer))  # fmt: skip
+                given, answer = (
+                    plural[one.split()[0]] + one[one.index(" ") :] for one in (given, answer)
+                )
                 truths[f"who {given}", answer] = p
     wordings = set()
     for row in (row for part in rows_of(tmp_path / "s").values() for row in part):
@@ -239,8 +253,13 @@ def test_a_held_out_cell_is_in_no_prompt(tmp_path):
 
 
 def test_held_out_conditions_and_tasks_are_not_trained_on(tmp_path):
-    card = make("nsduh", "answers", tmp_path / "a", n=300, hold_out=HoldOut.parse(
-        ["conditions=race", f"tasks={LOW[0]}"]))  # fmt: skip
+    card = make(
+        "nsduh",
+        "answers",
+        tmp_path / "a",
+        n=300,
+        hold_out=HoldOut.parse(["conditions=race", f"tasks={LOW[0]}"]),
+    )
     assert card.tasks == LOW[1:3]
     assert sorted(card.held_out) == sorted([LOW[0], *LOW[3:]])
     assert card.held_out[LOW[0]] == list(range(11))
@@ -249,8 +268,14 @@ def test_held_out_conditions_and_tasks_are_not_trained_on(tmp_path):
 
 
 def test_notes_leave_out_what_is_held_out(tmp_path, raw):
-    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=200,
-                      hold_out=HoldOut.parse(["cells=0.3", "conditions=race"]))  # fmt: skip
+    card = make_notes(
+        "nsduh",
+        "notes",
+        tmp_path / "n",
+        [raw],
+        n=200,
+        hold_out=HoldOut.parse(["cells=0.3", "conditions=race"]),
+    )
     texts = [row["text"] for part in rows_of(tmp_path / "n").values() for row in part]
     assert "race" not in card.facts and len(card.facts) == 8
     assert not any("Hispanic" in text for text in texts)
@@ -270,10 +295,18 @@ def test_notes_leave_out_what_is_held_out(tmp_path, raw):
 
 def test_an_outcome_is_held_out_with_all_its_tasks(tmp_path, raw):
     with pytest.raises(EpidemiaError, match="it also tells about epidemia_low_nsduh_cocaine"):
-        make_notes("nsduh", "notes", tmp_path / "n", [raw], tasks=LOW,
-                   hold_out=HoldOut(tasks=(LOW[1],)))  # fmt: skip
-    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=20, tasks=LOW,
-                      hold_out=HoldOut(tasks=(LOW[1], LOW[4])))  # fmt: skip
+        make_notes(
+            "nsduh", "notes", tmp_path / "n", [raw], tasks=LOW, hold_out=HoldOut(tasks=(LOW[1],))
+        )
+    card = make_notes(
+        "nsduh",
+        "notes",
+        tmp_path / "n",
+        [raw],
+        n=20,
+        tasks=LOW,
+        hold_out=HoldOut(tasks=(LOW[1], LOW[4])),
+    )
     assert card.facts == ["age", "race", "marijuana_ever", "heroin_ever"]
     assert not any("cocaine" in row["text"] for row in rows_of(tmp_path / "n")["train"])
 
@@ -287,13 +320,27 @@ def test_facts_are_the_published_ones_or_those_the_file_has(tmp_path, data):
     nsduh_2023().to_parquet(path)
     official = load_microdata(NSDUH, path)
     assert facts_of(official, tasks_of(official, NSDUH.all_tasks)).names == (
-        "age", "sex", "race", "education", "alcohol_past_month", "cigarettes_past_month",
-        "marijuana_ever", "cocaine_ever", "heroin_ever",
-    )  # fmt: skip
+        "age",
+        "sex",
+        "race",
+        "education",
+        "alcohol_past_month",
+        "cigarettes_past_month",
+        "marijuana_ever",
+        "cocaine_ever",
+        "heroin_ever",
+    )
     assert facts_of(data, tasks_of(data, NSDUH.all_tasks)).names == (
-        "age", "sex", "race", "education", "alcohol_ever", "cigarettes_ever",
-        "marijuana_ever", "cocaine_ever", "heroin_ever",
-    )  # fmt: skip
+        "age",
+        "sex",
+        "race",
+        "education",
+        "alcohol_ever",
+        "cigarettes_ever",
+        "marijuana_ever",
+        "cocaine_ever",
+        "heroin_ever",
+    )
 
 
 def test_notes_say_nine_facts_once(tmp_path, raw, data):
@@ -353,8 +400,11 @@ def test_what_somebody_did_not_answer_is_not_stated(tmp_path):
     tasks = tasks_of(data, NSDUH.all_tasks)
     people = sample(data, facts_of(data, tasks), tasks, 200, np.random.default_rng(0))
     assert (people.levels["marijuana_ever"] == MISSING).any()
-    kept = written(people, Checker(people.variables), by_template(
-        people, NSDUH, "2023", np.random.default_rng(0)))  # fmt: skip
+    kept = written(
+        people,
+        Checker(people.variables),
+        by_template(people, NSDUH, "2023", np.random.default_rng(0)),
+    )
     unknown = [k for k in range(200) if people.levels["marijuana_ever"][k] == MISSING]
     assert all(("marijuana" in text) == (k not in unknown) for k, text in enumerate(kept.text))
 
@@ -365,9 +415,11 @@ def test_notes_of_other_surveys_pass_the_checker(survey):
     entry = record(survey)
     vintage = entry.official
     names = dict.fromkeys(
-        name for task in entry.all_tasks for name in (task.outcome, *task.given)
+        name
+        for task in entry.all_tasks
+        for name in (task.outcome, *task.given)
         if len(entry.ways(task.outcome, vintage)[0].levels) == 2
-    )  # fmt: skip
+    )
     variables = {name: entry.ways(name, vintage)[0] for name in names}
     about, checker = subjects(entry, vintage, variables), Checker(variables, "2022")
     rng = np.random.default_rng(0)
@@ -414,8 +466,10 @@ def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
     assert "not accepted" not in seen[0][0]
     assert "An earlier attempt was not accepted: it does not say that the person has" in seen[1][0]
     assert notes.counts == {
-        "written again": first + 2 * never, "dropped": never, "dropped: omitted": never,
-    }  # fmt: skip
+        "written again": first + 2 * never,
+        "dropped": never,
+        "dropped: omitted": never,
+    }
     assert len(notes.text) == 20 - never
 
 
@@ -431,8 +485,18 @@ def brief(monkeypatch):
 def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
     """The tiny model writes noise: nothing is kept, nothing is written."""
     model = f"pretrained={tiny_llama},device=cpu,batch_size=10"
-    said = refused("nsduh", "--raw", raw, "--n", 10, "--writer", "hf", "--writer-args", model,
-                   out=tmp_path / "n")  # fmt: skip
+    said = refused(
+        "nsduh",
+        "--raw",
+        raw,
+        "--n",
+        10,
+        "--writer",
+        "hf",
+        "--writer-args",
+        model,
+        out=tmp_path / "n",
+    )
     assert "none of 10 notes says its facts, each once, in 4 attempts: no story (10)" in said
     assert "--writer template" in said
 
@@ -465,12 +529,14 @@ def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
         (["nsduh", "--writer-args", "pretrained=x"], "--writer-args are of a model"),
         (["nhis", "--kind", "answers"], "no task of nhis with one condition has a ground truth"),
         (["nsduh", "--kind", "answers", "--tasks", "epidemia_low_scf"], "not of nsduh"),
-        (["nsduh", "--kind", "answers", "--tasks", "epidemia_low_nsduh_likelihood"],
-         "expected tasks of surveys asked with letters"),
+        (
+            ["nsduh", "--kind", "answers", "--tasks", "epidemia_low_nsduh_likelihood"],
+            "expected tasks of surveys asked with letters",
+        ),
         (["nsduh", "--kind", "answers", "--tasks", "epidemia_lo_nsduh"], "no task or group"),
         (["nsduh", "--kind", "answers", "--tasks", ","], "',' holds no name: expected names"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_exist_is_refused(tmp_path, arguments, said):
     assert said in refused(*arguments, out=tmp_path / "out")
 
@@ -492,14 +558,23 @@ def test_what_does_not_exist_is_refused(tmp_path, arguments, said):
 def test_a_hold_out_that_makes_no_sense(tmp_path, raw, kind, hold_out, said):
     more = ["--raw", raw] if kind == "notes" else []
     tasks = ["--tasks", "epidemia_low_nsduh"]
-    found = refused("nsduh", "--kind", kind, *more, *tasks, "--hold-out", hold_out,
-                    out=tmp_path / "out")  # fmt: skip
+    found = refused(
+        "nsduh", "--kind", kind, *more, *tasks, "--hold-out", hold_out, out=tmp_path / "out"
+    )
     assert said in found
 
 
 def test_cells_of_several_conditions_alone_cannot_be_held_out_of_notes(tmp_path, raw):
-    found = refused("nsduh", "--raw", raw, "--tasks", "epidemia_high_nsduh", "--hold-out",
-                    "cells=0.2", out=tmp_path / "out")  # fmt: skip
+    found = refused(
+        "nsduh",
+        "--raw",
+        raw,
+        "--tasks",
+        "epidemia_high_nsduh",
+        "--hold-out",
+        "cells=0.2",
+        out=tmp_path / "out",
+    )
     assert "no task of the notes has one" in found
 
 
@@ -514,8 +589,16 @@ def test_an_unknown_writer(tmp_path, raw):
 
 
 def test_a_writer_that_cannot_be_loaded(tmp_path, raw):
-    said = refused("nsduh", "--raw", raw, "--writer", "hf", "--writer-args",
-                   f"pretrained={tmp_path / 'nowhere'}", out=tmp_path / "out")  # fmt: skip
+    said = refused(
+        "nsduh",
+        "--raw",
+        raw,
+        "--writer",
+        "hf",
+        "--writer-args",
+        f"pretrained={tmp_path / 'nowhere'}",
+        out=tmp_path / "out",
+    )
     assert "gives no model" in said
 
 

@@ -25,14 +25,19 @@ from lm_eval_epidemia.findings.data import read_samples
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import figures, tuning, tuning_rows
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
-from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.score import draw_truths
 
 AGE, RACE, HEROIN, MARIJUANA = (
     f"epidemia_low_nsduh_{name}"
-    for name in ("cocaine_ever_by_age", "cocaine_ever_by_race", "heroin_ever_by_age",
-                 "marijuana_ever_by_age")
-)  # fmt: skip
+    for name in (
+        "cocaine_ever_by_age",
+        "cocaine_ever_by_race",
+        "heroin_ever_by_age",
+        "marijuana_ever_by_age",
+    )
+)
 TASKS = [AGE, RACE, HEROIN, MARIJUANA, f"{AGE}_likelihood"]
 BASE = "org/small-1B"
 #: Of cocaine by age, the cells that were left out of training.
@@ -41,18 +46,31 @@ LEFT_OUT = [0, 4, 7]
 
 def card(kind="answers", rows=100, base=BASE, how="lora", **more):
     dataset = DatasetCard(
-        kind=kind, survey="nsduh", vintage="2022", fingerprint=store.load(AGE).fingerprint, seed=1,
-        rows={"train": rows, "validation": 10}, tasks=[AGE, RACE],
+        kind=kind,
+        survey="nsduh",
+        vintage="2022",
+        fingerprint=store.load(AGE).fingerprint,
+        seed=1,
+        rows={"train": rows, "validation": 10},
+        tasks=[AGE, RACE],
         held_out={AGE: LEFT_OUT, HEROIN: list(range(11))},
-    )  # fmt: skip
+    )
     return Tuned(
-        base=base, how=how, dataset=replace(dataset, **more), settings={"epochs": 2}, steps=40,
-        best_step=20, best_loss=0.61, last_loss=0.66,
-    )  # fmt: skip
+        base=base,
+        how=how,
+        dataset=replace(dataset, **more),
+        settings={"epochs": 2},
+        steps=40,
+        best_step=20,
+        best_loss=0.61,
+        last_loss=0.66,
+    )
 
 
-LINES = "step,epoch,split,loss\n10,0.5,train,0.9\n20,1.0,train,0.6\n20,1.0,validation,0.61\n" \
-        "40,2.0,train,0.4\n40,2.0,validation,0.66\n"  # fmt: skip
+LINES = (
+    "step,epoch,split,loss\n10,0.5,train,0.9\n20,1.0,train,0.6\n20,1.0,validation,0.61\n"
+    "40,2.0,train,0.4\n40,2.0,validation,0.66\n"
+)
 
 
 def put(folder, found):
@@ -229,8 +247,10 @@ def test_several_adapters_are_paired_by_hand_from_the_command_line(answered, tmp
     pairs = ("--pair", "small=big +one", "--pair", "small=big +two")
     said = run("report", tmp_path, *pairs, "--format", "json")
     rows = [one for one in json.loads(said.stdout)["rows"] if one["kind"] == "tuning"]
-    assert {(one["model"], one["base"]) for one in rows} == {("big +one", "small"),
-                                                            ("big +two", "small")}  # fmt: skip
+    assert {(one["model"], one["base"]) for one in rows} == {
+        ("big +one", "small"),
+        ("big +two", "small"),
+    }
     with pytest.raises(EpidemiaError, match="no model 'tiny' to pair"):
         run("report", tmp_path, "--pair", "tiny=big +one")
 
@@ -265,9 +285,10 @@ def test_a_damaged_card_is_a_note(answered, tmp_path, text, said):
 
 def only(changes, **wanted):
     (one,) = [
-        change for change in changes
+        change
+        for change in changes
         if all(getattr(change, key) == value for key, value in wanted.items())
-    ]  # fmt: skip
+    ]
     return one
 
 
@@ -281,28 +302,35 @@ def second(results, tmp_path):
 
 def test_parts_of_a_group_are_means_over_their_tasks(second, results):
     _, found, _ = second
-    parts = {one.part: [a.task for a in one.tasks] for one in found.groups
-             if one.group == "epidemia_low"}  # fmt: skip
+    parts = {
+        one.part: [a.task for a in one.tasks] for one in found.groups if one.group == "epidemia_low"
+    }
     assert parts == {
-        "all": sorted([AGE, RACE, HEROIN, MARIJUANA]), "trained on": sorted([AGE, RACE]),
-        "held out": [HEROIN], "not in training": [MARIJUANA],
-    }  # fmt: skip
+        "all": sorted([AGE, RACE, HEROIN, MARIJUANA]),
+        "trained on": sorted([AGE, RACE]),
+        "held out": [HEROIN],
+        "not in training": [MARIJUANA],
+    }
     files = {
         name: json.loads(next((results / name).rglob("results_*.json")).read_text())
         for name in ("base", "1")
     }
     one = only(found.groups, group="epidemia_low", part="trained on")
-    for name, value, l1 in (("base", one.value.before, one.l1.before),
-                            ("1", one.value.after, one.l1.after)):  # fmt: skip
+    for name, value, l1 in (
+        ("base", one.value.before, one.l1.before),
+        ("1", one.value.after, one.l1.after),
+    ):
         rows = [files[name]["results"][task] for task in (AGE, RACE)]
         assert value == pytest.approx(np.mean([row["score,none"] for row in rows]))
         assert l1 == pytest.approx(np.mean([row["l1,none"] for row in rows]))
     # The error from the draws in both files, of tasks that share a sample.
     drawn = [
-        [np.array(files[name]["epidemia"]["replicates"][task]["score"].split(), dtype=float)
-         for task in (AGE, RACE)]
+        [
+            np.array(files[name]["epidemia"]["replicates"][task]["score"].split(), dtype=float)
+            for task in (AGE, RACE)
+        ]
         for name in ("base", "1")
-    ]  # fmt: skip
+    ]
     moved = np.mean(drawn[1], axis=0) - np.mean(drawn[0], axis=0)
     assert one.value.error == pytest.approx(moved.std(ddof=1))
     assert one.compared.wins == 2 and one.compared.verdict in ("better", "better here")
@@ -316,9 +344,11 @@ def test_the_error_of_l1_is_its_spread_over_the_replicates(second):
         truth = store.load(task)
         before, after = (samples[name, Asked(task, "letters")].q for name in (base, tuned))
         at.append(
-            [truth.weights @ (np.abs(p - after) - np.abs(p - before)).sum(axis=1)
-             for p in truth.replicates]
-        )  # fmt: skip
+            [
+                truth.weights @ (np.abs(p - after) - np.abs(p - before)).sum(axis=1)
+                for p in truth.replicates
+            ]
+        )
     one = only(found.groups, group="epidemia_low", part="trained on")
     assert one.l1.error == pytest.approx(np.mean(at, axis=0).std(ddof=1))
 
@@ -332,24 +362,29 @@ def test_held_out_cells_stand_apart_on_their_own_scale(second):
         one = only(found.cells, group="epidemia_low", part=part)
         w = truth.weights[cells] / truth.weights[cells].sum()
         p = truth.p[cells]
-        zero = min(w @ np.abs(p - 0.5).sum(axis=1),
-                   w @ np.abs(p - np.eye(2)[(w @ p).argmax()]).sum(axis=1))  # fmt: skip
+        zero = min(
+            w @ np.abs(p - 0.5).sum(axis=1), w @ np.abs(p - np.eye(2)[(w @ p).argmax()]).sum(axis=1)
+        )
         drawn = distance(w, draw_truths(p, truth.n_eff[cells]), p)
         perfect = np.quantile(drawn, 0.95)
 
         def score(d, zero=zero, perfect=perfect):
             return 100 * float(np.clip((zero - d) / (zero - perfect), 0, 1))
 
-        for entry, value, l1 in ((run_.base, one.value.before, one.l1.before),
-                                 (run_.entry, one.value.after, one.l1.after)):  # fmt: skip
+        for entry, value, l1 in (
+            (run_.base, one.value.before, one.l1.before),
+            (run_.entry, one.value.after, one.l1.after),
+        ):
             q = samples[entry.name, Asked(AGE, "letters")].q[cells]
             assert l1 == pytest.approx(float(w @ np.abs(p - q).sum(axis=1)))
             assert value == pytest.approx(score(l1))
         before, after = (
             samples[entry.name, Asked(AGE, "letters")].q[cells] for entry in (run_.base, run_.entry)
         )
-        at = [w @ (np.abs(r[cells] - after) - np.abs(r[cells] - before)).sum(axis=1)
-              for r in truth.replicates]  # fmt: skip
+        at = [
+            w @ (np.abs(r[cells] - after) - np.abs(r[cells] - before)).sum(axis=1)
+            for r in truth.replicates
+        ]
         assert one.l1.error == pytest.approx(np.std(at, ddof=1))
         known = truth.weights @ truth.p  # of everybody, not of these cells
         assert one.known_l1 == pytest.approx(float(w @ np.abs(p - known).sum(axis=1)))
@@ -419,8 +454,10 @@ def test_the_report_shows_both_ways_and_programs_get_every_task(results):
 def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     put(results.parent / "trained" / "run-1" / "adapter", card(kind="notes"))
     found = {one.title: one for one in tuning.sections(tuning.read(report_of(results)), True)}
-    rows = [dict(zip(found["Before and after fine-tuning"].columns, row, strict=True))
-            for row in found["Before and after fine-tuning"].rows]  # fmt: skip
+    rows = [
+        dict(zip(found["Before and after fine-tuning"].columns, row, strict=True))
+        for row in found["Before and after fine-tuning"].rows
+    ]
     of = {(row["model"], row["group"]): row["asked as trained"] for row in rows}
     assert of == {
         ("small-1B +run-0/adapter", "epidemia_low"): "yes",
@@ -474,9 +511,12 @@ def test_the_learning_curve_has_its_references(results, answered, tmp_path):
     rows = tuning_rows.learning_rows(report_of(results))
     low = [row for row in rows if row["group"] == "epidemia_low"]
     assert [(row["kind"], row["rows"]) for row in low] == [
-        ("answers", 100), ("answers", 1000), ("base", None), ("known", None),
+        ("answers", 100),
+        ("answers", 1000),
+        ("base", None),
+        ("known", None),
         ("distributions", None),
-    ]  # fmt: skip
+    ]
     assert low[0]["score"] < low[1]["score"] == low[4]["score"]
     assert {row["tasks"] for row in low} == {4}
     assert {row["who"] for row in low[:2]} == {"answers, lora, part held out"}
@@ -521,8 +561,13 @@ def test_a_real_adapter_is_another_model_than_its_base(tiny_llama, tmp_path):
     adapted.save_pretrained(adapter)
     put(adapter, card(base=str(tiny_llama)))
     for name, more in (("base", ""), ("tuned", f",peft={adapter}")):
-        recorded(tmp_path / "results" / name, [RACE], model="choice-hf", device="cpu",
-                 model_args=f"pretrained={tiny_llama},dtype=float32{more}")  # fmt: skip
+        recorded(
+            tmp_path / "results" / name,
+            [RACE],
+            model="choice-hf",
+            device="cpu",
+            model_args=f"pretrained={tiny_llama},dtype=float32{more}",
+        )
     report = report_of(tmp_path / "results")
     assert paired(report) == {f"{tiny_llama.name} +adapter": tiny_llama.name}
     one = only(tuning.read(report).groups, part="all")

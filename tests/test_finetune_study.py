@@ -32,18 +32,40 @@ def study(tiny_llama, tmp_path_factory):
         patch.chdir(folder)
         made = "finetune", "notes", "nsduh", "--tasks", TASKS, "--seed", 3
         epidemia(*made, "--kind", "distributions", "--hold-out", "cells=0.25", "--out", "data/p")
-        epidemia(*made, "--kind", "answers", "--n", 300, "--hold-out", "conditions=race",
-                 "--out", "data/y")  # fmt: skip
+        epidemia(
+            *made,
+            "--kind",
+            "answers",
+            "--n",
+            300,
+            "--hold-out",
+            "conditions=race",
+            "--out",
+            "data/y",
+        )
         train = "finetune", "train", "--model", "tiny", "--lr", 1e-2
-        said["lora"] = epidemia(*train, "--data", "data/p", "--out", "tuned/p", "--lora", "r=8",
-                                "--epochs", 40)  # fmt: skip
-        said["full"] = epidemia(*train, "--data", "data/y", "--out", "tuned/y", "--full",
-                                "--epochs", 3)  # fmt: skip
+        said["lora"] = epidemia(
+            *train, "--data", "data/p", "--out", "tuned/p", "--lora", "r=8", "--epochs", 40
+        )
+        said["full"] = epidemia(
+            *train, "--data", "data/y", "--out", "tuned/y", "--full", "--epochs", 3
+        )
         for arguments in ("pretrained=tiny", "pretrained=tiny,peft=tuned/p", "pretrained=tuned/y"):
-            lm_eval("--model", "choice-hf", "--model_args", f"{arguments},dtype=float32",
-                    "--tasks", f"{TASKS},epidemia_low_nsduh_cocaine_ever_by_race_likelihood",
-                    "--output_path", "results", "--log_samples", "--device", "cpu",
-                    "--batch_size", 16)  # fmt: skip
+            lm_eval(
+                "--model",
+                "choice-hf",
+                "--model_args",
+                f"{arguments},dtype=float32",
+                "--tasks",
+                f"{TASKS},epidemia_low_nsduh_cocaine_ever_by_race_likelihood",
+                "--output_path",
+                "results",
+                "--log_samples",
+                "--device",
+                "cpu",
+                "--batch_size",
+                16,
+            )
         yield folder, said
 
 

@@ -43,18 +43,26 @@ def dataset(folder, kind="distributions", **changed):
     rows = datasets.Dataset.from_list(list(rows_of(kind)))
     datasets.DatasetDict(train=rows, validation=rows).save_to_disk(str(folder))
     made = card.DatasetCard(
-        kind, "nsduh", "2022", store.load(TASK).fingerprint, 0,
-        {"train": len(rows), "validation": len(rows)}, [TASK],
-    )  # fmt: skip
+        kind,
+        "nsduh",
+        "2022",
+        store.load(TASK).fingerprint,
+        0,
+        {"train": len(rows), "validation": len(rows)},
+        [TASK],
+    )
     card.write_card(folder, dataclasses.replace(made, **changed))
     return folder
 
 
 def scored(**arguments):
     found = evaluate(
-        [TASK], model="choice-hf", model_args={"dtype": "float32", **arguments}, device="cpu",
+        [TASK],
+        model="choice-hf",
+        model_args={"dtype": "float32", **arguments},
+        device="cpu",
         batch_size=16,
-    )  # fmt: skip
+    )
     return found["results"][TASK]
 
 
@@ -70,14 +78,22 @@ def test_a_model_learns_the_distribution_it_is_shown(tiny_llama, tmp_path, r):
     assert (tuned.base, tuned.how) == (str(tiny_llama), "full" if r is None else "lora")
     assert tuned.steps == 60 and tuned.dataset.tasks == [TASK]
     before = scored(pretrained=str(tiny_llama))
-    after = scored(**({"pretrained": str(out)} if r is None
-                      else {"pretrained": str(tiny_llama), "peft": str(out)}))  # fmt: skip
+    after = scored(
+        **(
+            {"pretrained": str(out)}
+            if r is None
+            else {"pretrained": str(tiny_llama), "peft": str(out)}
+        )
+    )
     assert before["score,none"] == 0 and before["choice_mass,none"] < 0.5
     assert after["score,none"] > 80 and after["choice_mass,none"] > 0.95
     # What the loss was, worked out from the model's answers: mean KL over rows.
     lines = list(csv.DictReader((out / card.LOSSES).open()))
-    kept = [float(line["loss"]) for line in lines
-            if line["split"] == "validation" and int(line["step"]) == tuned.best_step]  # fmt: skip
+    kept = [
+        float(line["loss"])
+        for line in lines
+        if line["split"] == "validation" and int(line["step"]) == tuned.best_step
+    ]
     assert kept == [tuned.best_loss] and tuned.best_loss == min(
         float(line["loss"]) for line in lines if line["split"] == "validation"
     )
@@ -165,8 +181,9 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(tiny_llama, tmp_p
         train.train(str(tiny_llama), data, out, Settings(epochs=12, lr=1e-3, r=8))
     again = train.train(str(tiny_llama), data, out, settings)
     assert again.steps == whole.steps == 12
-    one, other = (list(csv.DictReader((folder / card.LOSSES).open())) for folder in
-                  (tmp_path / "whole", out))  # fmt: skip
+    one, other = (
+        list(csv.DictReader((folder / card.LOSSES).open())) for folder in (tmp_path / "whole", out)
+    )
     assert [row["step"] for row in one] == [row["step"] for row in other]
     assert [float(row["loss"]) for row in one] == pytest.approx(
         [float(row["loss"]) for row in other], rel=1e-5
@@ -231,8 +248,11 @@ def test_a_damaged_checkpoint_is_passed_over(tiny_llama, tmp_path, caplog):
         (checkpoint / "trainer_state.json").write_text("{}")
     folder = out / train.CHECKPOINTS
     assert train._last_checkpoint(out) == str(folder / "checkpoint-10")
-    for step, name in ((10, "adapter_model.safetensors"), (3, "optimizer.pt"),
-                       (2, "trainer_state.json")):  # fmt: skip
+    for step, name in (
+        (10, "adapter_model.safetensors"),
+        (3, "optimizer.pt"),
+        (2, "trainer_state.json"),
+    ):
         path = folder / f"checkpoint-{step}" / name
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert train._last_checkpoint(out) == str(folder / "checkpoint-1")
@@ -323,8 +343,16 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
 
 def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     data = dataset(tmp_path / "data")
-    for wrong in ({"epochs": 0}, {"lr": math.nan}, {"r": 0}, {"batch_size": 0}, {"alpha": 4},
-                  {"dtype": "float16"}, {"seed": -1}, {"seed": 2**32}):  # fmt: skip
+    for wrong in (
+        {"epochs": 0},
+        {"lr": math.nan},
+        {"r": 0},
+        {"batch_size": 0},
+        {"alpha": 4},
+        {"dtype": "float16"},
+        {"seed": -1},
+        {"seed": 2**32},
+    ):
         with pytest.raises(EpidemiaError, match=next(iter(wrong))):
             Settings(**wrong)
     (tmp_path / "full").mkdir()

@@ -251,8 +251,11 @@ def test_task_files_beside_files_of_the_users(tmp_path):
     first = tree(out)
     yamls.write(out, {yamls.MARKER: "x", "nsduh/some_task.yaml": "y"}, replace=True)
     assert tree(out) == {
-        yamls.MARKER: "x", "nsduh/some_task.yaml": "y", ".git/HEAD": "mine", "acs/notes.txt": "mine"
-    }  # fmt: skip
+        yamls.MARKER: "x",
+        "nsduh/some_task.yaml": "y",
+        ".git/HEAD": "mine",
+        "acs/notes.txt": "mine",
+    }
     write()
     assert tree(out) == first
     (tmp_path / "other").mkdir()

@@ -319,9 +319,12 @@ def test_the_same_bytes_again_and_with_two_processes(raw, declare):
     first = made(raw)
     before = contents(first.folder)
     assert set(before) == {
-        "tasks.yaml", "registry.json", "toy_2020.cells.parquet", "toy_2020.bootstrap.parquet",
+        "tasks.yaml",
+        "registry.json",
+        "toy_2020.cells.parquet",
+        "toy_2020.bootstrap.parquet",
         "toy_2020.replicates.parquet",
-    }  # fmt: skip
+    }
     for name in before:
         (first.folder / name).unlink()
     made(raw, jobs=2)
@@ -539,7 +542,7 @@ WRONG = {
     "no tasks": (lambda text: text[: text.index("tasks:\n")] + "tasks: []\n", "is damaged"),
     "a field too many": (lambda text: text + "more: 1\n", "is damaged"),
     "edited": (lambda text: text.replace("title: 'TOY", "title: 'Toy"), "is not that of the tasks"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -339,9 +339,14 @@ def simple(tasks, **arguments):
     )
     model = Answering() if "lettered" in tasks else "epidemia-baseline"
     return lm_eval.evaluator.simple_evaluate(
-        model, model_args={"kind": "truth"}, tasks=tasks, task_manager=manager, metadata=metadata,
-        limit=2, **arguments,
-    )  # fmt: skip
+        model,
+        model_args={"kind": "truth"},
+        tasks=tasks,
+        task_manager=manager,
+        metadata=metadata,
+        limit=2,
+        **arguments,
+    )
 
 
 @pytest.mark.parametrize(
@@ -417,17 +422,22 @@ def test_arguments_that_are_heeded(caplog):
     manager = lm_eval_epidemia.task_manager()
     with pytest.raises(EpidemiaError, match=r"'orderings': 1.*give it to task_manager\(metadata"):
         lm_eval.evaluator.simple_evaluate(
-            "epidemia-baseline", "kind=truth", tasks=[TASK], task_manager=manager,
+            "epidemia-baseline",
+            "kind=truth",
+            tasks=[TASK],
+            task_manager=manager,
             metadata={"orderings": 1},
-        )  # fmt: skip
+        )
 
 
 def test_arguments_on_the_command_line():
     def said(*arguments):
         done = subprocess.run(
             [sys.executable, "-m", "lm_eval_epidemia.cli", *arguments],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 2
         return done.stderr.splitlines()[-1]
 
@@ -441,9 +451,12 @@ def test_arguments_on_the_command_line():
 
 @pytest.mark.parametrize(
     ("model", "missing", "extra"),
-    [("choice-hf", "torch", "hf"), ("choice-hf", "transformers", "hf"),
-     ("choice-vllm", "vllm", "vllm")],
-)  # fmt: skip
+    [
+        ("choice-hf", "torch", "hf"),
+        ("choice-hf", "transformers", "hf"),
+        ("choice-vllm", "vllm", "vllm"),
+    ],
+)
 def test_a_model_whose_library_is_missing_names_the_extra(model, missing, extra):
     without = f"""
 from importlib.machinery import PathFinder
@@ -453,9 +466,22 @@ from lm_eval_epidemia.cli import main
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", without, "run", "--model", model, "--model_args", "pretrained=x",
-         "--tasks", TASK], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            without,
+            "run",
+            "--model",
+            model,
+            "--model_args",
+            "pretrained=x",
+            "--tasks",
+            TASK,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and extras.install(extra) in last, last
     assert "Traceback" not in done.stderr

@@ -169,8 +169,9 @@ def test_orderings_are_chosen_by_metadata(replicated, asked, prompts):
     # A reader without a favourite letter answers alike in every order.
     plain = evaluate([name], model_args="kind=noisy,noise=0.3")["results"][name]
     assert row["score,none"] == pytest.approx(plain["score,none"], abs=1e-9)
-    biased = evaluate([name], model_args="kind=truth,position_bias=1",
-                      metadata={"orderings": asked})["results"][name]  # fmt: skip
+    biased = evaluate(
+        [name], model_args="kind=truth,position_bias=1", metadata={"orderings": asked}
+    )["results"][name]
     assert biased["order_bias,none"] > 0.2
     if asked == "random:10":
         assert biased["score_stderr,none"] > plain["score_stderr,none"]

@@ -46,10 +46,22 @@ def samples_in(folder, task):
 
 def hf(model, out, *more, launcher=()):
     lm_eval(
-        "--model", "hf", "--model_args", f"pretrained={model},dtype=float32",
-        "--tasks", ",".join(TASKS), "--device", "cpu", "--batch_size", 16,
-        "--output_path", out, "--log_samples", *more, launcher=launcher,
-    )  # fmt: skip
+        "--model",
+        "hf",
+        "--model_args",
+        f"pretrained={model},dtype=float32",
+        "--tasks",
+        ",".join(TASKS),
+        "--device",
+        "cpu",
+        "--batch_size",
+        16,
+        "--output_path",
+        out,
+        "--log_samples",
+        *more,
+        launcher=launcher,
+    )
     return results_in(out)
 
 
@@ -78,12 +90,24 @@ def test_a_transformer_is_scored_and_its_scores_can_be_recomputed(tiny_llama, tm
 def test_two_processes_give_the_scores_of_one(tiny_llama, tmp_path):
     one = hf(tiny_llama, tmp_path / "one")
     two = hf(
-        tiny_llama, tmp_path / "two",
+        tiny_llama,
+        tmp_path / "two",
         launcher=[
-            sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2",
-            "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m",
+            sys.executable,
+            "-m",
+            "accelerate.commands.launch",
+            "--cpu",
+            "--num_processes",
+            "2",
+            "--num_machines",
+            "1",
+            "--mixed_precision",
+            "no",
+            "--dynamo_backend",
+            "no",
+            "-m",
         ],
-    )  # fmt: skip
+    )
     for name, row in one["results"].items():
         if "_by_" in name:
             found = [
@@ -106,9 +130,12 @@ def test_log_probabilities_are_the_models_own(tiny_llama):
 
     name = "epidemia_low_nsduh_heroin_ever_by_race"
     results = evaluate(
-        [name], model="hf", model_args=f"pretrained={tiny_llama},dtype=float32", device="cpu",
+        [name],
+        model="hf",
+        model_args=f"pretrained={tiny_llama},dtype=float32",
+        device="cpu",
         log_samples=True,
-    )  # fmt: skip
+    )
     tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
     model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
     rows = list(split(name))

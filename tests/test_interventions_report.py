@@ -26,8 +26,9 @@ from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.tables import ALIKE_NOTE
 from lm_eval_epidemia.report import figures, output
 from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.replicates import said_of
-from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score import estimates
 
 WAYS_ASKED = ("", "_substitution", "_retrieval", "_knowledge", "_large_03", "_large_06")

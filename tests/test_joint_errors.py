@@ -99,8 +99,7 @@ def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(repl
         row = results[column][GROUP]
         assert row["score_stderr,none"] == pytest.approx(of_mean[0], abs=1e-9)
         assert row["score_population_stderr,none"] == pytest.approx(of_mean[1], abs=1e-9)
-        line = next(line for line in make_table(results, column).splitlines()
-                    if "|score " in line)  # fmt: skip
+        line = next(line for line in make_table(results, column).splitlines() if "|score " in line)
         assert f"|±  |{of_mean[0]:.4f}" in line, line
     assert "joint replicates" in results["epidemia"]["group_stderr"]
 
@@ -156,10 +155,12 @@ def test_a_users_group_weights_as_it_says_and_a_mixed_one_has_no_error(
     )
     # A task of somebody else with a score of its own, whose error lm-eval knows.
     (theirs / "mine.yaml").write_text(
-        (theirs / "lettered.yaml").read_text().replace("task: lettered", "task: mine")
+        (theirs / "lettered.yaml")
+        .read_text()
+        .replace("task: lettered", "task: mine")
         .replace("metric: acc", "metric: score\n    aggregation: mean\n    higher_is_better: true")
         + "process_results: !function mine.process\n"
-    )  # fmt: skip
+    )
     (theirs / "mine.py").write_text(
         "def process(doc, results):\n    return {'score': float(doc['question'][0])}\n"
     )
@@ -194,12 +195,25 @@ cli_evaluate()
 
 def test_without_the_hook_a_group_has_no_error_and_its_tasks_keep_theirs(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", OFF.format(tests=str(REPOSITORY / "tests")), "run",
-         "--model", "hashing", "--tasks", GROUP, "--output_path", str(tmp_path),
-         "--include_path", str(REPOSITORY / "task_yamls")],
-        env={**environment(), "EPIDEMIA_AUTOLOAD": "0"}, capture_output=True, text=True,
+        [
+            sys.executable,
+            "-c",
+            OFF.format(tests=str(REPOSITORY / "tests")),
+            "run",
+            "--model",
+            "hashing",
+            "--tasks",
+            GROUP,
+            "--output_path",
+            str(tmp_path),
+            "--include_path",
+            str(REPOSITORY / "task_yamls"),
+        ],
+        env={**environment(), "EPIDEMIA_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     (file,) = tmp_path.rglob("results_*.json")
     results = json.loads(file.read_text())
@@ -277,8 +291,9 @@ def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated
     plain = (truth.weights[:, None] * abs(shares - truth.p)).sum()
     excess = plain - metrics.l1(replies)
     assert abs(excess) > 1e-4
-    at = [(truth.weights[:, None] * abs(shares - other)).sum() - excess
-          for other in truth.replicates]  # fmt: skip
+    at = [
+        (truth.weights[:, None] * abs(shares - other)).sum() - excess for other in truth.replicates
+    ]
     assert found.l1_at == pytest.approx(at)
     assert metrics.l1_population(replies) == pytest.approx(2 * metrics.l1(replies) - np.mean(at))
     draws = found.score_population_draws
@@ -290,8 +305,9 @@ def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated
 def test_orderings_that_were_sampled_add_their_error(replicated):
     """Ten of 24, and a reader with a favourite letter."""
     name = "epidemia_low_acs_employer_by_race"
-    results = evaluate([name], model_args="kind=truth,position_bias=1",
-                       metadata={"orderings": "random:10"})  # fmt: skip
+    results = evaluate(
+        [name], model_args="kind=truth,position_bias=1", metadata={"orderings": "random:10"}
+    )
     said = results["epidemia"]["replicates"][name]
     for metric in ("score", "score_population"):
         at = [float(value) for value in said[metric].split()]
@@ -361,8 +377,7 @@ def test_a_task_is_as_it_was_after_a_run(replicated):
     manager = lm_eval_epidemia.task_manager()
     loaded = manager.load([BY_AGE])
     task = loaded["tasks"][BY_AGE]
-    simple_evaluate(model="epidemia-baseline", model_args=NOISY, tasks=[task],
-                    task_manager=manager)  # fmt: skip
+    simple_evaluate(model="epidemia-baseline", model_args=NOISY, tasks=[task], task_manager=manager)
     assert "aggregation" not in vars(task) and "build_all_requests" not in vars(task)
 
 

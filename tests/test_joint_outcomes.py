@@ -141,8 +141,9 @@ def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
     record = load_record(write(tmp_path, text))
     ways = record.variables["both_well"]
     assert [(way.column, way.vintages) for way in ways] == [
-        ("HAPPY & HEALTH2", ()), ("HAPPY & HEALTH", ("2020",)),
-    ]  # fmt: skip
+        ("HAPPY & HEALTH2", ()),
+        ("HAPPY & HEALTH", ("2020",)),
+    ]
     assert ways[0].levels[0].phrase == "is happy and is very healthy"
     assert [way.column for way in record.ways("both_well", "2021")] == ["HAPPY & HEALTH2"]
     frame.to_csv(tmp_path / "duo.csv", index=False)
@@ -163,23 +164,43 @@ WRONG = {
     "one twice": (BOTH, "both: [happy, happy]", "happy, happy", "names 'happy' twice"),
     "three": (BOTH, "both: [happy, healthy, region]", "healthy, region", "at most 2 items"),
     "many levels": (BOTH, "both: [happy, region]", "happy, region", "'region' has 3 levels"),
-    "itself": (BOTH, "both: [happy, both_well]", "happy, both_well",
-               "'both_well' is a joint outcome itself"),
+    "itself": (
+        BOTH,
+        "both: [happy, both_well]",
+        "happy, both_well",
+        "'both_well' is a joint outcome itself",
+    ),
     "three answers": ("[Both, Happy only, ", "[Happy only, ", "labels:", "takes four different"),
     "doubled": ("[Both, Happy only", "[Both, Both", "labels:", "takes four different answers"),
     "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "of its two variables"),
     "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "leave it out"),
     "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
-    "no question": ("    question: Is this person happy, and are they healthy?\n", "", "both_well:",
-                    "question: Field required"),
-    "a condition": ("outcome: happy, given: [region]", "outcome: happy, given: [both_well]",
-                    "given: [both_well]", "is a joint outcome, no condition"),
-    "a part": ("outcome: both_well, given: [region]", "outcome: both_well, given: [happy]",
-               "outcome: both_well, given: [happy]", "'happy' is a part of its outcome"),
-    "not joint": ("  extra:\n    - {outcome: both_well",
-                  "  joint:\n    - {outcome: happy, given: [region], title: A}\n"
-                  "  extra:\n    - {outcome: both_well", "title: A}", "'happy' is no joint one"),
-}  # fmt: skip
+    "no question": (
+        "    question: Is this person happy, and are they healthy?\n",
+        "",
+        "both_well:",
+        "question: Field required",
+    ),
+    "a condition": (
+        "outcome: happy, given: [region]",
+        "outcome: happy, given: [both_well]",
+        "given: [both_well]",
+        "is a joint outcome, no condition",
+    ),
+    "a part": (
+        "outcome: both_well, given: [region]",
+        "outcome: both_well, given: [happy]",
+        "outcome: both_well, given: [happy]",
+        "'happy' is a part of its outcome",
+    ),
+    "not joint": (
+        "  extra:\n    - {outcome: both_well",
+        "  joint:\n    - {outcome: happy, given: [region], title: A}\n"
+        "  extra:\n    - {outcome: both_well",
+        "title: A}",
+        "'happy' is no joint one",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -232,14 +253,17 @@ def test_who_lacks_one_answer_is_dropped(home, raw):
     dropped = prepare(data, catalogue.task(TASK)).dropped
     assert dropped == {"both_well missing": int(missing.sum())}
     one = check_files(record, [raw])
-    assert {seen.variable: (seen.column, seen.missing) for seen in one.variables}[
-        "both_well"
-    ] == ("HAPPY & Q & A", int(missing.sum()))  # fmt: skip
+    assert {seen.variable: (seen.column, seen.missing) for seen in one.variables}["both_well"] == (
+        "HAPPY & Q & A",
+        int(missing.sum()),
+    )
 
 
 def test_lm_eval_asks_it(built):
-    asked = {kind: evaluate([TASK, f"{TASK}_likelihood"], model_args=f"kind={kind}", limit=None)
-             for kind in ("truth", "uniform")}  # fmt: skip
+    asked = {
+        kind: evaluate([TASK, f"{TASK}_likelihood"], model_args=f"kind={kind}", limit=None)
+        for kind in ("truth", "uniform")
+    }
     assert asked["truth"]["results"][TASK]["score,none"] == 100
     assert asked["uniform"]["results"][TASK]["score,none"] == 0
     assert asked["truth"]["results"][f"{TASK}_likelihood"]["score,none"] > 80
@@ -267,11 +291,19 @@ REPLACING = (
 def test_the_kind_has_a_folder_of_its_own(home, raw):
     """What is built of it later leaves the fingerprints of other truths alone."""
     write(home / "surveys", REPLACING, "gss.yaml")
-    names = [f"epidemia_{one}" for one in ("joint_gss_both_well_by_region",
-             "low_gss_happy_by_region", "marginal_gss_both_well")]  # fmt: skip
+    names = [
+        f"epidemia_{one}"
+        for one in (
+            "joint_gss_both_well_by_region",
+            "low_gss_happy_by_region",
+            "marginal_gss_both_well",
+        )
+    ]
     building.build("gss", raw, replicates=8, progress=False)
-    folders = {store.load(name).place.folder.relative_to(home / "groundtruth").as_posix(): name
-               for name in names}  # fmt: skip
+    folders = {
+        store.load(name).place.folder.relative_to(home / "groundtruth").as_posix(): name
+        for name in names
+    }
     assert folders == {"joint": names[0], ".": names[1], "marginal": names[2]}
     before = [store.load(name).fingerprint for name in names]
     command = ["groundtruth", "build", "gss", "--raw", str(raw), "--replicates", "8"]

@@ -18,7 +18,9 @@ from lm_eval_epidemia.findings import leaderboard, means
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Score, read_results
+from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.protocol import Protocol
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import record

@@ -341,9 +341,13 @@ def test_what_is_no_adapter_is_refused_before_the_base_is_loaded(tiny_llama, tmp
 
 def log_probabilities(**model_args):
     found = evaluate(
-        [TASK], model="choice-hf", device="cpu", batch_size=8, log_samples=True,
+        [TASK],
+        model="choice-hf",
+        device="cpu",
+        batch_size=8,
+        log_samples=True,
         model_args={"dtype": "float32", **{name: str(v) for name, v in model_args.items()}},
-    )  # fmt: skip
+    )
     return np.array(
         [[float(x) for x, _ in sample["filtered_resps"]] for sample in found["samples"][TASK]]
     )
@@ -382,9 +386,14 @@ def test_the_demonstration_with_two_models(tiny_llama, tmp_path, monkeypatch):
     assert [line.respondent for line in lines] == names
     for line, folder, chat in zip(lines, (tiny_llama, plain), (True, False), strict=True):
         expected = evaluate(
-            ["epidemia_low_nsduh"], model="choice-hf", apply_chat_template=chat, limit=2,
-            device="cpu", batch_size=16, model_args={"pretrained": str(folder), "dtype": "float32"},
-        )["results"]["epidemia_low_nsduh"]  # fmt: skip
+            ["epidemia_low_nsduh"],
+            model="choice-hf",
+            apply_chat_template=chat,
+            limit=2,
+            device="cpu",
+            batch_size=16,
+            model_args={"pretrained": str(folder), "dtype": "float32"},
+        )["results"]["epidemia_low_nsduh"]
         # Compared as text: two prompts of a task may leave no complete cell, and so NaN.
         assert str(line.scores) == str(
             {"epidemia_low": (expected["score,none"], expected["score_stderr,none"])}

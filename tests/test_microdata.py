@@ -251,9 +251,18 @@ def each(line, header=str):
         each(lambda line: line + ",caf\udce9", lambda line: line + ",NOTE"),
         each(lambda line: ",".join(f'"0{code}"' for code in line.split(","))),
     ],
-    ids=["BOM", "CRLF", "CR", "no last line end", "spaces", "twins nobody asks for", "quotes",
-         "Latin-1", "quoted, with zeros"],
-)  # fmt: skip
+    ids=[
+        "BOM",
+        "CRLF",
+        "CR",
+        "no last line end",
+        "spaces",
+        "twins nobody asks for",
+        "quotes",
+        "Latin-1",
+        "quoted, with zeros",
+    ],
+)
 def test_csv_as_it_is_written_elsewhere(tmp_path, text):
     expected = load_microdata(NSDUH, write(nsduh_2023(60), tmp_path / "NSDUH_2023.parquet"))
     path = tmp_path / "NSDUH_2023.csv"
@@ -290,15 +299,32 @@ def test_blanks_of_every_kind_are_missing(tmp_path):
         (each(lambda line: line.replace(".0,", "\0,", 1).replace(".0,", "\0,", 1)), "holds text"),
         (CSV.encode("utf-16"), "has NUL bytes in its header"),
         (
-            each(lambda line: line + ",1" * MAX_COLUMNS,
-                 lambda line: line + "".join(f",V{n}" for n in range(MAX_COLUMNS))),
+            each(
+                lambda line: line + ",1" * MAX_COLUMNS,
+                lambda line: line + "".join(f",V{n}" for n in range(MAX_COLUMNS)),
+            ),
             "has more than 32,767 columns",
         ),
     ],
-    ids=["nothing", "header", "header line", "semicolons", "tabs", "commas at the end",
-         "row names", "one wide row", "cut", "hole", "open quote", "twins", "twins but for case",
-         "NUL", "UTF-16", "wide"],
-)  # fmt: skip
+    ids=[
+        "nothing",
+        "header",
+        "header line",
+        "semicolons",
+        "tabs",
+        "commas at the end",
+        "row names",
+        "one wide row",
+        "cut",
+        "hole",
+        "open quote",
+        "twins",
+        "twins but for case",
+        "NUL",
+        "UTF-16",
+        "wide",
+    ],
+)
 def test_csv_that_would_be_misread(tmp_path, text, said):
     path = tmp_path / "NSDUH_2023.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -365,9 +391,9 @@ def unreadable(path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".dta", ".zip"])
 @pytest.mark.parametrize(
-    ("make", "said"), [(a_folder, "is no file but"), (a_pipe, "is no file but"),
-                       (unreadable, "cannot be read: ")],
-)  # fmt: skip
+    ("make", "said"),
+    [(a_folder, "is no file but"), (a_pipe, "is no file but"), (unreadable, "cannot be read: ")],
+)
 def test_what_is_called_like_a_survey_file_but_is_none(tmp_path, make, said, suffix):
     path = tmp_path / f"NSDUH_2023{suffix}"
     make(path)

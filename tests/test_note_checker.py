@@ -25,8 +25,14 @@ def test_planted_faults_are_caught():
     for one in notes:
         if one.kind != "sound":
             assert one.faults, one.reply
-        if one.kind in ("several stories", "text outside the story", "heading or list", "too long",
-                        "no story", "omitted"):  # fmt: skip
+        if one.kind in (
+            "several stories",
+            "text outside the story",
+            "heading or list",
+            "too long",
+            "no story",
+            "omitted",
+        ):
             assert one.kind in {fault.reason for fault in one.faults}, one
     sound = [one for one in notes if one.kind == "sound"]
     assert sum(bool(one.faults) for one in sound) <= 5 and len(sound) == 15

@@ -97,8 +97,9 @@ def test_brfss_transport_file(tmp_path):
     assert truth.p[truth.given.index(("Alabama",)), 0] == pytest.approx(yes, rel=1e-9)
     asked = Wording(truth)
     assert "have diabetes, even if only during pregnancy?" in asked.question(0)
-    assert asked.probability(0, 1).endswith(" never been told they have diabetes, not even during "
-                                            "pregnancy?")  # fmt: skip
+    assert asked.probability(0, 1).endswith(
+        " never been told they have diabetes, not even during pregnancy?"
+    )
     assert set(truth.distances) == {"iid", "design", "population"}
 
 

@@ -16,9 +16,13 @@ CLOCKS = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
 
 def run(code, where, folder, **variables):
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder,
-        env={**where, **variables}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**where, **variables},
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +53,34 @@ def scanning(tmp_path_factory):
 
 def command_line(where, mine, out, **variables):
     """Run ``lm_eval run`` on somebody else's task; return what it wrote, and its stderr."""
-    command = [sys.executable, "-m", "runner", "run", "--model", "steady", "--tasks", "mine",
-               "--include_path", mine, "--output_path", out, "--log_samples"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "runner",
+        "run",
+        "--model",
+        "steady",
+        "--tasks",
+        "mine",
+        "--include_path",
+        mine,
+        "--output_path",
+        out,
+        "--log_samples",
+    ]
     done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, cwd=out.parent,
-        env={**where, **variables}, check=False,
-    )  # fmt: skip
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        cwd=out.parent,
+        env={**where, **variables},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     (results,), (samples,) = out.rglob("results_*.json"), out.rglob("samples_*.jsonl")
-    found = {key: value for key, value in json.loads(results.read_text()).items()
-             if key not in CLOCKS}  # fmt: skip
+    found = {
+        key: value for key, value in json.loads(results.read_text()).items() if key not in CLOCKS
+    }
     return json.dumps(found), samples.read_bytes(), done.stderr
 
 
@@ -161,8 +183,9 @@ def test_what_no_entry_point_can_name_comes_from_the_hook(scanning, home, tmp_pa
     if asked == "built":
         built(home)
     arguments = "" if asked == "built" else asked
-    done = run(INDEX.format(arguments=arguments), {**scanning, "EPIDEMIA_HOME": str(home)},
-               tmp_path)  # fmt: skip
+    done = run(
+        INDEX.format(arguments=arguments), {**scanning, "EPIDEMIA_HOME": str(home)}, tmp_path
+    )
     index = json.loads(done.stdout.splitlines()[0])
     ours = [path for name, path in index.items() if name.startswith("epidemia_")]
     assert len(ours) > 500
@@ -176,8 +199,9 @@ def test_a_user_who_replaces_our_task_is_told_so(scanning, home, mine, tmp_path)
     theirs.mkdir()
     (theirs / "low.yaml").write_text("group: epidemia_low\ntask: [builtin]\n")
     arguments = f"include_path={str(theirs)!r}, metadata={{'gen_prefix': 'I say'}}"
-    done = run(INDEX.format(arguments=arguments), {**scanning, "EPIDEMIA_HOME": str(home)},
-               tmp_path)  # fmt: skip
+    done = run(
+        INDEX.format(arguments=arguments), {**scanning, "EPIDEMIA_HOME": str(home)}, tmp_path
+    )
     assert json.loads(done.stdout.splitlines()[0])["epidemia_low"].startswith(str(theirs))
     assert done.stderr.count("overrides existing task") == 1
 
@@ -233,9 +257,21 @@ def damaged(folder):
     truth = registry["truths"]["nsduh_2022"]
     truth["tasks"] = {TASK: truth["tasks"][TASK]}
     whole = {"schema": registry["schema"], "truths": {"nsduh_2022": truth}}
-    texts = ["[]", "null", '"x"', "3", "{}", '{"schema": 2}', '{"schema": 2, "truths": []}',
-             '{"schema": 2, "truths": null}', '{"schema": 99, "truths": {}}', "", "{",
-             json.dumps(whole)[:-9], "[" * 200_000]  # fmt: skip
+    texts = [
+        "[]",
+        "null",
+        '"x"',
+        "3",
+        "{}",
+        '{"schema": 2}',
+        '{"schema": 2, "truths": []}',
+        '{"schema": 2, "truths": null}',
+        '{"schema": 99, "truths": {}}',
+        "",
+        "{",
+        json.dumps(whole)[:-9],
+        "[" * 200_000,
+    ]
     for text in texts:
         home(text[:40]).write_text(text)
     home("binary").write_bytes(bytes(range(256)))
@@ -351,8 +387,14 @@ def test_a_worker_knows_our_tasks(method, mine, tmp_path):
         f"    with multiprocessing.get_context({method!r}).Pool(1) as pool:\n"
         "        print(pool.map(known, ['epidemia_low', 'builtin']))\n"
     )
-    done = subprocess.run([sys.executable, "work.py"], capture_output=True, text=True, env=where,
-                          cwd=tmp_path, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "work.py"],
+        capture_output=True,
+        text=True,
+        env=where,
+        cwd=tmp_path,
+        check=False,
+    )
     assert done.stdout.strip() == "[True, True]", done.stderr
 
 

@@ -121,32 +121,47 @@ def test_record_without_a_path(monkeypatch, capsys):
 
 
 WRONG = {
-    "a survey that ships": (
-        RECORD.replace("survey: mine", "survey: gss"), "say 'replaces: gss'"),
+    "a survey that ships": (RECORD.replace("survey: mine", "survey: gss"), "say 'replaces: gss'"),
     "replaces another": (
-        RECORD.replace("survey: mine", "survey: mine\nreplaces: gss"), "of its own name"),
+        RECORD.replace("survey: mine", "survey: mine\nreplaces: gss"),
+        "of its own name",
+    ),
     "replaces what does not ship": (
-        RECORD.replace("survey: mine", "survey: mine\nreplaces: mine"), "of its own name"),
+        RECORD.replace("survey: mine", "survey: mine\nreplaces: mine"),
+        "of its own name",
+    ),
     "a group": (RECORD.replace("survey: mine", "survey: low"), "epidemia_low is another group"),
     "a way of asking": (
-        RECORD.replace("survey: mine", "survey: stated"), "epidemia_stated is another group"),
+        RECORD.replace("survey: mine", "survey: stated"),
+        "epidemia_stated is another group",
+    ),
     "a variable that is a folder": (
-        RECORD.replace("happy", "ha/ppy"), "the name of a variable is of letters"),
+        RECORD.replace("happy", "ha/ppy"),
+        "the name of a variable is of letters",
+    ),
     "a task that is another one's way of asking": (
-        RECORD.replace("variables:", """variables:
+        RECORD.replace(
+            "variables:",
+            """variables:
   sex_stated:
     column: SEX
-    levels: [{label: A, phrase: is a, codes: [1]}, {label: B, phrase: is b, codes: [2]}]""")
+    levels: [{label: A, phrase: is a, codes: [1]}, {label: B, phrase: is b, codes: [2]}]""",
+        )
         + '    - {outcome: happy, given: [sex_stated], title: "Mine: Again"}',
-        "by_sex_stated would be epidemia_extra_mine_happy_by_sex in another way"),
+        "by_sex_stated would be epidemia_extra_mine_happy_by_sex in another way",
+    ),
     "a vintage that leaves its folder": (
-        RECORD.replace('"2020":', '"../../2020":'), "the name of a vintage is of letters"),
+        RECORD.replace('"2020":', '"../../2020":'),
+        "the name of a vintage is of letters",
+    ),
     "a shipped kind": (RECORD.replace("  extra:", "  low:"), "stand under 'extra', not low"),
     "no YAML": ("survey: [", "not valid YAML"),
-    "a tag": (RECORD.replace("title: My survey", "title: !!python/object/apply:os.getcwd []"),
-              "could not determine a constructor"),
+    "a tag": (
+        RECORD.replace("title: My survey", "title: !!python/object/apply:os.getcwd []"),
+        "could not determine a constructor",
+    ),
     "a field too many": (RECORD + "nonsense: 1\n", "nonsense"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -193,12 +208,16 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("[" * 100_000, "nested too deeply|not valid YAML"),
         ("- " * 5_000 + "x", "nested too deeply|not valid YAML"),
         ("#" * 6_000_000, "that is no record"),
-        (RECORD.replace("{label: Male, phrase: is male, codes: [1]}",
-                        "{each: [1, 1000000000], label: '{n}', phrase: 'is {n}'}"),
-         "'each' writes at most 1000 levels"),
+        (
+            RECORD.replace(
+                "{label: Male, phrase: is male, codes: [1]}",
+                "{each: [1, 1000000000], label: '{n}', phrase: 'is {n}'}",
+            ),
+            "'each' writes at most 1000 levels",
+        ),
     ],
     ids=["aliases", "itself", "brackets", "dashes", "size", "each"],
-)  # fmt: skip
+)
 def test_files_made_to_be_endless_are_refused_at_once(tmp_path, text, said):
     with pytest.raises(EpidemiaError, match=said):
         load_record(write(tmp_path, text))
@@ -224,19 +243,51 @@ def test_lm_eval_finds_them_in_a_process_of_its_own(home, raw, tmp_path):
     path = write(tmp_path / "elsewhere")
     said = os.environ | {"EPIDEMIA_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     epidemia = [sys.executable, "-m", "lm_eval_epidemia.cli"]
-    subprocess.run([*epidemia, "groundtruth", "build", "mine", "--raw", str(raw), "--replicates",
-                    "8", "--record", str(path)], env=said, check=True)  # fmt: skip
+    subprocess.run(
+        [
+            *epidemia,
+            "groundtruth",
+            "build",
+            "mine",
+            "--raw",
+            str(raw),
+            "--replicates",
+            "8",
+            "--record",
+            str(path),
+        ],
+        env=said,
+        check=True,
+    )
     out = tmp_path / "results"
     subprocess.run(
-        [*epidemia, "run", "--record", str(path), "--tasks", "epidemia_mine", "--model",
-         "epidemia-baseline", "--model_args", "kind=truth", "--output_path", str(out)],
-        env=said, check=True,
-    )  # fmt: skip
+        [
+            *epidemia,
+            "run",
+            "--record",
+            str(path),
+            "--tasks",
+            "epidemia_mine",
+            "--model",
+            "epidemia-baseline",
+            "--model_args",
+            "kind=truth",
+            "--output_path",
+            str(out),
+        ],
+        env=said,
+        check=True,
+    )
     (file,) = out.rglob("results_*.json")
     assert json.loads(file.read_text())["results"]["epidemia_mine"]["score,none"] == 100
     # The record is not there for this process: its truth is left out, and it is said why.
-    run = subprocess.run([*epidemia, "tasks", "list", "--summary"], env=said, text=True,
-                         capture_output=True, check=True)  # fmt: skip
+    run = subprocess.run(
+        [*epidemia, "tasks", "list", "--summary"],
+        env=said,
+        text=True,
+        capture_output=True,
+        check=True,
+    )
     assert "there is no record of mine here" in run.stderr
 
 
@@ -255,14 +306,18 @@ def test_a_record_that_changes_after_the_build(home, raw, caplog):
 
 
 EDITED = {
-    "codes exchanged": ("is male, codes: [1]", "is male, codes: [2]",
-                        "is female, codes: [2]", "is female, codes: [1]"),
+    "codes exchanged": (
+        "is male, codes: [1]",
+        "is male, codes: [2]",
+        "is female, codes: [2]",
+        "is female, codes: [1]",
+    ),
     "a label": ('label: "No"', 'label: "Nope"'),
     "another weight": ("{weight: W}", "{weight: HAPPY}"),
     "fewer people": ("subject:", "universe: [{column: SEX, codes: [1]}]\nsubject:"),
     "missing": ("    column: HAPPY\n", "    column: HAPPY\n    missing: [9]\n"),
     "another year": ("year: 2020, files", "year: 2021, files"),
-}  # fmt: skip
+}
 WORDED = {
     "a phrase": ("is not happy", "is unhappy"),
     "a question": ("Is this person happy?", "Are they happy?"),
@@ -317,10 +372,22 @@ def test_results_of_a_survey_whose_record_is_gone_say_so(home, raw, tmp_path):
     path = write(home / "surveys")
     build(raw)
     done = subprocess.run(
-        [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline",
-         "--tasks", "epidemia_mine,epidemia_marginal_mine", "--output_path", str(tmp_path / "out")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "lm_eval_epidemia.cli",
+            "run",
+            "--model",
+            "epidemia-baseline",
+            "--tasks",
+            "epidemia_mine,epidemia_marginal_mine",
+            "--output_path",
+            str(tmp_path / "out"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     made = CliRunner().invoke(cli.app, ["report", str(tmp_path / "out")])
     assert made.exit_code == 0 and "N/A" not in made.output, made.output

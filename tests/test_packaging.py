@@ -64,8 +64,13 @@ def test_the_wheel_is_small_and_holds_no_microdata(wheels):
     # Aggregates of eleven surveys with 100 replicates (which hardly pack) and 591 task files.
     assert wheels[0].stat().st_size < 15_000_000
     parquet = [name for name in names_in(wheels[0]) if name.endswith(".parquet")]
-    kinds = (".cells.parquet", ".bootstrap.parquet", ".replicates.parquet", ".draws.parquet",
-             "/published_answers.parquet")  # fmt: skip
+    kinds = (
+        ".cells.parquet",
+        ".bootstrap.parquet",
+        ".replicates.parquet",
+        ".draws.parquet",
+        "/published_answers.parquet",
+    )
     assert all(name.endswith(kinds) for name in parquet)
 
 
@@ -80,17 +85,37 @@ def test_an_editable_install_leaves_no_half_package(wheels):
 
 #: Which modules may import what an extra installs, beside the base install.
 TAKES = {
-    "hf": ["harness/cost.py", "models/choice_hf.py", "models/demo.py", "models/loading.py",
-           "models/tiny.py", "models/tree_attention.py"],
+    "hf": [
+        "harness/cost.py",
+        "models/choice_hf.py",
+        "models/demo.py",
+        "models/loading.py",
+        "models/tiny.py",
+        "models/tree_attention.py",
+    ],
     "vllm": ["harness/structured.py", "models/choice_vllm.py"],
     "api": ["harness/structured.py", "models/endpoint.py"],
-    "report": ["api.py", "report/charts.py", "report/charts_tuned.py", "report/drawn.py",
-               "report/effects.py", "report/figures.py", "report/palette.py", "report/site.py"],
-    "build": ["estimate/boosted.py", "estimate/build.py", "estimate/estimators.py",
-              "estimate/unfinished.py", "estimate/workers.py",
-              "surveys/download.py", "surveys/read.py"],
+    "report": [
+        "api.py",
+        "report/charts.py",
+        "report/charts_tuned.py",
+        "report/drawn.py",
+        "report/effects.py",
+        "report/figures.py",
+        "report/palette.py",
+        "report/site.py",
+    ],
+    "build": [
+        "estimate/boosted.py",
+        "estimate/build.py",
+        "estimate/estimators.py",
+        "estimate/unfinished.py",
+        "estimate/workers.py",
+        "surveys/download.py",
+        "surveys/read.py",
+    ],
     "finetune": ["finetune/train.py"],
-}  # fmt: skip
+}
 
 #: Clusters that a user sets up, with their own packages: --backend dask or ray.
 CLUSTERS = {"distributed", "ray"}

@@ -130,8 +130,11 @@ def test_an_lm_eval_that_was_forced_is_said_once_and_only_to_our_users(tmp_path,
     )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.stderr = sys.stdout\n{code}"],
-        capture_output=True, text=True, env=with_version(tmp_path, found), check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=with_version(tmp_path, found),
+        check=True,
+    )
     before, after = done.stdout.split("so far")
     assert "epidemia" not in before
     assert after.count(f"lm-eval {found} is installed") == warned, after

@@ -94,8 +94,11 @@ def test_packs_have_every_question_once_within_the_limits(limit, reads):
 
 def test_packs_are_cut_where_the_least_is_computed_again():
     """Two questions of 50 tokens and three branches: five fit, the cut is between the questions."""
-    asked = [question([trunk] * 50 + [branch] * 10, 3 * trunk + branch)
-             for trunk in range(2) for branch in range(3)]  # fmt: skip
+    asked = [
+        question([trunk] * 50 + [branch] * 10, 3 * trunk + branch)
+        for trunk in range(2)
+        for branch in range(3)
+    ]
     assert [pack.cost for pack in packs(asked, 150, 100)] == [80, 80]
 
 
@@ -152,12 +155,19 @@ CASES = {
     "no common beginning": [(f"{word} is a word.", " A") for word in ("Yes", "No", "May", "So")],
     "one token apart": [(f"{TEXT}{letter}", choice) for letter in "ABCDEF" for choice in "AB"],
     "beginning of another": [(TEXT[:end], " A") for end in (10, 30, 31, 32, 60, 80)],
-    "the same twice": [(f"{TEXT}A. Yes", " A"), (f"{TEXT}A. Yes", " A"), (f"{TEXT}B. No", " A"),
-                       (f"{TEXT}A. Yes", " B")],
-    "choices of several tokens": [(f"{TEXT}{x}", f" {choice}") for x in "ABC"
-                                  for choice in ("A, yes", "A, no", "B", "(A)", "(B)")],
+    "the same twice": [
+        (f"{TEXT}A. Yes", " A"),
+        (f"{TEXT}A. Yes", " A"),
+        (f"{TEXT}B. No", " A"),
+        (f"{TEXT}A. Yes", " B"),
+    ],
+    "choices of several tokens": [
+        (f"{TEXT}{x}", f" {choice}")
+        for x in "ABC"
+        for choice in ("A, yes", "A, no", "B", "(A)", "(B)")
+    ],
     "longer than the model": [(f"{TEXT}{'and so on ' * times}", " A") for times in (1, 2, 900)],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -211,25 +221,43 @@ def saved(tiny_llama, folder, config):
 def other_architecture(name, vocabulary):
     import transformers as t
 
-    small = {"vocab_size": vocabulary, "num_hidden_layers": 2, "hidden_size": 32,
-             "num_attention_heads": 2, "initializer_range": 0.2}  # fmt: skip
+    small = {
+        "vocab_size": vocabulary,
+        "num_hidden_layers": 2,
+        "hidden_size": 32,
+        "num_attention_heads": 2,
+        "initializer_range": 0.2,
+    }
     if name == "mistral, window of 60":
-        return t.MistralConfig(**small, num_key_value_heads=1, head_dim=16, intermediate_size=64,
-                               sliding_window=60)  # fmt: skip
+        return t.MistralConfig(
+            **small, num_key_value_heads=1, head_dim=16, intermediate_size=64, sliding_window=60
+        )
     if name == "bloom":  # ALiBi: positions are in the scores
         small.pop("num_attention_heads"), small.pop("num_hidden_layers")
         return t.BloomConfig(**small, n_layer=2, n_head=2)
     if name == "gpt-oss":  # sinks, experts, windows in every second layer
-        return t.GptOssConfig(**small, num_key_value_heads=1, head_dim=16, intermediate_size=64,
-                              num_local_experts=2, num_experts_per_tok=1)  # fmt: skip
+        return t.GptOssConfig(
+            **small,
+            num_key_value_heads=1,
+            head_dim=16,
+            intermediate_size=64,
+            num_local_experts=2,
+            num_experts_per_tok=1,
+        )
     return architecture(name, vocabulary)
 
 
 #: Tokens of the longest prompt in a tree: any, none, or a window.
 TAKES = {
-    "gpt2": "any", "neox": "any", "qwen3": "any", "gemma2": 0, "mamba": 0, "bloom": 0,
-    "gpt-oss": 0, "mistral, window of 60": 60,
-}  # fmt: skip
+    "gpt2": "any",
+    "neox": "any",
+    "qwen3": "any",
+    "gemma2": 0,
+    "mamba": 0,
+    "bloom": 0,
+    "gpt-oss": 0,
+    "mistral, window of 60": 60,
+}
 
 
 @pytest.mark.parametrize("name", TAKES)
@@ -256,10 +284,14 @@ def test_architectures_take_trees_or_keep_to_rows(tiny_llama, tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("arguments", "takes"),
-    [({}, True), ({"dtype": "bfloat16"}, True), ({"attn_implementation": "eager"}, True),
-     ({"attn_implementation": "flex_attention"}, False),
-     ({"dtype": "float32", "mixed_precision_dtype": "bfloat16"}, False)],
-)  # fmt: skip
+    [
+        ({}, True),
+        ({"dtype": "bfloat16"}, True),
+        ({"attn_implementation": "eager"}, True),
+        ({"attn_implementation": "flex_attention"}, False),
+        ({"dtype": "float32", "mixed_precision_dtype": "bfloat16"}, False),
+    ],
+)
 def test_what_a_model_is_loaded_with(tiny_llama, arguments, takes):
     from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
@@ -281,9 +313,10 @@ def test_a_wrong_mask_or_position_is_found(tiny_llama, monkeypatch):
         ):
             with monkeypatch.context() as patched:
                 patched.setattr(
-                    tree_attention, "tree_of",
+                    tree_attention,
+                    "tree_of",
                     lambda asked, f=field, c=change: (t := honest(asked))._replace(**{f: c(t)}),
-                )  # fmt: skip
+                )
                 assert ChoiceHF(**how)._longest_in_tree == 0, (dtype, field)
 
 

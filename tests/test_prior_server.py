@@ -39,13 +39,17 @@ REPLIES = [
 
 @pytest.mark.parametrize("first", range(0, len(REPLIES), 5))
 def test_every_reply_is_read_or_counted(endpoint, first):  # noqa: F811
-    replies = dict(zip(split(TASK, "direct")["prompt"][:5],
-                       REPLIES[first : first + 5], strict=True))  # fmt: skip
+    replies = dict(
+        zip(split(TASK, "direct")["prompt"][:5], REPLIES[first : first + 5], strict=True)
+    )
     server = endpoint(lambda text, _times: (200, replies[text][0]))
     found = evaluate(
-        [TASK], model="local-chat-completions", apply_chat_template=True, limit=5,
+        [TASK],
+        model="local-chat-completions",
+        apply_chat_template=True,
+        limit=5,
         model_args=f"base_url={server.url},model=tiny,num_concurrent=2,max_retries=1",
-    )  # fmt: skip
+    )
     row = found["results"][TASK]
     expected = [expected for _, expected in replies.values()]
     assert row["answered,none"] == sum(each is not None for each in expected) / 5
@@ -67,9 +71,13 @@ def test_a_system_prompt_reaches_the_server(endpoint):  # noqa: F811
     respond = server.respond
     server.respond = lambda body: (heard.append(body), respond(body))[1]
     evaluate(
-        [TASK], model="local-chat-completions", apply_chat_template=True, limit=5,
-        model_args=f"base_url={server.url},model=tiny", metadata={"system_prompt": "conservative"},
-    )  # fmt: skip
+        [TASK],
+        model="local-chat-completions",
+        apply_chat_template=True,
+        limit=5,
+        model_args=f"base_url={server.url},model=tiny",
+        metadata={"system_prompt": "conservative"},
+    )
     assert [one["role"] for one in heard[0]["messages"]] == ["system", "user"]
     assert heard[0]["messages"][0]["content"].startswith("You are a careful statistician")
     assert heard[0]["temperature"] == 0.5

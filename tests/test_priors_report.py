@@ -28,7 +28,8 @@ from lm_eval_epidemia.findings import tables as findings
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import charts, figures, output, site
 from lm_eval_epidemia.report.quantities import _title
-from lm_eval_epidemia.results.results import Asked, Results, read_results
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.results import Results, read_results
 
 NHANES = "epidemia_prior_nhanes"
 GROUP = "epidemia_prior"

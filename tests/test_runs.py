@@ -17,7 +17,8 @@ from lm_eval_epidemia.findings.compare import asked_in_wordings
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.report import explorer, figures, output, site
-from lm_eval_epidemia.results.results import Asked, read_results
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.results import read_results
 
 SMALL = {"model": "hf", "model_args": {"pretrained": "x/small"}}
 MMLU = {"mmlu": {"acc,none": 0.65}}

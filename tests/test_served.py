@@ -69,10 +69,20 @@ def test_plain_text_for_ollama_is_refused_before_any_is_sent(monkeypatch):
 
 @pytest.mark.parametrize(
     "says",
-    [(404, b""), (200, b"<html>Hello</html>"), (200, b"[1]"), (200, b'{"version": 3}'), (200, b"{"),
-     (200, b"\xff"), (200, b"[" * 990), (401, b"{}"), (500, b'{"version": "1"}'), None,
-     (302, b"", ("Location", "/api/version?again"))],
-)  # fmt: skip
+    [
+        (404, b""),
+        (200, b"<html>Hello</html>"),
+        (200, b"[1]"),
+        (200, b'{"version": 3}'),
+        (200, b"{"),
+        (200, b"\xff"),
+        (200, b"[" * 990),
+        (401, b"{}"),
+        (500, b'{"version": "1"}'),
+        None,
+        (302, b"", ("Location", "/api/version?again")),
+    ],
+)
 def test_other_servers_are_asked_once_what_they_are_and_then_as_ever(says):
     with scripted(says=says) as server:
         assert len(ask(server, plain(TEXTS))) == 160
@@ -191,10 +201,16 @@ def test_a_pause_that_is_none_is_the_usual_one(named):
         ((403, b'{"error": {"message": "not in your country"}}'), "HTTP 403.*said: not in your"),
         ((307, b"", ("Location", "/elsewhere/v1")), "HTTP 307.*give it as base_url.*/elsewhere/v1"),
         ((200, b"[" * 100_000), "an answer that is not JSON"),
-        ((200, b'{"choices": [{"logprobs": {"content": [{"token": "A", "top_logprobs": '
-               b'[{"token": "A", "logprob": -1' + b"0" * 400 + b"}]}]}}]}"), "no known form"),
+        (
+            (
+                200,
+                b'{"choices": [{"logprobs": {"content": [{"token": "A", "top_logprobs": '
+                b'[{"token": "A", "logprob": -1' + b"0" * 400 + b"}]}]}}]}",
+            ),
+            "no known form",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_the_server_said_is_in_the_last_line(reply, said):
     found, _ = refusal(always(*reply), max_retries=0, pause=0)
     assert "\n" not in found and len(found) < 700
@@ -235,11 +251,27 @@ class Silent(BaseHTTPRequestHandler):
 def test_a_certificate_that_is_not_trusted_is_not_asked_twice(tmp_path):
     pem = tmp_path / "self.pem"
     made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-keyout", str(pem),
-         "-out", str(tmp_path / "cert.pem")],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-days",
+            "2",
+            "-keyout",
+            str(pem),
+            "-out",
+            str(tmp_path / "cert.pem"),
+        ],
+        capture_output=True,
+        check=False,
+    )
     if made.returncode:
         pytest.skip("needs openssl")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -250,8 +282,11 @@ def test_a_certificate_that_is_not_trusted_is_not_asked_twice(tmp_path):
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        given = {"base_url": f"https://127.0.0.1:{server.server_address[1]}/v1/completions",
-                 "model": "any", "max_retries": 0}  # fmt: skip
+        given = {
+            "base_url": f"https://127.0.0.1:{server.server_address[1]}/v1/completions",
+            "model": "any",
+            "max_retries": 0,
+        }
         began = time.monotonic()
         with pytest.raises(EpidemiaError, match=r"not trusted.*ca_cert_path=FILE") as raised:
             ChoiceAPI(**given | {"max_retries": 9, "pause": 60}).loglikelihood(plain(TEXTS[:1]))
@@ -323,8 +358,11 @@ def test_a_file_of_another_model_is_refused_and_its_own_says_how_it_was_read(tmp
         cached(again, path).loglikelihood(plain(TEXTS[:20]))
         assert exact.asked.total() == 20
         assert again.get_model_info()["choice_api"] == {
-            "letters_read_by": "token ids", "variants": "one", "tokens": 0, "asked_again": {}
-        }  # fmt: skip
+            "letters_read_by": "token ids",
+            "variants": "one",
+            "tokens": 0,
+            "asked_again": {},
+        }
         both = str(tmp_path / "both")
         cached(model(exact, variants="one"), both).loglikelihood(plain(TEXTS[:5]))
         other = model(top, variants="one")
@@ -389,8 +427,12 @@ def test_a_chat_endpoint_is_told_from_plain_text_in_reports(tmp_path):
 def test_a_file_of_another_kind_of_model(tmp_path):
     evaluate([TASK], model="epidemia-baseline", model_args="kind=truth", use_cache=f"{tmp_path}/a")
     with scripted() as server, pytest.raises(EpidemiaError, match="choice-api did not write"):
-        evaluate([TASK], model="choice-api", use_cache=f"{tmp_path}/a",
-                 model_args=f"base_url={server.url(False)},model=any")  # fmt: skip
+        evaluate(
+            [TASK],
+            model="choice-api",
+            use_cache=f"{tmp_path}/a",
+            model_args=f"base_url={server.url(False)},model=any",
+        )
 
 
 def test_files_that_cannot_be_written(tmp_path):
@@ -402,12 +444,19 @@ def test_files_that_cannot_be_written(tmp_path):
         whole.executemany("INSERT INTO unnamed VALUES (?, ?)", [("k" * 64, b"v" * 200)] * 100)
     damaged = (tmp_path / "whole.db").read_bytes()[:6000]
     (tmp_path / "damaged_rank0.db").write_bytes(damaged)
-    for name, said in (("damaged", "or a damaged one"), ("text", "is no database, or a dam"),
-                       ("folder", "cannot be written"), ("file/below", "cannot be written"),
-                       ):  # fmt: skip
+    for name, said in (
+        ("damaged", "or a damaged one"),
+        ("text", "is no database, or a dam"),
+        ("folder", "cannot be written"),
+        ("file/below", "cannot be written"),
+    ):
         with scripted() as server, pytest.raises(EpidemiaError, match=said) as raised:
-            evaluate([TASK], model="choice-api", use_cache=str(tmp_path / name),
-                     model_args=f"base_url={server.url(False)},model=any")  # fmt: skip
+            evaluate(
+                [TASK],
+                model="choice-api",
+                use_cache=str(tmp_path / name),
+                model_args=f"base_url={server.url(False)},model=any",
+            )
         assert str(tmp_path / name) in str(raised.value) and server.asked.total() == 0
 
 
@@ -431,8 +480,11 @@ def test_a_disk_that_is_full(tmp_path):
     with scripted() as server:
         done = subprocess.run(
             [sys.executable, "-c", program, server.url(False), str(tmp_path / "kept")],
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
         assert server.asked.total() < 400
     assert "EpidemiaError the file of --use_cache" in done.stdout, (done.stdout, done.stderr[-800:])
     assert "cannot be written" in done.stdout
@@ -454,11 +506,18 @@ def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
         with scripted(fault=always(400, words)) as server:
             with pytest.raises(EpidemiaError, match=r"guided decoding is off.*leave 'struct") as r:
                 evaluate(
-                    [f"{TASK}_stated"], model=kind, metadata={"structured": "regex"},
+                    [f"{TASK}_stated"],
+                    model=kind,
+                    metadata={"structured": "regex"},
                     apply_chat_template=chat,
-                    model_args={"base_url": server.url(chat), "model": "any", "num_concurrent": 4,
-                                "tokenizer_backend": None, "tokenized_requests": False},
-                )  # fmt: skip
+                    model_args={
+                        "base_url": server.url(chat),
+                        "model": "any",
+                        "num_concurrent": 4,
+                        "tokenizer_backend": None,
+                        "tokenized_requests": False,
+                    },
+                )
             assert server.asked.total() == 1 and KEY not in str(r.value)
             assert "structured_outputs" in server.payloads[0]
 
@@ -545,10 +604,16 @@ def test_a_key_is_hidden_in_every_way_of_writing_it(key):
 
 @pytest.mark.parametrize(
     ("usage", "tokens"),
-    [({"total_tokens": 11.0}, 11), ({"prompt_tokens": 10, "completion_tokens": 1}, 11),
-     ({"total_tokens": None, "prompt_tokens": 10}, 10), ({"total_tokens": float("nan")}, 0),
-     ({"total_tokens": True}, 0), ({"total_tokens": -3}, 0), ({"total_tokens": "11"}, 0)],
-)  # fmt: skip
+    [
+        ({"total_tokens": 11.0}, 11),
+        ({"prompt_tokens": 10, "completion_tokens": 1}, 11),
+        ({"total_tokens": None, "prompt_tokens": 10}, 10),
+        ({"total_tokens": float("nan")}, 0),
+        ({"total_tokens": True}, 0),
+        ({"total_tokens": -3}, 0),
+        ({"total_tokens": "11"}, 0),
+    ],
+)
 def test_tokens_however_they_are_told(usage, tokens):
     assert _tokens(usage) == tokens
 
@@ -599,8 +664,9 @@ def test_an_interrupted_run_says_what_it_kept(tmp_path):
     with scripted(delay=0.2) as server:
         client = subprocess.Popen(
             [sys.executable, "-c", WAITING.format(path=sys.path), server.url(False), str(path)],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         ends = time.monotonic() + 300  # on a busy machine
         while server.answered.total() < 8 and client.poll() is None and time.monotonic() < ends:
             time.sleep(0.01)

@@ -41,22 +41,30 @@ def logprobs(results, task):
 
 def chat(served, tasks, concurrent=16, **arguments):
     return evaluate(
-        tasks, model="local-chat-completions", apply_chat_template=True,
+        tasks,
+        model="local-chat-completions",
+        apply_chat_template=True,
         model_args=f"base_url={served}/chat/completions,model=tiny,num_concurrent={concurrent}",
         **arguments,
-    )  # fmt: skip
+    )
 
 
 def test_log_probabilities_of_a_server_are_those_of_the_weights(served, lettered_llama):
     there = evaluate(
-        [GROUP], model="local-completions", log_samples=True,
+        [GROUP],
+        model="local-completions",
+        log_samples=True,
         model_args=f"base_url={served}/completions,model=tiny,tokenizer={lettered_llama},"
         "tokenized_requests=True,num_concurrent=4",
-    )  # fmt: skip
+    )
     here = evaluate(
-        [GROUP], model="hf", log_samples=True, device="cpu", batch_size=16,
+        [GROUP],
+        model="hf",
+        log_samples=True,
+        device="cpu",
+        batch_size=16,
         model_args=f"pretrained={lettered_llama},dtype=float32",
-    )  # fmt: skip
+    )
     tasks = [name for name in here["results"] if "_by_" in name]
     assert len(tasks) == 6
     for task in tasks:
@@ -97,9 +105,12 @@ def test_sampled_answers_of_a_chat_endpoint_are_draws_from_its_log_probabilities
     """Every request with the same seed would answer a cell nearly always alike."""
     name = f"{TASK}_sampled"
     results = chat(
-        served, [name], log_samples=True, metadata={"n_samples": SAMPLES},
+        served,
+        [name],
+        log_samples=True,
+        metadata={"n_samples": SAMPLES},
         gen_kwargs={"max_gen_toks": 1},
-    )  # fmt: skip
+    )
     row, samples = results["results"][name], results["samples"][name]
     p = letter_probabilities(lettered_llama, [sample["doc"]["prompt"] for sample in samples])
     mass, truth = p.sum(axis=1), store.load(TASK)
@@ -120,9 +131,13 @@ def test_sampled_answers_of_a_chat_endpoint_are_draws_from_its_log_probabilities
     assert 0.2 < np.mean(np.square(z)) < 2.5
     # The score by log-probabilities, of the same model under the same template.
     exact = evaluate(
-        [TASK], model="hf", device="cpu", batch_size=16, apply_chat_template=True,
+        [TASK],
+        model="hf",
+        device="cpu",
+        batch_size=16,
+        apply_chat_template=True,
         model_args=f"pretrained={lettered_llama},dtype=float32",
-    )["results"][TASK]  # fmt: skip
+    )["results"][TASK]
     assert abs(row["score,none"] - exact["score,none"]) <= 3 * np.hypot(
         row["score_stderr,none"], exact["score_stderr,none"]
     )
@@ -130,9 +145,12 @@ def test_sampled_answers_of_a_chat_endpoint_are_draws_from_its_log_probabilities
 
 def test_a_probability_written_by_a_chat_endpoint(served):
     results = chat(
-        served, ["epidemia_high_nsduh_rag"], limit=4, log_samples=True,
+        served,
+        ["epidemia_high_nsduh_rag"],
+        limit=4,
+        log_samples=True,
         gen_kwargs={"max_gen_toks": 1},
-    )  # fmt: skip
+    )
     rows = {name: row for name, row in results["results"].items() if name.endswith("_rag")}
     assert len(rows) == 8 + 1
     for row in rows.values():
@@ -140,17 +158,22 @@ def test_a_probability_written_by_a_chat_endpoint(served):
 
 
 def test_a_chat_endpoint_asked_for_log_probabilities_names_the_group_to_use(served):
-    with pytest.raises(EpidemiaError, match=r"LocalChatCompletion gives no log-probabilities.*"
-                       "epidemia_low_sampled"):  # fmt: skip
+    with pytest.raises(
+        EpidemiaError,
+        match=r"LocalChatCompletion gives no log-probabilities.*"
+        "epidemia_low_sampled",
+    ):
         chat(served, [TASK])
 
 
 def test_a_chat_endpoint_without_a_chat_template(served):
     with pytest.raises(EpidemiaError, match="takes messages, not plain text: add --apply_chat_tem"):
         evaluate(
-            [f"{TASK}_sampled"], model="local-chat-completions", limit=2,
+            [f"{TASK}_sampled"],
+            model="local-chat-completions",
+            limit=2,
             model_args=f"base_url={served}/chat/completions,model=tiny",
-        )  # fmt: skip
+        )
 
 
 def test_priors_of_a_chat_endpoint(served):
@@ -160,9 +183,7 @@ def test_priors_of_a_chat_endpoint(served):
 
     name = "epidemia_prior_nhanes_mean_variance"
     # One at a time: vLLM 0.32 on CPU stops where a prompt with a seed is computed in parts.
-    results = chat(
-        served, [name], concurrent=1, log_samples=True, gen_kwargs={"max_gen_toks": 1}
-    )  # fmt: skip
+    results = chat(served, [name], concurrent=1, log_samples=True, gen_kwargs={"max_gen_toks": 1})
     row, samples = results["results"][name], results["samples"][name]
     assert len({sample["doc"]["prompt"] for sample in samples}) == len(samples) == 74 * 5
     assert row["answered,none"] == 0 and np.isnan(row["error_ratio_published,none"])

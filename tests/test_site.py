@@ -14,8 +14,8 @@ import pytest
 from conftest import recorded
 from test_huggingface import samples_in
 
-from lm_eval_epidemia.benchmarks.observation.letters import softmax
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import explorer

@@ -27,7 +27,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import standardised as report
-from lm_eval_epidemia.results.results import Asked, Entry, Results, Score, read_results
+from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.results import Results, read_results
 from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 

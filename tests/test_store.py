@@ -293,8 +293,13 @@ def test_a_reader_meets_the_new_truth_when_the_old_goes_away_under_it(home, monk
 def test_rebuilding_leaves_other_files_of_the_folder_alone(home):
     enter(0.25)
     folder = store.built_groundtruth()
-    kept = ["nsduh_2023.cells.mine.parquet", "nsduh_2022.cells.parquet", "notes.txt",
-            "nsduh_2023-b.cells.parquet", "registry.json.set-aside-1"]  # fmt: skip
+    kept = [
+        "nsduh_2023.cells.mine.parquet",
+        "nsduh_2022.cells.parquet",
+        "notes.txt",
+        "nsduh_2023-b.cells.parquet",
+        "registry.json.set-aside-1",
+    ]
     for name in kept:
         (folder / name).write_text("mine")
     enter(0.5)

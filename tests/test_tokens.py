@@ -37,9 +37,11 @@ def bpe(pre=None, normalizer=None, post=None):
     if normalizer is not None:
         made.normalizer = normalizer
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False,
+        vocab_size=400,
+        special_tokens=["<unk>", "<s>", "</s>"],
+        show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )  # fmt: skip
+    )
     made.train_from_iterator(texts(200, seed=5), trainer)
     if post is not None:
         made.post_processor = post
@@ -52,9 +54,13 @@ def unigram():
     made.decoder = decoders.Metaspace()
     made.train_from_iterator(
         texts(200, seed=5),
-        trainers.UnigramTrainer(vocab_size=300, special_tokens=["<unk>", "<s>", "</s>"],
-                                unk_token="<unk>", show_progress=False),
-    )  # fmt: skip
+        trainers.UnigramTrainer(
+            vocab_size=300,
+            special_tokens=["<unk>", "<s>", "</s>"],
+            unk_token="<unk>",
+            show_progress=False,
+        ),
+    )
     return made
 
 
@@ -67,12 +73,10 @@ TOKENIZERS = {
     ),
     "ends with a token of its own": lambda: bpe(
         pre_tokenizers.ByteLevel(add_prefix_space=False),
-        post=TemplateProcessing(
-            single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
-        ),
+        post=TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]),
     ),
     "unigram": unigram,
-}  # fmt: skip
+}
 
 
 def model(tokenizer, add_bos_token=None):
@@ -85,9 +89,11 @@ def model(tokenizer, add_bos_token=None):
         return tokenizer.encode(text, **special)
 
     return SimpleNamespace(
-        tokenizer=tokenizer, prefix_token_id=tokenizer.bos_token_id, tok_encode=tok_encode,
+        tokenizer=tokenizer,
+        prefix_token_id=tokenizer.bos_token_id,
+        tok_encode=tok_encode,
         add_bos_token=add_bos_token,
-    )  # fmt: skip
+    )
 
 
 def fast(made):

@@ -166,9 +166,12 @@ def pandas_meps():
     frame = pd.read_parquet(raw_file("meps", "HC243_panel27_subset.parquet"))
     frame = frame[frame["PERWT22F"] > 0]
     race = frame["RACETHX"].map({2: 0, 3: 1, 4: 2, 1: 3, 5: 4})
-    return "low meps office_visits by race", race, frame["OBTOTV22"].clip(upper=10), (
-        frame["PERWT22F"]
-    )  # fmt: skip
+    return (
+        "low meps office_visits by race",
+        race,
+        frame["OBTOTV22"].clip(upper=10),
+        (frame["PERWT22F"]),
+    )
 
 
 def pandas_nhanes():

@@ -59,9 +59,13 @@ def asked(metadata, chat=False, task=TASK, **arguments):
 )
 def test_where_the_letter_stands(tiny_llama, metadata, chat, end, letter):
     (context, continuation), found = asked(
-        metadata, chat, model="hf", model_args=f"pretrained={tiny_llama},dtype=float32",
-        device="cpu", batch_size=22,
-    )  # fmt: skip
+        metadata,
+        chat,
+        model="hf",
+        model_args=f"pretrained={tiny_llama},dtype=float32",
+        device="cpu",
+        batch_size=22,
+    )
     assert context.endswith(end), context[-80:]
     assert continuation == letter
     config = found["configs"][TASK]
@@ -89,9 +93,7 @@ def test_solved_examples_come_from_other_surveys_and_are_the_same_for_every_ques
         assert block.splitlines()[-1].removeprefix("Answer: ") in "ABCDEFGH"
     # Each is a question of a task of another survey, word for word.
     subjects = [block.splitlines()[0] for block in blocks]
-    others = [
-        name for name in store.available() if all_tasks()[name].survey != "nsduh"
-    ]  # fmt: skip
+    others = [name for name in store.available() if all_tasks()[name].survey != "nsduh"]
     wanted = set(subjects)
     for name in others:
         if len(store.load(name).levels) <= 8 and wanted:
@@ -180,11 +182,23 @@ def test_the_answers_of_examples_are_drawn_from_the_truth():
 
 #: A value of each key that asks for something else than usual.
 UNUSUAL = {
-    "orderings": 1, "n_samples": 9, "fewshot": 1, "gen_prefix": "So", "leading_space": True,
-    "names": "letters", "system_prompt": "conservative", "structured": "regex", "wording": "bare",
-}  # fmt: skip
-SMALL = [TASK, "epidemia_high_nsduh_marijuana_ever_by_sex_race", "epidemia_intervention_random",
-         "epidemia_intervention_tuebingen", "epidemia_prior_gss"]  # fmt: skip
+    "orderings": 1,
+    "n_samples": 9,
+    "fewshot": 1,
+    "gen_prefix": "So",
+    "leading_space": True,
+    "names": "letters",
+    "system_prompt": "conservative",
+    "structured": "regex",
+    "wording": "bare",
+}
+SMALL = [
+    TASK,
+    "epidemia_high_nsduh_marijuana_ever_by_sex_race",
+    "epidemia_intervention_random",
+    "epidemia_intervention_tuebingen",
+    "epidemia_prior_gss",
+]
 
 
 def put_to_a_model(benchmark, entry, way, variant):
@@ -212,8 +226,20 @@ def test_a_key_of_the_metadata_has_an_effect_where_it_is_heeded_and_nowhere_else
             assert is_heeded == HEEDED[key](way, entry.declared), (entry.name, key)
 
 
-TEXTS = ["The answer", "{{ 7*7 }}", "{% raw %}", "{# x #}", "prompt", "task", "{", "it's \"q\" }}",
-         "a\nb: c", "na\u00efve \U0001f600 \u2028 x", "\\n", "'{{\"%}"]  # fmt: skip
+TEXTS = [
+    "The answer",
+    "{{ 7*7 }}",
+    "{% raw %}",
+    "{# x #}",
+    "prompt",
+    "task",
+    "{",
+    'it\'s "q" }}',
+    "a\nb: c",
+    "na\u00efve \U0001f600 \u2028 x",
+    "\\n",
+    "'{{\"%}",
+]
 
 
 def test_a_gen_prefix_is_text():
@@ -267,9 +293,13 @@ def test_a_variant_that_the_task_file_does_not_follow_is_refused():
 
 def hf(model, tasks, **arguments):
     return evaluate(
-        tasks, model="hf", device="cpu", batch_size=22,
-        model_args=f"pretrained={model},dtype=float32{arguments.pop('more', '')}", **arguments,
-    )  # fmt: skip
+        tasks,
+        model="hf",
+        device="cpu",
+        batch_size=22,
+        model_args=f"pretrained={model},dtype=float32{arguments.pop('more', '')}",
+        **arguments,
+    )
 
 
 def test_a_prompt_that_does_not_fit_is_refused_and_not_shortened(tiny_llama):
@@ -334,9 +364,10 @@ def test_letters_of_several_tokens_give_the_same_scores(tiny_llama, tmp_path):
     described = json.loads(whole.backend_tokenizer.to_str())
     described["model"]["merges"] = []
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(described)), bos_token="<s>",
+        tokenizer_object=Tokenizer.from_str(json.dumps(described)),
+        bos_token="<s>",
         eos_token="</s>",
-    )  # fmt: skip
+    )
     model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
     tokenizer.save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
@@ -368,18 +399,35 @@ def test_a_thinking_model_is_asked_after_an_empty_reasoning_block(tiny_llama, tm
     )
     tokenizer.save_pretrained(tmp_path / "thinker")
     (context, letter), _ = asked(
-        {}, True, model="hf", device="cpu", batch_size=22,
+        {},
+        True,
+        model="hf",
+        device="cpu",
+        batch_size=22,
         model_args=f"pretrained={tmp_path / 'thinker'},dtype=float32,enable_thinking=False",
-    )  # fmt: skip
+    )
     assert context.endswith("<|assistant|>\n<think>\n\n</think>\n\n") and letter == "A"
 
 
 def test_epidemia_run_guards_without_the_start_up_hook(tiny_llama, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "hf", "--model_args",
-         f"pretrained={tiny_llama},dtype=float32,max_length=30", "--tasks", TASK, "--device",
-         "cpu"],
-        capture_output=True, text=True, check=False,
+        [
+            sys.executable,
+            "-m",
+            "lm_eval_epidemia.cli",
+            "run",
+            "--model",
+            "hf",
+            "--model_args",
+            f"pretrained={tiny_llama},dtype=float32,max_length=30",
+            "--tasks",
+            TASK,
+            "--device",
+            "cpu",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "EPIDEMIA_AUTOLOAD": "0"},
-    )  # fmt: skip
+    )
     assert done.returncode == 2 and "do not fit into the model's context of 30" in done.stderr

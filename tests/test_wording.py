@@ -20,18 +20,22 @@ BARE = Variant(wording="bare")
 @pytest.mark.parametrize(
     ("task", "question", "probability"),
     [
-        (TASK,
-         "Has a person who is 12 or 13 years old ever, even once, used marijuana or another "
-         "cannabis product?",
-         "What is the probability that a person who is 12 or 13 years old has ever used "
-         "marijuana?"),
-        ("epidemia_low_brfss_diabetes_by_state",  # the state is what is asked about
-         "Has a person living in Alabama ever been told by a health professional that they have "
-         "diabetes, apart from diabetes only during pregnancy?",
-         "What is the probability that a person living in Alabama has been told they have "
-         "diabetes, apart from diabetes only during pregnancy?"),
+        (
+            TASK,
+            "Has a person who is 12 or 13 years old ever, even once, used marijuana or another "
+            "cannabis product?",
+            "What is the probability that a person who is 12 or 13 years old has ever used "
+            "marijuana?",
+        ),
+        (
+            "epidemia_low_brfss_diabetes_by_state",  # the state is what is asked about
+            "Has a person living in Alabama ever been told by a health professional that they have "
+            "diabetes, apart from diabetes only during pregnancy?",
+            "What is the probability that a person living in Alabama has been told they have "
+            "diabetes, apart from diabetes only during pregnancy?",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_bare_form(task, question, probability):
     bare = Wording(store.load(task), "bare")
     assert bare.question(0) == question

@@ -11,17 +11,35 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate.write import write_truth
 
 HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
-AGES = ("12-13", "14-15", "16-17", "18-20", "21-23", "24-25", "26-29", "30-34", "35-49", "50-64",
-        "65 or older")  # fmt: skip
+AGES = (
+    "12-13",
+    "14-15",
+    "16-17",
+    "18-20",
+    "21-23",
+    "24-25",
+    "26-29",
+    "30-34",
+    "35-49",
+    "50-64",
+    "65 or older",
+)
 
 
 def enter(share, key="nsduh_2023", folder=None):
     """Write a truth of one task, in which everybody says yes with the same probability."""
     rows = [
-        {"cell": c, "given": [age], "weight": 1 / len(AGES), "n": 9, "n_eff_iid": 9.0,
-         "n_eff_design": None, "p": [share, 1 - share]}
+        {
+            "cell": c,
+            "given": [age],
+            "weight": 1 / len(AGES),
+            "n": 9,
+            "n_eff_iid": 9.0,
+            "n_eff_design": None,
+            "p": [share, 1 - share],
+        }
         for c, age in enumerate(AGES)
-    ]  # fmt: skip
+    ]
     rng = random.Random(share)
     made = {
         "cells": rows,

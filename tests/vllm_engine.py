@@ -17,9 +17,13 @@ from pathlib import Path
 from typing import Any
 
 os.environ.update(
-    VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
-    TORCHDYNAMO_DISABLE="1", VLLM_NO_USAGE_STATS="1", TOKENIZERS_PARALLELISM="false",
-)  # fmt: skip
+    VLLM_CPU_KVCACHE_SPACE="1",
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",
+    HF_HUB_OFFLINE="1",
+    TORCHDYNAMO_DISABLE="1",
+    VLLM_NO_USAGE_STATS="1",
+    TOKENIZERS_PARALLELISM="false",
+)
 
 
 def watch(lm: Any, log: Path, left: int) -> None:
@@ -55,9 +59,14 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
 
         SamplingParams.__annotations__.pop("logprob_token_ids")
     lm = get_model(name)(
-        pretrained=model, dtype="float32", enforce_eager=True, max_model_len=1024,
-        batch_size="auto", disable_log_stats=False, block_size=32,
-    )  # fmt: skip
+        pretrained=model,
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=1024,
+        batch_size="auto",
+        disable_log_stats=False,
+        block_size=32,
+    )
     if "log" in given:
         watch(lm, Path(given["log"]), int(given.get("kill", -1)))
     if "submission" in given:
@@ -65,11 +74,15 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
 
         choice_vllm.SUBMISSION = int(given["submission"])
     results = simple_evaluate(
-        lm, tasks=tasks.split(","), task_manager=manager, log_samples=True,
-        apply_chat_template="chat" in more, use_cache=given.get("cache"),
+        lm,
+        tasks=tasks.split(","),
+        task_manager=manager,
+        log_samples=True,
+        apply_chat_template="chat" in more,
+        use_cache=given.get("cache"),
         limit=int(given["limit"]) if "limit" in given else None,
         gen_kwargs={"max_gen_toks": 200} if "structured" in given else None,
-    )  # fmt: skip
+    )
     counters = {
         metric.name: metric.value
         for metric in lm.model.get_metrics()

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 os.environ.update(
-    VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
-    TORCHDYNAMO_DISABLE="1", VLLM_NO_USAGE_STATS="1", TOKENIZERS_PARALLELISM="false",
-)  # fmt: skip
+    VLLM_CPU_KVCACHE_SPACE="1",
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",
+    HF_HUB_OFFLINE="1",
+    TORCHDYNAMO_DISABLE="1",
+    VLLM_NO_USAGE_STATS="1",
+    TOKENIZERS_PARALLELISM="false",
+)
 
 
 def main(lines: str) -> None:

@@ -23,10 +23,22 @@ def serving(model: Path, venv: Path, log: Path, name: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        f"{venv}/bin/python", f"{venv}/bin/vllm", "serve", str(model),
-        "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
-        "--max-model-len", "1024", "--enforce-eager", "--served-model-name", name,
-    ]  # fmt: skip
+        f"{venv}/bin/python",
+        f"{venv}/bin/vllm",
+        "serve",
+        str(model),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        "1024",
+        "--enforce-eager",
+        "--served-model-name",
+        name,
+    ]
     environment = {
         **os.environ,
         "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -37,9 +49,12 @@ def serving(model: Path, venv: Path, log: Path, name: str) -> Iterator[str]:
     }
     with log.open("wb") as output:
         server = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=environment,
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
             start_new_session=True,
-        )  # fmt: skip
+        )
         try:
             for _ in range(PATIENCE):
                 try:

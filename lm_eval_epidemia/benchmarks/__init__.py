@@ -89,13 +89,23 @@ def names() -> set[str]:
 def _named() -> list[tuple[Leaf, set[str]]]:
     """Pair each task that is asked with what means it: its own name, its groups', its survey's."""
     return [
-        (leaf, {own, *(in_way(group, leaf.way) for group in leaf.entry.groups),
-                *([leaf.entry.facets["survey"]]
-                  if leaf.entry.part and leaf.entry.group != fresh.GROUP
-                  and not WAYS[leaf.way].suffix else [])})
+        (
+            leaf,
+            {
+                own,
+                *(in_way(group, leaf.way) for group in leaf.entry.groups),
+                *(
+                    [leaf.entry.facets["survey"]]
+                    if leaf.entry.part
+                    and leaf.entry.group != fresh.GROUP
+                    and not WAYS[leaf.way].suffix
+                    else []
+                ),
+            },
+        )
         for own, leaf in leaves().items()
         if WAYS[leaf.way].asks(leaf.entry.declared)
-    ]  # fmt: skip
+    ]
 
 
 def _needs(leaf: Leaf) -> str:

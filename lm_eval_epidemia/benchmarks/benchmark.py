@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.elicit.heeded import HEEDED
 from lm_eval_epidemia.elicit.way import Metric, Way
 
-__all__ = ["Benchmark", "Entry", "Leaf"]
-
 
 class Entry(NamedTuple):
     """What a benchmark says of a task that it declares.

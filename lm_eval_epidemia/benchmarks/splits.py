@@ -12,8 +12,6 @@ from lm_eval_epidemia.elicit.way import COMMON
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["split"]
-
 
 def split(task: str, way: str = "letters", variant: Variant | None = None) -> datasets.Dataset:
     """Return the questions of a task.

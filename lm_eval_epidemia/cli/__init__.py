@@ -269,12 +269,21 @@ def truth_build(
             files = [folder]
         try:
             built = build(
-                survey, files, vintage=chosen, bootstrap=schemes, replicates=replicates, jobs=jobs,
-                backend=backend, out=out, only=only,
-            )  # fmt: skip
+                survey,
+                files,
+                vintage=chosen,
+                bootstrap=schemes,
+                replicates=replicates,
+                jobs=jobs,
+                backend=backend,
+                out=out,
+                only=only,
+            )
         except KeyboardInterrupt:
-            print("\ninterrupted; finished tasks are kept, the same command continues",
-                  file=sys.stderr)  # fmt: skip
+            print(
+                "\ninterrupted; finished tasks are kept, the same command continues",
+                file=sys.stderr,
+            )
             raise typer.Exit(130) from None
         print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
         if built.left_out:
@@ -346,8 +355,15 @@ def cost(
 
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
     lines = costs.cost(separated(names), loaded, _metadata(metadata), max_gen_toks)
-    numbers = ("tasks", "prompts", "requests", "characters", "tokens", "distinct",
-               "written at most")  # fmt: skip
+    numbers = (
+        "tasks",
+        "prompts",
+        "requests",
+        "characters",
+        "tokens",
+        "distinct",
+        "written at most",
+    )
     table = table_of("", "group", *numbers, right=numbers)
     for line in lines:
         table.add_row(

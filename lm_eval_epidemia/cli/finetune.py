@@ -83,9 +83,18 @@ def notes(
         check_out(out.resolve())  # before a model is loaded
         model = ModelWriter(writer, writer_args, seed)
     card = make_notes(
-        survey, kind, out, files, vintage=vintage, n=n, seed=seed, tasks=chosen, hold_out=held,
-        writer=model, named=" ".join(one for one in (writer, writer_args) if one),
-    )  # fmt: skip
+        survey,
+        kind,
+        out,
+        files,
+        vintage=vintage,
+        n=n,
+        seed=seed,
+        tasks=chosen,
+        hold_out=held,
+        writer=model,
+        named=" ".join(one for one in (writer, writer_args) if one),
+    )
     _say(card, out)
 
 
@@ -118,9 +127,14 @@ def train(
     if full == (lora is not None):
         raise EpidemiaError("expected --lora r=16 (an adapter) or --full (all weights), one of two")
     settings = training.Settings(
-        epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, stop_early=stop_early,
-        dtype=dtype, **_lora(lora),
-    )  # fmt: skip
+        epochs=epochs,
+        lr=lr,
+        batch_size=batch_size,
+        seed=seed,
+        stop_early=stop_early,
+        dtype=dtype,
+        **_lora(lora),
+    )
     tuned = training.train(model, data, out, settings)
     if os.environ.get("RANK", "0") != "0":
         return  # under accelerate launch, the first process writes
@@ -132,8 +146,10 @@ def train(
     what = "weights" if full else "adapter"
     arguments = f"pretrained={out}" if full else f"pretrained={model},peft={out}"
     print(f"{what} and losses are in {out.resolve()}; to evaluate:")
-    print(f"  lm_eval run --model choice-hf --model_args {arguments} --tasks "
-          f"epidemia_low_{tuned.dataset.survey} --output_path results/ --log_samples")  # fmt: skip
+    print(
+        f"  lm_eval run --model choice-hf --model_args {arguments} --tasks "
+        f"epidemia_low_{tuned.dataset.survey} --output_path results/ --log_samples"
+    )
 
 
 def _lora(given: str | None) -> dict[str, int]:

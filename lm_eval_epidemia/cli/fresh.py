@@ -15,8 +15,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.fresh import FreshSet
 
-__all__ = ["fresh"]
-
 
 def fresh(
     survey: Annotated[str, typer.Argument(help="For example gss, or one of your own.")],
@@ -59,10 +57,15 @@ def fresh(
             )
         raw = [folder]
     planned = plan(
-        survey, raw, n=n, seed=seed, dimension=_numbers(dimension), vintage=vintage,
+        survey,
+        raw,
+        n=n,
+        seed=seed,
+        dimension=_numbers(dimension),
+        vintage=vintage,
         outcomes=separated([outcomes] if outcomes else []),
         replicates=replicates,
-    )  # fmt: skip
+    )
     found = planned.found
     if list_:
         _show(found)
@@ -74,8 +77,7 @@ def fresh(
     try:
         made = make(planned, jobs=jobs, backend=backend, replace=replace)
     except KeyboardInterrupt:
-        print("\ninterrupted; finished tasks are kept, the same command continues",
-              file=sys.stderr)  # fmt: skip
+        print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
     names = {task.name for task in found.tasks}
     forget_cached_requests(name for name, one in leaves().items() if one.entry.name in names)
@@ -116,6 +118,7 @@ def _show(found: FreshSet) -> None:
     survey = record(found.survey)
     for task in found.tasks:
         answers = len(survey.ways(task.outcome, found.vintage)[0].levels)
-        table.add_row(task.name, task.outcome, ", ".join(task.given),
-                      SAID[estimator_of(task, answers).name])  # fmt: skip
+        table.add_row(
+            task.name, task.outcome, ", ".join(task.given), SAID[estimator_of(task, answers).name]
+        )
     show(table)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks.observation.scales import Scale
     from lm_eval_epidemia.findings.compare import Row
 
-__all__ = ["changes", "drifts", "groups_of_scales", "scales", "tasks_summary", "ways_compared"]
-
 
 def scales(found: Iterable[Scale]) -> Table:
     """The scale of each task: the distances that fix it, and what knowing P(Y) scores."""
@@ -47,29 +45,58 @@ def groups_of_scales(found: Iterable[Scale]) -> Table:
 
 def drifts(found: Iterable[Drift]) -> Table:
     """What the truth of another vintage scores."""
-    numbers = ("cells", "common", "distance", "score", "D_mean", "other D_mean", "D_perfect",
-               "other D_perfect")  # fmt: skip
-    table = table_of("What another vintage's truth scores", "task", "vintage", "other", *numbers,
-                   right=numbers)  # fmt: skip
+    numbers = (
+        "cells",
+        "common",
+        "distance",
+        "score",
+        "D_mean",
+        "other D_mean",
+        "D_perfect",
+        "other D_perfect",
+    )
+    table = table_of(
+        "What another vintage's truth scores", "task", "vintage", "other", *numbers, right=numbers
+    )
     for one in found:
         table.add_row(
-            one.task, one.vintage, one.other, str(one.cells), str(one.common),
-            f"{one.distance:.4f}", f"{one.score:.1f}", f"{one.mean:.4f}", f"{one.other_mean:.4f}",
-            f"{one.perfect:.4f}", f"{one.other_perfect:.4f}",
-        )  # fmt: skip
+            one.task,
+            one.vintage,
+            one.other,
+            str(one.cells),
+            str(one.common),
+            f"{one.distance:.4f}",
+            f"{one.score:.1f}",
+            f"{one.mean:.4f}",
+            f"{one.other_mean:.4f}",
+            f"{one.perfect:.4f}",
+            f"{one.other_perfect:.4f}",
+        )
     return table
 
 
 def changes(found: Iterable[Change]) -> Table:
     """What another build of the truth moves."""
-    numbers = ("cells", "distance", "D_perfect", "new D_perfect", "score of mean",
-               "new score of mean")  # fmt: skip
+    numbers = (
+        "cells",
+        "distance",
+        "D_perfect",
+        "new D_perfect",
+        "score of mean",
+        "new score of mean",
+    )
     table = table_of("What the other build changes", "task", "vintage", *numbers, right=numbers)
     for one in found:
         table.add_row(
-            one.task, one.vintage, str(one.cells), f"{one.distance:.4f}", f"{one.perfect:.4f}",
-            f"{one.new_perfect:.4f}", f"{one.mean:.1f}", f"{one.new_mean:.1f}",
-        )  # fmt: skip
+            one.task,
+            one.vintage,
+            str(one.cells),
+            f"{one.distance:.4f}",
+            f"{one.perfect:.4f}",
+            f"{one.new_perfect:.4f}",
+            f"{one.mean:.1f}",
+            f"{one.new_mean:.1f}",
+        )
     return table
 
 
@@ -82,8 +109,12 @@ def tasks_summary(found: DataFrame) -> Table:
     numbers = (*groups.values(), *states.values())
     table = table_of(
         "Tasks declared, with a truth that ships or was built here, and waiting for a file",
-        "survey", *numbers, "vintage", "waiting for", right=numbers,
-    )  # fmt: skip
+        "survey",
+        *numbers,
+        "vintage",
+        "waiting for",
+        right=numbers,
+    )
 
     def row(name: str, tasks: Any, *told: str) -> None:
         counted = [sum(tasks.group == group) for group in groups]
@@ -91,8 +122,9 @@ def tasks_summary(found: DataFrame) -> Table:
         table.add_row(name, *map(str, counted), *told)
 
     for name, tasks in found.groupby("survey"):
-        told = (", ".join(filter(None, dict.fromkeys(tasks[column])))
-                for column in ("vintage", "needs"))  # fmt: skip
+        told = (
+            ", ".join(filter(None, dict.fromkeys(tasks[column]))) for column in ("vintage", "needs")
+        )
         row(str(name), tasks, *told)
     table.add_section()
     row("all", found, "", "")

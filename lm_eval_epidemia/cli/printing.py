@@ -6,8 +6,6 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["plain", "show", "show_sections", "table_of"]
-
 
 def table_of(title: str, *columns: str, right: tuple[str, ...] = (), whole: int = 1) -> Any:
     """Return an empty table; columns in `right` hold numbers, the first `whole` never fold."""

@@ -96,12 +96,26 @@ def listed(
     from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load
 
     if not tasks:
-        table = table_of("", "task", "quantities", "survey", "vintage", "where", "fingerprint",
-                         right=("quantities",))  # fmt: skip
+        table = table_of(
+            "",
+            "task",
+            "quantities",
+            "survey",
+            "vintage",
+            "where",
+            "fingerprint",
+            right=("quantities",),
+        )
         for name, one in declared().items():
             found = load(name)
-            table.add_row(name, str(len(found.quantities)), one.survey, one.vintage, one.state,
-                          found.fingerprint)  # fmt: skip
+            table.add_row(
+                name,
+                str(len(found.quantities)),
+                one.survey,
+                one.vintage,
+                one.state,
+                found.fingerprint,
+            )
         show(table)
         return
     for task in separated(tasks):
@@ -118,8 +132,10 @@ def _show(task: str, found: Quantities) -> None:
     for each in found.quantities:
         unit = f" {each.unit}" if each.unit else ""
         step = (each.high - each.low) / STEPS
-        print(f"\n{each.name}: {each.family}, {each.mean:.4g} ± {each.se:.2g}{unit}, {each.n:,} "
-              f"people, {each.low:g} to {each.high:g} by {step:g}")  # fmt: skip
+        print(
+            f"\n{each.name}: {each.family}, {each.mean:.4g} ± {each.se:.2g}{unit}, {each.n:,} "
+            f"people, {each.low:g} to {each.high:g} by {step:g}"
+        )
         print(textwrap.fill(each.wording, width, initial_indent="  ", subsequent_indent="  "))
 
 

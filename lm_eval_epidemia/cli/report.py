@@ -13,8 +13,6 @@ from lm_eval_epidemia.cli.printing import show, show_sections
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 
-__all__ = ["compare", "plot", "report", "site_app"]
-
 site_app = typer.Typer(no_args_is_help=True, help="The site of results.")
 
 _RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]
@@ -59,9 +57,7 @@ def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     show_sections(sections)
 
 
-def _results(
-    results: list[Path], informative: bool, sizes: dict[str, float] | None = None
-) -> Any:  # fmt: skip
+def _results(results: list[Path], informative: bool, sizes: dict[str, float] | None = None) -> Any:
     """Read result files; without the barely informative tasks where that is wished."""
     from lm_eval_epidemia.findings import leaderboard
     from lm_eval_epidemia.results.results import read_results
@@ -71,9 +67,12 @@ def _results(
 
 
 def _report(
-    results: list[Path], sizes: list[str] | None = None, published: bool = False,
-    pairs: list[str] | None = None, informative: bool = False,
-) -> Any:  # fmt: skip
+    results: list[Path],
+    sizes: list[str] | None = None,
+    published: bool = False,
+    pairs: list[str] | None = None,
+    informative: bool = False,
+) -> Any:
     """Read result files and compare them; say on stderr what a reader must know about them."""
     from lm_eval_epidemia.findings.leaderboard import make_report
     from lm_eval_epidemia.findings.pairs import pair_in
@@ -155,12 +154,20 @@ def report(
     for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
     tuned = tuning.read(found)
-    sections = [*output.sections(found, effects), *([standard.section(implied)] if implied else []),
-                *([tilted.section(known)] if known else []),
-                *tuning.sections(tuned, effects), *tuning_rows.learning_table(found),
-                *probing.sections(probed)]  # fmt: skip
-    more = [*standard.rows(found, implied), *tilted.rows(found, known), *tuning.rows(tuned),
-            *probing.rows(probed)]  # fmt: skip
+    sections = [
+        *output.sections(found, effects),
+        *([standard.section(implied)] if implied else []),
+        *([tilted.section(known)] if known else []),
+        *tuning.sections(tuned, effects),
+        *tuning_rows.learning_table(found),
+        *probing.sections(probed),
+    ]
+    more = [
+        *standard.rows(found, implied),
+        *tilted.rows(found, known),
+        *tuning.rows(tuned),
+        *probing.rows(probed),
+    ]
     if format == "json":
         print(output.as_json(found, more))
     elif format == "csv":

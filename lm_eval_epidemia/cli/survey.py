@@ -63,8 +63,9 @@ def new(
 
     called = drafting.fitting_name(files, name)
     drafting.check_free(out or drafting.own_path(called), replace)
-    wishes = Wishes(name, weight, strata, psu, _listed(outcomes), _listed(given), join, encoding,
-                    year, tasks)  # fmt: skip
+    wishes = Wishes(
+        name, weight, strata, psu, _listed(outcomes), _listed(given), join, encoding, year, tasks
+    )
     choose = _accept if yes else _ask if _on_terminal() else None
     found = drafting.draft(files, wishes, choose, progress=True)
     path = drafting.write(found, out, replace)
@@ -124,12 +125,16 @@ def _say(found: Drafted) -> None:
     design = [f"weight {source.weight}" if source.weight else "no weight"]
     design += [f"strata {source.strata}, PSUs {source.psu}"] if source.strata else []
     design += [f"joined by {source.join}"] if source.join else []
-    print(f"{found.name} {source.year} ({source.year_from}): {source.rows:,} records, "
-          f"{', '.join(design)}")  # fmt: skip
+    print(
+        f"{found.name} {source.year} ({source.year_from}): {source.rows:,} records, "
+        f"{', '.join(design)}"
+    )
     outcomes = list(dict.fromkeys(plan.outcome for plan in found.plans))
     given = list(dict.fromkeys(one for plan in found.plans for one in plan.given))
-    print(f"{len(found.variables):,} variables, {_counted(found.plans, 'task')}: "
-          f"{_counted(outcomes, 'outcome')} ({few(outcomes)}) by {', '.join(given)}")  # fmt: skip
+    print(
+        f"{len(found.variables):,} variables, {_counted(found.plans, 'task')}: "
+        f"{_counted(outcomes, 'outcome')} ({few(outcomes)}) by {', '.join(given)}"
+    )
     for note in [*source.checks, *found.notes]:
         print(f"note: {note}")
 
@@ -155,11 +160,23 @@ def check(
     entry, path = record(survey), file_of(survey)
     if raw:
         found = check_files(entry, raw, vintage)
-        table = table_of("", "variable", "column", "known", "missing", "levels that nobody has",
-                         right=("known", "missing"))  # fmt: skip
+        table = table_of(
+            "",
+            "variable",
+            "column",
+            "known",
+            "missing",
+            "levels that nobody has",
+            right=("known", "missing"),
+        )
         for seen in found.variables:
-            table.add_row(seen.variable, plain(seen.column), f"{seen.known:,}",
-                          f"{seen.missing:,}", plain(", ".join(seen.absent)))  # fmt: skip
+            table.add_row(
+                seen.variable,
+                plain(seen.column),
+                f"{seen.known:,}",
+                f"{seen.missing:,}",
+                plain(", ".join(seen.absent)),
+            )
         show(table)
         weight = f", weight {found.weight}" if found.weight else ""
         print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
@@ -171,8 +188,11 @@ def check(
         for mark in waiting:
             table.add_row(str(mark.line), plain(mark.says))
         show(table)
-    print(f"{len(waiting)} places of {path} wait for your eye: {CHECK}" if waiting
-          else f"nothing is left to check in {path}")  # fmt: skip
+    print(
+        f"{len(waiting)} places of {path} wait for your eye: {CHECK}"
+        if waiting
+        else f"nothing is left to check in {path}"
+    )
 
 
 @app.command("download")

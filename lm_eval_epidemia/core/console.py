@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["checked_output", "print_anything", "separated"]
-
 
 def separated(words: Iterable[str]) -> list[str]:
     """Split words at commas: names may be given as ``A,B``, as ``A B`` or as ``A, B``."""

@@ -9,9 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-__all__ = ["EpidemiaError", "few", "nearest"]
-
-
 #: A name is offered from this closeness on (0 to 1), and if it comes near the closest of all.
 CLOSE, NEARLY = 0.6, 0.85
 #: Of more names than this, the shortest are listed, not the first.

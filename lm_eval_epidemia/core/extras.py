@@ -14,8 +14,6 @@ from urllib.request import url2pathname
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 
-__all__ = ["install", "needs"]
-
 
 def install(extra: str) -> str:
     """Return the command that installs an extra; the package is on no index.

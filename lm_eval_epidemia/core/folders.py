@@ -15,8 +15,6 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.paths import writing
 
-__all__ = ["MANIFEST", "rewritten"]
-
 #: Lists the files that were written, relative to its folder, one a line.
 MANIFEST = ".epidemia.manifest"
 

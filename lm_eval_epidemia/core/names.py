@@ -9,14 +9,25 @@ import re
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["GROUPS", "RESERVED", "WAYS", "check_name", "fault_of"]
-
 #: What may follow ``epidemia_`` as the name of a group.
 GROUPS = ("low", "high", "extra", "fresh", "intervention", "joint", "marginal", "prior")
 
 #: A task's name that ends so would be the name of another task in one of the ways of asking.
-WAYS = ("likelihood", "sampled", "stated", "closed", "rag", "written", "substitution", "retrieval",
-        "knowledge", "choice", "variance", "quantile", "grid")  # fmt: skip
+WAYS = (
+    "likelihood",
+    "sampled",
+    "stated",
+    "closed",
+    "rag",
+    "written",
+    "substitution",
+    "retrieval",
+    "knowledge",
+    "choice",
+    "variance",
+    "quantile",
+    "grid",
+)
 
 #: Names of surveys that would make ``epidemia_NAME`` the name of another group.
 RESERVED = frozenset({*GROUPS, *WAYS})

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
-__all__ = ["forget", "warn"]
-
 SHOWN = 2
 
 _logger = logging.getLogger("lm_eval_epidemia")

@@ -12,17 +12,6 @@ from pathlib import Path
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = [
-    "atomic_write",
-    "check_writable",
-    "fresh_tasks",
-    "home",
-    "sha256_of",
-    "shipped_groundtruth",
-    "shipped_task_yamls",
-    "writing",
-]
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 

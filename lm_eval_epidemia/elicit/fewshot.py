@@ -12,8 +12,6 @@ from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
-__all__ = ["examples"]
-
 #: Tasks with more answers would make the examples longer than the question.
 MOST_LEVELS = 8
 

@@ -8,8 +8,6 @@ from typing import Any
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
 
-__all__ = ["HEEDED", "asked_for"]
-
 #: By key: from a way of asking and a declared task to whether it changes what the model is asked.
 HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
     "orderings": lambda way, task: "design" in way.columns,

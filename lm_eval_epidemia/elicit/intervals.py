@@ -7,8 +7,6 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS
 
-__all__ = ["BINS", "BIN_LETTERS", "MIDPOINTS", "asked_levels", "bin_of", "distribution"]
-
 #: A. 0%, B. 0%-5%, ..., U. 95%-100%, V. 100%.
 BINS = ("0%", *(f"{low}%-{low + 5}%" for low in range(0, 100, 5)), "100%")
 

@@ -17,8 +17,6 @@ import numpy as np
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
-__all__ = ["LETTERS", "MAX_ORDERINGS", "SEED", "design_of", "mirrored", "orderings"]
-
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 #: Without a design, all K! orderings are asked up to this many (K <= 5), else this many random

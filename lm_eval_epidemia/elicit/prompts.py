@@ -6,17 +6,25 @@ import re
 from collections.abc import Sequence
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.surveys.record import Record, Task, Variable
-
-__all__ = ["ONE_LETTER", "hundred", "likelihood_question", "prompt", "question"]
+from lm_eval_epidemia.surveys.record import Record, Task
+from lm_eval_epidemia.surveys.variable import Variable
 
 #: What a model that writes its answer is asked for.
 ONE_LETTER = "Reply with the letter of one answer and nothing else."
 
 #: What a subject calls one of those it is about, and many.
-_MANY = {"person": "people", "household": "households", "family": "families", "adult": "adults",
-         "child": "children", "woman": "women", "man": "men", "student": "students",
-         "worker": "workers", "patient": "patients"}  # fmt: skip
+_MANY = {
+    "person": "people",
+    "household": "households",
+    "family": "families",
+    "adult": "adults",
+    "child": "children",
+    "woman": "women",
+    "man": "men",
+    "student": "students",
+    "worker": "workers",
+    "patient": "patients",
+}
 _NOUN = re.compile(rf"\b(?:{'|'.join(_MANY)})\b")
 
 #: A subject's word for its conditions, which a clause with one of its own does not follow.
@@ -40,8 +48,14 @@ def _listed(phrases: Sequence[str]) -> str:
     return ", ".join(phrases[:-1]) + ", and " + phrases[-1]
 
 
-def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variable],
-               given: Sequence[str], bare: bool) -> str:  # fmt: skip
+def _described(
+    record: Record,
+    vintage: str,
+    task: Task,
+    ways: dict[str, Variable],
+    given: Sequence[str],
+    bare: bool,
+) -> str:
     """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
     phrases, clauses = [], []
     for name, label in zip(task.given, given, strict=True):
@@ -61,9 +75,13 @@ def _described(record: Record, vintage: str, task: Task, ways: dict[str, Variabl
 
 
 def question(
-    record: Record, vintage: str, task: Task, ways: dict[str, Variable], given: Sequence[str],
+    record: Record,
+    vintage: str,
+    task: Task,
+    ways: dict[str, Variable],
+    given: Sequence[str],
     bare: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """Word the question of one cell, without its answers.
 
     Parameters
@@ -94,9 +112,14 @@ def question(
 
 
 def likelihood_question(
-    record: Record, vintage: str, task: Task, ways: dict[str, Variable], given: Sequence[str],
-    level: int, bare: bool = False,
-) -> str:  # fmt: skip
+    record: Record,
+    vintage: str,
+    task: Task,
+    ways: dict[str, Variable],
+    given: Sequence[str],
+    level: int,
+    bare: bool = False,
+) -> str:
     """Word the question for the probability of one level in one cell; see `question`."""
     who = _described(record, vintage, task, ways, given, bare)
     said = ways[task.outcome].levels[level].phrase

@@ -13,17 +13,6 @@ from lm_eval_epidemia.elicit.way import Answer, Metric
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
-__all__ = [
-    "ANSWERED",
-    "CHOICE_MASS",
-    "answered",
-    "choice_mass",
-    "logprobs_of",
-    "most_mass",
-    "softmax",
-    "uneven",
-]
-
 
 def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
     """Read the log-probability of each letter of a row.

@@ -14,8 +14,6 @@ import pyarrow as pa
 from datasets.fingerprint import generate_random_fingerprint
 from datasets.table import InMemoryTable
 
-__all__ = ["Rows"]
-
 #: Rows decoded at a time.
 BATCH = 1000
 

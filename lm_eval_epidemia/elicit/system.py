@@ -7,8 +7,6 @@ there is one), without a template it stands before the prompt.
 
 from __future__ import annotations
 
-__all__ = ["BASE", "SYSTEM_PROMPTS"]
-
 #: The name of none.
 BASE = "base"
 

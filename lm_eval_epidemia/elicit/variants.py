@@ -9,8 +9,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.orderings import design_of
 from lm_eval_epidemia.elicit.system import BASE, SYSTEM_PROMPTS
 
-__all__ = ["Variant", "unknown_keys"]
-
 #: Answers per cell of a sampled task: below, nothing can be said of their spread.
 FEWEST_SAMPLES, MOST_SAMPLES = 8, 1_000
 

@@ -19,8 +19,6 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 
-__all__ = ["COMMON", "Answer", "Elicited", "Metric", "Way", "by_name"]
-
 
 class Answer(Protocol):
     """What came back for one prompt; each way has a named tuple of its own, with these.
@@ -113,8 +111,11 @@ def _described(truth: store.GroundTruth) -> list[list[str]]:
 
 #: Columns of every split.
 COMMON: Mapping[str, Any] = {
-    "task": "string", "truth": "string", "cell": "int32", "given": ["string"],
-}  # fmt: skip
+    "task": "string",
+    "truth": "string",
+    "cell": "int32",
+    "given": ["string"],
+}
 
 #: The Python type of a column, by the type that `datasets` knows it as.
 _TYPES = {"string": str, "int8": int, "int32": int}
@@ -254,10 +255,14 @@ class Way:
         needed = {**COMMON, **self.columns}
         del needed["given"]
         kinds: list[tuple[str, Any]] = [
-            (name, GenericAlias(tuple, (_TYPES[kind[0]], ...)) if isinstance(kind, list)
-             else _TYPES[kind])
+            (
+                name,
+                GenericAlias(tuple, (_TYPES[kind[0]], ...))
+                if isinstance(kind, list)
+                else _TYPES[kind],
+            )
             for name, kind in needed.items()
-        ]  # fmt: skip
+        ]
         return msgspec.defstruct("Row", kinds)
 
     def of_row(self, row: Mapping[str, Any]) -> Any:

@@ -13,8 +13,6 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["Within", "bounds", "most_moved"]
-
 
 class Within(float):
     """A log-probability that is known only between two bounds: a number as any other.

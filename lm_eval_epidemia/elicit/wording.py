@@ -6,9 +6,7 @@ from lm_eval_epidemia.elicit.prompts import hundred, likelihood_question, questi
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
-from lm_eval_epidemia.surveys.record import Variable
-
-__all__ = ["Wording", "ways_of"]
+from lm_eval_epidemia.surveys.variable import Variable
 
 
 def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
@@ -30,8 +28,11 @@ class Wording:
     def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
         self._truth, self._bare = truth, wording == "bare"
         self._about = (
-            record(truth.survey), truth.vintage, declared_task(truth.task), ways_of(truth),
-        )  # fmt: skip
+            record(truth.survey),
+            truth.vintage,
+            declared_task(truth.task),
+            ways_of(truth),
+        )
 
     def question(self, cell: int) -> str:
         """Ask what a person of the cell answers."""

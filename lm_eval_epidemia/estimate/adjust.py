@@ -13,8 +13,6 @@ from lm_eval_epidemia.estimate.sampling import Codes
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Adjustment, Rake, Rescale, Task
 
-__all__ = ["Adjusted", "Target", "adjust", "rake"]
-
 #: Raking stops when no cell of a margin is further off than this (as a share of the population);
 #: margins written in a record are rounded to six decimals and so contradict each other by less.
 TOLERANCE = 1e-5

@@ -7,8 +7,6 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import Codes
 
-__all__ = ["count"]
-
 
 def count(weight: Array, cell: Codes, outcome: Codes, cells: int, levels: int) -> Array:
     """Estimate P(Y | X) by weighted counts.

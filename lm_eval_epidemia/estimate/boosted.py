@@ -26,9 +26,6 @@ from lm_eval_epidemia.estimate.sampling import Codes
 if TYPE_CHECKING:
     import lightgbm as lgb
 
-__all__ = ["FOLDS", "MIN_RECORDS", "PARAMETERS", "SEEDS", "assign_folds", "fit_aggregated",
-           "seeds_of_replicate", "seeds_of_survey", "settings"]  # fmt: skip
-
 FOLDS = 5
 MIN_RECORDS = 20
 ROUNDS = 500

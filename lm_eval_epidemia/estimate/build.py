@@ -33,8 +33,6 @@ from lm_eval_epidemia.surveys.read import raw_files
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
 
-__all__ = ["Built", "build", "build_tasks", "check_options", "not_scored", "read"]
-
 
 @dataclass(frozen=True)
 class Built:
@@ -156,9 +154,13 @@ def check_options(replicates: int, backend: str | None, jobs: int) -> None:
 
 
 def read(
-    entry: Record, raws: Sequence[Path], vintage: str | None,
-    bootstrap: Iterable[Scheme] | None = None, *, every: bool = False,
-) -> tuple[Microdata, tuple[Scheme, ...]]:  # fmt: skip
+    entry: Record,
+    raws: Sequence[Path],
+    vintage: str | None,
+    bootstrap: Iterable[Scheme] | None = None,
+    *,
+    every: bool = False,
+) -> tuple[Microdata, tuple[Scheme, ...]]:
     """Read the records of a survey, and find the bootstrap schemes that its design allows.
 
     Parameters
@@ -181,10 +183,17 @@ def read(
 
 
 def build_tasks(
-    data: Microdata, tasks: Sequence[Task], folder: Path, schemes: tuple[Scheme, ...],
-    replicates: int, *, jobs: int = 1, backend: str | None = None, progress: bool = True,
+    data: Microdata,
+    tasks: Sequence[Task],
+    folder: Path,
+    schemes: tuple[Scheme, ...],
+    replicates: int,
+    *,
+    jobs: int = 1,
+    backend: str | None = None,
+    progress: bool = True,
     about: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Estimate tasks and write their truth, going on where an interrupted build stopped.
 
     Parameters
@@ -223,16 +232,22 @@ def _write(folder: Path, entry: Record, truth: dict[str, Any], made: dict[Task, 
     key = f"{entry.survey}_{truth['vintage']}"
     for place, estimates in sorted(places.items()):  # the folder itself, then those in it
         entries = [one["entry"] for one in estimates.values()]
-        sample = {} if place == folder else {
-            "sample": _sample_beside(read_registry(folder).get(key), truth, entries, place.name)
-        }  # fmt: skip
+        sample = (
+            {}
+            if place == folder
+            else {
+                "sample": _sample_beside(read_registry(folder).get(key), truth, entries, place.name)
+            }
+        )
         write_truth(place, key, {**truth, **sample}, estimates)
 
 
 def _sample_beside(
-    beside: dict[str, Any] | None, truth: dict[str, Any], entries: Sequence[dict[str, Any]],
+    beside: dict[str, Any] | None,
+    truth: dict[str, Any],
+    entries: Sequence[dict[str, Any]],
     where: str,
-) -> str:  # fmt: skip
+) -> str:
     """Name the joint replicates of what is written into a folder of a folder of ground truth.
 
     From the same file, and as many, they are those of the survey's other tasks there; else they are
@@ -251,8 +266,9 @@ def _sample_beside(
 
 def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
     """Return how many joint replicates the tasks of a truth have."""
-    return max((int(one["replicates"]["number"]) for one in entries if "replicates" in one),
-               default=0)  # fmt: skip
+    return max(
+        (int(one["replicates"]["number"]) for one in entries if "replicates" in one), default=0
+    )
 
 
 def _compare_rows(data: Microdata) -> None:
@@ -298,9 +314,13 @@ def _schemes(data: Microdata, asked: Iterable[Scheme] | None) -> tuple[Scheme, .
 
 
 def _estimate(
-    data: Microdata, jobs: list[_Job], name: str, backend: str | None, processes: int,
+    data: Microdata,
+    jobs: list[_Job],
+    name: str,
+    backend: str | None,
+    processes: int,
     progress: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Do the jobs that are not done yet, and keep what each gives."""
     import joblib
     from tqdm import tqdm
@@ -332,9 +352,13 @@ def _estimate_and_keep(ready: Cells, job: _Job, key: str) -> None:
 
 
 def _build_tables(
-    entry: Record, vintage: str, raws: Sequence[Path], replicates: int, folder: Path,
+    entry: Record,
+    vintage: str,
+    raws: Sequence[Path],
+    replicates: int,
+    folder: Path,
     asked: Sequence[Task],
-) -> Built:  # fmt: skip
+) -> Built:
     """Take published tables over; this takes no time, so nothing is kept in between."""
     name, made = f"{entry.survey}_{vintage}", {}
     found: dict[tuple[str, tuple[str, ...]], PublishedTable] = {

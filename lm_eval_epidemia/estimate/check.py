@@ -12,8 +12,6 @@ from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
-__all__ = ["check", "check_all"]
-
 
 def check_all() -> dict[str, list[str]]:
     """Check every task whose truth is here, the vintage of each that scores use.

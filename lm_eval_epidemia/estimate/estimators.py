@@ -34,8 +34,6 @@ from lm_eval_epidemia.surveys.record import Task
 if TYPE_CHECKING:
     from lm_eval_epidemia.estimate.prepare import Cells, Prepared
 
-__all__ = ["Boosting", "Counts", "Estimator", "Joint", "OfRecords", "estimator_of"]
-
 Ready = TypeVar("Ready", bound="Cells")
 
 

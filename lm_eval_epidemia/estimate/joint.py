@@ -16,8 +16,6 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import Codes, Sample, in_strata, rng_of
 
-__all__ = ["BALANCED", "hadamard", "mixture", "multiplicities", "quantised", "replicate_weights"]
-
 #: The order of the Hadamard matrix: how many replicates are balanced, for up to one stratum less.
 BALANCED = 100
 

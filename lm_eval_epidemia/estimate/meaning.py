@@ -16,8 +16,6 @@ from lm_eval_epidemia.estimate.registry import Place, entry_of
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.record import Record, Task
 
-__all__ = ["FIELD", "check_meaning", "meaning_of"]
-
 #: Where a truth's entry has the hash.
 FIELD = "record"
 WORDS = {"phrase": True}
@@ -41,15 +39,21 @@ def meaning_of(survey: Record, task: Task, vintage: str) -> str:
     variables = {
         name: [
             way.model_dump(
-                mode="json", exclude_defaults=True,
-                include={"column": True, "missing": True, "missing_texts": True, "both": True,
-                         "levels": True},
+                mode="json",
+                exclude_defaults=True,
+                include={
+                    "column": True,
+                    "missing": True,
+                    "missing_texts": True,
+                    "both": True,
+                    "levels": True,
+                },
                 exclude={"levels": {"__all__": WORDS}},
             )
             for way in survey.ways(name, vintage)
         ]
         for name in sorted({*asked, *survey.margin_variables(vintage)})
-    }  # fmt: skip
+    }
     rules: list[Any] = [
         survey.design_of(vintage).model_dump(mode="json", exclude_defaults=True),
         survey.model_dump(mode="json", include={"join", "universe"}),

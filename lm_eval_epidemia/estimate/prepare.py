@@ -16,9 +16,8 @@ from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.estimate.estimators import Estimator, estimator_of
 from lm_eval_epidemia.estimate.sampling import Codes, Sample, design_variance, unit_count
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.record import Task, Variable
-
-__all__ = ["Cells", "Prepared", "prepare"]
+from lm_eval_epidemia.surveys.record import Task
+from lm_eval_epidemia.surveys.variable import Variable
 
 
 @dataclass(frozen=True)
@@ -226,9 +225,12 @@ def _kept(
 
 
 def _replicate_totals(
-    replicates: NDArray[np.float32], keep: NDArray[np.bool_], ratio: Array, flat: Codes,
+    replicates: NDArray[np.float32],
+    keep: NDArray[np.bool_],
+    ratio: Array,
+    flat: Codes,
     shape: tuple[int, int],
-) -> Array:  # fmt: skip
+) -> Array:
     """Sum each of the survey's replicate weights by cell and level: (R, C, K)."""
     return np.stack(
         [
@@ -247,9 +249,7 @@ def _absent(task: Task, ways: list[Variable], features: NDArray[Any]) -> list[st
     return [level.label for n, level in enumerate(ways[0].levels) if n not in set(features[:, 0])]
 
 
-def _numbered(
-    data: Microdata, task: Task, keep: NDArray[np.bool_]
-) -> tuple[NDArray[Any], Codes]:  # fmt: skip
+def _numbered(data: Microdata, task: Task, keep: NDArray[np.bool_]) -> tuple[NDArray[Any], Codes]:
     """Number the combinations of levels that occur, in their order: (C, d) and (n,)."""
     if not task.given:  # everybody is in the one cell
         return np.zeros((1, 0), dtype=np.int16), np.zeros(int(keep.sum()), dtype=np.int64)

@@ -14,8 +14,6 @@ from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Task
 from lm_eval_epidemia.surveys.tables import PublishedTable
 
-__all__ = ["Published", "Shares", "take"]
-
 
 @dataclass(frozen=True)
 class Shares(Cells):

@@ -22,21 +22,6 @@ from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.sampling import Scheme
 
-__all__ = [
-    "REGISTRY",
-    "Place",
-    "State",
-    "damaged",
-    "enter",
-    "entry_of",
-    "locked",
-    "read_registry",
-    "seal",
-    "sealed",
-    "stamp",
-    "write_registry",
-]
-
 REGISTRY = "registry.json"
 #: Schema 2 has no replicates: it is read, and its truths have no errors.
 SCHEMA = 3

@@ -11,21 +11,6 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = [
-    "SCHEMES",
-    "SEED",
-    "Sample",
-    "Scheme",
-    "bootstrap_weights",
-    "design_effective_size",
-    "design_variance",
-    "in_strata",
-    "kish_size",
-    "replicate_draws",
-    "rng_of",
-    "unit_count",
-]
-
 #: Every random choice of a build derives from this number, the task's name and the replicate.
 SEED = 2022
 

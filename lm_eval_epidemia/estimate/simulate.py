@@ -13,8 +13,6 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import Codes, Sample
 
-__all__ = ["draw_outcomes", "intraclass_correlation"]
-
 
 def draw_outcomes(
     sample: Sample, cell: Codes, p: Array, correlation: float, rng: np.random.Generator

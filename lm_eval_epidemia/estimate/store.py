@@ -61,24 +61,6 @@ if TYPE_CHECKING:
 
     from lm_eval_epidemia.surveys.record import Record, Task
 
-__all__ = [
-    "APART",
-    "QUANTILE",
-    "REGISTRY",
-    "GroundTruth",
-    "Place",
-    "all_places",
-    "available",
-    "built_groundtruth",
-    "folder_of",
-    "folders",
-    "load",
-    "load_folder",
-    "read_registry",
-    "registries",
-    "without_replicates",
-]
-
 #: The quantile of the bootstrap distances that counts as "cannot be told from the truth".
 QUANTILE = 0.95
 
@@ -264,9 +246,10 @@ def _of_sets() -> list[Place]:
         key = f"{made.survey}_{made.vintage}"
         try:
             said = damaged(folder).get(key) or (
-                "" if _is_of(read_registry(folder).get(key, {}), made.sha256)
+                ""
+                if _is_of(read_registry(folder).get(key, {}), made.sha256)
                 else f"its truth is not that of the tasks in {fresh.TASKS}"
-            )  # fmt: skip
+            )
         except EpidemiaError as error:
             said = str(error)
         if said:

@@ -11,8 +11,6 @@ from lm_eval_epidemia.estimate.joint import quantised
 from lm_eval_epidemia.estimate.prepare import Cells
 from lm_eval_epidemia.estimate.sampling import Scheme
 
-__all__ = ["estimate_task"]
-
 
 def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> dict[str, Any]:
     """Estimate the truth of a task and its sampling error.

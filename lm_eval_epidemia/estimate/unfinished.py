@@ -18,8 +18,6 @@ from lm_eval_epidemia.estimate import sampling
 from lm_eval_epidemia.estimate.prepare import Cells
 from lm_eval_epidemia.estimate.sampling import Scheme
 
-__all__ = ["finished", "keep", "kept", "key_of", "software", "unfinished"]
-
 
 @contextmanager
 def unfinished(folder: Path, name: str) -> Iterator[Path]:

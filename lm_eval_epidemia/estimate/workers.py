@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["check_jobs", "workers"]
-
 #: More processes of this machine are a slip, and can take all its memory.
 MOST_PER_CORE = 8
 

@@ -14,8 +14,6 @@ from typing import Any
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate.registry import REGISTRY, enter, locked, read_registry
 
-__all__ = ["write_truth"]
-
 
 def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, Any]) -> None:
     """Write the files of one survey and vintage and enter them in the folder's registry.

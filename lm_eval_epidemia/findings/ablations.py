@@ -11,15 +11,17 @@ from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.judgements import Known
 from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.findings.tables import with_error
-from lm_eval_epidemia.results.results import Entry, leaf
+from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, pooled
-
-__all__ = ["Difference", "Run", "differences", "runs_of", "table"]
 
 #: What a run is told apart by, in the order of the table, and what is usual; where nothing is said
 #: the first of these.
-USUAL = {"protocol": ("direct",), "system prompt": ("base",), "temperature": ("0.5",),
-         "reasoning effort": ("", "medium")}  # fmt: skip
+USUAL = {
+    "protocol": ("direct",),
+    "system prompt": ("base",),
+    "temperature": ("0.5",),
+    "reasoning effort": ("", "medium"),
+}
 
 #: By how lm-eval's arguments call it.
 _ARGUMENTS = {"temperature": "temperature", "reasoning_effort": "reasoning effort"}
@@ -88,15 +90,20 @@ def runs_of(entries: Iterable[Entry]) -> list[Run]:
             variant = dict(entry.protocol.variant)
             system = variant.pop("system_prompt", entry.protocol.system_prompt[:8] or "base")
             more = {
-                "examples": entry.protocol.num_fewshot, "version": entry.protocol.task_version,
+                "examples": entry.protocol.num_fewshot,
+                "version": entry.protocol.task_version,
                 "part": str(entry.protocol.incomplete) + entry.protocol.limit,
                 "chat template": str(entry.chat),
-            }  # fmt: skip
+            }
             settings = {
-                **{key: usual[0] for key, usual in USUAL.items()}, **more,
-                **dict((*entry.settings, *entry.details)), **variant, **drawn,
-                "protocol": asked.way, "system prompt": system,
-            }  # fmt: skip
+                **{key: usual[0] for key, usual in USUAL.items()},
+                **more,
+                **dict((*entry.settings, *entry.details)),
+                **variant,
+                **drawn,
+                "protocol": asked.way,
+                "system prompt": system,
+            }
             found.append(Run(entry.model, asked.task, settings, score.said))
     return found
 
@@ -125,10 +132,7 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
             alike.setdefault((run.published, run.model, run.task, rest), []).append(run)
         for several in alike.values():
             first, *others = sorted(several, key=_usual_first)
-            found += [
-                one for other in others
-                if (one := _paired(first, other, key)) is not None
-            ]  # fmt: skip
+            found += [one for other in others if (one := _paired(first, other, key)) is not None]
     return sorted(found, key=lambda one: (one.one.published, one.one.model))
 
 
@@ -144,10 +148,14 @@ def _paired(one: Run, other: Run, key: str) -> Difference | None:
     ratios = mine.ratio[here], theirs.ratio[there]
     places = np.arange(len(here))
     return Difference(
-        one, other, key, pooled(ratios[0], places), pooled(ratios[1], places),
+        one,
+        other,
+        key,
+        pooled(ratios[0], places),
+        pooled(ratios[1], places),
         pooled(ratios[1] - ratios[0], places),
         pooled(theirs.wins[there, 0] - mine.wins[here, 0], places),
-    )  # fmt: skip
+    )
 
 
 def table(runs: Sequence[Run]) -> list[Section]:
@@ -157,23 +165,27 @@ def table(runs: Sequence[Run]) -> list[Section]:
             one.one.model + (" (published)" if one.one.published else ""),
             _task(one),
             one.says,
-            with_error(one.before), with_error(one.after), with_error(one.change, "+"),
+            with_error(one.before),
+            with_error(one.after),
+            with_error(one.change, "+"),
             with_error(one.wins, "+"),
         ]
         for one in differences(runs)
-    ]  # fmt: skip
+    ]
     if not rows:
         return []
     header = ("model", "task", "differs in", "error ratio", "then", "difference", "wins, N = 5")
     return [
         Section(
-            "Priors: what the asking changes (± standard error)", header, rows,
+            "Priors: what the asking changes (± standard error)",
+            header,
+            rows,
             "Runs of one model that differ in one thing, each beside the most usual one. The "
             "difference of the error ratios, and that of the share of quantities that are better "
             "than 5 real answers, are paired over quantities. Below 0, the error ratio is better.",
             3,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _task(one: Difference) -> str:

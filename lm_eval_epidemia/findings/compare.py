@@ -12,9 +12,8 @@ from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries, compare_ways
 from lm_eval_epidemia.findings.leaderboard import columns
 from lm_eval_epidemia.findings.means import Mean, mean_over
-from lm_eval_epidemia.results.results import Asked, Entry, Results, closest, leaf
-
-__all__ = ["Row", "Ways", "asked_in_ways", "asked_in_wordings", "compare", "without_tasks"]
+from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
+from lm_eval_epidemia.results.results import Results
 
 
 class Row(NamedTuple):
@@ -99,9 +98,11 @@ def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
         plain = replace(bare.protocol, variant=rest)
         same = usual.get((bare.weights, bare.chat, bare.settings, plain), [])
         found += [
-            compared for one in closest(same, bare) for column in columns([bare])
+            compared
+            for one in closest(same, bare)
+            for column in columns([bare])
             if (compared := compare_entries(bare, one, column)).tasks
-        ]  # fmt: skip
+        ]
     return found
 
 

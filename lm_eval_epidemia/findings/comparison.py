@@ -10,10 +10,8 @@ from scipy import stats
 
 from lm_eval_epidemia.benchmarks import PRIOR, groups
 from lm_eval_epidemia.findings.means import shared_tasks
-from lm_eval_epidemia.results.results import Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, Score, leaf
 from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
-
-__all__ = ["CONFIDENCE", "Comparison", "compare_entries", "compare_ways"]
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95
@@ -142,9 +140,12 @@ def compare_ways(
 
 
 def _compared(
-    one: str, other: str, column: str, common: Sequence[Asked],
+    one: str,
+    other: str,
+    column: str,
+    common: Sequence[Asked],
     pairs: Sequence[tuple[Score, Score]],
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """Compare two scores of each task."""
     higher = bool(groups()[column].measure.higher_is_better)
     if not common:
@@ -175,6 +176,20 @@ def _compared(
     ]
     above, below = shown.count(1), shown.count(-1)
     wins, losses = (above, below) if higher else (below, above)
-    return Comparison(one, other, column, len(d), number, higher, mean, error, low, high,
-                      mean - joint_bias(d, draws), joint_error(unbiased),
-                      wins, len(d) - wins - losses, losses)  # fmt: skip
+    return Comparison(
+        one,
+        other,
+        column,
+        len(d),
+        number,
+        higher,
+        mean,
+        error,
+        low,
+        high,
+        mean - joint_bias(d, draws),
+        joint_error(unbiased),
+        wins,
+        len(d) - wins - losses,
+        losses,
+    )

@@ -32,35 +32,13 @@ from lm_eval_epidemia.findings.interventions import EFFECTS, LARGE, LONGEST, by_
 from lm_eval_epidemia.findings.leaderboard import Report, closed_subset
 from lm_eval_epidemia.findings.means import Mean, group_mean, mean_over, slices, tasks_in
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over, references
-from lm_eval_epidemia.results.results import Asked, Entry, leaf, printable
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.samples import Elicited, elicited, sample_file
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks
-
-__all__ = [
-    "KNOWS_MARGINAL",
-    "Calibration",
-    "Samples",
-    "as_point",
-    "bootstrap_rows",
-    "calibration_rows",
-    "calibrations",
-    "cell_rows",
-    "closed_rows",
-    "condition_rows",
-    "curve_rows",
-    "distribution_rows",
-    "leaderboard_rows",
-    "node_rows",
-    "order_bias_rows",
-    "path_rows",
-    "read_samples",
-    "size_rows",
-    "survey_rows",
-    "version_rows",
-]
 
 #: Bins of the calibration figure, per axis.
 BINS = 20
@@ -79,9 +57,7 @@ def _read(job: tuple[str, Asked, Any]) -> tuple[str, Asked, Elicited | str | Non
         return name, asked, str(error)
 
 
-def read_samples(
-    report: Report, tasks: Iterable[Asked] | None = None
-) -> tuple[Samples, list[str]]:  # fmt: skip
+def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[Samples, list[str]]:
     """Read the samples of all runs, on every processor; say on stderr what could not be read.
 
     Parameters
@@ -162,11 +138,14 @@ def as_point(entry: Entry, mean: Mean, benchmark: Benchmark) -> dict[str, Any]:
     scale, reach = _scale(benchmark), 1.96 * (0.0 if math.isnan(mean.error) else mean.error)
     low, high = scale["lowest"], scale["highest"]
     return {
-        "model": entry.name, "kind": "published" if entry.reference else "run", **scale,
-        "score": mean.value, "tasks": mean.tasks,
+        "model": entry.name,
+        "kind": "published" if entry.reference else "run",
+        **scale,
+        "score": mean.value,
+        "tasks": mean.tasks,
         "low": mean.value - reach if low is None else max(mean.value - reach, low),
         "high": mean.value + reach if high is None else min(mean.value + reach, high),
-    }  # fmt: skip
+    }
 
 
 def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
@@ -190,13 +169,21 @@ def survey_rows(report: Report, _task: str | None = None) -> Rows:
     for number, column in enumerate(report.columns):
         for place, entry in enumerate(report.entries):
             for survey, found in slices(entry, column, "survey").items():
-                tasks = [asked for asked in tasks_in(entry, column)
-                         if leaf(asked).entry.facets.get("survey") == survey]  # fmt: skip
+                tasks = [
+                    asked
+                    for asked in tasks_in(entry, column)
+                    if leaf(asked).entry.facets.get("survey") == survey
+                ]
                 rows.append(
-                    {**as_point(entry, found, groups()[column]), "place": place, "group": column,
-                     "column": number, "survey": survey,
-                     "mean": _known(known_over(entry, tasks)[0])}
-                )  # fmt: skip
+                    {
+                        **as_point(entry, found, groups()[column]),
+                        "place": place,
+                        "group": column,
+                        "column": number,
+                        "survey": survey,
+                        "mean": _known(known_over(entry, tasks)[0]),
+                    }
+                )
     if not rows:
         raise EpidemiaError("no task of a survey was asked")
     return rows
@@ -234,16 +221,27 @@ def version_rows(report: Report, _task: str | None = None) -> Rows:
             tasks = sorted({*tasks_in(base, column)} & {*tasks_in(instruct, column)})
             means = [(mean_over(base, tasks), mean_over(instruct, tasks))] if tasks else []
             values = [
-                *((in_way(*a), "task", base.scores[a].value, instruct.scores[a].value)
-                  for a in tasks),
-                *((f"mean of {len(tasks)} tasks", "mean", one.value, other.value)
-                  for one, other in means),
-            ]  # fmt: skip
+                *(
+                    (in_way(*a), "task", base.scores[a].value, instruct.scores[a].value)
+                    for a in tasks
+                ),
+                *(
+                    (f"mean of {len(tasks)} tasks", "mean", one.value, other.value)
+                    for one, other in means
+                ),
+            ]
             rows += [
-                {"pair": f"{base.name} / {instruct.name}", "group": column, "task": task,
-                 "kind": kind, "base": one, "instruct": other, **_scale(groups()[column])}
+                {
+                    "pair": f"{base.name} / {instruct.name}",
+                    "group": column,
+                    "task": task,
+                    "kind": kind,
+                    "base": one,
+                    "instruct": other,
+                    **_scale(groups()[column]),
+                }
                 for task, kind, one, other in values
-            ]  # fmt: skip
+            ]
     if not rows:
         raise EpidemiaError(
             "no base model and its instruct version among the models: name them with "
@@ -261,12 +259,21 @@ def closed_rows(report: Report, _task: str | None = None) -> Rows:
             "epidemia_high_likelihood"
         )
     return [
-        {**as_point(entry, mean, OBSERVATION), "way": way, "place": place,
-         "mean": _known(known_over(entry, tasks)[0])}
+        {
+            **as_point(entry, mean, OBSERVATION),
+            "way": way,
+            "place": place,
+            "mean": _known(known_over(entry, tasks)[0]),
+        }
         for place, (entry, way, mean) in enumerate(found)
-        for tasks in [[a for a in report.closed if a.way == way and a in entry.scores
-                       and not math.isnan(entry.scores[a].value)]]
-    ]  # fmt: skip
+        for tasks in [
+            [
+                a
+                for a in report.closed
+                if a.way == way and a in entry.scores and not math.isnan(entry.scores[a].value)
+            ]
+        ]
+    ]
 
 
 def size_rows(report: Report, _task: str | None = None) -> Rows:
@@ -298,14 +305,16 @@ def beside_rows(report: Report, _task: str | None = None) -> Rows:
 def node_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `nodes`."""
     rows = [
-        {**as_point(entry, mean_over(entry, [asked]), INTERVENTION), "nodes": nodes,
-         "group": leaf(asked).group}
+        {
+            **as_point(entry, mean_over(entry, [asked]), INTERVENTION),
+            "nodes": nodes,
+            "group": leaf(asked).group,
+        }
         for way in EFFECTS
         for entry in report.entries
         for nodes, task in LARGE.items()
-        if (asked := Asked(task, way)) in entry.scores
-        and not math.isnan(entry.scores[asked].value)
-    ]  # fmt: skip
+        if (asked := Asked(task, way)) in entry.scores and not math.isnan(entry.scores[asked].value)
+    ]
     if not rows:
         raise EpidemiaError("no larger graph was asked: run epidemia_intervention_large")
     return rows
@@ -318,13 +327,17 @@ BECOMES = ("stays yes", "becomes no")
 def path_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `paths`: over the larger graphs of all sizes."""
     rows = [
-        {**as_point(entry, Mean(one.value, one.error, 0), INTERVENTION),
-         "length": f"{length}{'+' if length == LONGEST else ''}", "becomes": BECOMES[kappa],
-         "group": in_way("epidemia_intervention_large", way), "graphs": one.samples}
+        {
+            **as_point(entry, Mean(one.value, one.error, 0), INTERVENTION),
+            "length": f"{length}{'+' if length == LONGEST else ''}",
+            "becomes": BECOMES[kappa],
+            "group": in_way("epidemia_intervention_large", way),
+            "graphs": one.samples,
+        }
         for way in EFFECTS
         for entry in report.runs
         for (length, kappa), one in by_length(entry, way).items()
-    ]  # fmt: skip
+    ]
     if not rows:
         raise EpidemiaError(
             "no answer on a larger graph is known: run epidemia_intervention_large with this "
@@ -377,11 +390,16 @@ def rows_of_calibration(model: str, found: Calibration) -> Rows:
     """Rows of the figure `calibration` for one model."""
     rows: Rows = [
         {
-            "model": model, "kind": "density", "q": i / BINS, "q2": (i + 1) / BINS, "p": j / BINS,
-            "p2": (j + 1) / BINS, "share": round(float(found.share[i, j]), 7),
+            "model": model,
+            "kind": "density",
+            "q": i / BINS,
+            "q2": (i + 1) / BINS,
+            "p": j / BINS,
+            "p2": (j + 1) / BINS,
+            "share": round(float(found.share[i, j]), 7),
         }
         for i, j in zip(*np.nonzero(found.share), strict=True)
-    ]  # fmt: skip
+    ]
     return rows + [
         {"model": model, "kind": "curve", "q": round(float(q), 5), "p": round(float(p), 5)}
         for q, p in zip(found.q, found.p, strict=True)
@@ -445,10 +463,16 @@ def rows_of_distribution(truth: store.GroundTruth, cell: int, models: dict[str, 
         name: one.q[one.cells.index(cell)] for name, one in models.items() if cell in one.cells
     }
     rows: Rows = [
-        {"who": "truth", "answer": label, "place": place, "p": float(truth.p[cell, place]),
-         "low": float(low[cell, place]), "high": float(high[cell, place])}
+        {
+            "who": "truth",
+            "answer": label,
+            "place": place,
+            "p": float(truth.p[cell, place]),
+            "low": float(low[cell, place]),
+            "high": float(high[cell, place]),
+        }
         for place, label in enumerate(truth.levels)
-    ]  # fmt: skip
+    ]
     return rows + [
         {"who": name, "answer": label, "place": place, "p": float(values[place])}
         for name, values in answered.items()
@@ -475,8 +499,12 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, Elicited]) -> Rows
     rows = []
     for who, (cells, p) in said.items():
         for cell, values in zip(cells, p, strict=True):
-            row = {"who": who, "condition": truth.given[cell][0], "place": cell,
-                   "p": float(values[0])}  # fmt: skip
+            row = {
+                "who": who,
+                "condition": truth.given[cell][0],
+                "place": cell,
+                "p": float(values[0]),
+            }
             if who == "truth":
                 row |= {"low": float(low[cell, 0]), "high": float(high[cell, 0])}
             rows.append(row)
@@ -497,11 +525,16 @@ def cell_rows(report: Report, task: str | None = None) -> Rows:
     one = next(models[entry.name] for entry in report.runs if entry.name in models)
     given = [", ".join(Wording(truth).described(cell)) for cell in range(len(truth.given))]
     return [
-        {"given": given[cell], "answer": label, "p": float(truth.p[cell, place]),
-         "q": float(one.q[number, place]), "weight": float(truth.weights[cell])}
+        {
+            "given": given[cell],
+            "answer": label,
+            "p": float(truth.p[cell, place]),
+            "q": float(one.q[number, place]),
+            "weight": float(truth.weights[cell]),
+        }
         for number, cell in enumerate(one.cells)
         for place, label in enumerate(truth.levels)
-    ]  # fmt: skip
+    ]
 
 
 def bootstrap_rows(_report: Report | None, task: str | None = None) -> Rows:

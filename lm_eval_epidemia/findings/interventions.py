@@ -23,11 +23,8 @@ from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, Pair, Ques
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.findings.tables import Finding, Table, laid_out
-from lm_eval_epidemia.results.results import Asked, Entry
+from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.score.estimates import Estimate, apart, average, paired, pooled
-
-__all__ = ["EFFECTS", "LARGE", "LONGEST", "SMALL", "Known", "by_length", "findings", "known",
-           "labels", "tables"]  # fmt: skip
 
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {one.names: name for name, one in TASKS.items() if one.nodes is None}
@@ -141,8 +138,13 @@ def _by_effect(entry: Entry) -> Iterator[Finding]:
 def _kinds(entry: Entry) -> Iterator[Finding]:
     for group, _, by_size in _asked(entry, EFFECTS):
         where = [(one, labels(one, lambda pair: pair.kind)) for one in by_size.values()]
-        for kind in (generate.TARGET, generate.INSIDE, generate.YES, generate.BYPASSED,
-                     generate.NO):  # fmt: skip
+        for kind in (
+            generate.TARGET,
+            generate.INSIDE,
+            generate.YES,
+            generate.BYPASSED,
+            generate.NO,
+        ):
             means = [_over(one, kinds == kind) for one, kinds in where if kind in kinds]
             if means:
                 yield Finding("kind of query", entry, group, "", kind, average(means))
@@ -192,9 +194,10 @@ def _shortcuts(entry: Entry) -> Iterator[Finding]:
             chosen = np.isin(where, abouts if about == "all" else [about])
             same, changed = (_over(one, chosen & (kappa == k)) for k in (0, 1))
             for part, estimate, form in (
-                ("kappa = 0", same, "share"), ("kappa = 1", changed, "share"),
+                ("kappa = 0", same, "share"),
+                ("kappa = 1", changed, "share"),
                 ("difference", paired(changed, same), "difference"),
-            ):  # fmt: skip
+            ):
                 yield Finding(
                     "shortcut", entry, group, about, part, estimate, form, long=about != "all"
                 )
@@ -216,8 +219,13 @@ def _without_shortcuts(runs: Sequence[Entry]) -> str:
     return f" Left out: {'; '.join(said)}." if said else ""
 
 
-def _sides(entry: Entry, way: str, by_names: dict[str, Known], about: tuple[str, str, str],
-           only_known: bool) -> dict[str, Estimate]:  # fmt: skip
+def _sides(
+    entry: Entry,
+    way: str,
+    by_names: dict[str, Known],
+    about: tuple[str, str, str],
+    only_known: bool,
+) -> dict[str, Estimate]:
     """Return the accuracy on one of `CONTRASTS` by names, over all samples or the known ones."""
     graph, intervened, query = about
     scenes: dict[str, NDArray[np.int64]] = {}
@@ -291,8 +299,17 @@ def _noticed(entry: Entry) -> Iterator[Finding]:
         for names, (_, _, difference) in moved.items():
             if names in SMALL:
                 part = f"difference, {names}"
-                yield Finding("notices", entry, group, "", part, difference, "interval",
-                              long=True, metric=ODDS)  # fmt: skip
+                yield Finding(
+                    "notices",
+                    entry,
+                    group,
+                    "",
+                    part,
+                    difference,
+                    "interval",
+                    long=True,
+                    metric=ODDS,
+                )
 
 
 def _as_noticed(one: Known) -> tuple[Questions, Graded, Array]:
@@ -306,11 +323,20 @@ def _answering(entry: Entry) -> Iterator[Finding]:
         unread = [
             float(np.isnan(one.said.odds[one.said.asked]).mean()) for one in tasks if one.said
         ]
-        yield Finding("answers", entry, group, "", "yes-bias", _plain_mean(bias), "difference",
-                      metric="yes_bias")  # fmt: skip
+        yield Finding(
+            "answers",
+            entry,
+            group,
+            "",
+            "yes-bias",
+            _plain_mean(bias),
+            "difference",
+            metric="yes_bias",
+        )
         if WAYS[way].generated:
-            yield Finding("answers", entry, group, "", "not read", _plain_mean(unread),
-                          metric="not_read")  # fmt: skip
+            yield Finding(
+                "answers", entry, group, "", "not read", _plain_mean(unread), metric="not_read"
+            )
 
 
 def _plain_mean(values: Sequence[float]) -> Estimate:
@@ -319,26 +345,33 @@ def _plain_mean(values: Sequence[float]) -> Estimate:
 
 _TABLES = (
     Table(
-        "interventions", "Interventions: accuracy (± standard error over samples)", _overall,
+        "interventions",
+        "Interventions: accuracy (± standard error over samples)",
+        _overall,
         "An effect is right when the answers before and after the intervention are. kappa = 0: it "
         "changes nothing; kappa = 1: it makes a no of a yes. before, after: each answer by itself. "
         "Whoever ignores the intervention has everything but kappa = 1.",
     ),
     Table(
-        "retrieval", "Relation retrieval: accuracy on stated graphs (± standard error)", _retrieval,
+        "retrieval",
+        "Relation retrieval: accuracy on stated graphs (± standard error)",
+        _retrieval,
         "Does U cause V in the graph as it is stated, for every ordered pair? Over names but for "
         "the first column, which the shortcut test asks for; by what the right answer is, and by "
         "graph.",
     ),
     Table(
-        "shortcut", "Shortcut test, random names: accuracy (± standard error)", _shortcuts,
+        "shortcut",
+        "Shortcut test, random names: accuracy (± standard error)",
+        _shortcuts,
         f"Only who retrieves at least {FOUND:.2f} of the relations on random names; do(A) changes "
         "nothing and is left out. Difference: kappa = 1 less kappa = 0, paired over the same "
         "samples. Well below 0: what looks like reasoning is retrieval of what was stated.",
         about="effects",
     ),
     Table(
-        "memorisation", "Memorisation: accuracy where names meet nature (samples)",
+        "memorisation",
+        "Memorisation: accuracy where names meet nature (samples)",
         lambda entry: _memorisation(entry, False),
         "Names of pairs as in nature (tuebingen) less names that contradict them (anticommonsense) "
         "or mean nothing (random): t - a, t - r, a - r are the differences. Bivariate tuebingen "
@@ -347,7 +380,8 @@ _TABLES = (
         about="effect",
     ),
     Table(
-        "memorisation, known pairs", "Memorisation over the pairs that the model knows (samples)",
+        "memorisation, known pairs",
+        "Memorisation over the pairs that the model knows (samples)",
         lambda entry: _memorisation(entry, True),
         "The same over the samples of which every question of the knowledge task was answered "
         "rightly: the cause among its listed pairs, in both directions. Random names have none: "
@@ -355,35 +389,44 @@ _TABLES = (
         about="effect",
     ),
     Table(
-        "robustness", "Robustness: substitution minus plain, accuracy (± standard error)",
+        "robustness",
+        "Robustness: substitution minus plain, accuracy (± standard error)",
         _robustness,
         "The intervention under a made-up name, less the plain question; paired over the same "
         "effects and samples.",
     ),
     Table(
-        "notices", "Does it notice? Change of the log-odds of yes, after minus before", _noticed,
+        "notices",
+        "Does it notice? Change of the log-odds of yes, after minus before",
+        _noticed,
         "In nats, where the intervention changes nothing (kappa = 0, ± standard error) and where "
         "it makes a no of a yes (kappa = 1). Difference: the second less the first, with its "
         "interval of 95 % (Student's t, clustered by sample). Below 0: the intervention is "
         "noticed, even if the answer does not turn. A bias to yes or no takes no part in it.",
     ),
     Table(
-        "kind of query", "Larger graphs by kind of query: accuracy (± standard error)", _kinds,
+        "kind of query",
+        "Larger graphs by kind of query: accuracy (± standard error)",
+        _kinds,
         "Where X of do(X) is: V itself, or inside every path from U to V, so that yes becomes no; "
         "elsewhere, or on a path that another one bypasses, so that it stays yes; or there was no "
         "path before. Over all sizes.",
     ),
     Table(
-        "answers", "How questions on graphs are answered", _answering,
+        "answers",
+        "How questions on graphs are answered",
+        _answering,
         "yes-bias: the share of prompts answered yes less the share whose right answer that is. "
         "not read: written replies in which neither yes nor no was found; they count as wrong.",
     ),
     Table(
-        "effect", "Interventions by graph and variable: accuracy (± standard error)", _by_effect,
+        "effect",
+        "Interventions by graph and variable: accuracy (± standard error)",
+        _by_effect,
         "For each sample the mean over queries, then the mean and its standard error over samples.",
         about="effects",
     ),
-)  # fmt: skip
+)
 
 
 def findings(runs: Sequence[Entry]) -> list[Finding]:

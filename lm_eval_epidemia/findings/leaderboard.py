@@ -27,25 +27,10 @@ from lm_eval_epidemia.findings.means import (
 from lm_eval_epidemia.findings.normalise import normalise
 from lm_eval_epidemia.findings.pairs import TunedRun, tuned_runs
 from lm_eval_epidemia.findings.published import published
-from lm_eval_epidemia.results.protocol import printable
-from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Results, closest, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
+from lm_eval_epidemia.results.protocol import Protocol, printable
+from lm_eval_epidemia.results.results import Results
 from lm_eval_epidemia.score.score import Anchors
-
-__all__ = [
-    "Report",
-    "Standing",
-    "by_benchmark",
-    "closed_subset",
-    "columns",
-    "comparisons",
-    "correlation",
-    "informative",
-    "make_report",
-    "ordered_in",
-    "pairs_of_versions",
-    "standings",
-    "whole",
-]
 
 #: Points by which a score may miss that of its distance, by rounding.
 TOLERANCE = 1e-6
@@ -149,9 +134,7 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
     return found
 
 
-def correlation(
-    entries: Iterable[Entry], column: str, other: str
-) -> tuple[float, int]:  # fmt: skip
+def correlation(entries: Iterable[Entry], column: str, other: str) -> tuple[float, int]:
     """Correlate ranks in a group with those in another task.
 
     Parameters
@@ -220,9 +203,10 @@ def pairs_of_versions(
         bases = [one for one in entries if one.model == base]
         found += [
             (one, other)
-            for other in entries if other.model == instruct
+            for other in entries
+            if other.model == instruct
             for one in closest(bases, other)
-        ]  # fmt: skip
+        ]
     # What names tell may be given too, and more than once.
     return list({(one.name, other.name): (one, other) for one, other in found}.values())
 
@@ -310,9 +294,10 @@ def informative(results: Results) -> Results:
     ]
     # Other tasks that were run by themselves have a row without scores of ours.
     entries = [
-        entry for entry, before in zip(left, results.entries, strict=True)
+        entry
+        for entry, before in zip(left, results.entries, strict=True)
         if entry.scores or not before.scores
-    ]  # fmt: skip
+    ]
     said = f"{len(barely)} barely informative tasks are left out" + (
         f": {few(barely)}" if barely else ""
     )
@@ -380,10 +365,17 @@ def make_report(
     subset = {one.task for one in asked if _in_closed_subset(one)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
-        ordered, found, {column: standings(ordered, column) for column in found}, anchors,
-        another, versions, [*results.notes, *said, *_changed(runs, anchors)], closed,
-        published(closed) if with_published else [], tuple(tuned),
-    )  # fmt: skip
+        ordered,
+        found,
+        {column: standings(ordered, column) for column in found},
+        anchors,
+        another,
+        versions,
+        [*results.notes, *said, *_changed(runs, anchors)],
+        closed,
+        published(closed) if with_published else [],
+        tuple(tuned),
+    )
 
 
 def _without_tasks(
@@ -417,10 +409,12 @@ def closed_subset(report: Report) -> list[tuple[Entry, str, Mean]]:
     for entry in [*report.runs, *report.closed_published]:
         for way in CLOSED_WAYS:
             tasks = [
-                one for one in report.closed
-                if one.way == way and one in entry.scores
+                one
+                for one in report.closed
+                if one.way == way
+                and one in entry.scores
                 and not math.isnan(entry.scores[one].value)
-            ]  # fmt: skip
+            ]
             if tasks:
                 found.append((entry, way, mean_over(entry, tasks)))
     return sorted(found, key=lambda one: (-one[2].value, one[0].name, one[1]))
@@ -433,9 +427,10 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
         wrong = [
             asked.task
             for asked, one in entry.scores.items()
-            if entry.protocol == Protocol() and asked.task in anchors
+            if entry.protocol == Protocol()
+            and asked.task in anchors
             and abs(normalise(one.l1, anchors[asked.task], "score") - one.value) > TOLERANCE
-        ]  # fmt: skip
+        ]
         if wrong:
             notes.append(
                 f"{entry.name}: the scores of {len(wrong)} tasks are not those of their distances "
@@ -464,6 +459,7 @@ def whole(report: Report, column: str) -> list[Entry]:
     """Return the ranked runs of a group that were asked in the default way."""
     found = report.standings[column]
     return [
-        e for e in report.runs
+        e
+        for e in report.runs
         if e.protocol == Protocol() and e.name in found and found[e.name].complete
-    ]  # fmt: skip
+    ]

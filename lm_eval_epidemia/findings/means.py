@@ -8,23 +8,9 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
-from lm_eval_epidemia.results.results import POPULATION, Asked, Entry, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, leaf
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import Anchors
-
-__all__ = [
-    "SCALES",
-    "Mean",
-    "facets",
-    "group_mean",
-    "mean_over",
-    "normalised_means",
-    "population_mean",
-    "shared_tasks",
-    "slices",
-    "tasks_in",
-    "worth",
-]
 
 #: 1.96 standard errors to either side are an interval of 95 %.
 REACH = 1.96

@@ -8,8 +8,6 @@ import numpy as np
 
 from lm_eval_epidemia.score.score import Anchors, scale
 
-__all__ = ["NORMALISATIONS", "normalise"]
-
 
 def _without_perfect(distance: float, found: Anchors) -> float:
     # A zero of the scale that is the truth itself: only the truth reaches it.

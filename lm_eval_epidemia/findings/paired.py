@@ -13,13 +13,18 @@ from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.results.entry import Entry
 
-__all__ = ["models", "two_ways", "two_wordings", "versions", "versions_compared"]
-
 #: With more models than this, only neighbours in rank are compared in the terminal.
 MOST_PAIRS_OF = 5
 
-PAIRED = ("pair", "tasks", "difference", "95 % interval", "here, corrected", "win / tie / loss",
-          "the first is")  # fmt: skip
+PAIRED = (
+    "pair",
+    "tasks",
+    "difference",
+    "95 % interval",
+    "here, corrected",
+    "win / tie / loss",
+    "the first is",
+)
 
 
 def models(report: Report) -> list[Section]:
@@ -37,7 +42,9 @@ def models(report: Report) -> list[Section]:
         if rows:
             made.append(
                 Section(
-                    f"{column}: two models over the tasks of both", PAIRED, rows,
+                    f"{column}: two models over the tasks of both",
+                    PAIRED,
+                    rows,
                     "Difference of the first from the second. The interval takes tasks on one "
                     "outcome as one observation; of one set of quantities, each of these. 'here' "
                     "means in these tasks, but not so evenly over outcomes that it can be said of "
@@ -46,17 +53,19 @@ def models(report: Report) -> list[Section]:
                     "its own. Not corrected for the "
                     "number of comparisons.",
                 )
-            )  # fmt: skip
+            )
     return made
 
 
 def two_ways(differences: Sequence[Comparison]) -> list[Section]:
     """One model in two ways of asking, over the tasks asked in both."""
     return _by_group(
-        "One model asked in two ways", "model: way / other way", differences,
+        "One model asked in two ways",
+        "model: way / other way",
+        differences,
         "Paired by task, over the tasks asked in both, as two models are compared. Ways ask for "
         "different skills: what an answer would be, or how many give it.",
-    )  # fmt: skip
+    )
 
 
 def two_wordings(differences: Sequence[Comparison]) -> list[Section]:
@@ -105,10 +114,12 @@ def versions(report: Report) -> list[Section]:
             pair = _pair(one)
             rows.append([pair[0], which, *pair[1:]])
     return _section(
-        "Instruct or retrieving version / plain model", PAIRED[0], rows,
+        "Instruct or retrieving version / plain model",
+        PAIRED[0],
+        rows,
         "Tasks in which the plain model has 0 were chosen by its score, which cannot be less: "
         "the difference there is above 0 by chance too.",
-    )  # fmt: skip
+    )
 
 
 def _by_group(title: str, what: str, differences: Sequence[Comparison], note: str) -> list[Section]:
@@ -126,10 +137,14 @@ def _pair(found: Comparison) -> list[str]:
     interval = "" if math.isnan(found.low) else f"{found.low:.{digits}f} to {found.high:.{digits}f}"
     error = "" if math.isnan(found.error) else f" ± {found.error:.{digits}f}"
     return [
-        f"{found.one} / {found.other}", str(found.tasks), f"{found.difference:+.{digits}f}{error}",
-        interval, _here(found, digits), f"{found.wins} / {found.ties} / {found.losses}",
+        f"{found.one} / {found.other}",
+        str(found.tasks),
+        f"{found.difference:+.{digits}f}{error}",
+        interval,
+        _here(found, digits),
+        f"{found.wins} / {found.ties} / {found.losses}",
         found.verdict,
-    ]  # fmt: skip
+    ]
 
 
 def _here(found: Comparison, digits: int) -> str:

@@ -16,8 +16,6 @@ from lm_eval_epidemia.results.entry import Entry, closest
 from lm_eval_epidemia.results.naming import HASHES
 from lm_eval_epidemia.results.protocol import printable
 
-__all__ = ["TunedRun", "pair_in", "tuned_runs"]
-
 
 class TunedRun(NamedTuple):
     """A run of a tuned model.
@@ -130,10 +128,13 @@ def _card_of(
             continue
         # One card may lie above the results of its base, too, and of other models.
         others = [
-            one for one in runs
-            if place in _above(one, folders) and _can_be(one, read.card)
-            and one.weights != entry.weights and not _is_nearer(one, place, folders)
-        ]  # fmt: skip
+            one
+            for one in runs
+            if place in _above(one, folders)
+            and _can_be(one, read.card)
+            and one.weights != entry.weights
+            and not _is_nearer(one, place, folders)
+        ]
         if not _can_be(entry, read.card):
             return None
         if others:
@@ -211,15 +212,19 @@ def _alike(one: str, other: str) -> int:
 
 
 def _base_of(
-    entry: Entry, card: Tuned | None, runs: Sequence[Entry], given: str | None,
+    entry: Entry,
+    card: Tuned | None,
+    runs: Sequence[Entry],
+    given: str | None,
     notes: dict[str, None],
-) -> Entry | None:  # fmt: skip
+) -> Entry | None:
     """Return the run of what an entry was tuned from, asked as it was."""
     weights = entry.weights
     plain = [
-        one for one in runs
+        one
+        for one in runs
         if one is not entry and one.weights != weights and not one.weights.adapter
-    ]  # fmt: skip
+    ]
     names = [given] if given else []
     if given is not None:
         named = [one for one in runs if one.model == given]
@@ -247,8 +252,11 @@ def _base_of(
     if alike := [one for one in named if _asked_as(one) == _asked_as(entry)]:
         base = closest(alike, entry)[0]
         before, after = (dict((*one.settings, *one.details)) for one in (base, entry))
-        if other := [key for key in {**before, **after} if key not in OWN
-                     and before.get(key) != after.get(key)]:  # fmt: skip
+        if other := [
+            key
+            for key in {**before, **after}
+            if key not in OWN and before.get(key) != after.get(key)
+        ]:
             which = [f"{key}={run.get(key, 'none')}" for run in (after, before) for key in other]
             notes[
                 f"{entry.name} and its base {base.name} were run with other settings "
@@ -271,7 +279,8 @@ def _asked_as(entry: Entry) -> tuple[object, bool]:
 
 def _nearest(names: Sequence[str], runs: Sequence[Entry]) -> list[Entry]:
     """Return the runs of the weights that one of the names means, taken as exactly as possible."""
-    ranks = [min((_alike(one.weights.model, name) for name in names), default=OTHER)
-             for one in runs]  # fmt: skip
+    ranks = [
+        min((_alike(one.weights.model, name) for name in names), default=OTHER) for one in runs
+    ]
     best = min(ranks, default=OTHER)
     return [one for one, rank in zip(runs, ranks, strict=True) if rank == best < OTHER]

@@ -15,10 +15,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH
 from lm_eval_epidemia.findings.priors import asked_of, rates
-from lm_eval_epidemia.results.results import Entry
+from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.score.estimates import Estimate, average
-
-__all__ = ["quartile_rows", "uncertainty_rows", "win_rows"]
 
 Rows = list[dict[str, Any]]
 
@@ -47,10 +45,16 @@ def _row(entry: Entry, group: str, says: str, one: Estimate, **more: Any) -> dic
     # Of one quantity there is no error, and so no line around its mark.
     reach = 0.0 if math.isnan(one.error) else REACH * one.error
     return {
-        "model": entry.name, "group": group, "metric": says, "lowest": 0.0, "highest": 1.0,
-        "score": one.value, "low": max(one.value - reach, 0.0),
-        "high": min(one.value + reach, 1.0), **more,
-    }  # fmt: skip
+        "model": entry.name,
+        "group": group,
+        "metric": says,
+        "lowest": 0.0,
+        "highest": 1.0,
+        "score": one.value,
+        "low": max(one.value - reach, 0.0),
+        "high": min(one.value + reach, 1.0),
+        **more,
+    }
 
 
 def win_rows(report: Report | None, _task: str | None = None) -> Rows:
@@ -84,8 +88,10 @@ def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
         [
             {
                 "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",
-                "quantity": f"{one.name} of {known.truth.task}", "difficulty": one.difficulty,
-                "stated": float(np.clip(stated, *DRAWN)), "error": float(np.clip(error, *DRAWN)),
+                "quantity": f"{one.name} of {known.truth.task}",
+                "difficulty": one.difficulty,
+                "stated": float(np.clip(stated, *DRAWN)),
+                "error": float(np.clip(error, *DRAWN)),
             }
             for entry, group, several in _asked(report)
             for known in several
@@ -94,4 +100,4 @@ def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
             )
             if not math.isnan(stated + error)
         ]
-    )  # fmt: skip
+    )

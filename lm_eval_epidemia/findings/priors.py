@@ -25,10 +25,8 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
 from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.findings.tables import Finding, Table, laid_out
-from lm_eval_epidemia.results.results import Entry, leaf
+from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, average
-
-__all__ = ["asked_of", "findings", "over", "rates", "tables"]
 
 #: What heads a column otherwise than it is called.
 CRPS_DROPPED = "CRPS ratio, failures dropped"
@@ -54,9 +52,11 @@ def asked_of(entry: Entry) -> Iterator[tuple[str, str, list[Known]]]:
             found = [
                 score.said
                 for asked, score in sorted(entry.scores.items())
-                if asked.way == way and leaf(asked).entry.group == group
-                and leaf(asked).benchmark is PRIOR and score.said is not None
-            ]  # fmt: skip
+                if asked.way == way
+                and leaf(asked).entry.group == group
+                and leaf(asked).benchmark is PRIOR
+                and score.said is not None
+            ]
             if found:
                 yield in_way(group, way), way, found
 
@@ -139,13 +139,12 @@ def _wins(entry: Entry) -> Iterator[Finding]:
             low, high = (
                 [one.value + side * REACH * one.error for one in found] for side in (-1, 1)
             )
-            ends = {
-                "worth N": [one.value for one in found], "at least": low, "at most": high
-            }  # fmt: skip
+            ends = {"worth N": [one.value for one in found], "at least": low, "at most": high}
             for part, values in ends.items():
                 one = Estimate(worth(np.array(values)), math.nan, found[0].samples, 0)
-                yield Finding("wins", entry, group, about, part, one, "worth",
-                              metric="worth_samples")  # fmt: skip
+                yield Finding(
+                    "wins", entry, group, about, part, one, "worth", metric="worth_samples"
+                )
 
 
 def _calibration(entry: Entry) -> Iterator[Finding]:
@@ -153,25 +152,69 @@ def _calibration(entry: Entry) -> Iterator[Finding]:
         part = _all(several)
         by_task = [quartiles(known, chosen) for known, chosen in part]
         for place, shares in enumerate(zip(*by_task, strict=True), 1):
-            yield Finding("calibration", entry, group, "", f"quarter {place}", average(shares),
-                          metric="share_of_truths")  # fmt: skip
-        yield Finding("calibration", entry, group, "", "ECE (points)", over(part, ece), "points",
-                      metric="ece")  # fmt: skip
-        yield Finding("calibration", entry, group, "", "below median", over(part, below),
-                      metric="below_median")  # fmt: skip
-        yield Finding("calibration", entry, group, "", "in 5-95 %", over(part, inside),
-                      metric="share_of_truths")  # fmt: skip
+            yield Finding(
+                "calibration",
+                entry,
+                group,
+                "",
+                f"quarter {place}",
+                average(shares),
+                metric="share_of_truths",
+            )
+        yield Finding(
+            "calibration", entry, group, "", "ECE (points)", over(part, ece), "points", metric="ece"
+        )
+        yield Finding(
+            "calibration",
+            entry,
+            group,
+            "",
+            "below median",
+            over(part, below),
+            metric="below_median",
+        )
+        yield Finding(
+            "calibration",
+            entry,
+            group,
+            "",
+            "in 5-95 %",
+            over(part, inside),
+            metric="share_of_truths",
+        )
 
 
 def _certainty(entry: Entry) -> Iterator[Finding]:
     for group, _, several in asked_of(entry):
         part = _all(several)
-        yield Finding("uncertainty", entry, group, "", "Spearman", over(part, rank), "difference",
-                      metric="uncertainty_rank")  # fmt: skip
-        yield Finding("uncertainty", entry, group, "", "stated sd", over(part, _of("uncertainty")),
-                      metric="uncertainty")  # fmt: skip
-        yield Finding("uncertainty", entry, group, "", "error ratio", over(part, _of("ratio")),
-                      metric="error_ratio")  # fmt: skip
+        yield Finding(
+            "uncertainty",
+            entry,
+            group,
+            "",
+            "Spearman",
+            over(part, rank),
+            "difference",
+            metric="uncertainty_rank",
+        )
+        yield Finding(
+            "uncertainty",
+            entry,
+            group,
+            "",
+            "stated sd",
+            over(part, _of("uncertainty")),
+            metric="uncertainty",
+        )
+        yield Finding(
+            "uncertainty",
+            entry,
+            group,
+            "",
+            "error ratio",
+            over(part, _of("ratio")),
+            metric="error_ratio",
+        )
 
 
 #: What is said of every part, by its column: form and metric.
@@ -190,8 +233,9 @@ def _by_part(entry: Entry) -> Iterator[Finding]:
     for group, _, several in asked_of(entry):
         for _how, label, part in _parts(several):
             one = over(part, _of("ratio"))
-            yield Finding("priors by part", entry, group, "", label, one, "counted",
-                          metric="error_ratio")  # fmt: skip
+            yield Finding(
+                "priors by part", entry, group, "", label, one, "counted", metric="error_ratio"
+            )
 
 
 def _every_part(entry: Entry) -> Iterator[Finding]:
@@ -199,11 +243,21 @@ def _every_part(entry: Entry) -> Iterator[Finding]:
         for how, label, part in _parts(several):
             about = f"{how}: {label} ({_number(part)})"
             for name, (measure, form, metric) in _MEASURES.items():
-                yield Finding("part", entry, group, about, name, over(part, measure), form, True,
-                              metric)  # fmt: skip
+                yield Finding(
+                    "part", entry, group, about, name, over(part, measure), form, True, metric
+                )
             for size, one in zip(SIZES, rates(part), strict=True):
-                yield Finding("part", entry, group, about, f"wins, N = {size}", one, "share", True,
-                              f"win_rate_{size}")  # fmt: skip
+                yield Finding(
+                    "part",
+                    entry,
+                    group,
+                    about,
+                    f"wins, N = {size}",
+                    one,
+                    "share",
+                    True,
+                    f"win_rate_{size}",
+                )
 
 
 def _families(entry: Entry) -> Iterator[Finding]:
@@ -215,8 +269,16 @@ def _families(entry: Entry) -> Iterator[Finding]:
             if how in ("", "family"):
                 for number, name in enumerate(FAMILIES):
                     one = over(part, _share_of(number))
-                    yield Finding("families", entry, group, label, name, one, "plain",
-                                  metric="share_of_priors")  # fmt: skip
+                    yield Finding(
+                        "families",
+                        entry,
+                        group,
+                        label,
+                        name,
+                        one,
+                        "plain",
+                        metric="share_of_priors",
+                    )
 
 
 def _share_of(family: int) -> Measure:
@@ -231,7 +293,9 @@ def _share_of(family: int) -> Measure:
 
 _TABLES = (
     Table(
-        "priors", "Priors: error beside that of 5 real answers (± standard error)", _overall,
+        "priors",
+        "Priors: error beside that of 5 real answers (± standard error)",
+        _overall,
         "Error ratio: how far the mean of the stated prior is from the truth, over how far that of "
         "5 real answers is; mean over quantities, below 1 is better than these answers. CRPS "
         "ratio: the same of the whole distribution. A reply without a prior counts as the flat one "
@@ -239,7 +303,9 @@ _TABLES = (
         "do. Standard errors are over quantities.",
     ),
     Table(
-        "wins", "Priors: how often better than N real answers (± standard error)", _wins,
+        "wins",
+        "Priors: how often better than N real answers (± standard error)",
+        _wins,
         "Share of the quantities of which the prior is nearer to the truth than N real answers "
         "are; 'posterior': the prior and N answers against the same N answers alone. A reply "
         "without a prior is no win. Worth N: where the share falls below one half, linear in log "
@@ -247,33 +313,44 @@ _TABLES = (
         about="who",
     ),
     Table(
-        "calibration", "Priors: where the truth lies in them (± standard error)", _calibration,
+        "calibration",
+        "Priors: where the truth lies in them (± standard error)",
+        _calibration,
         "Share of the truths in each quarter of the stated prior: 0.250 where it is calibrated. "
         "ECE: the mean distance from that, in percentage points, of each repeat; a few quantities "
         "have some by chance. Below median: above 0.500, quantities are overestimated. 5-95 %: "
         "0.900 where the prior is as wide as it should be.",
     ),
     Table(
-        "uncertainty", "Priors: is who is less sure more wrong? (± standard error)", _certainty,
+        "uncertainty",
+        "Priors: is who is less sure more wrong? (± standard error)",
+        _certainty,
         "Spearman's correlation over quantities of the stated standard deviation with the error, "
         "both over the error of 5 real answers, so that units play no part; above 0: it knows "
         "where it knows less. Beside it the means of both.",
     ),
     Table(
-        "priors by part", "Priors: error ratio by part (± standard error, quantities)", _by_part,
+        "priors by part",
+        "Priors: error ratio by part (± standard error, quantities)",
+        _by_part,
         "By the number of conditions (base: the variable among everybody; easy, medium, hard: one, "
         "two, three conditions), by what is asked, and by survey.",
     ),
     Table(
-        "families", "Priors: families that were chosen", _families,
-        "Shares of the priors that could be read.", about="quantities",
+        "families",
+        "Priors: families that were chosen",
+        _families,
+        "Shares of the priors that could be read.",
+        about="quantities",
     ),
     Table(
-        "part", "Priors by difficulty, family and survey (± standard error)", _every_part,
+        "part",
+        "Priors by difficulty, family and survey (± standard error)",
+        _every_part,
         "The number of quantities stands in brackets; columns as in the tables above.",
         about="part",
     ),
-)  # fmt: skip
+)
 
 
 def findings(entries: Sequence[Entry]) -> list[Finding]:

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from lm_eval_epidemia.findings import published_priors
-from lm_eval_epidemia.results.results import Asked, Entry, Protocol, Score
+from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.surveys.catalogue import all_tasks
-
-__all__ = ["MARK", "published"]
 
 MARK = "published, reference implementation; other wording and vintages"
 

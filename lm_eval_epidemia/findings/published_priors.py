@@ -23,11 +23,9 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.findings.ablations import Run
 from lm_eval_epidemia.findings.section import Section
+from lm_eval_epidemia.results.entry import Asked, Entry, Score
 from lm_eval_epidemia.results.protocol import Protocol
-from lm_eval_epidemia.results.results import Asked, Entry, Score
 from lm_eval_epidemia.score.joint import Draws
-
-__all__ = ["MARK", "entries", "printed", "runs"]
 
 MARK = "answers published by others (OpenEstimate, 2025; other wording), judged here"
 
@@ -41,9 +39,14 @@ PRINTED = {
     "meta-llama-3-70b": {"crps_ratio": 2.76},
     "qwen3-235b-a22b-fp8-tput": {"crps_ratio": 1.65},
     "o3-mini": {"crps_ratio": 1.35},
-    "o4-mini": {"crps_ratio": 1.17, "wins_5": 0.743, "wins_30": 0.378,
-                "posterior_wins_5": 0.704, "posterior_wins_30": 0.504},
-}  # fmt: skip
+    "o4-mini": {
+        "crps_ratio": 1.17,
+        "wins_5": 0.743,
+        "wins_30": 0.378,
+        "posterior_wins_5": 0.704,
+        "posterior_wins_30": 0.504,
+    },
+}
 
 
 class _Run(NamedTuple):
@@ -61,11 +64,13 @@ def _judged(_fingerprint: str) -> tuple[_Run, ...]:
     everywhere = np.ones(len(truth.quantities), dtype=bool)
     return tuple(
         _Run(
-            one.experiment, one.model, _settings(one),
+            one.experiment,
+            one.model,
+            _settings(one),
             known_of(truth, stated_of(one.priors), everywhere),
         )
         for one in answers.runs(truth)
-    )  # fmt: skip
+    )
 
 
 def _settings(one: answers.Run) -> dict[str, str]:
@@ -118,8 +123,10 @@ def _draws(known: Known) -> Draws:
 
 
 def _are_shown(shown: Sequence[Entry]) -> bool:
-    return any(entry.reference and any(asked.task == answers.PUBLISHED for asked in entry.scores)
-               for entry in shown)  # fmt: skip
+    return any(
+        entry.reference and any(asked.task == answers.PUBLISHED for asked in entry.scores)
+        for entry in shown
+    )
 
 
 def runs(shown: Sequence[Entry]) -> list[Run]:
@@ -147,8 +154,10 @@ def printed(shown: Sequence[Entry]) -> list[Section]:
         if one.experiment != _COMPARED or paper is None:
             continue
         judged, everywhere = one.known.dropped, everything(one.known)
-        cells = [f"{mean(one.known, everywhere, judged.crps_ratio).value:.2f}",
-                 f"{paper['crps_ratio']:.2f}"]  # fmt: skip
+        cells = [
+            f"{mean(one.known, everywhere, judged.crps_ratio).value:.2f}",
+            f"{paper['crps_ratio']:.2f}",
+        ]
         for name in ("wins", "posterior_wins"):
             for place in (0, -1):
                 share = mean(one.known, everywhere, getattr(judged, name)[:, place]).value
@@ -158,8 +167,9 @@ def printed(shown: Sequence[Entry]) -> list[Section]:
     return [
         Section(
             "Priors: published answers judged here, beside what the paper prints",
-            tuple(header), rows,
+            tuple(header),
+            rows,
             "Replies that could not be read are dropped, as there. The paper's aggregates are not "
             "those of the answers that were released with it; no run stands behind them here.",
         )
-    ]  # fmt: skip
+    ]

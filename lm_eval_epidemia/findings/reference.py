@@ -19,16 +19,6 @@ from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = [
-    "KNOWS_MARGINAL",
-    "asked_of",
-    "cut_of",
-    "known_over",
-    "not_known",
-    "part_asked",
-    "references",
-]
-
 #: What the respondent is called that knows P(Y), and not how it depends on X.
 KNOWS_MARGINAL = "knows P(Y) alone"
 
@@ -121,8 +111,10 @@ def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
     known = [one for one in found if one is not None]
     if not known or len(known) < len(found):
         return math.nan, math.nan
-    return (math.fsum(one.value for one in known) / len(known),
-            math.fsum(one.l1 for one in known) / len(known))  # fmt: skip
+    return (
+        math.fsum(one.value for one in known) / len(known),
+        math.fsum(one.l1 for one in known) / len(known),
+    )
 
 
 def references(entries: Iterable[Entry]) -> list[Entry]:
@@ -147,12 +139,20 @@ def references(entries: Iterable[Entry]) -> list[Entry]:
         if kind and made[kind, cut, answers].keys() <= runs.keys():
             del made[kind, cut, answers]
     return [
-        Entry(KNOWS_MARGINAL, protocol=cut, scores=known, reference=True,
-              shown=tuple((key, str(value)) for key, value in
-                          (("tasks", kind), ("n_samples", answers)) if value))
+        Entry(
+            KNOWS_MARGINAL,
+            protocol=cut,
+            scores=known,
+            reference=True,
+            shown=tuple(
+                (key, str(value))
+                for key, value in (("tasks", kind), ("n_samples", answers))
+                if value
+            ),
+        )
         for (kind, cut, answers), scores in made.items()
         if (known := {asked: one for asked, one in scores.items() if one is not None})
-    ]  # fmt: skip
+    ]
 
 
 def cut_of(reference: Entry) -> str:
@@ -166,10 +166,12 @@ def not_known(entries: Iterable[Entry]) -> list[str]:
     notes = []
     for entry in entries:
         tasks = [
-            in_way(*asked) for asked, score in entry.scores.items()
-            if leaf(asked).benchmark is OBSERVATION and not math.isnan(score.value)
+            in_way(*asked)
+            for asked, score in entry.scores.items()
+            if leaf(asked).benchmark is OBSERVATION
+            and not math.isnan(score.value)
             and asked_of(entry, asked) is None
-        ]  # fmt: skip
+        ]
         if tasks:
             notes.append(
                 f"{entry.name}: what the respondent that {KNOWS_MARGINAL} would score is left out "

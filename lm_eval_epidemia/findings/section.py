@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Section", "as_script", "number", "plain"]
-
 
 class Section(NamedTuple):
     """One table of the report.

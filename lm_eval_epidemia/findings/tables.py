@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks.prior.metrics import worth_in_words
 from lm_eval_epidemia.findings.section import Section
-from lm_eval_epidemia.results.results import Entry
+from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.score.estimates import Estimate
-
-__all__ = ["ALIKE", "ALIKE_NOTE", "FORMS", "Finding", "Table", "laid_out", "with_error"]
 
 
 class Finding(NamedTuple):
@@ -122,9 +120,11 @@ def laid_out(
         key = (one.entry.name, asked or "plain", *about)
         cells.setdefault(key, {})[one.part] = shown
     header = (
-        "model", "asked", *([table.about] if table.about else []),
+        "model",
+        "asked",
+        *([table.about] if table.about else []),
         *(short.get(part, part) for part in parts),
-    )  # fmt: skip
+    )
     rows = [[*key, *(row.get(part, "") for part in parts)] for key, row in cells.items()]
     if any(one.estimate.error <= ALIKE for one in found):
         note += ALIKE_NOTE

@@ -13,16 +13,24 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.finetune import words
 from lm_eval_epidemia.finetune.clauses import clauses, is_turned, sentence_before
-from lm_eval_epidemia.surveys.record import Variable
-
-__all__ = ["MOST_WORDS", "REASONS", "Checker", "Fault", "story"]
+from lm_eval_epidemia.surveys.variable import Variable
 
 #: As in the study: a note has fewer words.
 MOST_WORDS = 200
 
 #: Why a note is not kept, as counted in the dataset's card.
-REASONS = ("no story", "several stories", "text outside the story", "heading or list", "too long",
-           "omitted", "contradicted", "unclear", "said twice", "not among the facts")  # fmt: skip
+REASONS = (
+    "no story",
+    "several stories",
+    "text outside the story",
+    "heading or list",
+    "too long",
+    "omitted",
+    "contradicted",
+    "unclear",
+    "said twice",
+    "not among the facts",
+)
 
 _TAGS = re.compile(r"</?\s*story\s*>", re.IGNORECASE)
 _STORY = re.compile(r"<story>(.*?)</story>", re.DOTALL | re.IGNORECASE)
@@ -110,9 +118,10 @@ class Checker:
         self._sex = [name for name, way in variables.items() if words.is_sex(way)]
         rest = [n for n in variables if n not in self._ages and n not in self._sex]
         self._negative = {
-            name: level for name in rest
+            name: level
+            for name in rest
             if (level := words.negative_level(variables[name])) is not None
-        }  # fmt: skip
+        }
         self._topics = words.topics({name: variables[name] for name in self._negative})
         self._keys = {n: words.keys(variables[n]) for n in rest if n not in self._negative}
         # Their phrases are read as any other words are, so that "has never used cocaine or heroin"
@@ -190,8 +199,9 @@ class Checker:
                 inside = [k for k, (a, b) in enumerate(spans) if a <= low and high <= b]
                 outside = not any(low <= b and a <= high for a, b in spans)
                 # Two levels at once, or none: neither is said.
-                yield Mention(name, inside[0] if len(inside) == 1 else -1 if outside else None,
-                              start)  # fmt: skip
+                yield Mention(
+                    name, inside[0] if len(inside) == 1 else -1 if outside else None, start
+                )
         for name in self._sex:
             yield from _sexes(name, self.variables[name], text, told.get(name))
         yield from self._answers(text)

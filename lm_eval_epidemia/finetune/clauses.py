@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["Clause", "clauses", "is_turned", "sentence_before"]
-
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)")
 
 _CONNECTIVES = (
@@ -139,8 +137,9 @@ def clauses(text: str, topics: Mapping[str, re.Pattern[str]]) -> Iterator[Clause
             if not _VERB.search(part) and not negation:
                 own = dict.fromkeys(found, denied)  # "..., cocaine and heroin"
             else:
-                after = [name for name, (_, end) in found.items()
-                         if negation and end > negation.start()]  # fmt: skip
+                after = [
+                    name for name, (_, end) in found.items() if negation and end > negation.start()
+                ]
                 for name in found:
                     own[name] = bool(negation) and (name in after or not after)
                 denied = bool(negation)
@@ -163,10 +162,15 @@ def _found(part: str, topics: Mapping[str, re.Pattern[str]]) -> dict[str, tuple[
     for name, matches in every.items():
         others = [one for other, ones in every.items() if other != name for one in ones]
         kept = [
-            one for one in matches
-            if not (others and re.match(r"smok", one[0]) and len(matches) == 1
-                    and any(re.search(r"\bsmok\w+ (?:\w+ )?$", part[: o.start()]) for o in others))
-        ]  # fmt: skip
+            one
+            for one in matches
+            if not (
+                others
+                and re.match(r"smok", one[0])
+                and len(matches) == 1
+                and any(re.search(r"\bsmok\w+ (?:\w+ )?$", part[: o.start()]) for o in others)
+            )
+        ]
         if kept:
             found[name] = (kept[0].start(), kept[0].end())
     return found

@@ -17,8 +17,6 @@ from lm_eval_epidemia.results.card import DATASET_CARD, DatasetCard, write_card
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["FEWEST", "VALIDATION", "check_out", "divided", "save"]
-
 #: The share of rows in the validation split (not stated in the study).
 VALIDATION = 0.1
 
@@ -57,10 +55,13 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
     if "p" not in rows:
         kept = _kept_back(order, rows.get("text", range(size)))
         parts = {"train": [k for k in order if k not in kept], "validation": sorted(kept)}
-    kinds = {"text": datasets.Value("string"), "prompt": datasets.Value("string"),
-             "completion": datasets.Value("string"),
-             "choices": datasets.Sequence(datasets.Value("string")),
-             "p": datasets.Sequence(datasets.Value("float64"))}  # fmt: skip
+    kinds = {
+        "text": datasets.Value("string"),
+        "prompt": datasets.Value("string"),
+        "completion": datasets.Value("string"),
+        "choices": datasets.Sequence(datasets.Value("string")),
+        "p": datasets.Sequence(datasets.Value("float64")),
+    }
     return datasets.DatasetDict(
         {
             name: datasets.Dataset.from_dict(

@@ -12,9 +12,8 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.record import Task, Variable
-
-__all__ = ["Facts", "People", "facts_of", "sample", "shuffled", "tasks_of"]
+from lm_eval_epidemia.surveys.record import Task
+from lm_eval_epidemia.surveys.variable import Variable
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,12 @@ def tasks_of(data: Microdata, tasks: Iterable[Task]) -> list[Task]:
     lacks = [one for one in published if one.outcome not in data.variables]
     kinds = {"low", "high"} if published and not lacks else {"low", "high", "extra"}
     return [
-        one for one in tasks
-        if one.kind in kinds and data.can_estimate(one)
+        one
+        for one in tasks
+        if one.kind in kinds
+        and data.can_estimate(one)
         and len(data.variables[one.outcome].levels) == 2
-    ]  # fmt: skip
+    ]
 
 
 def facts_of(data: Microdata, tasks: Iterable[Task]) -> Facts:
@@ -168,8 +169,10 @@ def sample(
     if not weight.any():
         raise EpidemiaError(f"{data.name}: nobody has a known condition and a known outcome")
     drawn = rng.choice(len(data), size=n, p=weight / weight.sum())
-    return People({name: data.variables[name] for name in facts.names},
-                  {name: one[drawn] for name, one in levels.items()})  # fmt: skip
+    return People(
+        {name: data.variables[name] for name in facts.names},
+        {name: one[drawn] for name, one in levels.items()},
+    )
 
 
 def _asked(data: Microdata, tasks: list[Task]) -> NDArray[np.bool_]:

@@ -12,8 +12,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
-__all__ = ["NOTHING", "HoldOut", "hold_out_of", "hold_out_of_people", "in_training"]
-
 #: Among the seeds of a dataset, so that the cells do not depend on what else is drawn.
 _STREAM = 3
 
@@ -162,9 +160,10 @@ def hold_out_of_people(
     """
     found = hold_out_of(asked._replace(cells=0.0), truths, seed)
     single = {
-        name: truth for name, truth in truths.items()
+        name: truth
+        for name, truth in truths.items()
         if len(declared_task(name).given) == 1 and name not in found
-    }  # fmt: skip
+    }
     if not asked.cells:
         return found, {}
     if not single:
@@ -188,7 +187,7 @@ def hold_out_of_people(
                 )
             ]
         ):
-            found[name] = out  # fmt: skip
+            found[name] = out
     return {name: found[name] for name in truths if name in found}, unsaid
 
 

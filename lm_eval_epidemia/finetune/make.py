@@ -29,8 +29,6 @@ from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 
-__all__ = ["OF_PEOPLE", "ROWS", "TEMPLATE", "make", "make_notes"]
-
 #: Rows, where a number is not given: as many notes as in the study.
 ROWS = 2500
 
@@ -293,9 +291,15 @@ def _card(
 ) -> DatasetCard:
     truth = next(iter(truths.values()))
     return DatasetCard(
-        kind=kind, survey=truth.survey, vintage=truth.vintage, fingerprint=truth.fingerprint,
-        seed=seed, rows={}, tasks=trained, held_out=held_out,
-    )  # fmt: skip
+        kind=kind,
+        survey=truth.survey,
+        vintage=truth.vintage,
+        fingerprint=truth.fingerprint,
+        seed=seed,
+        rows={},
+        tasks=trained,
+        held_out=held_out,
+    )
 
 
 def _kept(out: Path, rows: Mapping[str, Sequence[Any]], card: DatasetCard) -> DatasetCard:

@@ -16,8 +16,6 @@ from lm_eval_epidemia.finetune.template import note, subjects
 from lm_eval_epidemia.finetune.words import dated
 from lm_eval_epidemia.surveys.record import Record
 
-__all__ = ["AGAIN", "Notes", "Writer", "by_model", "by_template", "request", "written"]
-
 #: How often a note that is at fault is written again.
 AGAIN = 3
 

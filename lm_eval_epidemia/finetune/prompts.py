@@ -13,8 +13,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate.store import GroundTruth
 
-__all__ = ["Prompts", "answers", "distributions", "prompts_of"]
-
 
 class Prompts(NamedTuple):
     """The prompts of a task that may be trained on: each cell left in, in each ordering.
@@ -45,8 +43,12 @@ def prompts_of(truth: GroundTruth, held_out: list[int]) -> Prompts:
     cells, orders = np.array(rows["cell"]), np.array(rows["order"])
     p = truth.p[cells[:, None], orders]
     weight = truth.weights[cells]
-    return Prompts(list(rows["prompt"]), [list(one) for one in rows["choices"]],
-                   p / p.sum(axis=1, keepdims=True), weight / weight.sum())  # fmt: skip
+    return Prompts(
+        list(rows["prompt"]),
+        [list(one) for one in rows["choices"]],
+        p / p.sum(axis=1, keepdims=True),
+        weight / weight.sum(),
+    )
 
 
 def answers(by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
-__all__ = ["share", "statements"]
-
 #: Who is asked about, in full: "a person ... who is male"; {p} is "59%", {n} "59 in 100".
 _FULL = (
     "The probability that {event} is {p}.",
@@ -31,9 +29,19 @@ _PLURAL = (
     "Take 1,000 people who {given}: about {thousand} of them {outcome}.",
     "{survey_} found that of those who {given}, {n} {outcome}.",
 )
-_PLURALS = {"is": "are", "has": "have", "was": "were", "had": "had", "earned": "earned",
-            "works": "work", "made": "made", "describes": "describe", "identifies": "identify",
-            "does": "do", "did": "did"}  # fmt: skip
+_PLURALS = {
+    "is": "are",
+    "has": "have",
+    "was": "were",
+    "had": "had",
+    "earned": "earned",
+    "works": "work",
+    "made": "made",
+    "describes": "describe",
+    "identifies": "identify",
+    "does": "do",
+    "did": "did",
+}
 #: Of a second verb in the singular no plural is made.
 _SINGULAR = {"is", "has", "was", "does", "leans"}
 
@@ -91,10 +99,16 @@ def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generato
     event = event.removeprefix("What is the probability that ").removesuffix("?")
     title = named(survey, truth.vintage)
     text = forms[int(rng.integers(len(forms)))].format(
-        event=event, p=share(p), n=_counted(p), thousand=f"{1000 * p:.0f}", survey=title,
-        survey_=title[0].upper() + title[1:], year=survey.vintages[truth.vintage].said,
-        given=_joined(plural[:-1]), outcome=plural[-1],
-    )  # fmt: skip
+        event=event,
+        p=share(p),
+        n=_counted(p),
+        thousand=f"{1000 * p:.0f}",
+        survey=title,
+        survey_=title[0].upper() + title[1:],
+        year=survey.vintages[truth.vintage].said,
+        given=_joined(plural[:-1]),
+        outcome=plural[-1],
+    )
     return text[0].upper() + text[1:]
 
 

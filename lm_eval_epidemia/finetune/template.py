@@ -8,9 +8,8 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import subject_of
 from lm_eval_epidemia.finetune.words import dated
-from lm_eval_epidemia.surveys.record import Record, Variable
-
-__all__ = ["note", "subjects"]
+from lm_eval_epidemia.surveys.record import Record
+from lm_eval_epidemia.surveys.variable import Variable
 
 #: How a person is called. A pronoun would say what sex they have.
 _PERSONS = (
@@ -143,6 +142,7 @@ def note(
 
 def _contrast(phrases: Sequence[str]) -> bool:
     """Tell whether one of two phrases says no, the other yes, of something done."""
-    said = [next((word for word in ("never", "not", "no") if f" {word} " in one), "")
-            for one in phrases]  # fmt: skip
+    said = [
+        next((word for word in ("never", "not", "no") if f" {word} " in one), "") for one in phrases
+    ]
     return bool(said[0]) != bool(said[1]) and all(one.startswith("has ") for one in phrases)

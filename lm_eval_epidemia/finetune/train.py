@@ -42,8 +42,6 @@ from lm_eval_epidemia.results.card import (
     write_card,
 )
 
-__all__ = ["Settings", "encoded", "train"]
-
 _logger = logging.getLogger("lm_eval_epidemia")
 
 #: In the folder of a training that has not ended.
@@ -379,9 +377,13 @@ def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int]
 
 
 def _trainer(
-    kind: str, weights: Any, tokenizer: Any, tokens: Mapping[str, Any], checkpoints: Path,
+    kind: str,
+    weights: Any,
+    tokenizer: Any,
+    tokens: Mapping[str, Any],
+    checkpoints: Path,
     settings: Settings,
-) -> Any:  # fmt: skip
+) -> Any:
     import torch
     from transformers import EarlyStoppingCallback, Trainer
     from trl import SFTConfig, SFTTrainer
@@ -395,9 +397,12 @@ def _trainer(
         """
 
         def compute_loss(
-            self, model: Any, inputs: dict[str, Any], return_outputs: bool = False,
+            self,
+            model: Any,
+            inputs: dict[str, Any],
+            return_outputs: bool = False,
             num_items_in_batch: Any = None,
-        ) -> Any:  # fmt: skip
+        ) -> Any:
             p, labels = inputs["p"], inputs["labels"].clamp(min=0)
             rows, last = torch.arange(len(p)), inputs["attention_mask"].sum(dim=1) - 1
             head = self.accelerator.unwrap_model(model).get_output_embeddings()
@@ -432,27 +437,50 @@ def _trainer(
     total = max(1, math.ceil(steps * settings.epochs))
     every = max(1, total // min(EVALUATIONS, max(1, round(AN_EPOCH * settings.epochs))))
     how = SFTConfig(
-        output_dir=str(checkpoints), num_train_epochs=settings.epochs,
-        learning_rate=settings.lr, lr_scheduler_type="linear", warmup_steps=0,
-        adam_beta1=0.9, adam_beta2=0.999, weight_decay=0.0,
+        output_dir=str(checkpoints),
+        num_train_epochs=settings.epochs,
+        learning_rate=settings.lr,
+        lr_scheduler_type="linear",
+        warmup_steps=0,
+        adam_beta1=0.9,
+        adam_beta2=0.999,
+        weight_decay=0.0,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=settings.batch_size,
-        eval_strategy="steps", eval_steps=every, eval_on_start=True,
-        save_strategy="steps", save_steps=every, save_total_limit=2,
-        load_best_model_at_end=True, metric_for_best_model="eval_loss", greater_is_better=False,
-        logging_steps=max(1, total // LOGGED), logging_first_step=True,
-        seed=settings.seed, data_seed=settings.seed, report_to="none",
+        eval_strategy="steps",
+        eval_steps=every,
+        eval_on_start=True,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        greater_is_better=False,
+        logging_steps=max(1, total // LOGGED),
+        logging_first_step=True,
+        seed=settings.seed,
+        data_seed=settings.seed,
+        report_to="none",
         # On a CPU nothing of what TRL expects of an accelerator; packing wants FlashAttention.
-        use_cpu=not gpu, bf16=half, gradient_checkpointing=gpu, packing=False, max_length=None,
-        loss_type="nll", dataset_kwargs={"skip_prepare_dataset": True},
-        remove_unused_columns=False, dataloader_pin_memory=gpu,
-    )  # fmt: skip
+        use_cpu=not gpu,
+        bf16=half,
+        gradient_checkpointing=gpu,
+        packing=False,
+        max_length=None,
+        loss_type="nll",
+        dataset_kwargs={"skip_prepare_dataset": True},
+        remove_unused_columns=False,
+        dataloader_pin_memory=gpu,
+    )
     return (ChoiceTrainer if "prompt" in KINDS[kind] else TextTrainer)(
-        model=weights, args=how, processing_class=tokenizer,
-        train_dataset=tokens["train"], eval_dataset=tokens["validation"],
+        model=weights,
+        args=how,
+        processing_class=tokenizer,
+        train_dataset=tokens["train"],
+        eval_dataset=tokens["validation"],
         data_collator=_padded(tokenizer.pad_token_id),
         callbacks=[EarlyStoppingCallback(PATIENCE)] if settings.stop_early else [],
-    )  # fmt: skip
+    )
 
 
 def _padded(pad: int) -> Any:
@@ -487,8 +515,10 @@ def _padded(pad: int) -> Any:
 
 def _last_checkpoint(out: Path) -> str | None:
     """Return the last checkpoint that was written to its end, None without one."""
-    found = [(int(path.name.rpartition("-")[2]), path)
-             for path in (out / CHECKPOINTS).glob("checkpoint-*[0-9]")]  # fmt: skip
+    found = [
+        (int(path.name.rpartition("-")[2]), path)
+        for path in (out / CHECKPOINTS).glob("checkpoint-*[0-9]")
+    ]
     return next((str(path) for _, path in sorted(found, reverse=True) if _is_whole(path)), None)
 
 
@@ -527,12 +557,16 @@ def _keep(
         )
     best_step, best_loss = min(tried, key=lambda one: one[1])
     tuned = Tuned(
-        base=model, how="full" if settings.r is None else "lora", dataset=card,
+        base=model,
+        how="full" if settings.r is None else "lora",
+        dataset=card,
         settings={key: value for key, value in asdict(settings).items() if value is not None},
-        steps=trainer.state.global_step, best_step=best_step, best_loss=best_loss,
+        steps=trainer.state.global_step,
+        best_step=best_step,
+        best_loss=best_loss,
         last_loss=tried[-1][1],
         versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
-    )  # fmt: skip
+    )
     if not trainer.is_world_process_zero():
         return tuned
     part = out / "part"

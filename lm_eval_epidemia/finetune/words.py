@@ -7,21 +7,31 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from lm_eval_epidemia.surveys.record import Variable
-
-__all__ = ["NEAR_NEGATION", "Key", "ages", "dated", "is_sex", "keys", "negative_level", "normal",
-           "sexes", "topics"]  # fmt: skip
+from lm_eval_epidemia.surveys.variable import Variable
 
 _ONES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-_TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
-          "eighteen", "nineteen"]  # fmt: skip
+_TEENS = [
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _NUMBERS = {
     **{word: 10 + n for n, word in enumerate(_TEENS)},
     **{word: 20 + 10 * n for n, word in enumerate(_TENS)},
-    **{f"{tens} {one}": 20 + 10 * n + m
-       for n, tens in enumerate(_TENS) for m, one in enumerate(_ONES, 1)},
-}  # fmt: skip
+    **{
+        f"{tens} {one}": 20 + 10 * n + m
+        for n, tens in enumerate(_TENS)
+        for m, one in enumerate(_ONES, 1)
+    },
+}
 _NUMBER = re.compile(
     rf"\b(?:{'|'.join(_TENS)})(?:[\s-](?:{'|'.join(_ONES)}))?\b|\b(?:{'|'.join(_TEENS)})\b"
 )
@@ -54,27 +64,50 @@ _AGES = [
     (re.compile(rf"\b{_N}(?:\s+years?\s+old)?\s+or\s+(?:older|over|above)\b"), "from"),
     (re.compile(rf"\b{_N}{_YEARS}\s+(?:or|and)\s+(?:older|over|above|more)\b"), "from"),
     (re.compile(rf"\b(?:at least|no younger than)\s+{_N}{_YEARS}"), "from"),
-    (re.compile(rf"\b(?:over|older than|above|past)(?:\s+the\s+age\s+of)?\s+{_N}(?:{_YEARS})?"),
-     "above"),
-    (re.compile(rf"\b(?:under|younger than|less than|below)(?:\s+the\s+age\s+of)?\s+{_N}{_YEARS}"),
-     "below"),
+    (
+        re.compile(rf"\b(?:over|older than|above|past)(?:\s+the\s+age\s+of)?\s+{_N}(?:{_YEARS})?"),
+        "above",
+    ),
+    (
+        re.compile(
+            rf"\b(?:under|younger than|less than|below)(?:\s+the\s+age\s+of)?\s+{_N}{_YEARS}"
+        ),
+        "below",
+    ),
     (re.compile(rf"\b(?:under|below)\s+the\s+age\s+of\s+{_N}\b"), "below"),
     (re.compile(rf"\b{_N}\s*(?:to|-|or|and)\s*{_N}{_YEARS}"), "between"),
-    (re.compile(rf"\b(?:aged?|ages)\s+(?:of\s+|between\s+)?{_N}\s*(?:to|-|or|and)\s*{_N}\b"),
-     "between"),
+    (
+        re.compile(rf"\b(?:aged?|ages)\s+(?:of\s+|between\s+)?{_N}\s*(?:to|-|or|and)\s*{_N}\b"),
+        "between",
+    ),
     (re.compile(rf"\bbetween\s+(?:the\s+ages?\s+of\s+)?{_N}\s+and\s+{_N}{_YEARS}"), "between"),
     (re.compile(rf"\bbetween\s+the\s+ages\s+of\s+{_N}\s+and\s+{_N}\b"), "between"),
     (re.compile(rf"\b{_N}{_YEARS}"), "single"),
     (re.compile(rf"\b(?:aged?|ages)\s+(?:of\s+)?{_N}\b"), "single"),
     (re.compile(rf"\bturn(?:s|ed|ing)\s+{_N}\b"), "single"),
-    (re.compile(rf"\b(?:man|woman|boy|girl|person|male|female|\w+(?:er|or|ist|ant|ian|ee))\s+of\s+"
-                rf"{_N}\b(?!\s*(?:%|percent|or|to))"), "single"),
-    (re.compile(rf"\b(?:is|i'm|was|turned|turning|be|being)\s+(?:now\s+|just\s+|about\s+)?{_N}"
-                r"(?=\s*[,.;:!?]|\s+(?:and|but)\b|$)"), "single"),
-    (re.compile(rf"\bin\s+(?:his|her|their|the)\s+(?:(early|mid|late)[\s-])?(?:to[\s-]\w+[\s-])?"
-                rf"({'|'.join(_DECADES)}|[2-9]0s)\b"), "decade"),
+    (
+        re.compile(
+            rf"\b(?:man|woman|boy|girl|person|male|female|\w+(?:er|or|ist|ant|ian|ee))\s+of\s+"
+            rf"{_N}\b(?!\s*(?:%|percent|or|to))"
+        ),
+        "single",
+    ),
+    (
+        re.compile(
+            rf"\b(?:is|i'm|was|turned|turning|be|being)\s+(?:now\s+|just\s+|about\s+)?{_N}"
+            r"(?=\s*[,.;:!?]|\s+(?:and|but)\b|$)"
+        ),
+        "single",
+    ),
+    (
+        re.compile(
+            rf"\bin\s+(?:his|her|their|the)\s+(?:(early|mid|late)[\s-])?(?:to[\s-]\w+[\s-])?"
+            rf"({'|'.join(_DECADES)}|[2-9]0s)\b"
+        ),
+        "decade",
+    ),
     (re.compile(r"\b(?:teenage[rd]?|teenaged|in\s+(?:his|her|their)\s+teens)\b"), "teens"),
-]  # fmt: skip
+]
 
 
 def ages(text: str) -> tuple[str, list[tuple[int, int, int]]]:
@@ -274,8 +307,12 @@ def keys(way: Variable) -> list[Key]:
     found: dict[str, int | None] = {}
     for number, level in enumerate(way.levels):
         core = _VERB.sub("", normal(level.phrase))
-        cores = {core, re.sub(r"\bnon-hispanic (?:and )?", "", core), normal(level.label),
-                 re.sub(r"\s*\([^)]*\)", "", core)}  # fmt: skip
+        cores = {
+            core,
+            re.sub(r"\bnon-hispanic (?:and )?", "", core),
+            normal(level.label),
+            re.sub(r"\s*\([^)]*\)", "", core),
+        }
         for one in cores:
             if len(one) >= 4 and re.search(r"[a-z]{3}", one):
                 found.setdefault(re.escape(one), number)

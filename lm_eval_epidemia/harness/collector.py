@@ -11,8 +11,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["at_rest", "at_work"]
-
 
 @contextmanager
 def at_rest() -> Iterator[None]:

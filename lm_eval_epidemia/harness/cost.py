@@ -20,8 +20,6 @@ from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant, unknown_keys
 from lm_eval_epidemia.harness.unheeded import unheeded
 
-__all__ = ["Cost", "cost", "letters_of_several_tokens", "together", "tokenizer"]
-
 
 class Cost(NamedTuple):
     """What one group or task takes.

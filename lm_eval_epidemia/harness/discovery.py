@@ -26,15 +26,6 @@ from lm_eval_epidemia.harness.guard import checked, guarded
 from lm_eval_epidemia.harness.missing import explained
 from lm_eval_epidemia.harness.yamls import task_path
 
-__all__ = [
-    "MODELS",
-    "extend_evaluator",
-    "extend_models",
-    "extend_tasks",
-    "forget_cached_requests",
-    "task_manager",
-]
-
 #: Our models, as lm-eval's registry takes them: loaded when first used.
 MODELS = {
     "epidemia-baseline": "lm_eval_epidemia.models.baseline:Baseline",
@@ -130,8 +121,11 @@ def extend_tasks(manager: ModuleType) -> None:
     def found_unaided(given: inspect.BoundArguments, folder: Path) -> bool:
         """Tell whether lm-eval finds a folder without a path; 0.4.13 finds nothing."""
         bare = object.__new__(manager.TaskManager)
-        needed = {name: value for name, value in given.arguments.items()
-                  if signature.parameters[name].default is inspect.Parameter.empty}  # fmt: skip
+        needed = {
+            name: value
+            for name, value in given.arguments.items()
+            if signature.parameters[name].default is inspect.Parameter.empty
+        }
         needed |= {next(iter(needed)): bare, "include_defaults": False}
         alone = inspect.BoundArguments(signature, needed)
         try:
@@ -143,8 +137,10 @@ def extend_tasks(manager: ModuleType) -> None:
 
     def with_ours(given: inspect.BoundArguments) -> list[Any] | None:
         """Return the paths to index with ours among them; None where there is nothing to add."""
-        asked = {name: given.arguments.get(name, parameter.default)
-                 for name, parameter in signature.parameters.items()}  # fmt: skip
+        asked = {
+            name: given.arguments.get(name, parameter.default)
+            for name, parameter in signature.parameters.items()
+        }
         if not asked["include_defaults"]:
             return None
         ours, theirs = _folder_for(asked.get("metadata")), _listed(asked["include_path"])

@@ -23,8 +23,6 @@ from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.harness.hooks import Hook
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
-__all__ = ["KEY", "Noted", "noting", "write"]
-
 #: Where the draws stand in lm-eval's results.
 KEY = "epidemia"
 
@@ -165,13 +163,19 @@ def _write_unseen(results: Any, found: Mapping[str, Unseen]) -> None:
 def _write_partial(results: dict[str, Any], ours: frozenset[str], tasks: Any) -> None:
     """Average what some tasks have none of over the others, where lm-eval's mean is NaN."""
     names = {
-        name for benchmark in BENCHMARKS for way in benchmark.ways
-        for name, metric in benchmark.metrics(WAYS[way]).items() if metric.partial
-    }  # fmt: skip
+        name
+        for benchmark in BENCHMARKS
+        for way in benchmark.ways
+        for name, metric in benchmark.metrics(WAYS[way]).items()
+        if metric.partial
+    }
     for group in _groups(tasks):
         members = [task.task_name for task in group.get_all_tasks()]
-        rows = [of[group.name] for of in (results["results"], results.get("groups", {}))
-                if group.name in of]  # fmt: skip
+        rows = [
+            of[group.name]
+            for of in (results["results"], results.get("groups", {}))
+            if group.name in of
+        ]
         for key in (f"{name},none" for name in names if ours.issuperset(members)):
             found = [results["results"].get(member, {}).get(key, math.nan) for member in members]
             known = [value for value in found if not math.isnan(value)]
@@ -201,21 +205,27 @@ def _write_errors(results: dict[str, Any], draws: _Draws, group: Any) -> None:
     Where not all of its tasks are ours, nobody knows the error: lm-eval's would count ours as
     independent.
     """
-    rows = [of[group.name] for of in (results["results"], results.get("groups", {}))
-            if group.name in of]  # fmt: skip
+    rows = [
+        of[group.name] for of in (results["results"], results.get("groups", {})) if group.name in of
+    ]
     for said in group.aggregate_metric_list or ():
         metric = said.metric
         value, error = f"{metric},none", f"{metric}_stderr,none"
         # As lm-eval averages: over all tasks below the group that have the metric.
-        names = [task.task_name for task in group.get_all_tasks()
-                 if value in results["results"].get(task.task_name, {})]  # fmt: skip
+        names = [
+            task.task_name
+            for task in group.get_all_tasks()
+            if value in results["results"].get(task.task_name, {})
+        ]
         ours = [name for name in names if metric in draws.get(name, {})]
         if not ours:
             continue
         found = math.nan
         if ours == names:
-            sizes = [results["results"][name]["sample_len"] if said.weight_by_size else 1
-                     for name in names]  # fmt: skip
+            sizes = [
+                results["results"][name]["sample_len"] if said.weight_by_size else 1
+                for name in names
+            ]
             weights = [size / sum(sizes) for size in sizes]
             found = joint_error([draws[name][metric] for name in names], weights)
         for row in rows:

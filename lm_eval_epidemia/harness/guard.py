@@ -34,8 +34,6 @@ from lm_eval_epidemia.harness.missing import refuse_missing
 from lm_eval_epidemia.harness.servers import refuse_template
 from lm_eval_epidemia.harness.unheeded import unheeded
 
-__all__ = ["checked", "guarded"]
-
 _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of a prompt, which {task} needs. --model choice-api needs "
     "those of the first token of its answer only. Or ask for a group in which the model writes its "
@@ -88,9 +86,13 @@ def _say_what_ships(names: Iterable[str]) -> None:
     """Say how many tasks of the two groups that most people ask have a truth here."""
     available, counts = OBSERVATION.available(), []
     for name in names:
-        of_group = [leaf for leaf in leaves().values()
-                    if leaf.group == name and leaf.entry.group in COUNTED
-                    and WAYS[leaf.way].asks(leaf.entry.declared)]  # fmt: skip
+        of_group = [
+            leaf
+            for leaf in leaves().values()
+            if leaf.group == name
+            and leaf.entry.group in COUNTED
+            and WAYS[leaf.way].asks(leaf.entry.declared)
+        ]
         here = sum(leaf.entry.name in available for leaf in of_group)
         if here < len(of_group):
             counts.append(f"{here} of the {len(of_group)} tasks of {name}")
@@ -302,11 +304,17 @@ def _building_what_is_asked(task: Any) -> Iterator[None]:
 
 
 def _asks_the_same(
-    task: Any, rank: int = 0, world_size: int = 1, limit: int | None = None,
-    samples: list[int] | None = None, system_instruction: str | None = None,
-    apply_chat_template: bool = False, fewshot_as_multiturn: bool = False,
-    chat_template: Callable[..., Any] | None = None, **_: Any,
-) -> bool:  # fmt: skip
+    task: Any,
+    rank: int = 0,
+    world_size: int = 1,
+    limit: int | None = None,
+    samples: list[int] | None = None,
+    system_instruction: str | None = None,
+    apply_chat_template: bool = False,
+    fewshot_as_multiturn: bool = False,
+    chat_template: Callable[..., Any] | None = None,
+    **_: Any,
+) -> bool:
     """Tell whether a task's requests are those of its rows, put as the task's file has it now.
 
     Each request must have been made from the row that its answer will be paired with. What is done
@@ -320,8 +328,11 @@ def _asks_the_same(
     listed = docs.to_list() if hasattr(docs, "to_list") else docs
     chosen = type(task).doc_iterator(
         SimpleNamespace(eval_docs=listed, config=task.config),
-        rank=rank, limit=limit, world_size=world_size, samples=samples,
-    )  # fmt: skip
+        rank=rank,
+        limit=limit,
+        world_size=world_size,
+        samples=samples,
+    )
     rows = dict(chosen)
     for number, row in rows.items():
         # The requests of a row, one per letter, usually share one object.

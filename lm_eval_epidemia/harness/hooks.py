@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     load: Hook
 
-__all__ = ["Hook", "load"]
-
 
 class _NoMetadataHint(logging.Filter):
     """Drop the hint that lm-eval logs for every task with a `custom_dataset`.

@@ -17,8 +17,6 @@ from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["Kept", "check_file", "refuse_served", "writing"]
-
 _ANOTHER = "give another path to --use_cache"
 
 #: Seconds to wait for another process that writes.
@@ -132,8 +130,11 @@ class Kept:
         if self.record["base_url"] != base_url:
             _logger.warning(
                 "epidemia: %s holds answers of %s read at %s; they are taken for those of %s",
-                database.filename, self.record["model"], self.record["base_url"], base_url,
-            )  # fmt: skip
+                database.filename,
+                self.record["model"],
+                self.record["base_url"],
+                base_url,
+            )
 
     def note(self, read_by: str, variants: str) -> None:
         """Write down how letters are read, before the first answer is written.
@@ -154,9 +155,11 @@ class Kept:
                 self._refuse_spellings(before, read_by, variants)
             ways = {*before.get("read_by", read_by).split(" and "), read_by}
             self.record = {
-                **self._asks, "base_url": self._url, "read_by": " and ".join(sorted(ways)),
+                **self._asks,
+                "base_url": self._url,
+                "read_by": " and ".join(sorted(ways)),
                 "spellings": variants,
-            }  # fmt: skip
+            }
             connection.execute("CREATE TABLE IF NOT EXISTS choice_api (record TEXT)")
             connection.execute("CREATE TABLE IF NOT EXISTS choice_api_keys (key TEXT PRIMARY KEY)")
             connection.execute("DELETE FROM choice_api")

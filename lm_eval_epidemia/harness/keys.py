@@ -12,8 +12,6 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["headers", "masked", "quoted", "refuse_keys"]
-
 #: Arguments that would hold a key, of this model or of others for servers, and parts of the names
 #: of what holds one in the query of an address.
 SECRET = ("header", "headers", "api_key", "auth_token")

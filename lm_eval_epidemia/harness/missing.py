@@ -16,8 +16,6 @@ from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.catalogue import records
 
-__all__ = ["explained", "explanation", "refuse_missing"]
-
 #: Begins lm-eval's message; the names follow, with commas between.
 _NOT_FOUND = "Tasks not found: "
 

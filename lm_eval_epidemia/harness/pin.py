@@ -7,8 +7,6 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from lm_eval_epidemia.core import notices
 
-__all__ = ["check_lm_eval"]
-
 
 @functools.cache
 def check_lm_eval() -> None:

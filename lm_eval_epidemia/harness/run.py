@@ -20,9 +20,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.pin import check_lm_eval
 
-__all__ = ["only_ours", "run"]
-
-
 #: Where lm-eval refuses what it was given, with a traceback: folders (of its tasks, those who read
 #: them and not what is below) and files.
 _ARGUMENTS = ("_cli", "config", "tasks", "api/registry.py", "api/model.py")

@@ -14,8 +14,6 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["SERVERS", "beside", "refuse_template"]
-
 #: What ``server=`` may be: found out, or one that sends plain text to the model as it is.
 SERVERS = ("auto", "openai")
 

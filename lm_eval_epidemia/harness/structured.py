@@ -17,8 +17,6 @@ from typing import Any
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.keys import quoted
 
-__all__ = ["held", "refuse_declined", "structure_of"]
-
 _KEYS = ("response_format", "structured_outputs")
 
 #: Models behind a service that has one of the two, or neither, by the name of their class.
@@ -60,15 +58,20 @@ def refuse_declined(model: Any, request: Any) -> None:
 
     context, arguments = request.args
     payload = model._create_payload(
-        model.create_message([context]), generate=True,
+        model.create_message([context]),
+        generate=True,
         gen_kwargs={**copy.deepcopy(dict(arguments)), "max_gen_toks": 16},
-        seed=model._seed, eos=model.eos_string,
-    )  # fmt: skip
+        seed=model._seed,
+        eos=model.eos_string,
+    )
     try:
         reply = requests.post(
-            model.base_url, json=payload, headers=model.header, timeout=model.timeout,
+            model.base_url,
+            json=payload,
+            headers=model.header,
+            timeout=model.timeout,
             verify=model.verify_certificate,
-        )  # fmt: skip
+        )
     except requests.RequestException:
         return  # lm-eval tries again, and says what is wrong
     if reply.status_code in (400, 422):

@@ -9,8 +9,6 @@ from lm_eval_epidemia.benchmarks import in_way, leaves, members
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.elicit.heeded import asked_for
 
-__all__ = ["Unheeded", "unheeded"]
-
 
 class Unheeded(NamedTuple):
     """Sentences on keys of ``--metadata``.

@@ -27,8 +27,6 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import declarations
 
-__all__ = ["render", "task_path", "write"]
-
 _NOTE = (
     "# Generated from the survey records; edit those, then run: epidemia tasks write task_yamls\n"
 )
@@ -99,7 +97,7 @@ def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant)
     metrics = "".join(
         _METRIC.format(name=name, way=way.name, better=json.dumps(metric.higher_is_better))
         for name, metric in benchmark.metrics(way).items()
-    )  # fmt: skip
+    )
     top = _CUSTOM if dataset is None else _NOTE
     return top + how + _BASE.format(way=way.name) + metrics
 

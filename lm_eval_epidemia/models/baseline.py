@@ -17,8 +17,6 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-__all__ = ["KINDS", "Baseline"]
-
 #: Of all benchmarks: each answers as some of them.
 KINDS = tuple(dict.fromkeys(kind for one in BENCHMARKS for kind in one.kinds))
 

@@ -34,8 +34,6 @@ from lm_eval_epidemia.models.choices import remember, spaces_moved
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.served import WAY_OUT, Answered, Prompt, Served
 
-__all__ = ["ChoiceAPI"]
-
 #: Prompts after which a model that never began with a letter is not asked on, and the probability
 #: of all letters below which they say nothing of what it would answer: a model that thinks first
 #: leaves them less.
@@ -82,14 +80,26 @@ class ChoiceAPI(LM):
     """
 
     def __init__(
-        self, base_url: str | None = None, model: str | None = None, num_concurrent: int = 8,
-        variants: str = "auto", max_cost_tokens: int | None = None, timeout: float = 120,
-        max_retries: int = 9, pause: float = 1.0, api_key_env: str = "OPENAI_API_KEY",
-        header_env: str | None = None, verify_certificate: bool = True,
-        ca_cert_path: str | None = None, enable_thinking: bool | None = None,
+        self,
+        base_url: str | None = None,
+        model: str | None = None,
+        num_concurrent: int = 8,
+        variants: str = "auto",
+        max_cost_tokens: int | None = None,
+        timeout: float = 120,
+        max_retries: int = 9,
+        pause: float = 1.0,
+        api_key_env: str = "OPENAI_API_KEY",
+        header_env: str | None = None,
+        verify_certificate: bool = True,
+        ca_cert_path: str | None = None,
+        enable_thinking: bool | None = None,
         server: str = "auto",
-        batch_size: Any = None, max_batch_size: Any = None, device: Any = None, **unknown: Any,
-    ) -> None:  # fmt: skip
+        batch_size: Any = None,
+        max_batch_size: Any = None,
+        device: Any = None,
+        **unknown: Any,
+    ) -> None:
         super().__init__()
         refuse_keys(
             {**unknown, "base_url": base_url, "api_key_env": api_key_env, "header_env": header_env}
@@ -106,21 +116,27 @@ class ChoiceAPI(LM):
         if enable_thinking is not None:
             _yes_or_no("enable_thinking", enable_thinking)
         self.endpoint = Endpoint(
-            base_url, headers(api_key_env, header_env), self.concurrent,
+            base_url,
+            headers(api_key_env, header_env),
+            self.concurrent,
             _number("timeout", timeout, 0.001),
             int(_number("max_retries", max_retries, 0, whole=True)) + 1,
             _number("pause", pause, 0),
             verify_certificate and _certificates(ca_cert_path),
-        )  # fmt: skip
+        )
         self.served = Served(
-            self.endpoint, self.model, self.chat, variants,
-            {} if enable_thinking is None
-            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}}, server,
-        )  # fmt: skip
+            self.endpoint,
+            self.model,
+            self.chat,
+            variants,
+            {}
+            if enable_thinking is None
+            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}},
+            server,
+        )
 
         self._kept = Kept(None, {})
-        self._asks = {"model": self.model, "variants": variants,
-                      "enable_thinking": enable_thinking}  # fmt: skip
+        self._asks = {"model": self.model, "variants": variants, "enable_thinking": enable_thinking}
 
     # What lm-eval asks of a model.
 
@@ -190,9 +206,10 @@ class ChoiceAPI(LM):
             "choice_api": {
                 "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
                 "variants": kept.get("spellings", self.served.variant),
-                "tokens": self.served.tokens, "asked_again": dict(self.endpoint.faults),
+                "tokens": self.served.tokens,
+                "asked_again": dict(self.endpoint.faults),
             }
-        }  # fmt: skip
+        }
 
     # Asking.
 

@@ -61,8 +61,6 @@ except ImportError as error:
         f"--model choice-hf needs PyTorch and Transformers ({error}): {install('hf')}"
     ) from error
 
-__all__ = ["ChoiceHF"]
-
 #: Tokens of a choice beyond which a request goes to the stock path: a letter has one or two, a
 #: number in digits seven.
 LONGEST_CHOICE = 8
@@ -121,14 +119,22 @@ class ChoiceHF(HFLM):
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         quiet = disable_tqdm or self.rank != 0
         return answer_requests(
-            self, requests, self.max_length + 1, LONGEST_CHOICE, partial(self._answer, quiet=quiet),
-            super().loglikelihood, quiet,
-        )  # fmt: skip
+            self,
+            requests,
+            self.max_length + 1,
+            LONGEST_CHOICE,
+            partial(self._answer, quiet=quiet),
+            super().loglikelihood,
+            quiet,
+        )
 
     def _answer(
-        self, questions: list[Question], encoded: Sequence[Encoded], answers: list[Any],
+        self,
+        questions: list[Question],
+        encoded: Sequence[Encoded],
+        answers: list[Any],
         quiet: bool,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Fill in the answers of all questions, and write them to the cache."""
         limit, left = self._token_limit(questions), list(questions)
         with tqdm(total=len(left), desc="Prompts", unit="prompt", disable=quiet) as bar:
@@ -340,8 +346,10 @@ def _answers(
         greedy += logprobs.argmax(dim=-1).tolist()
         picked = columns[start : start + ROWS].to(logprobs.device)
         values = torch.gather(logprobs, 1, picked).float().tolist()
-        found += [dict(zip(row, some, strict=True)) for row, some in
-                  zip(picked.tolist(), values, strict=True)]  # fmt: skip
+        found += [
+            dict(zip(row, some, strict=True))
+            for row, some in zip(picked.tolist(), values, strict=True)
+        ]
     answers = []
     for one, rows in zip(asked, read, strict=True):
         tokens = one.tokens[len(one.tokens) - one.shared :]

@@ -26,8 +26,6 @@ try:
 except ImportError as error:
     raise EpidemiaError(f"--model choice-vllm needs vLLM ({error}): {install('vllm')}") from error
 
-__all__ = ["ChoiceVLLM"]
-
 #: The first vLLM that returns the log-probabilities of tokens named by their ids, and how many.
 BY_ID_SINCE, MOST_IDS = "0.32", 128
 
@@ -68,14 +66,22 @@ class ChoiceVLLM(VLLM):
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         # vLLM generates a token, which takes a place in the context.
         return answer_requests(
-            self, requests, self.max_length - 1, LONGEST_CHOICE,
-            partial(self._answer, quiet=disable_tqdm), super().loglikelihood, disable_tqdm,
-        )  # fmt: skip
+            self,
+            requests,
+            self.max_length - 1,
+            LONGEST_CHOICE,
+            partial(self._answer, quiet=disable_tqdm),
+            super().loglikelihood,
+            disable_tqdm,
+        )
 
     def _answer(
-        self, questions: list[Question], encoded: Sequence[Encoded], answers: list[Any],
+        self,
+        questions: list[Question],
+        encoded: Sequence[Encoded],
+        answers: list[Any],
         quiet: bool,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Fill in the answers, write them to the cache, and return the requests left over."""
         # Equal beginnings side by side, so that they meet in the prefix cache.
         ordered, left = sorted(questions, key=lambda one: one.tokens), []

@@ -16,18 +16,6 @@ from tqdm import tqdm
 
 from lm_eval_epidemia.models.tokens import batch_encoder
 
-__all__ = [
-    "Batch",
-    "Question",
-    "answer_requests",
-    "common",
-    "encode",
-    "group",
-    "plan",
-    "remember",
-    "spaces_moved",
-]
-
 #: A choice's tokens are taken from other contexts that end in the same characters, once this many
 #: of these gave the same.
 TAIL, WITNESSES = 48, 3

@@ -21,8 +21,6 @@ from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.models.loading import Given, check_model
 from lm_eval_epidemia.models.tiny import make_tiny_llama
 
-__all__ = ["DEMO_GROUPS", "Line", "demo"]
-
 DEMO_GROUPS = ("epidemia_low", "epidemia_high")
 
 #: The survey whose tasks models answer.
@@ -80,11 +78,13 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
     return Line(
         name,
         {
-            group: (results["results"][group]["score,none"],
-                    results["results"][group]["score_stderr,none"])
+            group: (
+                results["results"][group]["score,none"],
+                results["results"][group]["score_stderr,none"],
+            )
             for group in groups
         },
-    )  # fmt: skip
+    )
 
 
 def _asked(name: str, out: Path, groups: list[str], **arguments: Any) -> Line:
@@ -124,10 +124,16 @@ def _ask(model: _Model, out: Path, groups: list[str], limit: int | None) -> Line
     if model.given.gguf_file:
         arguments["gguf_file"] = model.given.gguf_file
     return _asked(
-        f"{model.name} (choice-hf{', chat' if model.chat else ''})", out, groups,
-        model="choice-hf", model_args=arguments, device="cuda" if gpu else "cpu",
-        batch_size="auto" if gpu else 16, apply_chat_template=model.chat, limit=limit,
-    )  # fmt: skip
+        f"{model.name} (choice-hf{', chat' if model.chat else ''})",
+        out,
+        groups,
+        model="choice-hf",
+        model_args=arguments,
+        device="cuda" if gpu else "cpu",
+        batch_size="auto" if gpu else 16,
+        apply_chat_template=model.chat,
+        limit=limit,
+    )
 
 
 def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
@@ -138,10 +144,15 @@ def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
     ):
         tiny = make_tiny_llama(Path(folder) / "tiny-random-llama", split(task)["prompt"])
         return _asked(
-            "tiny random Llama (hf)", out, groups, model="hf",
+            "tiny random Llama (hf)",
+            out,
+            groups,
+            model="hf",
             model_args={"pretrained": str(tiny), "dtype": "float32"},
-            device="cpu", batch_size=64, limit=limit,
-        )  # fmt: skip
+            device="cpu",
+            batch_size=64,
+            limit=limit,
+        )
 
 
 def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> list[Line]:

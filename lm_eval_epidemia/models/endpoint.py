@@ -29,8 +29,6 @@ try:
 except ImportError:
     raise EpidemiaError(f"--model choice-api needs httpx: {install('api')}") from None
 
-__all__ = ["BadReply", "Declined", "Endpoint", "Stopped"]
-
 #: Seconds of a pause at most, and how long a server may ask to be left alone.
 LONGEST_PAUSE, PATIENCE = 60.0, 600.0
 
@@ -103,9 +101,15 @@ class Endpoint:
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], concurrent: int = 1, timeout: float = 120.0,
-        tries: int = 10, pause: float = 1.0, verify: bool | ssl.SSLContext = True,
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        concurrent: int = 1,
+        timeout: float = 120.0,
+        tries: int = 10,
+        pause: float = 1.0,
+        verify: bool | ssl.SSLContext = True,
+    ) -> None:
         self.url, self.timeout, self.tries, self.pause = url, timeout, tries, pause
         self._headers, self.verify = headers, verify
         # A line per request, tens of thousands of them.
@@ -114,8 +118,9 @@ class Endpoint:
         self._client = httpx.Client(
             headers={**headers, "Content-Type": "application/json"},
             limits=httpx.Limits(max_connections=concurrent, max_keepalive_connections=concurrent),
-            timeout=timeout, verify=verify,
-        )  # fmt: skip
+            timeout=timeout,
+            verify=verify,
+        )
         #: Set when the run ends: pauses are cut short.
         self.stopped = threading.Event()
         #: What went wrong and was asked again, by what it was.
@@ -125,9 +130,12 @@ class Endpoint:
         self._lock = threading.Lock()
 
     def ask(
-        self, payload: Mapping[str, Any], read: Callable[[Any], T], url: str | None = None,
+        self,
+        payload: Mapping[str, Any],
+        read: Callable[[Any], T],
+        url: str | None = None,
         tries: int | None = None,
-    ) -> T:  # fmt: skip
+    ) -> T:
         """Post a request until its reply can be read.
 
         Parameters
@@ -196,8 +204,11 @@ class Endpoint:
         except httpx.TimeoutException:
             raise BadReply(f"timeout (no answer in {self.timeout:g} s)") from None
         except (
-            httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL, httpx.ProxyError,
-        ) as error:  # fmt: skip
+            httpx.UnsupportedProtocol,
+            httpx.LocalProtocolError,
+            httpx.InvalidURL,
+            httpx.ProxyError,
+        ) as error:
             raise EpidemiaError(f"{url} cannot be asked: {self.scrubbed(str(error))}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             self._refuse_certificate(url, error)
@@ -274,8 +285,10 @@ class Endpoint:
         if first:
             _logger.warning(
                 "epidemia: %s: %s%s; asking again, now and whenever that happens",
-                self.url, what, f", {fault.words}" if fault.words else "",
-            )  # fmt: skip
+                self.url,
+                what,
+                f", {fault.words}" if fault.words else "",
+            )
 
     def _pause_after(self, tried: int, fault: BadReply) -> None:
         named = fault.seconds if isinstance(fault, _Busy) else 0.0

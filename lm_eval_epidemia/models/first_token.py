@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.models.endpoint import BadReply
 
-__all__ = ["Shown", "Without", "by_id", "by_text", "shown_in", "spellings"]
-
 #: Probabilities that sum to more than 1 by this much are no model's, even in bfloat16, where 20
 #: tokens may come to 20 ** (3 / 256), see `most_mass`.
 MOST_MASS = 20 ** (3 / 2**8)

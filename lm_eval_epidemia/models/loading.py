@@ -21,19 +21,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.core.notices import warn
 
-__all__ = [
-    "Given",
-    "check_adapter_folder",
-    "check_adapter_in_place",
-    "check_folder",
-    "check_model",
-    "explaining_adapter",
-    "explaining_arguments",
-    "explaining_config",
-    "explaining_tokenizer",
-    "explaining_weights",
-]
-
 #: ``name`` or ``owner/name``: what the Hugging Face Hub calls a model.
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 
@@ -359,8 +346,15 @@ def explaining_adapter(peft: str | None, pretrained: str) -> Iterator[None]:
     """Say what an error in putting an adapter on its base means."""
     try:
         yield
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
-            ValueError) as error:  # fmt: skip
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         if peft is None or isinstance(error, EpidemiaError):
             raise
         shapes = re.search(r"size mismatch for (\S+): .*?\[([\d, ]*)\].*?\[([\d, ]*)\]", str(error))

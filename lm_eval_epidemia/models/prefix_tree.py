@@ -23,20 +23,6 @@ import numpy as np
 
 from lm_eval_epidemia.models.choices import Batch, Question, common, plan
 
-__all__ = [
-    "BLOCK",
-    "Blocks",
-    "Costs",
-    "Pack",
-    "Tree",
-    "blocks_of",
-    "cost_of_pack",
-    "cost_of_rows",
-    "packs",
-    "plan_paths",
-    "tree_of",
-]
-
 #: Tokens of a block: of 32, 64, 128 and 256 the fastest on a processor (64 is as fast).
 BLOCK = 128
 
@@ -256,9 +242,14 @@ def cost_of_rows(batch: Batch, costs: Costs) -> float:
 
 
 def plan_paths(
-    questions: Sequence[Question], limit: int, reads: int, share: bool, longest: int, costs: Costs,
+    questions: Sequence[Question],
+    limit: int,
+    reads: int,
+    share: bool,
+    longest: int,
+    costs: Costs,
     only: str | None = None,
-) -> list[Pack | Batch]:  # fmt: skip
+) -> list[Pack | Batch]:
     """Put questions into packs where these cost less than rows, and into batches of rows.
 
     Parameters

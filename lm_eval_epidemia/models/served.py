@@ -18,8 +18,6 @@ from lm_eval_epidemia.harness.servers import beside, refuse_template
 from lm_eval_epidemia.models.endpoint import BadReply, Declined, Endpoint
 from lm_eval_epidemia.models.first_token import Without, by_id, by_text, shown_in, spellings
 
-__all__ = ["WAY_OUT", "Answered", "How", "Prompt", "Served"]
-
 #: Likeliest tokens that are asked for; a server that shows fewer is asked for fewer.
 TOPS = (20, 10, 5, 1)
 
@@ -106,9 +104,14 @@ class Served:
     """
 
     def __init__(
-        self, endpoint: Endpoint, model: str, chat: bool, variants: str,
-        more: Mapping[str, Any] = MappingProxyType({}), server: str = "auto",
-    ) -> None:  # fmt: skip
+        self,
+        endpoint: Endpoint,
+        model: str,
+        chat: bool,
+        variants: str,
+        more: Mapping[str, Any] = MappingProxyType({}),
+        server: str = "auto",
+    ) -> None:
         self._server = server
         self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
         self._more = more

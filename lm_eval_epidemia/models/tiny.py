@@ -10,8 +10,6 @@ from pathlib import Path
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
 
-__all__ = ["CHAT_TEMPLATE", "make_tiny_llama"]
-
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}</s>\n"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}"

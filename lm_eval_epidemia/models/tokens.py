@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
-__all__ = ["Tokens", "batch_encoder"]
-
 #: A line, with the ends of lines that follow it.
 LINE = re.compile(r"[^\n]*\n+|[^\n]+")
 

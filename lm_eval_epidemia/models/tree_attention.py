@@ -18,8 +18,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from lm_eval_epidemia.models.choices import Question
 from lm_eval_epidemia.models.prefix_tree import BLOCK, Blocks, Tree, blocks_of, tree_of
 
-__all__ = ["ANY", "longest_prompt", "tree_attention", "turning_alike"]
-
 NAME = "epidemia_tree"
 
 #: Implementations of attention that this one can stand in for.
@@ -93,10 +91,15 @@ def _attention(blocks: Blocks, windows: list[int]) -> Callable[..., tuple[torch.
         return masks[at]
 
     def attend(
-        _layer: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        attention_mask: torch.Tensor | None, dropout: float = 0.0, scaling: float | None = None,
+        _layer: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
         **more: Any,
-    ) -> tuple[torch.Tensor, None]:  # fmt: skip
+    ) -> tuple[torch.Tensor, None]:
         rows, heads, length, depth = query.shape
         strange = [name for name in REFUSED if more.get(name) is not None]
         if strange or attention_mask is not None or rows != 1 or key.shape[2] != length:
@@ -159,8 +162,15 @@ def longest_prompt(
         with torch.no_grad():
             expected = torch.stack([plain(torch.tensor([one]))[0, -1] for one in prompts])
             found, windows = packed(tree, 16)
-    except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, Unsuited,
-            ValueError):  # fmt: skip
+    except (
+        AttributeError,
+        KeyError,
+        NotImplementedError,
+        RuntimeError,
+        TypeError,
+        Unsuited,
+        ValueError,
+    ):
         return 0
     # Some models have windows in their masks only; none shows in a trial shorter than it.
     said = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]

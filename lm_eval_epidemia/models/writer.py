@@ -7,8 +7,6 @@ from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-__all__ = ["MOST_TOKENS", "ModelWriter"]
-
 #: A note of 200 words and its tags, with room for a slip that the checker then sees.
 MOST_TOKENS = 400
 
@@ -73,9 +71,11 @@ class ModelWriter:
         from lm_eval.api.instance import Instance
 
         wanted = {
-            "until": [], "do_sample": True, "temperature": round(TEMPERATURE + attempt * STEP, 2),
+            "until": [],
+            "do_sample": True,
+            "temperature": round(TEMPERATURE + attempt * STEP, 2),
             "max_gen_toks": MOST_TOKENS,
-        }  # fmt: skip
+        }
         self._sow(attempt)
         instances = [
             Instance("generate_until", {}, (self._prompt(text), dict(wanted)), number)

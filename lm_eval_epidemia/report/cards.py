@@ -12,15 +12,14 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import own_surveys
-from lm_eval_epidemia.surveys.record import Record, Task, Universe, Vintage
-
-__all__ = ["card"]
-
+from lm_eval_epidemia.surveys.record import Record, Task, Vintage
+from lm_eval_epidemia.surveys.variable import Universe
 
 #: D_perfect of other bootstraps, beside that of scores.
 OTHERS: dict[Scheme, str] = {
-    "design": "D_perfect, design", "population": "D_perfect, another survey"
-}  # fmt: skip
+    "design": "D_perfect, design",
+    "population": "D_perfect, another survey",
+}
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:

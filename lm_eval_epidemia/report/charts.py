@@ -15,7 +15,6 @@ import vl_convert
 from lm_eval_epidemia.report.charts_tuned import learning, losses, tuning
 from lm_eval_epidemia.report.palette import (
     BELOW,
-    BLACK,
     BLUE,
     GREEN,
     GREY,
@@ -26,8 +25,6 @@ from lm_eval_epidemia.report.palette import (
     PURPLE,
     by_metric,
 )
-
-__all__ = ["BLACK", "CHARTS", "STATED", "WRITTEN", "specification", "truth"]
 
 #: The name under which the site hands its rows to a figure.
 ROWS = "rows"
@@ -50,10 +47,11 @@ def leaderboard(data: Any) -> alt.TopLevelMixin:
             y=y,
         )
         points = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(
-            x=alt.X("score:Q", scale=scale), y=y,
+            x=alt.X("score:Q", scale=scale),
+            y=y,
             shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
             tooltip=["model:N", "group:N", alt.Tooltip("score:Q", format=".4~g")],
-        )  # fmt: skip
+        )
         line = (
             base.transform_filter("isValid(datum.mean)")
             .mark_tick(color=GREEN, thickness=2, size=14)
@@ -92,20 +90,32 @@ def surveys(data: Any) -> alt.TopLevelMixin:
         )
         found: alt.TopLevelMixin = (
             alt.layer(
-                base.mark_rule().encode(x=alt.X("low:Q", title=title, scale=scale), x2="high:Q",
-                                        y=y, yOffset=offset, color=colour),
+                base.mark_rule().encode(
+                    x=alt.X("low:Q", title=title, scale=scale),
+                    x2="high:Q",
+                    y=y,
+                    yOffset=offset,
+                    color=colour,
+                ),
                 base.mark_point(filled=True, size=45, opacity=1).encode(
-                    x=alt.X("score:Q", scale=scale), y=y, yOffset=offset, color=colour,
+                    x=alt.X("score:Q", scale=scale),
+                    y=y,
+                    yOffset=offset,
+                    color=colour,
                     shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
-                    tooltip=["model:N", "survey:N", alt.Tooltip("score:Q", format=".4~g"),
-                             "tasks:Q"],
+                    tooltip=[
+                        "model:N",
+                        "survey:N",
+                        alt.Tooltip("score:Q", format=".4~g"),
+                        "tasks:Q",
+                    ],
                 ),
                 means,
             )
             .properties(width=240, height=alt.Step(9))
             .facet(facet=_groups(alt.Facet, rows, "green"), columns=3)
             .resolve_scale(y="independent")
-        )  # fmt: skip
+        )
         return found
 
     return by_metric(data, draw)
@@ -117,28 +127,35 @@ def conditions(data: Any) -> alt.TopLevelMixin:
 
     def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
         x = alt.X("conditions:O", title="Number of conditions", axis=alt.Axis(labelAngle=0))
-        y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)",
-                  scale=alt.Scale(domain=ends))  # fmt: skip
+        y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)", scale=alt.Scale(domain=ends))
         tooltip = ["model:N", "conditions:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"]
         everybody = alt.Chart(rows)
         respondent = everybody.transform_filter("datum.kind == 'respondent'")
         base = everybody.transform_filter("datum.kind != 'respondent'")
         colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
-        dash = alt.StrokeDash("kind:N", title=None, legend=BELOW, scale=alt.Scale(
-            domain=KIND.to_dict()["domain"], range=[[1, 0], [6, 3]]))  # fmt: skip
+        dash = alt.StrokeDash(
+            "kind:N",
+            title=None,
+            legend=BELOW,
+            scale=alt.Scale(domain=KIND.to_dict()["domain"], range=[[1, 0], [6, 3]]),
+        )
         found: alt.TopLevelMixin = (
             alt.layer(
-                respondent.mark_line(color=GREY, strokeDash=[2, 2], point=alt.OverlayMarkDef(
-                    color=GREY)).encode(x=x, y=y, tooltip=tooltip, detail="model:N"),
+                respondent.mark_line(
+                    color=GREY, strokeDash=[2, 2], point=alt.OverlayMarkDef(color=GREY)
+                ).encode(x=x, y=y, tooltip=tooltip, detail="model:N"),
                 base.mark_rule(opacity=0.6).encode(x=x, y="low:Q", y2="high:Q", color=colour),
                 base.mark_line(point=True).encode(
                     x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip
                 ),
             )
             .properties(width=260, height=240)
-            .facet(column=alt.Column("way:N", title="all groups of a way of asking together; "
-                                                    "grey: knows P(Y) alone"))
-        )  # fmt: skip
+            .facet(
+                column=alt.Column(
+                    "way:N", title="all groups of a way of asking together; grey: knows P(Y) alone"
+                )
+            )
+        )
         return found
 
     return by_metric(data, draw)
@@ -179,21 +196,26 @@ def _against(
         x = alt.X(f"{field}:O", title=says, axis=alt.Axis(labelAngle=0))
         # Models stand beside one another, so that no error bar hides another's.
         beside = alt.XOffset("model:N", sort=models)
-        y = alt.Y("score:Q", title=f"{metric} (± 1.96 standard errors)",
-                  scale=alt.Scale(domain=ends))  # fmt: skip
+        y = alt.Y(
+            "score:Q", title=f"{metric} (± 1.96 standard errors)", scale=alt.Scale(domain=ends)
+        )
         colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
         tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
         base = alt.Chart(rows)
-        line = [] if even is None else [
-            base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(even))
-        ]  # fmt: skip
+        line = (
+            []
+            if even is None
+            else [base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(even))]
+        )
         layers: Any = alt.layer(
             *line,
-            base.mark_rule(opacity=0.6).encode(x=x, xOffset=beside, y="low:Q", y2="high:Q",
-                                               color=colour),
-            base.mark_line(point=True).encode(x=x, xOffset=beside, y=y, color=colour,
-                                              tooltip=tooltip),
-        ).properties(width=360, height=240)  # fmt: skip
+            base.mark_rule(opacity=0.6).encode(
+                x=x, xOffset=beside, y="low:Q", y2="high:Q", color=colour
+            ),
+            base.mark_line(point=True).encode(
+                x=x, xOffset=beside, y=y, color=colour, tooltip=tooltip
+            ),
+        ).properties(width=360, height=240)
         parts: dict[str, Any] = {"column": alt.Column(f"{facet}:N", title=title, sort=None)}
         if facet != "group" and len({row["group"] for row in rows.to_dict()["values"]}) > 1:
             parts["row"] = alt.Row("group:N", title=None, sort=None)
@@ -207,25 +229,50 @@ def uncertainty(data: Any) -> alt.TopLevelMixin:
     """Rows: model, quantity, difficulty, stated, error (both over the error that 5 real answers
     leave, above 0)."""
     scale = alt.Scale(type="log")
-    x = alt.X("stated:Q", title="Stated sd (5 answers' error = 1)",
-              scale=scale, axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
-    y = alt.Y("error:Q", title="Error ratio", scale=scale,
-              axis=alt.Axis(format="~g", tickCount=6, grid=False))  # fmt: skip
+    x = alt.X(
+        "stated:Q",
+        title="Stated sd (5 answers' error = 1)",
+        scale=scale,
+        axis=alt.Axis(format="~g", tickCount=6, grid=False),
+    )
+    y = alt.Y(
+        "error:Q",
+        title="Error ratio",
+        scale=scale,
+        axis=alt.Axis(format="~g", tickCount=6, grid=False),
+    )
     shown = (row[key] for row in data.to_dict()["values"] for key in ("stated", "error"))
     values = [value for value in shown if value is not None]
-    points = alt.Chart().mark_point(filled=True, size=36, opacity=0.75).encode(
-        x=x, y=y,
-        color=alt.Color("difficulty:N", title=None, sort=None, legend=BELOW,
-                        scale=alt.Scale(range=PALETTE)),
-        tooltip=["model:N", "quantity:N", alt.Tooltip("stated:Q", format=".3~g"),
-                 alt.Tooltip("error:Q", format=".3~g")],
-    )  # fmt: skip
+    points = (
+        alt.Chart()
+        .mark_point(filled=True, size=36, opacity=0.75)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                "difficulty:N", title=None, sort=None, legend=BELOW, scale=alt.Scale(range=PALETTE)
+            ),
+            tooltip=[
+                "model:N",
+                "quantity:N",
+                alt.Tooltip("stated:Q", format=".3~g"),
+                alt.Tooltip("error:Q", format=".3~g"),
+            ],
+        )
+    )
     found: alt.TopLevelMixin = (
         alt.layer(_diagonal(min(values), max(values)), points, data=data)
         .properties(width=230, height=230)
-        .facet(facet=alt.Facet("model:N", title="dashed: as wrong as stated", sort=None,
-                               header=alt.Header(labelLimit=230)), columns=3)
-    )  # fmt: skip
+        .facet(
+            facet=alt.Facet(
+                "model:N",
+                title="dashed: as wrong as stated",
+                sort=None,
+                header=alt.Header(labelLimit=230),
+            ),
+            columns=3,
+        )
+    )
     return found
 
 
@@ -237,15 +284,21 @@ def stated(data: Any) -> alt.TopLevelMixin:
     """Rows: who, kind ("model", "published", "real answers", "truth"), place (from 0 to 1, within
     who), low, middle, high."""
     base = alt.Chart(data)
-    x = alt.X("middle:Q", title="5 %, median and 95 % of what was stated; line and band: the truth "
-              "and its interval of 95 %", scale=alt.Scale(zero=False))  # fmt: skip
+    x = alt.X(
+        "middle:Q",
+        title="5 %, median and 95 % of what was stated; line and band: the truth "
+        "and its interval of 95 %",
+        scale=alt.Scale(zero=False),
+    )
     y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
     offset = alt.YOffset("place:Q", scale=alt.Scale(domain=[-0.15, 1.15]))
     colour = alt.Color("kind:N", title=None, scale=_SAID, legend=alt.Legend(orient="bottom"))
     truth = base.transform_filter("datum.kind == 'truth'")
     said = base.transform_filter("datum.kind != 'truth'")
-    tooltip = ["who:N", *(alt.Tooltip(f"{part}:Q", format=".5~g")
-                          for part in ("low", "middle", "high"))]  # fmt: skip
+    tooltip = [
+        "who:N",
+        *(alt.Tooltip(f"{part}:Q", format=".5~g") for part in ("low", "middle", "high")),
+    ]
     return alt.layer(
         truth.mark_rect(color=BLUE, opacity=0.2).encode(x="low:Q", x2="high:Q"),
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, tooltip=tooltip),
@@ -276,13 +329,14 @@ def versions(data: Any) -> alt.TopLevelMixin:
                 tasks.mark_point(filled=True, size=25, opacity=0.5).encode(
                     x=x, y=y, color=colour, tooltip=tooltip
                 ),
-                means.mark_point(filled=True, size=160, shape="diamond", opacity=1, stroke="black",
-                                 strokeWidth=1).encode(x=x, y=y, color=colour, tooltip=tooltip),
+                means.mark_point(
+                    filled=True, size=160, shape="diamond", opacity=1, stroke="black", strokeWidth=1
+                ).encode(x=x, y=y, color=colour, tooltip=tooltip),
                 data=rows,
             )
             .properties(width=260, height=260)
             .facet(facet=alt.Facet("group:N", title="diamonds: means", sort=None), columns=3)
-        )  # fmt: skip
+        )
         return found
 
     return by_metric(data, draw)
@@ -300,19 +354,28 @@ def closed(data: Any) -> alt.TopLevelMixin:
         base = alt.Chart(rows)
         found: alt.TopLevelMixin = alt.layer(
             base.mark_rule().encode(
-                x=alt.X("low:Q", title=f"{says} (± 1.96 standard errors); green: knows P(Y) alone",
-                        scale=scale),
-                x2="high:Q", y=y, yOffset=offset, color=colour,
+                x=alt.X(
+                    "low:Q",
+                    title=f"{says} (± 1.96 standard errors); green: knows P(Y) alone",
+                    scale=scale,
+                ),
+                x2="high:Q",
+                y=y,
+                yOffset=offset,
+                color=colour,
             ),
             base.mark_point(filled=True, size=70, opacity=1).encode(
-                x=alt.X("score:Q", scale=scale), y=y, yOffset=offset, color=colour,
+                x=alt.X("score:Q", scale=scale),
+                y=y,
+                yOffset=offset,
+                color=colour,
                 shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
                 tooltip=["model:N", "way:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"],
             ),
             base.transform_filter("isValid(datum.mean)")
             .mark_tick(color=GREEN, thickness=2, size=12)
             .encode(x="mean:Q", y=y, yOffset=offset),
-        ).properties(width=380, height=alt.Step(14))  # fmt: skip
+        ).properties(width=380, height=alt.Step(14))
         return found
 
     return by_metric(data, draw)
@@ -320,8 +383,9 @@ def closed(data: Any) -> alt.TopLevelMixin:
 
 def size(data: Any) -> alt.TopLevelMixin:
     """Rows: model, parameters, group, score, low, high, metric."""
-    x = alt.X("parameters:Q", title="Parameters", scale=alt.Scale(type="log"),
-              axis=alt.Axis(format="~s"))  # fmt: skip
+    x = alt.X(
+        "parameters:Q", title="Parameters", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")
+    )
     base = alt.Chart(data)
     colour = alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE))
     return (
@@ -365,28 +429,39 @@ def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> A
 
 def distribution(data: Any) -> alt.TopLevelMixin:
     """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
-    y = alt.Y("answer:N", title=None, sort=alt.EncodingSortField("place", op="min"),
-              axis=alt.Axis(labelLimit=220))  # fmt: skip
+    y = alt.Y(
+        "answer:N",
+        title=None,
+        sort=alt.EncodingSortField("place", op="min"),
+        axis=alt.Axis(labelLimit=220),
+    )
     x = alt.X("p:Q", title="Probability of the answer", axis=_PERCENT)
     base = alt.Chart(data)
-    truth, others = base.transform_filter("datum.who == 'truth'"), base.transform_filter(
-        "datum.who != 'truth'"
-    )  # fmt: skip
+    truth, others = (
+        base.transform_filter("datum.who == 'truth'"),
+        base.transform_filter("datum.who != 'truth'"),
+    )
     return alt.layer(
         truth.mark_bar(color=BLUE, opacity=0.35).encode(x=x, y=y, tooltip=["answer:N", "p:Q"]),
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x="low:Q", x2="high:Q", y=y),
         others.mark_point(filled=True, size=70, opacity=0.9).encode(
-            x=x, y=y, tooltip=["who:N", "answer:N", "p:Q"],
+            x=x,
+            y=y,
+            tooltip=["who:N", "answer:N", "p:Q"],
             color=_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]),
             shape=_who(alt.Shape, "bar: truth"),
         ),
-    ).properties(width=380, height=alt.Step(26))  # fmt: skip
+    ).properties(width=380, height=alt.Step(26))
 
 
 def curve(data: Any) -> alt.TopLevelMixin:
     """Rows: condition, place, who, p, low, high (of the truth): one answer over one condition."""
-    x = alt.X("condition:N", title=None, sort=alt.EncodingSortField("place", op="min"),
-              axis=alt.Axis(labelAngle=-40, labelLimit=160))  # fmt: skip
+    x = alt.X(
+        "condition:N",
+        title=None,
+        sort=alt.EncodingSortField("place", op="min"),
+        axis=alt.Axis(labelAngle=-40, labelLimit=160),
+    )
     y = alt.Y("p:Q", title="Probability of the answer", axis=_PERCENT)
     base = alt.Chart(data)
     truth = base.transform_filter("datum.who == 'truth'")
@@ -394,11 +469,13 @@ def curve(data: Any) -> alt.TopLevelMixin:
     return alt.layer(
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
         base.mark_line(point=True).encode(
-            x=x, y=y, tooltip=["who:N", "condition:N", "p:Q"],
+            x=x,
+            y=y,
+            tooltip=["who:N", "condition:N", "p:Q"],
             color=_who(alt.Color, None, [BLUE, GREEN, GREY, ORANGE, *PALETTE[2:]]),
             strokeDash=_who(alt.StrokeDash, None),
         ),
-    ).properties(width=420, height=260)  # fmt: skip
+    ).properties(width=420, height=260)
 
 
 def cells(data: Any) -> alt.TopLevelMixin:
@@ -431,7 +508,7 @@ def calibration(data: Any) -> alt.TopLevelMixin:
             ),
             color=alt.value("#56B4E9"),
         )
-    )  # fmt: skip
+    )
     line = (
         base.transform_filter("datum.kind == 'curve'")
         .mark_line(point=True, color=ORANGE)
@@ -440,9 +517,11 @@ def calibration(data: Any) -> alt.TopLevelMixin:
     layered: alt.TopLevelMixin = (
         alt.layer(density, _diagonal(), line, data=data)
         .properties(width=260, height=260)
-        .facet(facet=alt.Facet("model:N", title=None, sort=None,
-                               header=alt.Header(labelLimit=250)), columns=3)
-    )  # fmt: skip
+        .facet(
+            facet=alt.Facet("model:N", title=None, sort=None, header=alt.Header(labelLimit=250)),
+            columns=3,
+        )
+    )
     return layered
 
 
@@ -457,11 +536,16 @@ def order_bias(data: Any) -> alt.TopLevelMixin:
     lines = base.mark_line(point=True).encode(
         x=alt.X("position:N", title="Displayed as", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("times:Q", title="Probability, times uniform"),
-        color=alt.Color("model:N", title=None, sort=None, scale=alt.Scale(range=PALETTE),
-                        legend=alt.Legend(labelLimit=250)),
+        color=alt.Color(
+            "model:N",
+            title=None,
+            sort=None,
+            scale=alt.Scale(range=PALETTE),
+            legend=alt.Legend(labelLimit=250),
+        ),
         strokeDash=alt.StrokeDash("model:N", title=None, sort=None),
         tooltip=["model:N", "answers:N", "position:N", alt.Tooltip("times:Q", format=".2f")],
-    )  # fmt: skip
+    )
     even = base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(1))
     return (
         alt.layer(even, lines)
@@ -485,9 +569,10 @@ def bootstrap(data: Any) -> alt.TopLevelMixin:
     return alt.layer(
         density,
         anchors.mark_rule(color=ORANGE, strokeWidth=2),
-        anchors.mark_text(angle=270, align="right", baseline="bottom", dy=-3, dx=-4, color=ORANGE)
-        .encode(text="label:N", y=alt.YValue(4)),
-    ).properties(width=420, height=220)  # fmt: skip
+        anchors.mark_text(
+            angle=270, align="right", baseline="bottom", dy=-3, dx=-4, color=ORANGE
+        ).encode(text="label:N", y=alt.YValue(4)),
+    ).properties(width=420, height=220)
 
 
 def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
@@ -502,9 +587,10 @@ def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
     )
     y = alt.Y("p:Q", title="Probability of the answer", axis=_PERCENT)
     colour = alt.Color(
-        f"{conditions[0]}:N" if several else "answer:N", sort=None,
+        f"{conditions[0]}:N" if several else "answer:N",
+        sort=None,
         scale=alt.Scale(scheme="turbo") if several else alt.Scale(range=PALETTE),
-    )  # fmt: skip
+    )
     base = alt.Chart(data).encode(x=x, color=colour, tooltip=tooltip)
     return alt.layer(
         base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q"), y2="high:Q"),
@@ -517,10 +603,30 @@ def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
 #: The figures that `figures.FIGURES` lists, by name.
 CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
     chart.__name__: chart
-    for chart in (leaderboard, size, beside, surveys, conditions, nodes, paths, wins, quartiles,
-                  uncertainty, versions, tuning, losses, learning, closed, calibration,
-                  order_bias, distribution, curve, cells, bootstrap)
-}  # fmt: skip
+    for chart in (
+        leaderboard,
+        size,
+        beside,
+        surveys,
+        conditions,
+        nodes,
+        paths,
+        wins,
+        quartiles,
+        uncertainty,
+        versions,
+        tuning,
+        losses,
+        learning,
+        closed,
+        calibration,
+        order_bias,
+        distribution,
+        curve,
+        cells,
+        bootstrap,
+    )
+}
 
 #: The one that only the site draws.
 STATED = "stated"

@@ -18,11 +18,11 @@ from lm_eval_epidemia.report.palette import (
     by_metric,
 )
 
-__all__ = ["learning", "losses", "tuning"]
-
 #: Of the parts of `tuning`; an empty one is of a model without a card.
-_PARTS = alt.Scale(domain=["trained on", "held out", "not in training", "not known"],
-                   range=["circle", "diamond", "square", "triangle-up"])  # fmt: skip
+_PARTS = alt.Scale(
+    domain=["trained on", "held out", "not in training", "not known"],
+    range=["circle", "diamond", "square", "triangle-up"],
+)
 
 
 def tuning(data: Any) -> alt.TopLevelMixin:
@@ -30,12 +30,19 @@ def tuning(data: Any) -> alt.TopLevelMixin:
     those of `by_metric`."""
 
     def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
-        x = alt.X("after:Q", scale=alt.Scale(domain=ends),
-                  title=f"{says}: before (hollow) and after (± 1.96 standard errors)")  # fmt: skip
+        x = alt.X(
+            "after:Q",
+            scale=alt.Scale(domain=ends),
+            title=f"{says}: before (hollow) and after (± 1.96 standard errors)",
+        )
         y = alt.Y("task:N", title=None, sort=None, axis=alt.Axis(labelLimit=320))
         shape = alt.Shape("part:N", title=None, legend=BELOW, scale=_PARTS)
-        colour = alt.Color("part:N", title=None, legend=BELOW, scale=alt.Scale(
-            domain=_PARTS.to_dict()["domain"], range=[BLUE, ORANGE, GREY, PURPLE]))  # fmt: skip
+        colour = alt.Color(
+            "part:N",
+            title=None,
+            legend=BELOW,
+            scale=alt.Scale(domain=_PARTS.to_dict()["domain"], range=[BLUE, ORANGE, GREY, PURPLE]),
+        )
         tooltip = [
             "model:N",
             "task:N",
@@ -45,10 +52,12 @@ def tuning(data: Any) -> alt.TopLevelMixin:
         base = alt.Chart()
         layers: Any = alt.layer(
             base.transform_filter("isValid(datum.mean)")
-            .mark_tick(color=GREEN, thickness=2, opacity=1).encode(x="mean:Q", y=y),
+            .mark_tick(color=GREEN, thickness=2, opacity=1)
+            .encode(x="mean:Q", y=y),
             base.mark_rule(strokeDash=[3, 3]).encode(x="before:Q", x2="after:Q", y=y, color=colour),
-            base.mark_rule(opacity=0.6, strokeWidth=3).encode(x="low:Q", x2="high:Q", y=y,
-                                                              color=colour),
+            base.mark_rule(opacity=0.6, strokeWidth=3).encode(
+                x="low:Q", x2="high:Q", y=y, color=colour
+            ),
             base.mark_point(size=45, opacity=1, filled=False).encode(
                 x="before:Q", y=y, shape=shape, color=colour, tooltip=tooltip
             ),
@@ -56,11 +65,16 @@ def tuning(data: Any) -> alt.TopLevelMixin:
                 x=x, y=y, shape=shape, color=colour, tooltip=tooltip
             ),
             data=rows,
-        ).properties(width=260, height=alt.Step(15))  # fmt: skip
+        ).properties(width=260, height=alt.Step(15))
         found: alt.TopLevelMixin = layers.facet(
-            facet=alt.Facet("panel:N", title="green: knows P(Y) alone", sort=None,
-                            header=alt.Header(labelLimit=420)), columns=2,
-        ).resolve_scale(y="independent")  # fmt: skip
+            facet=alt.Facet(
+                "panel:N",
+                title="green: knows P(Y) alone",
+                sort=None,
+                header=alt.Header(labelLimit=420),
+            ),
+            columns=2,
+        ).resolve_scale(y="independent")
         return found
 
     return by_metric(data, draw)
@@ -77,20 +91,30 @@ def losses(data: Any) -> alt.TopLevelMixin:
     kept = base.transform_filter("datum.kind == 'kept'")
     layers: Any = alt.layer(
         lines.encode(
-            x=x, y=alt.Y("loss:Q", title="Loss", scale=alt.Scale(zero=False)),
-            color=alt.Color("split:N", title=None, legend=BELOW, scale=alt.Scale(
-                domain=["train", "validation"], range=[BLUE, ORANGE])),
+            x=x,
+            y=alt.Y("loss:Q", title="Loss", scale=alt.Scale(zero=False)),
+            color=alt.Color(
+                "split:N",
+                title=None,
+                legend=BELOW,
+                scale=alt.Scale(domain=["train", "validation"], range=[BLUE, ORANGE]),
+            ),
             tooltip=["model:N", "split:N", "step:Q", alt.Tooltip("loss:Q", format=".4~g")],
         ),
         kept.mark_rule(color=GREY, strokeDash=[4, 4], strokeWidth=1.5).encode(
             x=x, tooltip=["model:N", "step:Q"]
         ),
         data=data,
-    ).properties(width=380, height=220)  # fmt: skip
+    ).properties(width=380, height=220)
     found: alt.TopLevelMixin = layers.facet(
-        facet=alt.Facet("model:N", title="vertical: the checkpoint that was kept", sort=None,
-                        header=alt.Header(labelLimit=420)), columns=2,
-    ).resolve_scale(x="independent", y="independent")  # fmt: skip
+        facet=alt.Facet(
+            "model:N",
+            title="vertical: the checkpoint that was kept",
+            sort=None,
+            header=alt.Header(labelLimit=420),
+        ),
+        columns=2,
+    ).resolve_scale(x="independent", y="independent")
     return found
 
 
@@ -103,16 +127,23 @@ def learning(data: Any) -> alt.TopLevelMixin:
     None), score, low, high, and those of `by_metric`."""
 
     def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
-        x = alt.X("rows:Q", title="Training rows", scale=alt.Scale(type="log"),
-                  axis=alt.Axis(format="~s", tickCount=5))  # fmt: skip
-        y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)",
-                  scale=alt.Scale(domain=ends))  # fmt: skip
+        x = alt.X(
+            "rows:Q",
+            title="Training rows",
+            scale=alt.Scale(type="log"),
+            axis=alt.Axis(format="~s", tickCount=5),
+        )
+        y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)", scale=alt.Scale(domain=ends))
         names = {row["who"]: row["kind"] for row in rows.to_dict()["values"]}
-        free = cycle(one for one in dict.fromkeys([BLUE, ORANGE, PURPLE, *PALETTE])
-                     if one not in _REFERENCES.values())  # fmt: skip
+        free = cycle(
+            one
+            for one in dict.fromkeys([BLUE, ORANGE, PURPLE, *PALETTE])
+            if one not in _REFERENCES.values()
+        )
         colours = [_REFERENCES.get(kind) or next(free) for kind in names.values()]
-        who = alt.Color("who:N", title=None, legend=BELOW,
-                        scale=alt.Scale(domain=list(names), range=colours))  # fmt: skip
+        who = alt.Color(
+            "who:N", title=None, legend=BELOW, scale=alt.Scale(domain=list(names), range=colours)
+        )
         base = alt.Chart()
         curve = base.transform_filter("datum.kind == 'answers'")
         others = base.transform_filter("datum.kind != 'answers'")
@@ -124,7 +155,7 @@ def learning(data: Any) -> alt.TopLevelMixin:
             curve.mark_rule(opacity=0.6).encode(x=x, y="low:Q", y2="high:Q", color=who),
             curve.mark_line(point=True).encode(x=x, y=y, color=who, tooltip=tooltip),
             data=rows,
-        ).properties(width=300, height=240)  # fmt: skip
+        ).properties(width=300, height=240)
         found: alt.TopLevelMixin = layers.facet(
             facet=alt.Facet("panel:N", title=None, sort=None, header=alt.Header(labelLimit=420)),
             columns=2,

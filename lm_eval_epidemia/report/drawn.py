@@ -9,8 +9,6 @@ from markupsafe import escape
 
 from lm_eval_epidemia.benchmarks.intervention.graph import Graph
 
-__all__ = ["drawing"]
-
 #: Sizes, in pixels: of a node, and from one to the next.
 RADIUS, ACROSS, DOWN, MARGIN = 15, 78, 56, 8
 
@@ -44,17 +42,20 @@ def _curve(start: Point, end: Point, depth: float) -> list[Point]:
     bend = (x + u) / 2 + (v - y) / length * depth, (y + v) / 2 - (u - x) / length * depth
     shares = [place / 20 for place in range(21)]
     return [bend] + [
-        ((1 - s) ** 2 * x + 2 * s * (1 - s) * bend[0] + s * s * u,
-         (1 - s) ** 2 * y + 2 * s * (1 - s) * bend[1] + s * s * v)
+        (
+            (1 - s) ** 2 * x + 2 * s * (1 - s) * bend[0] + s * s * u,
+            (1 - s) ** 2 * y + 2 * s * (1 - s) * bend[1] + s * s * v,
+        )
         for s in shares
-    ]  # fmt: skip
+    ]
 
 
 def _clear(start: Point, end: Point, others: Sequence[Point]) -> list[Point]:
     """Return the straightest arc that keeps clear of the other nodes, or else the clearest."""
     arcs = [_curve(start, end, depth * RADIUS) for depth in BENDS]
-    room = [min((math.dist(p, o) for p in arc[1:] for o in others), default=math.inf)
-            for arc in arcs]  # fmt: skip
+    room = [
+        min((math.dist(p, o) for p in arc[1:] for o in others), default=math.inf) for arc in arcs
+    ]
     return next(
         (arc for arc, free in zip(arcs, room, strict=True) if free > RADIUS + 4),
         arcs[room.index(max(room))],
@@ -118,8 +119,12 @@ def drawing(graph: Graph, intervened: str | None = None, query: Sequence[str] = 
     top = min(y for _, y in reached) - RADIUS - MARGIN
     width = max(x for x, _ in reached) + RADIUS + MARGIN
     height = max(y for _, y in reached) + RADIUS + MARGIN - top
-    said = ", ".join(f"{cause} to {result}" for cause, result in graph.edges if
-                     (cause, result) in after) or "no edge"  # fmt: skip
+    said = (
+        ", ".join(
+            f"{cause} to {result}" for cause, result in graph.edges if (cause, result) in after
+        )
+        or "no edge"
+    )
     gone = ", ".join(f"{u} to {v}" for u, v in graph.edges if (u, v) not in after)
     if intervened is not None:
         said += f"; deleted by do({intervened}): {gone or 'none'}"

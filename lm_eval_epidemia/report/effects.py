@@ -27,9 +27,7 @@ from lm_eval_epidemia.findings.interventions import (
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.section import number
 from lm_eval_epidemia.report.drawn import drawing
-from lm_eval_epidemia.results.results import Entry
-
-__all__ = ["page"]
+from lm_eval_epidemia.results.entry import Entry
 
 KINDS = (generate.TARGET, generate.INSIDE, generate.YES, generate.BYPASSED, generate.NO)
 
@@ -44,20 +42,25 @@ def page(report: Report) -> dict[str, Any]:
         if (one := known(entry, task, way)) is not None
     }
     shown = [
-        {"graph": name, "effects": [
-            _effect(name, one, report.runs, known_by)
-            for one in effects(graph, QUERIES[name])
-        ]}
+        {
+            "graph": name,
+            "effects": [
+                _effect(name, one, report.runs, known_by) for one in effects(graph, QUERIES[name])
+            ],
+        }
         for name, graph in GRAPHS.items()
-    ]  # fmt: skip
+    ]
     return {
-        "graphs": shown, "names": list(SMALL), "sizes": [_size(n) for n in LARGE if n],
-        "kinds": KINDS, "large": _large(report.runs),
+        "graphs": shown,
+        "names": list(SMALL),
+        "sizes": [_size(n) for n in LARGE if n],
+        "kinds": KINDS,
+        "large": _large(report.runs),
         "sections": [
             {**one._asdict(), "rows": [{"kind": "", "cells": row} for row in one.rows]}
             for one in tables(report.runs, long=True)
         ],
-    }  # fmt: skip
+    }
 
 
 @lru_cache(maxsize=len(EFFECTS) * len(SMALL))
@@ -83,11 +86,13 @@ def _effect(
     for names, task in SMALL.items():
         pair = _pair(task, graph, one)
         prompts.append(
-            {"names": names,
-             "before": _prompts(task, "intervention")[pair.base],
-             "after": _prompts(task, "intervention")[pair.post],
-             "substituted": _prompts(task, "substitution")[pair.post]}
-        )  # fmt: skip
+            {
+                "names": names,
+                "before": _prompts(task, "intervention")[pair.base],
+                "after": _prompts(task, "intervention")[pair.post],
+                "substituted": _prompts(task, "substitution")[pair.post],
+            }
+        )
     rows = []
     for entry in runs:
         for way in EFFECTS:
@@ -99,21 +104,26 @@ def _effect(
     return {
         "id": f"{graph}-{one.cause}{one.result}-do-{one.intervened}",
         "title": f"do({one.intervened}): does {one.cause} cause {one.result}?",
-        "kappa": one.kappa, "before": _said(one.before), "after": _said(one.after),
+        "kappa": one.kappa,
+        "before": _said(one.before),
+        "after": _said(one.after),
         "drawn": Markup(drawing(GRAPHS[graph], None, query)),
         "drawn_after": Markup(drawing(GRAPHS[graph], one.intervened, query)),
-        "prompts": prompts, "rows": rows,
-    }  # fmt: skip
+        "prompts": prompts,
+        "rows": rows,
+    }
 
 
 def _answers(one: Known | None, graph: str, effect: Effect) -> dict[str, str | bool] | None:
     """Say how often an effect's questions were answered yes before and after, and rightly."""
     if one is None:
         return None
-    where = np.array([
-        one.truth.pairs[n].scene.shape == graph and one.truth.pairs[n].effect == effect
-        for n in one.found.numbers
-    ])  # fmt: skip
+    where = np.array(
+        [
+            one.truth.pairs[n].scene.shape == graph and one.truth.pairs[n].effect == effect
+            for n in one.found.numbers
+        ]
+    )
     if not where.any():
         return None
     pairs = [one.truth.pairs[n] for n in one.found.numbers[where]]
@@ -121,10 +131,12 @@ def _answers(one: Known | None, graph: str, effect: Effect) -> dict[str, str | b
     after = float(np.mean([one.odds[pair.post] > 0 for pair in pairs]))
     base, post = one.found.base[where].mean(), one.found.post[where].mean()
     return {
-        "before": f"{100 * before:.0f} %", "before_right": bool(base > 0.5),
-        "after": f"{100 * after:.0f} %", "after_right": bool(post > 0.5),
+        "before": f"{100 * before:.0f} %",
+        "before_right": bool(base > 0.5),
+        "after": f"{100 * after:.0f} %",
+        "after_right": bool(post > 0.5),
         "accuracy": f"{one.found.right[where].mean():.2f}",
-    }  # fmt: skip
+    }
 
 
 def _size(nodes: int) -> dict[str, Any]:
@@ -136,7 +148,9 @@ def _size(nodes: int) -> dict[str, Any]:
     query = pair.effect.cause, pair.effect.result
     kinds = [one.kind for one in truth.pairs]
     return {
-        "nodes": nodes, "graphs": len(truth.scenes), "effects": len(truth.pairs),
+        "nodes": nodes,
+        "graphs": len(truth.scenes),
+        "effects": len(truth.pairs),
         "counts": [kinds.count(kind) for kind in KINDS],
         "title": f"{pair.scene.shape}, do({pair.effect.intervened}): does {query[0]} cause "
         f"{query[1]}? {_said(pair.effect.before)} before, {_said(pair.effect.after)} after",
@@ -144,7 +158,7 @@ def _size(nodes: int) -> dict[str, Any]:
         "drawn_after": Markup(drawing(pair.scene.graph, pair.effect.intervened, query)),
         "before": _prompts(task, "intervention")[pair.base],
         "after": _prompts(task, "intervention")[pair.post],
-    }  # fmt: skip
+    }
 
 
 def _large(runs: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -161,10 +175,15 @@ def _large(runs: Sequence[Entry]) -> list[dict[str, Any]]:
                     for kind in KINDS
                 ]
                 rows.append(
-                    {"kind": "", "cells": [
-                        entry.name, in_way("large", way), str(nodes),
-                        *(number(share, 2) for share in shares),
-                        number(float(one.found.right.mean()), 2),
-                    ]}
-                )  # fmt: skip
+                    {
+                        "kind": "",
+                        "cells": [
+                            entry.name,
+                            in_way("large", way),
+                            str(nodes),
+                            *(number(share, 2) for share in shares),
+                            number(float(one.found.right.mean()), 2),
+                        ],
+                    }
+                )
     return rows

@@ -21,14 +21,12 @@ from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
 from lm_eval_epidemia.findings.section import as_script, number
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.results.results import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import record, records
-
-__all__ = ["explorer", "task_data"]
 
 #: States of a task in a report.
 ASKED, OPEN, WAITING = "asked", "not asked", "not available"
@@ -67,7 +65,9 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
         scores = [(model.name, model.scores.get(one)) for model in entries]
         tasks.append(
             {
-                "name": name, "title": about.entry.title, "way": one.way,
+                "name": name,
+                "title": about.entry.title,
+                "way": one.way,
                 **{kind: facets.get(kind, "") for kind in ("survey", "domain", "dimension")},
                 "state": ASKED if asked else OPEN if here else WAITING,
                 "needs": "" if here else _needs(facets.get("survey", "")),
@@ -79,15 +79,18 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
                     for model, score in scores
                 ],
             }
-        )  # fmt: skip
+        )
     filters = {
         kind: sorted({str(task[kind]) for task in tasks})
         for kind in ("survey", "domain", "dimension", "way", "state")
     }
     return {
-        "tasks": tasks, "entries": entries, "files": files, "filters": filters,
+        "tasks": tasks,
+        "entries": entries,
+        "files": files,
+        "filters": filters,
         "figures": {n: charts.specification(n) for n in ("distribution", "curve", "cells")},
-    }  # fmt: skip
+    }
 
 
 def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
@@ -95,8 +98,7 @@ def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
     if not any(asked in entry.scores for entry in report.runs):
         whole = Entry("", scores={asked: Score(0.0)})
         return number(known_over(whole, [asked])[0], 1)
-    found = [(cut_of(one), one.scores[asked].value) for one in known
-             if asked in one.scores]  # fmt: skip
+    found = [(cut_of(one), one.scores[asked].value) for one in known if asked in one.scores]
     return "; ".join(number(value, 1) + (f" ({cut})" if cut else "") for cut, value in found)
 
 
@@ -154,9 +156,12 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
         everywhere = one is not None and len(one.cells) == len(truth.given)
         models.append(
             {
-                "name": model.name, "reference": model.reference,
+                "name": model.name,
+                "reference": model.reference,
                 "anchors": _anchors(model, asked),
-                "score": score.value, "error": score.error, "l1": score.l1,
+                "score": score.value,
+                "error": score.error,
+                "l1": score.l1,
                 "population": score.metrics.get(POPULATION, math.nan),
                 "population_error": joint_error([score.population]),
                 "diagnostics": {
@@ -165,16 +170,27 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
                 "cells": None if one is None or everywhere else one.cells,
                 "q": None if one is None else _rounded(one.q),
             }
-        )  # fmt: skip
+        )
     return {
-        "name": in_way(*asked), "title": entry.title, "survey": truth.survey,
-        "vintage": truth.vintage, "variables": entry.declared.given, "levels": truth.levels,
-        "given": truth.given, "weight": _rounded(truth.weights, 7), "n": truth.n.tolist(),
-        "p": _rounded(truth.p), "low": _rounded(low), "high": _rounded(high),
+        "name": in_way(*asked),
+        "title": entry.title,
+        "survey": truth.survey,
+        "vintage": truth.vintage,
+        "variables": entry.declared.given,
+        "levels": truth.levels,
+        "given": truth.given,
+        "weight": _rounded(truth.weights, 7),
+        "n": truth.n.tolist(),
+        "p": _rounded(truth.p),
+        "low": _rounded(low),
+        "high": _rounded(high),
         "mean": _rounded(scoring.mean(truth.weights, truth.p)[0]),
         "anchors": _anchors(whole, asked),
-        "heading": heading, "questions": questions, "tail": "\n" + tail, "models": models,
-    }  # fmt: skip
+        "heading": heading,
+        "questions": questions,
+        "tail": "\n" + tail,
+        "models": models,
+    }
 
 
 def _rounded(values: Any, digits: int = 5) -> Any:

@@ -20,8 +20,6 @@ from lm_eval_epidemia.findings.section import plain
 from lm_eval_epidemia.report import tuning_rows
 from lm_eval_epidemia.results.card import read_tuned
 
-__all__ = ["FIGURES", "Figure", "in_short", "save", "save_losses"]
-
 
 class Figure(NamedTuple):
     """A figure of the catalogue.
@@ -61,9 +59,7 @@ FIGURES = {
     "versions": Figure("base models against their instruct versions, by task", data.version_rows),
     "tuning": Figure("every task before and after fine-tuning", tuning_rows.tuning_rows),
     "losses": Figure("losses of fine-tuning, with the kept checkpoint", tuning_rows.loss_rows),
-    "learning": Figure(
-        "score against number of answers trained on", tuning_rows.learning_rows
-    ),
+    "learning": Figure("score against number of answers trained on", tuning_rows.learning_rows),
     "closed": Figure("written answers beside likelihoods on the closed subset", data.closed_rows),
     "calibration": Figure(
         "elicited against true probability, with a reliability curve", data.calibration_rows
@@ -75,19 +71,19 @@ FIGURES = {
     "curve": Figure(
         "one answer over the levels of one condition", data.curve_rows, needs_task=True
     ),
-    "cells": Figure(
-        "every cell of a task, elicited against true", data.cell_rows, needs_task=True
-    ),
+    "cells": Figure("every cell of a task, elicited against true", data.cell_rows, needs_task=True),
     "bootstrap": Figure(
-        "the bootstrap distances that fix 100, with the anchors", data.bootstrap_rows,
-        needs_results=False, needs_task=True,
+        "the bootstrap distances that fix 100, with the anchors",
+        data.bootstrap_rows,
+        needs_results=False,
+        needs_task=True,
     ),
-}  # fmt: skip
+}
 
 
 def save(
     name: str, report: Callable[[], Any], out: Path | None = None, task: str | None = None
-) -> Path:  # fmt: skip
+) -> Path:
     """Write a figure.
 
     Parameters

@@ -17,14 +17,13 @@ from lm_eval_epidemia.findings import data
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.normalise import normalise
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.results.results import Asked, Protocol
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import record
-
-__all__ = ["Confounding", "confounding", "method"]
 
 #: The running example.
 EXAMPLE, EXAMPLE_CONDITION = "epidemia_low_nsduh_marijuana_ever_by_age", "30-34"
@@ -69,18 +68,23 @@ def confounding(truth: store.GroundTruth, compared: tuple[str, str] = COMPARED) 
         Levels of the second, which occur with every level of the first that either occurs with.
     """
     places = {labels: cell for cell, labels in enumerate(truth.given)}
-    levels = [z for z in dict.fromkeys(z for z, _ in truth.given)
-              if all((z, x) in places for x in compared)]  # fmt: skip
+    levels = [
+        z
+        for z in dict.fromkeys(z for z, _ in truth.given)
+        if all((z, x) in places for x in compared)
+    ]
     cells = np.array([[places[z, x] for z in levels] for x in compared])
     within, weights = truth.p[cells, 0], truth.weights[cells]
     shares = weights / weights.sum(axis=1, keepdims=True)
-    everybody = np.array([
-        sum(w for w, (found, _) in zip(truth.weights, truth.given, strict=True) if found == z)
-        for z in levels
-    ])  # fmt: skip
+    everybody = np.array(
+        [
+            sum(w for w, (found, _) in zip(truth.weights, truth.given, strict=True) if found == z)
+            for z in levels
+        ]
+    )
     return Confounding(
         levels, within, shares, crude(within, weights), standardised(within, everybody)
-    )  # fmt: skip
+    )
 
 
 def _confounding_said() -> dict[str, Any]:
@@ -92,33 +96,43 @@ def _confounding_said() -> dict[str, Any]:
         return f"{100 * (values[0] - values[1]):+.1f}"
 
     return {
-        "survey": f"{source.title} ({truth.vintage})", "question": outcome.question,
-        "answer": truth.levels[0], "groups": COMPARED,
-        "overall": [_percent(p) for p in found.overall], "difference": points(found.overall),
-        "alike": [_percent(p) for p in found.alike], "left": points(found.alike),
+        "survey": f"{source.title} ({truth.vintage})",
+        "question": outcome.question,
+        "answer": truth.levels[0],
+        "groups": COMPARED,
+        "overall": [_percent(p) for p in found.overall],
+        "difference": points(found.overall),
+        "alike": [_percent(p) for p in found.alike],
+        "left": points(found.alike),
         "rows": [
-            [level, *map(_percent, found.within[:, i]), points(found.within[:, i]),
-             *map(_percent, found.shares[:, i])]
+            [
+                level,
+                *map(_percent, found.within[:, i]),
+                points(found.within[:, i]),
+                *map(_percent, found.shares[:, i]),
+            ]
             for i, level in enumerate(found.levels)
         ],
-    }  # fmt: skip
+    }
 
 
 def _percent(p: float) -> str:
     return f"{100 * p:.1f} %"
 
 
-def _two(
-    truth: store.GroundTruth, runs: dict[str, Elicited]
-) -> dict[str, Elicited]:  # fmt: skip
+def _two(truth: store.GroundTruth, runs: dict[str, Elicited]) -> dict[str, Elicited]:
     """Return who answered best and worst: two runs, or two respondents that we make up."""
     if len(runs) < 2:
         nothing = scoring.uniform(truth.p)
-        made = {"nine tenths the truth": 0.9 * truth.p + 0.1 * nothing,
-                "all answers equally likely": nothing}  # fmt: skip
+        made = {
+            "nine tenths the truth": 0.9 * truth.p + 0.1 * nothing,
+            "all answers equally likely": nothing,
+        }
         cells = list(range(len(truth.given)))
-        runs = {name: Elicited(cells, q, None, float(distance(truth.weights, q, truth.p)))
-                for name, q in made.items()}  # fmt: skip
+        runs = {
+            name: Elicited(cells, q, None, float(distance(truth.weights, q, truth.p)))
+            for name, q in made.items()
+        }
     anchors = Anchors.of(truth)
     found = sorted(runs.items(), key=lambda run: run[1].l1)
     return {
@@ -145,9 +159,10 @@ def method(report: Report, samples: data.Samples) -> dict[str, Any]:
     whole = {
         entry.name: samples[entry.name, asked]
         for entry in report.runs
-        if entry.protocol == Protocol() and (entry.name, asked) in samples
+        if entry.protocol == Protocol()
+        and (entry.name, asked) in samples
         and len(samples[entry.name, asked].cells) == len(truth.given)
-    }  # fmt: skip
+    }
     best = next((entry for entry in report.runs if entry.name in whole), None)
     models = {best.name: whole[best.name]} if best is not None else {}
     two = _two(truth, whole)
@@ -155,8 +170,9 @@ def method(report: Report, samples: data.Samples) -> dict[str, Any]:
     def shown(way: str) -> str:
         one = WAYS[way]
         assert one.question is not None and one.answers is not None
-        return prompt(one.question(Wording(truth), cell, 0), one.answers(truth),
-                      request=one.request)  # fmt: skip
+        return prompt(
+            one.question(Wording(truth), cell, 0), one.answers(truth), request=one.request
+        )
 
     return {
         "example": {
@@ -178,16 +194,20 @@ def method(report: Report, samples: data.Samples) -> dict[str, Any]:
         "confounding": _confounding_said(),
         "figures": {
             **{n: charts.specification(n) for n in ("curve", "distribution", "bootstrap")},
-            "well": charts.specification("curve"), "badly": charts.specification("curve"),
+            "well": charts.specification("curve"),
+            "badly": charts.specification("curve"),
         },
         "rows": {
             "curve": data.rows_of_curve(truth, models),
             "distribution": data.rows_of_distribution(truth, cell, models),
             "bootstrap": data.bootstrap_rows(None, EXAMPLE),
             **{
-                side: [row for row in data.rows_of_curve(truth, {who: one})
-                       if row["who"] in ("truth", who)]
+                side: [
+                    row
+                    for row in data.rows_of_curve(truth, {who: one})
+                    if row["who"] in ("truth", who)
+                ]
                 for side, (who, one) in zip(("well", "badly"), two.items(), strict=True)
             },
         },
-    }  # fmt: skip
+    }

@@ -35,13 +35,10 @@ from lm_eval_epidemia.findings.means import (
     worth,
 )
 from lm_eval_epidemia.findings.published import MARK
-from lm_eval_epidemia.findings.section import Section, number, plain
+from lm_eval_epidemia.findings.section import Section, plain
 from lm_eval_epidemia.findings.tables import ALIKE, ALIKE_NOTE
-from lm_eval_epidemia.results.results import POPULATION, Entry, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Entry, leaf
 from lm_eval_epidemia.score.joint import joint_error
-
-__all__ = ["Section", "as_csv", "as_json", "as_latex", "as_rows", "number", "row",
-           "sections"]  # fmt: skip
 
 
 def with_error(mean: Mean, column: str) -> str:
@@ -170,9 +167,10 @@ def _population(report: Report) -> list[Section]:
         for entry in report.runs
     }
     known = {
-        name: means for name, means in found.items()
+        name: means
+        for name, means in found.items()
         if not all(math.isnan(mean.value) for mean in means)
-    }  # fmt: skip
+    }
     rows = [
         [name, *(with_interval(mean, c) for mean, c in zip(means, report.columns, strict=True))]
         for name, means in known.items()
@@ -182,19 +180,21 @@ def _population(report: Report) -> list[Section]:
     return [
         Section(
             "Score against the population, 0 to 100 (interval of 95 %)",
-            ("model", *report.columns), rows,
+            ("model", *report.columns),
+            rows,
             "What sampling error adds to a distance is subtracted, but too little of it near 100: "
             "who knows the population itself gets about 88 on epidemia_low, less in small surveys. "
             "The interval is the mean ± 1.96 joint standard errors, cut off at 0 and 100.",
         )
-    ]  # fmt: skip
+    ]
 
 
 #: How a facet is said where the tables of its slices are headed.
 FACETS = {
-    "dimension": "by number of conditions", "subset": "in the closed subset",
+    "dimension": "by number of conditions",
+    "subset": "in the closed subset",
     "nodes": "by number of variables",
-}  # fmt: skip
+}
 
 
 def _sliced(report: Report) -> list[Section]:
@@ -230,13 +230,15 @@ def _closed(report: Report) -> list[Section]:
     ]
     return [
         Section(
-            "Closed subset", ("model", "asked in", "score", "tasks"), rows,
+            "Closed subset",
+            ("model", "asked in", "score", "tasks"),
+            rows,
             f"Tasks with several conditions and at most {CLOSED_CELLS} cells; the same questions "
             "in both ways. In 'closed' the model writes the interval that holds the probability, "
             "in 'likelihood' it is the likeliest one. Means over different numbers of tasks are "
             "not to be read beside each other; published ones are over the tasks asked here.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _part(mean: Mean | None, most: int, column: str) -> str:
@@ -310,11 +312,12 @@ def _beside(report: Report) -> list[Section]:
     made.append(
         Section(
             "Rank correlation with other tasks (Spearman, number of models)",
-            ("group", *others), correlated,
+            ("group", *others),
+            correlated,
             "Over the ranked models asked in the default way, and the tasks that they share; none "
             "from fewer than three. Where lower is better, agreement is negative.",
         )
-    )  # fmt: skip
+    )
     return made
 
 
@@ -400,40 +403,92 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             if (standing := report.standings[column].get(entry.name)) is None:
                 continue
             mean = standing.mean
-            add("group", entry, column, column, mean.value, stderr=mean.error, tasks=mean.tasks,
-                rank_best=_or_nan(standing.best), rank_worst=_or_nan(standing.worst),
-                rank_tasks=_or_nan(standing.best and standing.shared))  # fmt: skip
+            add(
+                "group",
+                entry,
+                column,
+                column,
+                mean.value,
+                stderr=mean.error,
+                tasks=mean.tasks,
+                rank_best=_or_nan(standing.best),
+                rank_worst=_or_nan(standing.worst),
+                rank_tasks=_or_nan(standing.best and standing.shared),
+            )
             for kind in facets([entry], column):
                 for label, part in slices(entry, column, kind).items():
                     add(kind, entry, column, label, part.value, stderr=part.error, tasks=part.tasks)
             scales = normalised_means(entry, column, report.anchors, report.another)
             for how, part in scales.items():
                 low, high = part.interval if how == "population" else (math.nan, math.nan)
-                add("scale", entry, column, how, part.value, stderr=part.error, tasks=part.tasks,
+                add(
+                    "scale",
+                    entry,
+                    column,
+                    how,
+                    part.value,
+                    stderr=part.error,
+                    tasks=part.tasks,
                     metric=POPULATION if how == "population" else groups()[column].primary,
-                    low=low, high=high)  # fmt: skip
+                    low=low,
+                    high=high,
+                )
         for asked in sorted(entry.scores):
             group, one = leaf(asked).group, entry.scores[asked]
             add("task", entry, group, in_way(*asked), one.value, stderr=one.error, tasks=1)
             for metric, value in one.metrics.items():
                 error = joint_error([one.population]) if metric == POPULATION else math.nan
-                add("task", entry, group, in_way(*asked), value, metric=metric, stderr=error,
-                    tasks=1)  # fmt: skip
+                add(
+                    "task",
+                    entry,
+                    group,
+                    in_way(*asked),
+                    value,
+                    metric=metric,
+                    stderr=error,
+                    tasks=1,
+                )
         for other, value in entry.others.items():
             add("other", entry, "", other, value)
     for entry, way, mean in closed_subset(report):
-        add("closed", entry, in_way("epidemia_high", way), way, mean.value, stderr=mean.error,
-            tasks=mean.tasks)  # fmt: skip
+        add(
+            "closed",
+            entry,
+            in_way("epidemia_high", way),
+            way,
+            mean.value,
+            stderr=mean.error,
+            tasks=mean.tasks,
+        )
     for seen in [*interventions.findings(report.runs), *priors.findings(report.entries)]:
         low, high = seen.estimate.interval
         name = " / ".join(filter(None, (seen.about, seen.part)))
-        add(seen.kind, seen.entry, seen.group, name, seen.estimate.value,
-            stderr=seen.estimate.error, low=low, high=high, metric=seen.metric)  # fmt: skip
+        add(
+            seen.kind,
+            seen.entry,
+            seen.group,
+            name,
+            seen.estimate.value,
+            stderr=seen.estimate.error,
+            low=low,
+            high=high,
+            metric=seen.metric,
+        )
     for apart in ablations.differences(_runs(report)):
         low, high = apart.change.interval
-        add("ablation", None, "", f"{apart.other.task} / {apart.says}", apart.change.value,
-            stderr=apart.change.error, low=low, high=high, metric=PRIOR.primary,
-            model=apart.one.model, reference=apart.one.published)  # fmt: skip
+        add(
+            "ablation",
+            None,
+            "",
+            f"{apart.other.task} / {apart.says}",
+            apart.change.value,
+            stderr=apart.change.error,
+            low=low,
+            high=high,
+            metric=PRIOR.primary,
+            model=apart.one.model,
+            reference=apart.one.published,
+        )
     for ways in asked_in_ways(report.runs):
         rows += [_paired("ways", ways.entry, two) for two in ways.differences]
     by_name = {entry.name: entry for entry in report.entries}
@@ -461,22 +516,46 @@ def row(
         "chat_template": entry.chat if entry else "",
         "parameters": (entry.parameters if entry else None) or math.nan,
         "reference": entry.reference if entry else False,
-        "group": group, "name": name,
-        "metric": groups()[group].primary if group else "", "value": value,
-        "stderr": math.nan, "tasks": math.nan, "rank_best": math.nan,
-        "rank_worst": math.nan, "verdict": "", "rank_tasks": math.nan,
-        "low": math.nan, "high": math.nan, "corrected": math.nan, "corrected_stderr": math.nan,
-        "wins": math.nan, "ties": math.nan, "losses": math.nan, **more,
-    }  # fmt: skip
+        "group": group,
+        "name": name,
+        "metric": groups()[group].primary if group else "",
+        "value": value,
+        "stderr": math.nan,
+        "tasks": math.nan,
+        "rank_best": math.nan,
+        "rank_worst": math.nan,
+        "verdict": "",
+        "rank_tasks": math.nan,
+        "low": math.nan,
+        "high": math.nan,
+        "corrected": math.nan,
+        "corrected_stderr": math.nan,
+        "wins": math.nan,
+        "ties": math.nan,
+        "losses": math.nan,
+        **more,
+    }
 
 
 def _paired(kind: str, entry: Entry, two: Comparison) -> dict[str, Any]:
     """Return a row on a paired comparison, under the name of the second."""
     return row(
-        kind, entry, two.column, two.other, two.difference, stderr=two.error, tasks=two.tasks,
-        verdict=two.verdict, low=two.low, high=two.high, corrected=two.corrected,
-        corrected_stderr=two.here, wins=two.wins, ties=two.ties, losses=two.losses,
-    )  # fmt: skip
+        kind,
+        entry,
+        two.column,
+        two.other,
+        two.difference,
+        stderr=two.error,
+        tasks=two.tasks,
+        verdict=two.verdict,
+        low=two.low,
+        high=two.high,
+        corrected=two.corrected,
+        corrected_stderr=two.here,
+        wins=two.wins,
+        ties=two.ties,
+        losses=two.losses,
+    )
 
 
 def _or_nan(value: int | None) -> float:
@@ -520,9 +599,11 @@ def as_latex(shown: Sequence[Section]) -> str:
     for section in shown:
         frame = pd.DataFrame(section.rows, columns=list(section.columns))
         table = frame.to_latex(
-            index=False, escape=True, caption=_escaped(section.title),
+            index=False,
+            escape=True,
+            caption=_escaped(section.title),
             column_format="l" + "r" * (len(section.columns) - 1),
-        )  # fmt: skip
+        )
         # A [ or * after the end of a row would be its argument.
         table = re.sub(r"^([\[*])", r"{\1}", table, flags=re.MULTILINE)
         for shown_as, written in IN_LATEX.items():

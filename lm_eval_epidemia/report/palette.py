@@ -7,9 +7,6 @@ from typing import Any
 
 import altair as alt
 
-__all__ = ["BELOW", "BLACK", "BLUE", "GREEN", "GREY", "KIND", "MODELS", "ORANGE", "PALETTE",
-           "PURPLE", "by_metric"]  # fmt: skip
-
 BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
 BLACK = "#000000"
 PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
@@ -17,8 +14,19 @@ PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
 #: Of rows.
 KIND = alt.Scale(domain=["run", "published"], range=["circle", "diamond"])
 #: With more than eight models, eight more colours.
-MODELS = alt.Scale(range=[*PALETTE, "#882255", "#44AA99", "#999933", "#332288", "#AA4499",
-                           "#88CCEE", "#117733", "#661100"])  # fmt: skip
+MODELS = alt.Scale(
+    range=[
+        *PALETTE,
+        "#882255",
+        "#44AA99",
+        "#999933",
+        "#332288",
+        "#AA4499",
+        "#88CCEE",
+        "#117733",
+        "#661100",
+    ]
+)
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 
 
@@ -46,8 +54,10 @@ def by_metric(
     for says, rows in parts.items():
         values = [row[key] for row in rows for key in SHOWN if row.get(key) is not None]
         bounds = [rows[0]["lowest"], rows[0]["highest"]]
-        ends = [end if end is not None else pick(values)
-                for end, pick in zip(bounds, (min, max), strict=True)]  # fmt: skip
+        ends = [
+            end if end is not None else pick(values)
+            for end, pick in zip(bounds, (min, max), strict=True)
+        ]
         models = list(dict.fromkeys(row["model"] for row in rows if "model" in row))
         charts.append(draw(alt.Data(values=rows), says, ends, models))
     if len(charts) == 1:

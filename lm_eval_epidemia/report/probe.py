@@ -30,13 +30,10 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.section import Section, number
 from lm_eval_epidemia.report.output import row
-from lm_eval_epidemia.results.results import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
-
-__all__ = ["Cutoff", "Probe", "Probed", "cutoffs_of", "fresh_slices", "rows", "sections",
-           "vintages"]  # fmt: skip
 
 #: The published lists.
 PUBLISHED = ("low", "high")
@@ -119,19 +116,22 @@ def fresh_slices(report: Report) -> list[Probed]:
         if entry.protocol.truth or entry.protocol.incomplete:
             continue
         tasks = [
-            asked for asked, score in sorted(entry.scores.items())
-            if leaf(asked).benchmark is OBSERVATION and asked.task in report.anchors
+            asked
+            for asked, score in sorted(entry.scores.items())
+            if leaf(asked).benchmark is OBSERVATION
+            and asked.task in report.anchors
             and (_is_fresh(asked) or all_tasks()[asked.task].kind in PUBLISHED)
             and not math.isnan(_known(score)[0])
-        ]  # fmt: skip
+        ]
         where = {asked: _where(asked) for asked in tasks}
         for way in dict.fromkeys(asked.way for asked in tasks):
             drawn = [asked for asked in tasks if asked.way == way and _is_fresh(asked)]
             surveys = sorted({where[asked] for asked in drawn})
             of_way = [
-                asked for asked in tasks
+                asked
+                for asked in tasks
                 if asked.way == way and not _is_fresh(asked) and where[asked] in surveys
-            ]  # fmt: skip
+            ]
             parts = [[one] for one in surveys]
             parts += [surveys] if len(surveys) > 1 else []
             for part in parts:
@@ -150,29 +150,37 @@ def _where(asked: Asked) -> str:
 
 
 def _compared(
-    report: Report, entry: Entry, way: str, survey: str, published: Sequence[Asked],
+    report: Report,
+    entry: Entry,
+    way: str,
+    survey: str,
+    published: Sequence[Asked],
     drawn: Sequence[Asked],
-) -> Probed:  # fmt: skip
+) -> Probed:
     scales = {asked: report.anchors[asked.task] for asked in (*published, *drawn)}
     told = [one for one in published if not short(scales[one].zero, scales[one].perfect)]
     like = {
-        asked: Alike((_where(asked), all_tasks()[asked.task].outcome),
-                     len(all_tasks()[asked.task].given), scales[asked].mean, scales[asked].zero)
+        asked: Alike(
+            (_where(asked), all_tasks()[asked.task].outcome),
+            len(all_tasks()[asked.task].given),
+            scales[asked].mean,
+            scales[asked].zero,
+        )
         for asked in (*told, *drawn)
-    }  # fmt: skip
+    }
     places = probe.nearest([like[one] for one in told], [like[one] for one in drawn])
     pairs = [(one, place) for one, place in zip(told, places, strict=True) if place is not None]
     elsewhere = sum(like[one].conditions != like[drawn[place]].conditions for one, place in pairs)
     firsts = [_known(entry.scores[one]) for one, _ in pairs]
     seconds = [_known(entry.scores[one]) for one in drawn]
     made = contrast(
-        [value for value, _ in firsts], [value for value, _ in seconds],
+        [value for value, _ in firsts],
+        [value for value, _ in seconds],
         [place for _, place in pairs],
-        [draws for _, draws in firsts], [draws for _, draws in seconds],
-    )  # fmt: skip
-    return Probed(
-        entry, way, survey, len(told), len(published) - len(told), elsewhere, made
-    )  # fmt: skip
+        [draws for _, draws in firsts],
+        [draws for _, draws in seconds],
+    )
+    return Probed(entry, way, survey, len(told), len(published) - len(told), elsewhere, made)
 
 
 class Cutoff(NamedTuple):
@@ -252,9 +260,8 @@ def vintages(report: Report, cutoffs: Sequence[Cutoff]) -> tuple[list[Probed], l
                     by_task = here.setdefault(how, {})
                     by_task.setdefault(key, []).append(dated)
         one = [
-            made for how, by_task in here.items()
-            for made in _around(first[how], cutoff, by_task)
-        ]  # fmt: skip
+            made for how, by_task in here.items() for made in _around(first[how], cutoff, by_task)
+        ]
         if not one:
             notes.append(
                 f"{cutoff.model}: no task was asked of vintages on both sides of {cutoff.said}; "
@@ -284,9 +291,7 @@ def _dated(entry: Entry) -> list[tuple[Asked, _Dated]]:
     return found
 
 
-def _around(
-    entry: Entry, cutoff: Cutoff, by_task: dict[Any, list[_Dated]]
-) -> list[Probed]:  # fmt: skip
+def _around(entry: Entry, cutoff: Cutoff, by_task: dict[Any, list[_Dated]]) -> list[Probed]:
     """Compare by way and survey, and over all surveys where there are several."""
     pairs: dict[tuple[str, str], list[tuple[_Dated, _Dated]]] = {}
     for (way, survey, *_), dated in sorted(by_task.items(), key=lambda one: str(one[0])):
@@ -303,18 +308,17 @@ def _around(
             parts[ALL] = [pair for both in parts.values() for pair in both]
         for survey, both in parts.items():
             made = contrast(
-                [_known(a.score)[0] for a, _ in both], [_known(b.score)[0] for _, b in both],
+                [_known(a.score)[0] for a, _ in both],
+                [_known(b.score)[0] for _, b in both],
                 list(range(len(both))),
-                [_known(a.score)[1] for a, _ in both], [_known(b.score)[1] for _, b in both],
-            )  # fmt: skip
+                [_known(a.score)[1] for a, _ in both],
+                [_known(b.score)[1] for _, b in both],
+            )
             named = [
-                "/".join(sorted({one.vintage for one in side}))
-                for side in zip(*both, strict=True)
-            ]  # fmt: skip
+                "/".join(sorted({one.vintage for one in side})) for side in zip(*both, strict=True)
+            ]
             name = survey if survey == ALL else f"{survey} {named[0]}, {named[1]}"
-            found.append(
-                Probed(entry, way, name, len(both), 0, 0, made, cutoff.said)
-            )  # fmt: skip
+            found.append(Probed(entry, way, name, len(both), 0, 0, made, cutoff.said))
     return found
 
 
@@ -378,9 +382,13 @@ def _difference(found: Contrast) -> str:
 def _numbers(one: Probed) -> list[str]:
     found = one.found
     return [
-        number(found.first, 1), number(found.second, 1), _difference(found), _interval(found),
-        number(found.survey, 1), one.verdict,
-    ]  # fmt: skip
+        number(found.first, 1),
+        number(found.second, 1),
+        _difference(found),
+        _interval(found),
+        number(found.survey, 1),
+        one.verdict,
+    ]
 
 
 def sections(found: Probe) -> list[Section]:
@@ -389,29 +397,67 @@ def sections(found: Probe) -> list[Section]:
     header: tuple[str, ...]
     if found.slices:
         rows = [
-            [one.entry.name, one.way, one.survey, str(one.found.pairs),
-             str(one.asked - one.found.pairs), str(one.apart), str(one.elsewhere),
-             str(one.found.used), *_numbers(one)]
+            [
+                one.entry.name,
+                one.way,
+                one.survey,
+                str(one.found.pairs),
+                str(one.asked - one.found.pairs),
+                str(one.apart),
+                str(one.elsewhere),
+                str(one.found.used),
+                *_numbers(one),
+            ]
             for one in found.slices
-        ]  # fmt: skip
-        header = ("model", "asked in", "survey", "pairs", "unmatched", "left out",
-                  "of them, other number of conditions", "fresh ones used", "published", "fresh",
-                  "difference", f"{CONFIDENCE:.0%} interval", "sampling", "verdict")  # fmt: skip
+        ]
+        header = (
+            "model",
+            "asked in",
+            "survey",
+            "pairs",
+            "unmatched",
+            "left out",
+            "of them, other number of conditions",
+            "fresh ones used",
+            "published",
+            "fresh",
+            "difference",
+            f"{CONFIDENCE:.0%} interval",
+            "sampling",
+            "verdict",
+        )
         tables.append(
-            Section("Memorisation probe: published against fresh slices", header, rows,
-                    SLICES_NOTE, 3)
-        )  # fmt: skip
+            Section(
+                "Memorisation probe: published against fresh slices", header, rows, SLICES_NOTE, 3
+            )
+        )
     if found.vintages:
         rows = [
             [one.entry.name, one.way, one.survey, one.cutoff, str(one.found.pairs), *_numbers(one)]
             for one in found.vintages
         ]
-        header = ("model", "asked in", "survey", "cutoff", "tasks", "before", "after",
-                  "difference", f"{CONFIDENCE:.0%} interval", "sampling", "verdict")  # fmt: skip
+        header = (
+            "model",
+            "asked in",
+            "survey",
+            "cutoff",
+            "tasks",
+            "before",
+            "after",
+            "difference",
+            f"{CONFIDENCE:.0%} interval",
+            "sampling",
+            "verdict",
+        )
         tables.append(
-            Section("Memorisation probe: vintages before and after a cutoff", header, rows,
-                    VINTAGES_NOTE, 4)
-        )  # fmt: skip
+            Section(
+                "Memorisation probe: vintages before and after a cutoff",
+                header,
+                rows,
+                VINTAGES_NOTE,
+                4,
+            )
+        )
     return tables
 
 
@@ -435,17 +481,29 @@ def rows(found: Probe) -> list[dict[str, Any]]:
             numbers: list[tuple[str, float, dict[str, Any]]] = [
                 (f"{POPULATION}, {sides[0]}", of.first, {}),
                 (f"{POPULATION}, {sides[1]}", of.second, {}),
-                (f"{POPULATION}, difference", of.difference,
-                 {"stderr": of.error, "low": of.low, "high": of.high, "verdict": one.verdict}),
+                (
+                    f"{POPULATION}, difference",
+                    of.difference,
+                    {"stderr": of.error, "low": of.low, "high": of.high, "verdict": one.verdict},
+                ),
                 (f"{POPULATION}, error from the survey", of.survey, {}),
                 ("unmatched", float(one.asked - of.pairs), {}),
                 ("left out", float(one.apart), {}),
                 ("other number of conditions", float(one.elsewhere), {}),
-            ]  # fmt: skip
+            ]
             made += [
-                row(kind, one.entry, group, one.survey, value, metric=metric, tasks=of.pairs,
-                    part=one.cutoff, **more)
+                row(
+                    kind,
+                    one.entry,
+                    group,
+                    one.survey,
+                    value,
+                    metric=metric,
+                    tasks=of.pairs,
+                    part=one.cutoff,
+                    **more,
+                )
                 for metric, value, more in numbers
                 if not math.isnan(value)
-            ]  # fmt: skip
+            ]
     return made

@@ -22,9 +22,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.section import as_script, number
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.results.results import leaf
-
-__all__ = ["quantities"]
+from lm_eval_epidemia.results.entry import leaf
 
 #: Ends and middle of what is drawn of a distribution.
 SHOWN = (0.05, 0.5, 0.95)
@@ -70,16 +68,23 @@ def quantities(folder: Path, report: Report) -> dict[str, Any]:
             }
             rows.append(
                 {
-                    "task": task, "name": one.name, "survey": truth.survey,
-                    "difficulty": one.difficulty, "about": _title(one),
-                    "truth": _with_error(one), "unit": one.unit, "people": f"{one.n:,}",
+                    "task": task,
+                    "name": one.name,
+                    "survey": truth.survey,
+                    "difficulty": one.difficulty,
+                    "about": _title(one),
+                    "truth": _with_error(one),
+                    "unit": one.unit,
+                    "people": f"{one.n:,}",
                     "ratios": ratios,
                 }
-            )  # fmt: skip
+            )
     return {
-        "rows": rows, "models": list(models), "files": files,
+        "rows": rows,
+        "models": list(models),
+        "files": files,
         "figure": charts.specification(charts.STATED),
-    }  # fmt: skip
+    }
 
 
 def _said(report: Report, task: str) -> list[_Said]:
@@ -92,10 +97,13 @@ def _said(report: Report, task: str) -> list[_Said]:
                 places = {one.name: place for place, one in enumerate(known.truth.quantities)}
                 found.append(
                     _Said(
-                        entry.name + (f", {suffix}" if suffix else ""), entry.reference, known,
-                        places, _ranges(known),
+                        entry.name + (f", {suffix}" if suffix else ""),
+                        entry.reference,
+                        known,
+                        places,
+                        _ranges(known),
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -149,14 +157,17 @@ def _set(truth: Quantities, said: list[_Said]) -> dict[str, Any]:
         families.mean(family, a, b) - np.array([q.mean for q in truth.quantities])[:, None, None]
     ).mean(axis=2)
     return {
-        "name": truth.task, "title": truth.title, "survey": truth.survey,
-        "vintage": truth.vintage, "scored": truth.scored,
+        "name": truth.task,
+        "title": truth.title,
+        "survey": truth.survey,
+        "vintage": truth.vintage,
+        "scored": truth.scored,
         "source": truth.about.get("citation", truth.about.get("source", "")),
         "quantities": [
             _one(truth, place, said, drawn[place], baseline_error[place])
             for place in range(len(truth.quantities))
         ],
-    }  # fmt: skip
+    }
 
 
 def _one(
@@ -165,9 +176,15 @@ def _one(
     """Return what is shown of a quantity: texts, and the rows of the figure `stated`."""
     one = truth.quantities[place]
     rows = [
-        {"who": "truth", "kind": "truth", "place": 0.5, "middle": one.mean,
-         "low": one.mean - REACH * one.se, "high": one.mean + REACH * one.se}
-    ]  # fmt: skip
+        {
+            "who": "truth",
+            "kind": "truth",
+            "place": 0.5,
+            "middle": one.mean,
+            "low": one.mean - REACH * one.se,
+            "high": one.mean + REACH * one.se,
+        }
+    ]
     table = []
     for each in said:
         if (at := each.places.get(one.name)) is None:
@@ -189,19 +206,32 @@ def _one(
         },
     }
     return {
-        "name": one.name, "wording": one.wording, "family": one.family, "unit": one.unit,
-        "difficulty": one.difficulty, "about": _title(one), "facts": facts,
-        "rows": rows, "table": table,
-    }  # fmt: skip
+        "name": one.name,
+        "wording": one.wording,
+        "family": one.family,
+        "unit": one.unit,
+        "difficulty": one.difficulty,
+        "about": _title(one),
+        "facts": facts,
+        "rows": rows,
+        "table": table,
+    }
 
 
 def _rows(who: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
     return [
-        {"who": who, "kind": kind, "place": round((place + 0.5) / len(ranges), 3),
-         **{key: float(f"{x:.5g}") for key, x in zip(("low", "middle", "high"), ends, strict=True)}}
+        {
+            "who": who,
+            "kind": kind,
+            "place": round((place + 0.5) / len(ranges), 3),
+            **{
+                key: float(f"{x:.5g}")
+                for key, x in zip(("low", "middle", "high"), ends, strict=True)
+            },
+        }
         for place, ends in enumerate(ranges.tolist())
         if all(map(math.isfinite, ends))
-    ]  # fmt: skip
+    ]
 
 
 def _cells(known: Known, at: int, digits: int) -> list[str]:

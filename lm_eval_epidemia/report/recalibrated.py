@@ -24,12 +24,10 @@ from lm_eval_epidemia.findings.data import read_samples
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.section import Section, number
 from lm_eval_epidemia.report import output
-from lm_eval_epidemia.results.results import Asked, leaf
+from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, joint_error
-
-__all__ = ["Known", "read", "rows", "section"]
 
 
 class _Number(NamedTuple):
@@ -118,11 +116,12 @@ def _task(asked: Asked, one: Elicited) -> _Task:
     alone = float(distance(part.weights, part.p, true))
     return _Task(
         _score(part, float(now.total), None if then is None else then.total, asking(False)),
-        _score(part, float(now.conditional), None if then is None else then.conditional,
-               asking(True)),
+        _score(
+            part, float(now.conditional), None if then is None else then.conditional, asking(True)
+        ),
         _score(part, alone, alone_at),
         *map(float, (now.total, now.marginal, now.conditional)),
-    )  # fmt: skip
+    )
 
 
 def _mean(numbers: Sequence[_Number]) -> Mean:
@@ -186,15 +185,22 @@ def read(report: Report) -> tuple[list[Known], list[str]]:
 
 def _known(model: str, group: str, tasks: list[_Task]) -> Known:
     return Known(
-        model, group, len(tasks),
+        model,
+        group,
+        len(tasks),
         _mean([one.score for one in tasks]),
         _mean([one.recalibrated for one in tasks]),
         _mean([one.alone for one in tasks]),
         _mean([_minus(one.recalibrated, one.alone) for one in tasks]),
-        *(math.fsum(values) / len(tasks)
-          for values in ([one.marginal for one in tasks], [one.conditional for one in tasks],
-                         [one.total for one in tasks])),
-    )  # fmt: skip
+        *(
+            math.fsum(values) / len(tasks)
+            for values in (
+                [one.marginal for one in tasks],
+                [one.conditional for one in tasks],
+                [one.total for one in tasks],
+            )
+        ),
+    )
 
 
 #: How to read the table.
@@ -216,14 +222,31 @@ def _said(mean: Mean, signed: bool = False) -> str:
 
 def section(found: Sequence[Known]) -> Section:
     """Return the table for people."""
-    columns = ("model", "group", "tasks", "score", "recalibrated", "P(Y) alone", "difference",
-               "l1", "of P(Y)", "left")  # fmt: skip
+    columns = (
+        "model",
+        "group",
+        "tasks",
+        "score",
+        "recalibrated",
+        "P(Y) alone",
+        "difference",
+        "l1",
+        "of P(Y)",
+        "left",
+    )
     cells = [
-        [one.model, one.group, str(one.tasks), _said(one.score), _said(one.recalibrated),
-         _said(one.alone), _said(one.gain, signed=True),
-         *(number(value, 3) for value in (one.total, one.marginal, one.conditional))]
+        [
+            one.model,
+            one.group,
+            str(one.tasks),
+            _said(one.score),
+            _said(one.recalibrated),
+            _said(one.alone),
+            _said(one.gain, signed=True),
+            *(number(value, 3) for value in (one.total, one.marginal, one.conditional)),
+        ]
         for one in found
-    ]  # fmt: skip
+    ]
     return Section("Who answers what, apart from how common answers are", columns, cells, NOTE, 2)
 
 
@@ -237,12 +260,22 @@ def rows(report: Report, found: Sequence[Known]) -> list[dict[str, Any]]:
     """
     entries = {entry.name: entry for entry in report.runs}
     return [
-        output.row("recalibrated", entries[one.model], one.group, one.group, value, stderr=error,
-                   tasks=one.tasks, metric=metric)
+        output.row(
+            "recalibrated",
+            entries[one.model],
+            one.group,
+            one.group,
+            value,
+            stderr=error,
+            tasks=one.tasks,
+            metric=metric,
+        )
         for one in found
         for metric, value, error in (
             *((name, *getattr(one, name)) for name in ("score", "recalibrated", "alone", "gain")),
-            *((f"l1 {name}", getattr(one, name), math.nan)
-              for name in ("total", "marginal", "conditional")),
+            *(
+                (f"l1 {name}", getattr(one, name), math.nan)
+                for name in ("total", "marginal", "conditional")
+            ),
         )
-    ]  # fmt: skip
+    ]

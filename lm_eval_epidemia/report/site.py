@@ -33,6 +33,7 @@ from lm_eval_epidemia.report import (
     charts,
     effects,
     figures,
+    palette,
     probe,
     standardised,
     tuning,
@@ -46,18 +47,21 @@ from lm_eval_epidemia.report.quantities import quantities
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
 
-__all__ = ["MARKER", "build_site"]
-
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
 
 PAGES = (
-    ("index.html", "Leaderboard"), ("method.html", "Method"), ("explorer.html", "Explorer"),
-    ("interventions.html", "Interventions"), ("priors.html", "Priors"),
-    ("quantities.html", "Quantities"), ("figures.html", "Figures"),
-    ("calibration.html", "Calibration"), ("implied.html", "Implied effects"),
+    ("index.html", "Leaderboard"),
+    ("method.html", "Method"),
+    ("explorer.html", "Explorer"),
+    ("interventions.html", "Interventions"),
+    ("priors.html", "Priors"),
+    ("quantities.html", "Quantities"),
+    ("figures.html", "Figures"),
+    ("calibration.html", "Calibration"),
+    ("implied.html", "Implied effects"),
     ("surveys.html", "Surveys"),
-)  # fmt: skip
+)
 
 #: Stands before the page of figures, where a tuned model and its base are among the results.
 TUNED = ("tuning.html", "Fine-tuning")
@@ -102,14 +106,19 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
 
 
 def _write(
-    folder: Path, report: Report, samples: data.Samples, notes: list[str],
+    folder: Path,
+    report: Report,
+    samples: data.Samples,
+    notes: list[str],
     cutoffs: Sequence[probe.Cutoff],
-) -> None:  # fmt: skip
+) -> None:
     _assets(folder / "assets")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-    )  # fmt: skip
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
     environment.filters["sort_key"] = sort_key
     environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
     pairs, pages = [one for one in report.tuned if one.base], list(PAGES)
@@ -133,11 +142,19 @@ def _write(
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))
     found = standardised.implied(report, samples)
-    page("implied.html", models=standardised.section(found) if found else None,
-         surveys=standardised.section(standardised.of_surveys()))  # fmt: skip
+    page(
+        "implied.html",
+        models=standardised.section(found) if found else None,
+        surveys=standardised.section(standardised.of_surveys()),
+    )
     for name, survey in records().items():
-        page(f"survey-{name}.html", "survey.html", title=survey.title, surveys=list(records()),
-             card=Markup(_rendered(card(survey))))  # fmt: skip
+        page(
+            f"survey-{name}.html",
+            "survey.html",
+            title=survey.title,
+            surveys=list(records()),
+            card=Markup(_rendered(card(survey))),
+        )
 
 
 def _rendered(markdown: str) -> str:
@@ -175,9 +192,7 @@ def sort_key(text: str) -> str:
     return repr(number * unit)
 
 
-def _index(
-    report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]
-) -> dict[str, Any]:  # fmt: skip
+def _index(report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]) -> dict[str, Any]:
     references = {entry.name for entry in report.entries if entry.reference}
     rows = data.leaderboard_rows(report)
 
@@ -194,8 +209,11 @@ def _index(
         intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
     tables = [*details(report), *probe.sections(probe.made(report, cutoffs))]
     return {
-        "boards": boards, "sections": list(map(shown, tables)), "notes": notes, "intro": intro,
-    }  # fmt: skip
+        "boards": boards,
+        "sections": list(map(shown, tables)),
+        "notes": notes,
+        "intro": intro,
+    }
 
 
 #: What the first page says of a benchmark whose results it has.
@@ -325,14 +343,18 @@ def _surveys() -> list[dict[str, Any]]:
         outcomes = dict.fromkeys(task.outcome for task in one.all_tasks)
         rows.append(
             {
-                "name": name, "title": one.title, "publisher": one.publisher, "about": one.people,
+                "name": name,
+                "title": one.title,
+                "publisher": one.publisher,
+                "about": one.people,
                 "questions": [one.variables[outcome][-1].question for outcome in outcomes],
                 "counts": [len(one.tasks.get(kind, ())) for kind in KINDS],
-                "available": len(here), "all": len(one.all_tasks),
+                "available": len(here),
+                "all": len(one.all_tasks),
                 "vintages": ", ".join(dict.fromkeys(place.vintage for place in here)),
                 "needs": official.needed if len(here) < len(one.all_tasks) else "",
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -370,12 +392,14 @@ def svg(chart: alt.TopLevelMixin) -> str:
     config = {
         "background": "transparent",
         "axis": {**ink, "gridColor": "#88888855", "domainColor": "#888888"},
-        "legend": ink, "header": ink, "view": {"stroke": "#88888855"},
-    }  # fmt: skip
+        "legend": ink,
+        "header": ink,
+        "view": {"stroke": "#88888855"},
+    }
     specification = {**chart.to_dict(), "config": config}
     drawn = str(vl_convert.vegalite_to_svg(json.dumps(specification)))
     # The last colour of the palette would not be seen on a dark page.
-    return drawn.replace(_INK, "currentColor").replace(charts.BLACK, "currentColor")
+    return drawn.replace(_INK, "currentColor").replace(palette.BLACK, "currentColor")
 
 
 def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
@@ -388,13 +412,23 @@ def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
         scores = [score for asked, score in entry.scores.items() if asked.way == "letters"]
         summary.append(
             _Row(
-                [entry.name, number(float(np.nansum(gaps * weight)), 4),
-                 *(number(_mean(score.metrics.get(name, math.nan) for score in scores), 4)
-                   for name in ("order_bias", "choice_mass")),
-                 str(sum((entry.name, asked) in samples for asked in entry.scores
-                         if asked.way == "letters"))]
+                [
+                    entry.name,
+                    number(float(np.nansum(gaps * weight)), 4),
+                    *(
+                        number(_mean(score.metrics.get(name, math.nan) for score in scores), 4)
+                        for name in ("order_bias", "choice_mass")
+                    ),
+                    str(
+                        sum(
+                            (entry.name, asked) in samples
+                            for asked in entry.scores
+                            if asked.way == "letters"
+                        )
+                    ),
+                ]
             )
-        )  # fmt: skip
+        )
     return {
         "models": list(found),
         "summary": summary,

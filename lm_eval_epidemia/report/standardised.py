@@ -31,15 +31,12 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.data import Samples, read_samples
 from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.report import output
-from lm_eval_epidemia.report.output import Section
-from lm_eval_epidemia.results.results import Asked, leaf
+from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
-
-__all__ = ["CONTRASTS", "Contrast", "Effect", "Implied", "Mixture", "Propensity", "Strata",
-           "implied", "mixture", "of_surveys", "read", "rows", "section", "strata"]  # fmt: skip
 
 
 class Propensity(NamedTuple):
@@ -78,8 +75,11 @@ class Contrast(NamedTuple):
 
 
 _SCHOOL = ("Regular high school diploma", "GED or alternative credential")
-_COLLEGE = ("Some college, less than one year", "One or more years of college, no degree",
-            "Associate's degree")  # fmt: skip
+_COLLEGE = (
+    "Some college, less than one year",
+    "One or more years of college, no degree",
+    "Associate's degree",
+)
 _BACHELOR = ("Bachelor's degree",)
 _BEYOND = ("Master's degree", "Professional degree beyond a bachelor's degree", "Doctorate")
 
@@ -93,16 +93,22 @@ def _education(**levels: tuple[str, ...]) -> Propensity:
 
 #: No survey asks for P(x | z) itself, but the American Community Survey does for education by age.
 _NSDUH = _education(
-    High_school_graduate=_SCHOOL, Some_college_or_associate_degree=_COLLEGE,
+    High_school_graduate=_SCHOOL,
+    Some_college_or_associate_degree=_COLLEGE,
     College_graduate=_BACHELOR + _BEYOND,
-)  # fmt: skip
+)
 _SCF = _education(
-    High_school_diploma_or_GED=_SCHOOL, Some_college=_COLLEGE, College_degree=_BACHELOR + _BEYOND,
-)  # fmt: skip
+    High_school_diploma_or_GED=_SCHOOL,
+    Some_college=_COLLEGE,
+    College_degree=_BACHELOR + _BEYOND,
+)
 _MEPS = _education(
-    **{"12_years": ("Grade 12 without a diploma", *_SCHOOL), "16_years": _BACHELOR,
-       "17_or_more_years": _BEYOND}
-)  # fmt: skip
+    **{
+        "12_years": ("Grade 12 without a diploma", *_SCHOOL),
+        "16_years": _BACHELOR,
+        "17_or_more_years": _BEYOND,
+    }
+)
 
 _SCHOOLING = "generations differ in schooling, and the outcome changes with age"
 _ALL = "as above, and sex and race go with both schooling and the outcome"
@@ -115,8 +121,10 @@ CONTRASTS: tuple[Contrast, ...] = (
     *(
         Contrast(f"epidemia_{outcome}_by_{given}", x, why, propensity)
         for outcome, asks in (
-            ("high_meps_insured", _MEPS), ("high_nsduh_marijuana_ever", _NSDUH),
-            ("high_nsduh_cocaine_ever", _NSDUH), ("high_scf_home_ownership", _SCF),
+            ("high_meps_insured", _MEPS),
+            ("high_nsduh_marijuana_ever", _NSDUH),
+            ("high_nsduh_cocaine_ever", _NSDUH),
+            ("high_scf_home_ownership", _SCF),
             ("extra_nsduh_cigarettes_ever", _NSDUH),
         )
         for given, x, why, propensity in (
@@ -130,7 +138,7 @@ CONTRASTS: tuple[Contrast, ...] = (
     Contrast("epidemia_extra_nhis_diabetes_by_age_race", "race", _ORIGIN),
     Contrast("epidemia_extra_nhis_depression_by_age_income", "income", _INCOME),
     Contrast("epidemia_extra_nhis_high_blood_pressure_by_age_race", "race", _ORIGIN),
-)  # fmt: skip
+)
 
 
 class Strata(NamedTuple):
@@ -206,10 +214,13 @@ def strata(
     levels = [z for z, is_so in zip(of_z, kept, strict=True) if is_so]
     everybody = np.array([of_z[z] for z in levels])
     return Strata(
-        (first, second), levels,
+        (first, second),
+        levels,
         np.array([[cells[level, z] for z in levels] for level in (first, second)]),
-        joint[:, kept], everybody, float(everybody.sum()),
-    )  # fmt: skip
+        joint[:, kept],
+        everybody,
+        float(everybody.sum()),
+    )
 
 
 class Mixture(NamedTuple):
@@ -371,9 +382,11 @@ def _of_model(
         p, e, errors = one.q[places, 0], _NONE, []
         if name == "weighted" and other is not None and mixed is not None:
             e = mixed.of(other.q, other.cells)
-            errors.append(asking_error(
-                lambda q: number(p, mixed.of(q, other.cells)), other.by_order, other.counts
-            ))  # fmt: skip
+            errors.append(
+                asking_error(
+                    lambda q: number(p, mixed.of(q, other.cells)), other.by_order, other.counts
+                )
+            )
         errors.append(asking_error(lambda q: number(q[:, places, 0], e), one.by_order, one.counts))
         return Effect(float(number(p, e)), math.hypot(*errors))
 
@@ -403,9 +416,16 @@ def of_surveys() -> list[Implied]:
         for found, mixed in filter(None, parts):
             if found is not None:
                 made.append(
-                    Implied("", task, _says(truth, contrast.x, found, mixed), contrast.why,
-                            found.share, _of_survey(truth, found, mixed), {})
-                )  # fmt: skip
+                    Implied(
+                        "",
+                        task,
+                        _says(truth, contrast.x, found, mixed),
+                        contrast.why,
+                        found.share,
+                        _of_survey(truth, found, mixed),
+                        {},
+                    )
+                )
     return made
 
 
@@ -435,13 +455,17 @@ def implied(report: Report, samples: Samples) -> list[Implied]:
                     parts += [(both[0], other, both[1])] if both else []
                 made += [
                     Implied(
-                        entry.name, asked, _says(truth, contrast.x, found, mixed), contrast.why,
-                        found.share, _of_survey(truth, found, mixed),
+                        entry.name,
+                        asked,
+                        _says(truth, contrast.x, found, mixed),
+                        contrast.why,
+                        found.share,
+                        _of_survey(truth, found, mixed),
                         _of_model(one, found, theirs, mixed),
                     )
                     for found, theirs, mixed in parts
                     if found is not None
-                ]  # fmt: skip
+                ]
     return made
 
 
@@ -534,14 +558,24 @@ def rows(report: Report, found: Sequence[Implied]) -> list[dict[str, Any]]:
     """
     entries = {entry.name: entry for entry in report.runs}
     return [
-        output.row("standardised", entries[one.model], leaf(one.task).group, in_way(*one.task),
-            effect.value, stderr=effect.error, tasks=1, metric=metric,
-            verdict=one.says)
+        output.row(
+            "standardised",
+            entries[one.model],
+            leaf(one.task).group,
+            in_way(*one.task),
+            effect.value,
+            stderr=effect.error,
+            tasks=1,
+            metric=metric,
+            verdict=one.says,
+        )
         for one in found
         for metric, effect in (
             ("people", Effect(100 * one.share, math.nan)),
-            *((f"{side}, {name}", effect)
-              for side, effects in (("survey", one.survey), ("model", one.own))
-              for name, effect in effects.items()),
+            *(
+                (f"{side}, {name}", effect)
+                for side, effects in (("survey", one.survey), ("model", one.own))
+                for name, effect in effects.items()
+            ),
         )
-    ]  # fmt: skip
+    ]

@@ -32,15 +32,13 @@ from lm_eval_epidemia.findings.reference import known_over
 from lm_eval_epidemia.findings.section import Section, number
 from lm_eval_epidemia.report.output import row
 from lm_eval_epidemia.results.card import Tuned
-from lm_eval_epidemia.results.results import Asked, printable
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.samples import Elicited, sample_file
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
 from lm_eval_epidemia.score.score import ordering_error
-
-__all__ = ["Change", "Moved", "Study", "lacking", "part_of_task", "read", "rows",
-           "sections", "study"]  # fmt: skip
 
 #: The ways in which a kind of dataset asks, of those that have prompts of ours.
 TRAINED_WAYS = {"answers": "letters", "distributions": "letters"}
@@ -224,12 +222,16 @@ def _over(
     assert base is not None
     pairs = [(base.scores[asked], tuned.scores[asked]) for asked in tasks]
     draws = [difference(after.draws, before.draws) for before, after in pairs]
-    value = Moved(_mean([one.value for one, _ in pairs]), _mean([one.value for _, one in pairs]),
-                  joint_error(draws))  # fmt: skip
+    value = Moved(
+        _mean([one.value for one, _ in pairs]),
+        _mean([one.value for _, one in pairs]),
+        joint_error(draws),
+    )
     l1 = Moved(
-        _mean([one.l1 for one, _ in pairs]), _mean([one.l1 for _, one in pairs]),
+        _mean([one.l1 for one, _ in pairs]),
+        _mean([one.l1 for _, one in pairs]),
         joint_error([_l1_moved(samples, run, asked) for asked in tasks]),
-    )  # fmt: skip
+    )
     known, known_l1 = known_over(tuned, tasks)
     compared = compare_entries(tuned, base, column, tasks)
     return Change(run, column, part, tuple(tasks), 1.0, value, l1, known, known_l1, compared)
@@ -316,13 +318,19 @@ def _cells(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Iterat
         known_l1 = float(new.part.distance(np.broadcast_to(known, new.part.p.shape)))
         yield _Cells(
             Change(
-                run, column, part, (asked,), float(truth.weights[cells].sum()),
+                run,
+                column,
+                part,
+                (asked,),
+                float(truth.weights[cells].sum()),
                 Moved(old.score, new.score, joint_error([value])),
                 Moved(old.l1, new.l1, joint_error([l1])),
-                float(new.part.score_of(known_l1)), known_l1,
+                float(new.part.score_of(known_l1)),
+                known_l1,
             ),
-            value, l1,
-        )  # fmt: skip
+            value,
+            l1,
+        )
 
 
 def _averaged(found: Sequence[_Cells]) -> Change:
@@ -330,8 +338,9 @@ def _averaged(found: Sequence[_Cells]) -> Change:
     changes = [one.change for one in found]
 
     def mean(of: list[Moved], draws: list[Draws | None]) -> Moved:
-        return Moved(_mean([one.before for one in of]), _mean([one.after for one in of]),
-                     joint_error(draws))  # fmt: skip
+        return Moved(
+            _mean([one.before for one in of]), _mean([one.after for one in of]), joint_error(draws)
+        )
 
     return changes[0]._replace(
         tasks=tuple(asked for one in changes for asked in one.tasks),
@@ -351,18 +360,22 @@ def lacking(report: Report, samples: Samples) -> list[str]:
             continue
         card = run.card.dataset
         partly = sorted(
-            asked for asked in run.entry.scores.keys() & run.base.scores.keys()
-            if asked.task in card.tasks and card.held_out.get(asked.task)
+            asked
+            for asked in run.entry.scores.keys() & run.base.scores.keys()
+            if asked.task in card.tasks
+            and card.held_out.get(asked.task)
             and asked.task in report.anchors
             and WAYS[asked.way].distribution is not None
-        )  # fmt: skip
-        other = [one for one in partly if WAYS[one.way].load(one.task).fingerprint
-                 != card.fingerprint]  # fmt: skip
+        )
+        other = [
+            one for one in partly if WAYS[one.way].load(one.task).fingerprint != card.fingerprint
+        ]
         unknown = [
-            one for one in partly
+            one
+            for one in partly
             if one not in other
             and not all((entry.name, one) in samples for entry in (run.base, run.entry))
-        ]  # fmt: skip
+        ]
         if other:
             notes.append(
                 f"{run.entry.name}: held-out cells of {_tasks(other)} are not told from the "
@@ -414,18 +427,30 @@ def _difference(moved: Moved, digits: int) -> str:
 #: Digits of a distance.
 OF_L1 = 4
 
-_NUMBERS = ("before", "after", "difference", "P(Y) alone", "l1 before", "l1 after",
-            "l1 difference", "l1 of P(Y) alone")  # fmt: skip
+_NUMBERS = (
+    "before",
+    "after",
+    "difference",
+    "P(Y) alone",
+    "l1 before",
+    "l1 after",
+    "l1 difference",
+    "l1 of P(Y) alone",
+)
 
 
 def _numbers(one: Change) -> list[str]:
     digits = _digits(one.group)
     return [
-        number(one.value.before, digits), number(one.value.after, digits),
-        _difference(one.value, digits), number(one.known, digits),
-        number(one.l1.before, OF_L1), number(one.l1.after, OF_L1), _difference(one.l1, OF_L1),
+        number(one.value.before, digits),
+        number(one.value.after, digits),
+        _difference(one.value, digits),
+        number(one.known, digits),
+        number(one.l1.before, OF_L1),
+        number(one.l1.after, OF_L1),
+        _difference(one.l1, OF_L1),
         number(one.known_l1, OF_L1),
-    ]  # fmt: skip
+    ]
 
 
 def _names(one: Change) -> list[str]:
@@ -449,13 +474,36 @@ def _trained(found: Study) -> list[Section]:
         cells = sum(len(set(cells)) for task, cells in apart.items() if task in of.tasks)
         split = " + ".join(f"{number:,} {name}" for name, number in of.rows.items())
         rows.append(
-            [run.entry.model, printable(card.base), of.kind, printable(f"{of.survey} {of.vintage}"),
-             printable(of.writer), printable(split), str(len(of.tasks)),
-             f"{whole} tasks, {cells} cells" if apart else "", card.how, f"{card.steps:,}",
-             f"{card.best_step:,}", number(card.best_loss, 4), number(card.last_loss, 4)]
-        )  # fmt: skip
-    header = (*LEFT, "data", "survey", "writer", "rows", "tasks", "held out", "how", "steps",
-              "kept step", "its validation loss", "the last")  # fmt: skip
+            [
+                run.entry.model,
+                printable(card.base),
+                of.kind,
+                printable(f"{of.survey} {of.vintage}"),
+                printable(of.writer),
+                printable(split),
+                str(len(of.tasks)),
+                f"{whole} tasks, {cells} cells" if apart else "",
+                card.how,
+                f"{card.steps:,}",
+                f"{card.best_step:,}",
+                number(card.best_loss, 4),
+                number(card.last_loss, 4),
+            ]
+        )
+    header = (
+        *LEFT,
+        "data",
+        "survey",
+        "writer",
+        "rows",
+        "tasks",
+        "held out",
+        "how",
+        "steps",
+        "kept step",
+        "its validation loss",
+        "the last",
+    )
     note = "As the cards of the tuned models say (epidemia_finetune.json)."
     return [Section("Fine-tuning: what was trained", header, rows, note, 5)] if rows else []
 
@@ -466,31 +514,66 @@ def sections(found: Study, long: bool) -> list[Section]:
     header: tuple[str, ...]
     if found.groups:
         rows = [
-            [*_names(one), one.group, one.part, data_of(one.run.card), _way(one),
-             str(len(one.tasks)), *_numbers(one), *_compared(one)]
+            [
+                *_names(one),
+                one.group,
+                one.part,
+                data_of(one.run.card),
+                _way(one),
+                str(len(one.tasks)),
+                *_numbers(one),
+                *_compared(one),
+            ]
             for one in found.groups
-        ]  # fmt: skip
-        header = (*LEFT, "group", "tasks that were", "trained on", "asked as trained", "tasks",
-                  *_NUMBERS, "win / tie / loss", "the tuned one is")  # fmt: skip
+        ]
+        header = (
+            *LEFT,
+            "group",
+            "tasks that were",
+            "trained on",
+            "asked as trained",
+            "tasks",
+            *_NUMBERS,
+            "win / tie / loss",
+            "the tuned one is",
+        )
         made.append(Section("Before and after fine-tuning", header, rows, NOTE, 4))
     if found.cells:
         rows = [
-            [*_names(one), one.group, one.part, _way(one), str(len(one.tasks)),
-             f"{100 * one.share:.0f} %", *_numbers(one)]
+            [
+                *_names(one),
+                one.group,
+                one.part,
+                _way(one),
+                str(len(one.tasks)),
+                f"{100 * one.share:.0f} %",
+                *_numbers(one),
+            ]
             for one in found.cells
-        ]  # fmt: skip
+        ]
         header = (*LEFT, "group", "cells", "asked as trained", "tasks", "people", *_NUMBERS)
         made.append(
-            Section("Before and after fine-tuning: cells trained on against held-out cells",
-                    header, rows, CELLS_NOTE, 4)
-        )  # fmt: skip
+            Section(
+                "Before and after fine-tuning: cells trained on against held-out cells",
+                header,
+                rows,
+                CELLS_NOTE,
+                4,
+            )
+        )
     if long and found.tasks:
         listed = sorted([*found.tasks, *found.task_cells], key=_place)
         rows = [
-            [*_names(one), in_way(*one.tasks[0]), one.part, _way(one), *_numbers(one),
-             one.compared.verdict if one.compared else ""]
+            [
+                *_names(one),
+                in_way(*one.tasks[0]),
+                one.part,
+                _way(one),
+                *_numbers(one),
+                one.compared.verdict if one.compared else "",
+            ]
             for one in listed
-        ]  # fmt: skip
+        ]
         header = (*LEFT, "task", "part", "asked as trained", *_NUMBERS, "the tuned one is")
         made.append(Section("Before and after fine-tuning by task", header, rows, "", 4))
     return [*made, *_trained(found)]
@@ -498,8 +581,13 @@ def sections(found: Study, long: bool) -> list[Section]:
 
 def _place(one: Change) -> tuple[Any, ...]:
     """Put the cells of a task after it."""
-    return (one.run.entry.protocol, one.run.entry.name, list(groups()).index(one.group),
-            one.tasks, one.compared is None)  # fmt: skip
+    return (
+        one.run.entry.protocol,
+        one.run.entry.name,
+        list(groups()).index(one.group),
+        one.tasks,
+        one.compared is None,
+    )
 
 
 def _compared(one: Change) -> list[str]:
@@ -530,12 +618,22 @@ def rows(found: Study) -> list[dict[str, Any]]:
             for metric, value, error in _values(one):
                 verdict = one.compared.verdict if one.compared else ""
                 made.append(
-                    row(kind, one.run.entry, one.group, name, value, stderr=error, metric=metric,
+                    row(
+                        kind,
+                        one.run.entry,
+                        one.group,
+                        name,
+                        value,
+                        stderr=error,
+                        metric=metric,
                         tasks=len(one.tasks),
                         verdict=verdict if metric == decided else "",
-                        base=one.run.base.name, part=one.part, data=data_of(one.run.card),
-                        as_trained=_way(one))
-                )  # fmt: skip
+                        base=one.run.base.name,
+                        part=one.part,
+                        data=data_of(one.run.card),
+                        as_trained=_way(one),
+                    )
+                )
     return made
 
 
@@ -552,7 +650,10 @@ def _values(one: Change) -> Iterator[tuple[str, float, float]]:
     if one.compared is None:
         listed.append(("people", one.share, math.nan))
     else:
-        counts = {"wins": one.compared.wins, "ties": one.compared.ties,
-                  "losses": one.compared.losses}  # fmt: skip
+        counts = {
+            "wins": one.compared.wins,
+            "ties": one.compared.ties,
+            "losses": one.compared.losses,
+        }
         listed += [(name, float(count), math.nan) for name, count in counts.items()]
     yield from (one for one in listed if not math.isnan(one[1]))

@@ -9,18 +9,15 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.data import KNOWS_MARGINAL, as_point
+from lm_eval_epidemia.findings.data import as_point
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import Mean, mean_over, shared_tasks
 from lm_eval_epidemia.findings.pairs import TunedRun
-from lm_eval_epidemia.findings.reference import known_over
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over
 from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.report.tuning import part_of_task
 from lm_eval_epidemia.results.card import LOSSES, Tuned
-from lm_eval_epidemia.results.results import Entry, leaf
-
-__all__ = ["learning_rows", "learning_table", "loss_rows", "read_losses", "rows_of_losses",
-           "tuning_rows"]  # fmt: skip
+from lm_eval_epidemia.results.entry import Entry, leaf
 
 Rows = list[dict[str, Any]]
 
@@ -44,12 +41,17 @@ def tuning_rows(report: Report, _task: str | None = None) -> Rows:
                 point = as_point(run.entry, Mean(after.value, after.error, 1), groups()[column])
                 known = known_over(run.entry, [asked])[0]
                 made.append(
-                    {**point, "group": column, "panel": f"{run.entry.name}: {column}",
-                     "task": asked.task.removeprefix(f"{leaf(asked).entry.group}_"),
-                     "part": part_of_task(run.card, asked) or "not known",
-                     "before": run.base.scores[asked].value, "after": after.value,
-                     "mean": None if math.isnan(known) else known}
-                )  # fmt: skip
+                    {
+                        **point,
+                        "group": column,
+                        "panel": f"{run.entry.name}: {column}",
+                        "task": asked.task.removeprefix(f"{leaf(asked).entry.group}_"),
+                        "part": part_of_task(run.card, asked) or "not known",
+                        "before": run.base.scores[asked].value,
+                        "after": after.value,
+                        "mean": None if math.isnan(known) else known,
+                    }
+                )
     if not made:
         raise EpidemiaError(NOBODY)
     return made
@@ -78,10 +80,14 @@ def read_losses(folder: Path) -> Rows:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             found: Rows = [
-                {"step": int(one["step"]), "epoch": float(one["epoch"]), "split": one["split"],
-                 "loss": loss if math.isfinite(loss := float(one["loss"])) else None}
+                {
+                    "step": int(one["step"]),
+                    "epoch": float(one["epoch"]),
+                    "split": one["split"],
+                    "loss": loss if math.isfinite(loss := float(one["loss"])) else None,
+                }
                 for one in csv.DictReader(file)
-            ]  # fmt: skip
+            ]
     except OSError as error:
         raise EpidemiaError(
             f"{path} cannot be read ({error.strerror or error}): copy it from the folder that "
@@ -156,29 +162,41 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
         base = runs[0].base
         assert base is not None
         soft = [
-            one for one in report.tuned
+            one
+            for one in report.tuned
             if one.base is base and one.card and one.card.dataset.kind == "distributions"
-        ]  # fmt: skip
+        ]
         for column in report.columns:
             tasks = shared_tasks([base, *(run.entry for run in [*runs, *soft])], column)
             if not tasks:
                 continue
             knows = Mean(known_over(base, tasks)[0], math.nan, len(tasks))
             points: list[tuple[str, str, int | None, Entry, Mean]] = [
-                *(("answers", _who(run), _trained(run), run.entry,
-                   mean_over(run.entry, tasks)) for run in runs),
+                *(
+                    ("answers", _who(run), _trained(run), run.entry, mean_over(run.entry, tasks))
+                    for run in runs
+                ),
                 ("base", "base", None, base, mean_over(base, tasks)),
                 ("known", KNOWS_MARGINAL, None, Entry(KNOWS_MARGINAL), knows),
-                *(("distributions", _who(run), None, run.entry,
-                   mean_over(run.entry, tasks)) for run in soft),
-            ]  # fmt: skip
+                *(
+                    ("distributions", _who(run), None, run.entry, mean_over(run.entry, tasks))
+                    for run in soft
+                ),
+            ]
             made += [
-                {**as_point(entry, mean, groups()[column]), "base": base_name, "group": column,
-                 "panel": f"{base_name}: {column}", "rows": trained, "kind": kind, "who": who,
-                 "error": None if math.isnan(mean.error) else mean.error}
+                {
+                    **as_point(entry, mean, groups()[column]),
+                    "base": base_name,
+                    "group": column,
+                    "panel": f"{base_name}: {column}",
+                    "rows": trained,
+                    "kind": kind,
+                    "who": who,
+                    "error": None if math.isnan(mean.error) else mean.error,
+                }
                 for kind, who, trained, entry, mean in points
                 if not math.isnan(mean.value)
-            ]  # fmt: skip
+            ]
     if not made:
         raise EpidemiaError(
             "no learning curve: it takes two or more models tuned from one base on different "
@@ -198,13 +216,25 @@ def learning_table(report: Report) -> list[Section]:
         digits = groups()[one["group"]].digits
         error = "" if one["error"] is None else f" ± {one['error']:.{digits}f}"
         cells.append(
-            [one["model"], one["base"], one["group"], one["who"],
-             "" if one["rows"] is None else f"{one['rows']:,}", str(one["tasks"]),
-             f"{one['score']:.{digits}f}{error}"]
-        )  # fmt: skip
+            [
+                one["model"],
+                one["base"],
+                one["group"],
+                one["who"],
+                "" if one["rows"] is None else f"{one['rows']:,}",
+                str(one["tasks"]),
+                f"{one['score']:.{digits}f}{error}",
+            ]
+        )
     header = ("model", "base", "group", "trained on", "rows", "tasks", "value")
     return [
-        Section("Learning curve", header, cells, "Over the tasks that all of a curve share, with "
-                "the base, the respondent that knows P(Y) alone, and training on the "
-                "distributions themselves.", 3)
-    ]  # fmt: skip
+        Section(
+            "Learning curve",
+            header,
+            cells,
+            "Over the tasks that all of a curve share, with "
+            "the base, the respondent that knows P(Y) alone, and training on the "
+            "distributions themselves.",
+            3,
+        )
+    ]

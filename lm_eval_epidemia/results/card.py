@@ -12,9 +12,6 @@ from typing import Any, TypeVar
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import atomic_write
 
-__all__ = ["DATASET_CARD", "KINDS", "LOSSES", "TUNED_CARD", "DatasetCard", "Tuned", "read_dataset",
-           "read_tuned", "tuned_in", "write_card"]  # fmt: skip
-
 #: In the folder that `epidemia finetune notes` writes, beside Hugging Face's own files.
 DATASET_CARD = "epidemia_dataset.json"
 #: In the folder of an adapter or of tuned weights.
@@ -129,8 +126,9 @@ def read_dataset(folder: Path) -> DatasetCard:
     EpidemiaError
         If the folder has none, or another program wrote it.
     """
-    return _dataset(_read(folder / DATASET_CARD, "run 'epidemia finetune notes'"),
-                    folder / DATASET_CARD)  # fmt: skip
+    return _dataset(
+        _read(folder / DATASET_CARD, "run 'epidemia finetune notes'"), folder / DATASET_CARD
+    )
 
 
 def read_tuned(folder: Path) -> Tuned:

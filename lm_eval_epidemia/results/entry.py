@@ -13,8 +13,6 @@ from lm_eval_epidemia.results.naming import Weights
 from lm_eval_epidemia.results.protocol import Protocol, printable
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
-__all__ = ["POPULATION", "Asked", "Entry", "Score", "closest", "leaf"]
-
 #: The score against the population, which subtracts what sampling error adds to a distance.
 POPULATION = "score_population"
 
@@ -139,8 +137,11 @@ class Entry:
     def name(self) -> str:
         """The model and how it was asked, in one line; no two entries have the same."""
         shown = ", ".join(f"{key}={value}" for key, value in self.shown)
-        said = [part for part in ("chat template" * self.chat, printable(shown),
-                                  str(self.protocol)) if part]  # fmt: skip
+        said = [
+            part
+            for part in ("chat template" * self.chat, printable(shown), str(self.protocol))
+            if part
+        ]
         name = self.model + (f" ({'; '.join(said)})" if said else "")
         name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         return name + (f" [{self.twin + 1}]" if self.twin else "")

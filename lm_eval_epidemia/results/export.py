@@ -20,8 +20,6 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.surveys.catalogue import record
 
-__all__ = ["export"]
-
 _COLUMNS = """
 | column | meaning |
 |---|---|

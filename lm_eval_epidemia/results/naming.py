@@ -9,21 +9,45 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["HASHES", "MAYBE", "Config", "Weights", "is_chat", "pairs", "settings_of", "short_names",
-           "weights_of"]  # fmt: skip
-
 #: Of a model's arguments, those that make it another model.
-MODEL_ARGUMENTS = ("revision", "subfolder", "delta", "gguf_file", "quantization",
-                   "load_in_4bit", "load_in_8bit")  # fmt: skip
+MODEL_ARGUMENTS = (
+    "revision",
+    "subfolder",
+    "delta",
+    "gguf_file",
+    "quantization",
+    "load_in_4bit",
+    "load_in_8bit",
+)
 
 #: Those that say where and how fast a model runs, not what it answers.
 NO_SETTINGS = (
-    "api_key_env", "auth_token", "batch_size", "ca_cert_path", "data_parallel_size", "device",
-    "device_map", "gpu_memory_utilization", "header", "header_env", "max_batch_size",
-    "max_cost_tokens", "max_cpu_memory", "max_memory_per_gpu", "max_retries", "num_concurrent",
-    "offload_folder", "parallelize", "pause", "pipeline_parallel_size", "swap_space",
-    "tensor_parallel_size", "timeout", "tp_plan", "verify_certificate",
-)  # fmt: skip
+    "api_key_env",
+    "auth_token",
+    "batch_size",
+    "ca_cert_path",
+    "data_parallel_size",
+    "device",
+    "device_map",
+    "gpu_memory_utilization",
+    "header",
+    "header_env",
+    "max_batch_size",
+    "max_cost_tokens",
+    "max_cpu_memory",
+    "max_memory_per_gpu",
+    "max_retries",
+    "num_concurrent",
+    "offload_folder",
+    "parallelize",
+    "pause",
+    "pipeline_parallel_size",
+    "swap_space",
+    "tensor_parallel_size",
+    "timeout",
+    "tp_plan",
+    "verify_certificate",
+)
 
 #: What the hub calls the very weights.
 HASHES = ("model_sha", "peft_sha", "delta_sha")
@@ -56,8 +80,11 @@ def settings_of(config: Config) -> tuple[tuple[str, str], ...]:
     arguments = pairs(config.model_args)
     dtype = str(config.model_dtype or arguments.get("dtype") or "auto").removeprefix("torch.")
     named = ("pretrained", "model", "peft", "dtype", *MODEL_ARGUMENTS, *NO_SETTINGS)
-    more = {key: str(value) for key, value in sorted(arguments.items())
-            if key not in named and value is not None}  # fmt: skip
+    more = {
+        key: str(value)
+        for key, value in sorted(arguments.items())
+        if key not in named and value is not None
+    }
     if not (arguments.get("pretrained") or arguments.get("model")):
         more = {}  # they are the model's name
     hashes = {key: str(sha) for key in HASHES if (sha := getattr(config, key))}

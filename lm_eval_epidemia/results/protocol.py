@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-__all__ = ["Protocol", "printable"]
-
 
 def printable(text: str) -> str:
     """Return a text from a file in one line, with a mark for what no terminal or page can show."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in
-                   " ".join(text.split()))  # fmt: skip
+    return "".join(
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())
+    )
 
 
 @dataclass(frozen=True)

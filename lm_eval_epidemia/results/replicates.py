@@ -19,10 +19,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["ENDLESS", "Joint", "Said", "Unusable", "counted", "draws_of", "in_conflict", "said_in",
-           "said_of"]  # fmt: skip
-
-
 Bounds = tuple[float, float]
 
 #: No draw or error of a metric is larger.
@@ -97,8 +93,10 @@ def draws_of(
                 if len(unbiased) != len(at):
                     raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
             if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
-                raise ValueError(f"draws of {metric} are {at.min():g} to {at.max():g}, expected "
-                                 f"{low:g} to {high:g}")  # fmt: skip
+                raise ValueError(
+                    f"draws of {metric} are {at.min():g} to {at.max():g}, expected "
+                    f"{low:g} to {high:g}"
+                )
             found[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
     return found
 

@@ -23,7 +23,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, closest, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.results.naming import Config, is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.results.protocol import Protocol, printable
 from lm_eval_epidemia.results.replicates import (
@@ -39,13 +39,18 @@ from lm_eval_epidemia.results.runs import Piece, rows_of
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
 
-__all__ = ["POPULATION", "Asked", "Entry", "Protocol", "Results", "Score", "closest", "leaf",
-           "model_size", "printable", "read_results"]  # fmt: skip
-
 #: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
 #: not among it: it changes how precise a score is, not what it estimates.
-INCOMPARABLE = ("orderings", "fewshot", "gen_prefix", "leading_space", "names", "system_prompt",
-                "structured", "wording")  # fmt: skip
+INCOMPARABLE = (
+    "orderings",
+    "fewshot",
+    "gen_prefix",
+    "leading_space",
+    "names",
+    "system_prompt",
+    "structured",
+    "wording",
+)
 
 #: Metrics of other tasks: the first that a task has is shown. Where it has none of these, it is one
 #: that is better when higher, else one that is better when lower, else any.
@@ -226,14 +231,17 @@ def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
                 "counts as not known: one reply may be absurd; look at the other metrics in the "
                 "file, as tables leave out a task without its score"
             )
-        known = {key: math.nan if key.partition(",")[0] in endless else value
-                 for key, value in row.items()}  # fmt: skip
+        known = {
+            key: math.nan if key.partition(",")[0] in endless else value
+            for key, value in row.items()
+        }
         primary = leaves()[name].benchmark.primary
         lost = {primary, f"{primary}_stderr"} & set(endless)
         scores[name] = _score(name, known, path, None if lost else joint.replicates.get(name))
         if name in joint.said:
-            numbers = {metric: _number(known.get(f"{metric},none")) for metric in
-                       leaves()[name].metrics}  # fmt: skip
+            numbers = {
+                metric: _number(known.get(f"{metric},none")) for metric in leaves()[name].metrics
+            }
             try:
                 said = said_in(name, joint.said[name], numbers, metadata[name].get("truth"))
             except Unusable as error:
@@ -266,10 +274,13 @@ def _unknown(path: Path, file: _File, names: Mapping[str, Asked]) -> list[str]:
     """Say which tasks of ours are not known here."""
     ours = {in_way(group, one.way) for one in leaves().values() for group in one.entry.groups}
     unknown = [
-        name for name in file.results
-        if name.startswith("epidemia_") and name not in names and name not in ours
+        name
+        for name in file.results
+        if name.startswith("epidemia_")
+        and name not in names
+        and name not in ours
         and not file.group_subtasks.get(name)
-    ]  # fmt: skip
+    ]
     notes = []
     if sets := [name for name in unknown if name.startswith(PREFIX)]:
         notes.append(
@@ -444,9 +455,7 @@ def _files(folders: Iterable[Path]) -> list[Path]:
     return list(files.values())
 
 
-def read_results(
-    folders: Iterable[Path], sizes: Mapping[str, float] | None = None
-) -> Results:  # fmt: skip
+def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = None) -> Results:
     """Read the results of any number of runs.
 
     There is one entry for each run: files whose settings are the same are of one, see `runs`.
@@ -554,9 +563,10 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
     said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())
     notes = [f"{entry.name}: errors N/A of {said}"] if said else []
     silent = [
-        in_way(*asked) for asked, one in entry.scores.items()
+        in_way(*asked)
+        for asked, one in entry.scores.items()
         if _is_silent(asked, one) and asked.task in installed
-    ]  # fmt: skip
+    ]
     if silent:
         other = "is of another truth than the installed one"
         why = other if entry.protocol.truth else "is not in the file"
@@ -592,9 +602,12 @@ def _pieces(
         sha = hashlib.sha256(str(template).encode("utf-8", "replace")).hexdigest()
         settings += (("chat_template", sha),)
     plain = Entry(
-        printable(weights.name), bool(template) or is_chat(config), weights=weights,
-        settings=settings, parameters=parameters if 0 < parameters < math.inf else None,
-    )  # fmt: skip
+        printable(weights.name),
+        bool(template) or is_chat(config),
+        weights=weights,
+        settings=settings,
+        parameters=parameters if 0 < parameters < math.inf else None,
+    )
     made: dict[tuple[Any, ...], Entry] = {}
     for name, score in run.scores.items():
         asked, metadata = names[name], run.metadata[name]
@@ -610,9 +623,7 @@ def _pieces(
         yield Piece(run.path, replace(plain, others=others))
 
 
-def _details(
-    asked: Asked, run: _Run, metadata: Mapping[str, Any]
-) -> tuple[tuple[str, str], ...]:  # fmt: skip
+def _details(asked: Asked, run: _Run, metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return what written answers depend on and `Protocol` does not hold."""
     way, config = WAYS[asked.way], run.file.config
     if not way.generated:

@@ -13,8 +13,6 @@ from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.naming import MAYBE, short_names
 from lm_eval_epidemia.results.protocol import printable
 
-__all__ = ["Piece", "rows_of"]
-
 #: Settings that tell runs apart, with their values.
 Identity = frozenset[tuple[str, Hashable]]
 
@@ -67,8 +65,9 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
         identity = _asked_as(entry)
         row = rows.setdefault(identity, replace(entry, scores={}, others={}))
         row.parameters = entry.parameters or row.parameters
-        older[identity] += [(asked, row.scores[asked].source)
-                            for asked in entry.scores if asked in row.scores]  # fmt: skip
+        older[identity] += [
+            (asked, row.scores[asked].source) for asked in entry.scores if asked in row.scores
+        ]
         row.scores |= entry.scores
     joined = dict(rows)
     for identity in sorted(rows, key=len, reverse=True):
@@ -88,8 +87,9 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
     alone, twice = _with_others(found, pieces, beside)
     found += alone
     _named(found)
-    notes = [_said_older(rows[identity], replaced) for identity, replaced in older.items()
-             if replaced]  # fmt: skip
+    notes = [
+        _said_older(rows[identity], replaced) for identity, replaced in older.items() if replaced
+    ]
     notes += [
         f"{entry.name}: {few(list(entry.others))} cannot be told to belong to one of the other "
         "rows of this model, and stands in a row of its own"
@@ -157,8 +157,9 @@ def _named(rows: Sequence[Entry]) -> None:
     names: Counter[str] = Counter()
     for row in rows:
         row.model = printable(short[row.weights])
-        settings = [dict((*one.settings, *one.details)) for one in rows
-                    if one.weights == row.weights]  # fmt: skip
+        settings = [
+            dict((*one.settings, *one.details)) for one in rows if one.weights == row.weights
+        ]
         row.shown = tuple(
             (key, value[:8] if key in MAYBE else value)
             for key, value in (*row.settings, *row.details)

@@ -16,9 +16,7 @@ from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.results import Asked
-
-__all__ = ["Elicited", "elicited", "sample_file"]
+from lm_eval_epidemia.results.entry import Asked
 
 
 class Elicited(NamedTuple):

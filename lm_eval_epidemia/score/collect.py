@@ -16,14 +16,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import most_mass
 from lm_eval_epidemia.elicit.way import Answer, Way
 
-__all__ = [
-    "installed_truth",
-    "laid_out",
-    "not_finite",
-    "once",
-    "readable",
-]
-
 #: Below this mean probability of all letters together, a model does not answer the question.
 LOW_MASS = 0.1
 

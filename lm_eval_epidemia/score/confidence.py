@@ -6,8 +6,6 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["interval"]
-
 
 def interval(p: Array, n_eff: Array) -> tuple[Array, Array]:
     """Return 95 % intervals of true probabilities: Jeffreys', with effective sample sizes.
@@ -29,7 +27,5 @@ def interval(p: Array, n_eff: Array) -> tuple[Array, Array]:
 
     exact = ~np.isfinite(n_eff)[:, None]
     n = np.where(exact, 1.0, n_eff[:, None])
-    low, high = (
-        stats.beta.ppf(level, p * n + 0.5, (1 - p) * n + 0.5) for level in (0.025, 0.975)
-    )  # fmt: skip
+    low, high = (stats.beta.ppf(level, p * n + 0.5, (1 - p) * n + 0.5) for level in (0.025, 0.975))
     return np.where(exact, p, np.minimum(low, p)), np.where(exact, p, np.maximum(high, p))

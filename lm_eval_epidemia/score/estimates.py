@@ -16,8 +16,6 @@ from scipy import stats
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["NOTHING", "Estimate", "apart", "average", "paired", "pooled", "shares_of"]
-
 #: Two-sided level of confidence of `Estimate.interval`.
 CONFIDENCE = 0.95
 
@@ -61,9 +59,12 @@ def paired(one: Estimate, other: Estimate) -> Estimate:
     """Return the difference of two means over the same scenes; its error is of the differences."""
     at = one.at - other.at
     return Estimate(
-        one.value - other.value, float(at.std(ddof=1)) if len(at) else math.nan,
-        min(one.samples, other.samples), min(one.freedom, other.freedom), at,
-    )  # fmt: skip
+        one.value - other.value,
+        float(at.std(ddof=1)) if len(at) else math.nan,
+        min(one.samples, other.samples),
+        min(one.freedom, other.freedom),
+        at,
+    )
 
 
 def apart(one: Estimate, other: Estimate) -> Estimate:

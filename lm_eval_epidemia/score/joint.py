@@ -18,9 +18,6 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["Draws", "SharedError", "beyond", "contrast_error", "corrected", "difference",
-           "joint_bias", "joint_error"]  # fmt: skip
-
 
 class Draws(NamedTuple):
     """What a number of one task would have been had its survey drawn other samples.

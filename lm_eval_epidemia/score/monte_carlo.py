@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["DRAWS", "distance_error", "distances", "draw_counts", "halves", "subsample_weights"]
-
 #: Draws of the answers behind a standard error, and the seed they come from.
 DRAWS = 200
 SEED = 78

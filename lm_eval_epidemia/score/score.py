@@ -16,19 +16,6 @@ from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.estimate.store import QUANTILE, GroundTruth
 
-__all__ = [
-    "Anchors",
-    "anchors",
-    "draw_truths",
-    "mean",
-    "ordering_error",
-    "position",
-    "scale",
-    "uniform",
-    "zero",
-    "zero_one",
-]
-
 #: Draws of the truth behind D_perfect of a part of a task, and the seed they come from.
 DRAWS = 200
 SEED = 77

@@ -23,23 +23,6 @@ from lm_eval_epidemia.surveys.fresh import FreshSet
 from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.record import Record, Task
 
-__all__ = [
-    "RECORDS",
-    "all_tasks",
-    "declarations",
-    "drawn",
-    "file_of",
-    "fresh_sets",
-    "official_cells",
-    "own",
-    "own_files",
-    "own_surveys",
-    "record",
-    "records",
-    "state",
-    "task",
-]
-
 #: The environment variable that lists own records.
 RECORDS = "EPIDEMIA_RECORDS"
 

@@ -12,8 +12,6 @@ from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 from lm_eval_epidemia.surveys.record import Record
 from lm_eval_epidemia.surveys.tables import load_tables, tables_vintage
 
-__all__ = ["Checked", "Seen", "check_files"]
-
 
 class Seen(NamedTuple):
     """One variable as the files have it.

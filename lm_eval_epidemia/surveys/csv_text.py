@@ -16,16 +16,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "BLANKS",
-    "MAX_COLUMNS",
-    "NO_NUMBERS",
-    "csv_batches",
-    "encoding_of",
-    "header",
-    "parsed",
-]
-
 #: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
 MAX_COLUMNS = 32_767
 

@@ -10,8 +10,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.surveys.record import Record
 
-__all__ = ["download", "fetch", "raw_folder"]
-
 #: Some agencies refuse programs that do not look like a browser.
 AGENT = "Mozilla/5.0 (compatible; lm-eval-epidemia)"
 TIMEOUT = 60

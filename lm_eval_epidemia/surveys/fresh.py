@@ -18,9 +18,6 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.record import Record, Task
 
-__all__ = ["GROUP", "TASKS", "FreshSet", "FreshTask", "command", "files", "folder_of",
-           "hash_of", "read_set", "write_set"]  # fmt: skip
-
 #: The group of all fresh tasks, which begins their names.
 GROUP = "epidemia_fresh"
 #: The file of a set that declares its tasks.
@@ -158,8 +155,9 @@ def write_set(found: FreshSet) -> str:
     """Return the text of the file that declares a set."""
     about = found.model_dump(mode="json", exclude={"sha256", "tasks"})
     known = {"kind", "survey", "seed", "number"}
-    listed = [one.model_dump(mode="json", exclude_defaults=True, exclude=known)
-              for one in found.tasks]  # fmt: skip
+    listed = [
+        one.model_dump(mode="json", exclude_defaults=True, exclude=known) for one in found.tasks
+    ]
     head = f"# Drawn, not written: make it anew with\n# {command(found)}\n"
     text = yaml.safe_dump(
         {**about, "tasks": listed}, sort_keys=False, allow_unicode=True, width=100

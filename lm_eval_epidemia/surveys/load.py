@@ -12,9 +12,8 @@ import yaml
 from pydantic import ValidationError
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.surveys.record import Record, written_out
-
-__all__ = ["load_record"]
+from lm_eval_epidemia.surveys.record import Record
+from lm_eval_epidemia.surveys.variable import written_out
 
 #: Values of a record with what its aliases stand for; the largest that ships has 5,200. A file in
 #: which aliases of aliases stand for billions would never be read to its end.

@@ -20,22 +20,11 @@ from lm_eval_epidemia.surveys.read import (
     rows_said,
     stacked,
 )
-from lm_eval_epidemia.surveys.record import (
-    Codes,
-    Design,
-    Rake,
-    Record,
-    Task,
-    Universe,
-    Variable,
-    Vintage,
-)
-from lm_eval_epidemia.surveys.variable import joint_column
+from lm_eval_epidemia.surveys.record import Design, Rake, Record, Task, Vintage
+from lm_eval_epidemia.surveys.variable import Codes, Universe, Variable, joint_column
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["MISSING", "Microdata", "check_weights", "load_microdata"]
 
 #: Level number of a record whose answer is blank, refused or unknown.
 MISSING = -1
@@ -166,9 +155,13 @@ def _text_levels(column: pd.Series, variable: Variable, name: str, file: str) ->
 
 
 def _unknown(
-    said: list[str], known: NDArray[np.bool_], of_record: NDArray[np.int64], variable: Variable,
-    name: str, file: str,
-) -> EpidemiaError:  # fmt: skip
+    said: list[str],
+    known: NDArray[np.bool_],
+    of_record: NDArray[np.int64],
+    variable: Variable,
+    name: str,
+    file: str,
+) -> EpidemiaError:
     """Name the values of a column that its record does not know."""
     counts = np.bincount(of_record, minlength=len(said))
     unknown = np.flatnonzero(~known)
@@ -356,9 +349,13 @@ def _selected(entry: Vintage, frame: pd.DataFrame, file: str) -> NDArray[np.bool
 
 
 def _choose(
-    record: Record, given: str | None, viable: list[str], rows: dict[str, int], file: str,
+    record: Record,
+    given: str | None,
+    viable: list[str],
+    rows: dict[str, int],
+    file: str,
     names: str,
-) -> str:  # fmt: skip
+) -> str:
     """Decide which vintage a file is: as given, by its official row count, or by its name."""
     if given is not None:
         same = [name for name, entry in record.vintages.items() if entry.rows == rows[given]]
@@ -429,9 +426,13 @@ def _check_parts(record: Record, files: list[Path]) -> None:
 
 
 def _joined(
-    files: list[Path], columns: dict[Path, list[str]], wanted: list[str], record: Record,
-    small: list[str], texts: list[str],
-) -> pd.DataFrame:  # fmt: skip
+    files: list[Path],
+    columns: dict[Path, list[str]],
+    wanted: list[str],
+    record: Record,
+    small: list[str],
+    texts: list[str],
+) -> pd.DataFrame:
     """Read the wanted columns of one file, of parts one under the other, or of files joined."""
     import pandas as pd
 
@@ -443,8 +444,9 @@ def _joined(
         return read_columns(files[0], here(files[0]), small, texts)
     if record.join is None:
         # A list of parts is only accepted where the record says that a file has parts.
-        members = {m.casefold() for v in record.vintages.values() for f in v.files
-                   for m in f.members}  # fmt: skip
+        members = {
+            m.casefold() for v in record.vintages.values() for f in v.files for m in f.members
+        }
         if strange := [file.name for file in files if file.name.casefold() not in members]:
             raise EpidemiaError(
                 f"{len(files)} files were given ({', '.join(file.name for file in files)}), but "

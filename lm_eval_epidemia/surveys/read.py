@@ -32,20 +32,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = [
-    "FORMATS",
-    "naming",
-    "open_raw",
-    "raw_columns",
-    "raw_files",
-    "read_columns",
-    "read_grids",
-    "read_labelled",
-    "rows_said",
-    "stacked",
-    "suffix_of",
-]
-
 #: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
 FORMATS: dict[str, str | None] = {
     ".parquet": None,
@@ -273,8 +259,9 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         ) from None
     if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
-        raise EpidemiaError(f"{path.name} is not whole (its size is no multiple of 80 bytes): "
-                            "download it again")  # fmt: skip
+        raise EpidemiaError(
+            f"{path.name} is not whole (its size is no multiple of 80 bytes): download it again"
+        )
     reader = getattr(pyreadstat, FORMATS[suffix_of(path.name)] or "")
     try:
         return reader(str(path), **options)
@@ -436,8 +423,13 @@ def read_columns(
             with pyarrow.parquet.ParquetFile(path) as file:
                 frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
         elif suffix == ".csv":
-            frame = _read_csv(path, every, names, {name.casefold() for name in small},
-                              {name.casefold() for name in texts})  # fmt: skip
+            frame = _read_csv(
+                path,
+                every,
+                names,
+                {name.casefold() for name in small},
+                {name.casefold() for name in texts},
+            )
         elif suffix in (".xlsx", ".xls"):
             frame = pd.read_excel(path, usecols=names)[names]
         elif suffix == ".dat":

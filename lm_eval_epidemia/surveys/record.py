@@ -23,40 +23,14 @@ from pydantic import (
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.names import WAYS, fault_of
 from lm_eval_epidemia.surveys.variable import (
-    Codes,
     Fault,
-    Level,
-    Measure,
     Strict,
     Universe,
     Variable,
     listed,
-    normalised,
     refuse,
     with_joint,
-    written_out,
 )
-
-__all__ = [
-    "MAX_LEVELS",
-    "Adjustment",
-    "Codes",
-    "Design",
-    "File",
-    "Level",
-    "Margin",
-    "Measure",
-    "Rake",
-    "Record",
-    "Rescale",
-    "Table",
-    "Task",
-    "Universe",
-    "Variable",
-    "Vintage",
-    "normalised",
-    "written_out",
-]
 
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26

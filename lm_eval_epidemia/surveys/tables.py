@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.read import open_raw, read_grids
-from lm_eval_epidemia.surveys.record import Level, Record, Table, Vintage, normalised
-
-__all__ = ["PublishedTable", "load_tables", "tables_vintage"]
+from lm_eval_epidemia.surveys.record import Record, Table, Vintage
+from lm_eval_epidemia.surveys.variable import Level, normalised
 
 #: Published percentages are rounded: what is left may fall this far (in percent) below 0.
 ROUNDING = 0.3
@@ -168,8 +167,11 @@ def _rows(
             return row[found.column[header]]
 
         name = cell("rows")
-        others = {column: text for column, text in table.where.items()
-                  if normalised(cell(f"where {column}")) != normalised(text)}  # fmt: skip
+        others = {
+            column: text
+            for column, text in table.where.items()
+            if normalised(cell(f"where {column}")) != normalised(text)
+        }
         printed = {
             level.label: _number(cell(f"share {level.label}"))
             for level in outcome

@@ -21,23 +21,6 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lm_eval_epidemia.core.errors import nearest
 
-__all__ = [
-    "Codes",
-    "Fault",
-    "Joint",
-    "Level",
-    "Measure",
-    "Strict",
-    "Universe",
-    "Variable",
-    "joint_column",
-    "listed",
-    "normalised",
-    "refuse",
-    "with_joint",
-    "written_out",
-]
-
 #: Levels that `each` writes; the oldest person has 120.
 MAX_EACH = 1000
 
@@ -373,8 +356,11 @@ def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tu
     }
     plain = read({name: ways for name, ways in written.items() if name not in joint})
     made = {name: one for name, (one,) in _JOINT.validate_python(joint).items()}
-    refuse(((name, 0, "both"), said) for name, one in made.items()
-           for said in _faults_of_both(one.both, plain, made))  # fmt: skip
+    refuse(
+        ((name, 0, "both"), said)
+        for name, one in made.items()
+        for said in _faults_of_both(one.both, plain, made)
+    )
     ways = {name: one.ways(*(plain[part] for part in one.both)) for name, one in made.items()}
     return {name: plain.get(name) or ways[name] for name in written}
 

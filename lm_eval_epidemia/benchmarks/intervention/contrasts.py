@@ -15,13 +15,16 @@ from lm_eval_epidemia.benchmarks.intervention.questions import Questions
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, paired
 
-__all__ = ["known_scenes", "mean", "noticed", "picked", "shared"]
-
 
 def picked(found: Graded, chosen: NDArray[np.bool_]) -> Graded:
     """Return the effects that are chosen, shape (N,)."""
-    return Graded(found.numbers[chosen], found.base[chosen], found.post[chosen],
-                  found.kappa[chosen], found.scene[chosen])  # fmt: skip
+    return Graded(
+        found.numbers[chosen],
+        found.base[chosen],
+        found.post[chosen],
+        found.kappa[chosen],
+        found.scene[chosen],
+    )
 
 
 def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:

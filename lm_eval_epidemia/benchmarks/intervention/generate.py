@@ -20,8 +20,6 @@ from typing import NamedTuple
 from lm_eval_epidemia.benchmarks.intervention.graph import Effect, Graph, effects
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["SHAPES", "SIZES", "Drawn", "drawn", "shaped"]
-
 #: Numbers of nodes.
 SIZES = range(3, 13)
 
@@ -37,8 +35,12 @@ TRIES = 100
 
 #: Why an answer is what it is.
 TARGET, INSIDE, YES, BYPASSED, NO = (
-    "do(V)", "do inside every path", "stays yes", "stays yes: bypassed", "stays no",
-)  # fmt: skip
+    "do(V)",
+    "do inside every path",
+    "stays yes",
+    "stays yes: bypassed",
+    "stays no",
+)
 
 _Edges = list[tuple[int, int]]
 
@@ -103,8 +105,12 @@ def _random(nodes: int, rng: Random) -> _Edges:
 
 
 SHAPES: dict[str, Callable[[int, Random], _Edges]] = {
-    "chain": _chain, "fork": _fork, "collider": _collider, "diamond": _diamond, "random": _random,
-}  # fmt: skip
+    "chain": _chain,
+    "fork": _fork,
+    "collider": _collider,
+    "diamond": _diamond,
+    "random": _random,
+}
 
 
 def shaped(shape: str, nodes: int, rng: Random) -> Graph:

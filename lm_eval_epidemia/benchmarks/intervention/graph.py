@@ -12,8 +12,6 @@ import networkx as nx
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["GRAPHS", "QUERIES", "Effect", "Graph", "effects"]
-
 #: A variable called so cannot be told from an answer.
 ANSWERS = ("yes", "no")
 

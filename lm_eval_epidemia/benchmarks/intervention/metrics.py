@@ -26,10 +26,6 @@ from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.estimates import shares_of
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["Graded", "accuracy", "accuracy_stderr", "base_accuracy", "clustered", "clusters",
-           "graded", "kappa0_accuracy", "kappa1_accuracy", "margin", "metrics_of", "post_accuracy",
-           "seen", "yes_bias"]  # fmt: skip
-
 
 class Graded(NamedTuple):
     """Which effects a respondent got right; N of them, complete ones only.

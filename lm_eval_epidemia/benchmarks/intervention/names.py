@@ -27,8 +27,6 @@ from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
 from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-__all__ = ["BENCHMARKS", "NODES", "SAMPLES", "Named", "coverage", "named"]
-
 BENCHMARKS = ("random", "tuebingen", "anticommonsense")
 
 #: Names per graph, of the two benchmarks that are drawn from the list.

@@ -13,9 +13,6 @@ from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS, SAMPLES, 
 from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs as listed_pairs
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-__all__ = ["TASKS", "Declared", "Pair", "Prompt", "Questions", "Scene", "knowledge", "questions",
-           "retrieval"]  # fmt: skip
-
 
 class Declared(NamedTuple):
     """A task about causal graphs.
@@ -159,8 +156,11 @@ class Questions(NamedTuple):
 
 
 def _described(prompt: Prompt) -> list[str]:
-    said = [f"graph: {prompt.scene.shape}", f"sample: {prompt.scene.sample}",
-            f"does {prompt.cause} cause {prompt.result}"]  # fmt: skip
+    said = [
+        f"graph: {prompt.scene.shape}",
+        f"sample: {prompt.scene.sample}",
+        f"does {prompt.cause} cause {prompt.result}",
+    ]
     return said if prompt.intervened is None else [*said, f"do({prompt.intervened})"]
 
 
@@ -171,16 +171,29 @@ def _scenes(task: str) -> tuple[Scene, ...]:
     names, nodes = TASKS[task].names, TASKS[task].nodes
     if nodes is None:
         return tuple(
-            Scene(shape, sample, graph, names, named(names, shape, len(graph.nodes), sample - 1),
-                  tuple(effects(graph, QUERIES[shape])))
+            Scene(
+                shape,
+                sample,
+                graph,
+                names,
+                named(names, shape, len(graph.nodes), sample - 1),
+                tuple(effects(graph, QUERIES[shape])),
+            )
             for shape, graph in GRAPHS.items()
             for sample in range(1, SAMPLES + 1)
-        )  # fmt: skip
+        )
     return tuple(
-        Scene(one.shape, sample, one.graph, names,
-              named(names, f"{one.shape} of {nodes}", nodes, sample - 1), one.effects, one.kinds)
+        Scene(
+            one.shape,
+            sample,
+            one.graph,
+            names,
+            named(names, f"{one.shape} of {nodes}", nodes, sample - 1),
+            one.effects,
+            one.kinds,
+        )
         for sample, one in enumerate(generate.drawn(nodes), start=1)
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=len(TASKS))
@@ -216,11 +229,15 @@ def questions(task: str) -> Questions:
 @lru_cache(maxsize=len(TASKS))
 def retrieval(task: str) -> Questions:
     """Return the questions whether a model finds the relations of a graph: all ordered pairs."""
-    return Questions(task, _scenes(task), tuple(
-        Prompt(scene, *query, None, scene.graph.reaches(*query))
-        for scene in _scenes(task)
-        for query in permutations(scene.graph.nodes, 2)
-    ))  # fmt: skip
+    return Questions(
+        task,
+        _scenes(task),
+        tuple(
+            Prompt(scene, *query, None, scene.graph.reaches(*query))
+            for scene in _scenes(task)
+            for query in permutations(scene.graph.nodes, 2)
+        ),
+    )
 
 
 @lru_cache(maxsize=len(TASKS))

@@ -10,8 +10,6 @@ from lm_eval_epidemia.benchmarks.intervention.questions import Prompt, Questions
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-__all__ = ["KINDS", "answers"]
-
 KINDS = ("truth", "yes", "no", "retrieval", "target", "edges", "noisy")
 
 #: Log-odds of an answer that is certain; of a noisy one, before the noise.

@@ -26,8 +26,6 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-__all__ = ["LEFT_OUT", "Pair", "made_from", "pairs"]
-
 #: Reason -> official numbers of the pairs that are not used.
 LEFT_OUT: Mapping[str, Sequence[int]] = {
     "several variables on a side": (52, 53, 54, 55, 71, 105),

@@ -27,16 +27,25 @@ from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way, by_name
 
-__all__ = ["CHOICES", "WAYS", "Chosen", "Wrote", "yes_or_no"]
-
 #: What can be answered, yes first.
 CHOICES = ("Yes", "No")
 
 _ONE_WORD = "Answer with Yes or No.\nAnswer:"
 _TAGGED = "Answer with <answer>yes</answer> or <answer>no</answer>."
 
-_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-            "twelve")  # fmt: skip
+_NUMBERS = (
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 
 
 class Chosen(NamedTuple):
@@ -98,9 +107,11 @@ def _listed(names: Sequence[str]) -> str:
 def _model(prompt: Prompt, names: dict[str, str]) -> str:
     """Describe a causal graphical model with all that is known of it."""
     number = _NUMBERS[len(names) - 2]
-    kind = f"with {number} variables" if len(names) == 2 else (
-        f"whose structure is a directed acyclic graph over {number} variables"
-    )  # fmt: skip
+    kind = (
+        f"with {number} variables"
+        if len(names) == 2
+        else (f"whose structure is a directed acyclic graph over {number} variables")
+    )
     edges = " ".join(
         f"{names[one]} causes {names[other]}." for one, other in prompt.scene.graph.edges
     )
@@ -227,9 +238,8 @@ def _both() -> Iterator[Way]:
         ("intervention", "", questions, _in_the_graph, lambda task: True),
         ("substitution", "_substitution", questions, _substituted, lambda task: not task.nodes),
         ("retrieval", "_retrieval", retrieval, _in_the_graph, lambda task: not task.nodes),
-        ("knowledge", "_knowledge", knowledge, _in_the_world,
-         lambda task: task.names != "random"),
-    ):  # fmt: skip
+        ("knowledge", "_knowledge", knowledge, _in_the_world, lambda task: task.names != "random"),
+    ):
         way = _chosen(name, suffix, load, ask, asks)
         yield from (way, _written(way, ask))
 

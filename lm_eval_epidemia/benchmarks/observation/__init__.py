@@ -34,8 +34,7 @@ def _entry(task: Task) -> Entry:
         part = task.part
     elif task.survey in own_surveys() and task.kind == "extra":
         part = f"epidemia_{task.survey}"
-    return Entry(task.name, task.group, part, task.title, facets,
-                 (task.survey, task.outcome), task)  # fmt: skip
+    return Entry(task.name, task.group, part, task.title, facets, (task.survey, task.outcome), task)
 
 
 def _metadata(truth: store.GroundTruth) -> dict[str, str]:
@@ -48,8 +47,14 @@ def _metadata(truth: store.GroundTruth) -> dict[str, str]:
 OBSERVATION = Benchmark(
     name="observation",
     base="_epidemia",
-    groups=("epidemia_low", "epidemia_high", "epidemia_extra", FRESH, "epidemia_marginal",
-            "epidemia_joint"),
+    groups=(
+        "epidemia_low",
+        "epidemia_high",
+        "epidemia_extra",
+        FRESH,
+        "epidemia_marginal",
+        "epidemia_joint",
+    ),
     ways=WAYS,
     metrics=metrics_of,
     primary="score",
@@ -62,4 +67,4 @@ OBSERVATION = Benchmark(
     groups_version=TASK_VERSION,
     kinds=respondents.KINDS,
     answers=respondents.answers,
-)  # fmt: skip
+)

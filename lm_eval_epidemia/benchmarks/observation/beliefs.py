@@ -16,8 +16,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
-__all__ = ["believed"]
-
 #: How far from 1 the probabilities of a cell may sum, and how far below 0 one may lie: what
 #: rounding to float32 explains.
 ROUNDING = 1e-5
@@ -147,17 +145,21 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     rows = zip(keys, frame[list(truth.levels)].itertuples(index=False), strict=True)
     return _aligned(
         truth,
-        (((*key, answer), value) for key, row in rows
-         for answer, value in zip(truth.levels, row, strict=True)),
-    )  # fmt: skip
+        (
+            ((*key, answer), value)
+            for key, row in rows
+            for answer, value in zip(truth.levels, row, strict=True)
+        ),
+    )
 
 
 def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) -> Array:
     """Put values where their labels belong; each place is to get exactly one."""
     place = {
         (*given, level): (cell, k)
-        for cell, given in enumerate(truth.given) for k, level in enumerate(truth.levels)
-    }  # fmt: skip
+        for cell, given in enumerate(truth.given)
+        for k, level in enumerate(truth.levels)
+    }
     variables = (*_conditions(truth), "answer")
 
     def shown(labels: tuple[str, ...]) -> str:
@@ -170,11 +172,13 @@ def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) ->
         if labels not in place:
             known = [dict.fromkeys(column) for column in zip(*place, strict=True)]
             hint = next(
-                (f"no {name} {label!r}; {nearest(label, of)}"
-                 for name, label, of in zip(variables, labels, known, strict=True)
-                 if label not in of),
+                (
+                    f"no {name} {label!r}; {nearest(label, of)}"
+                    for name, label, of in zip(variables, labels, known, strict=True)
+                    if label not in of
+                ),
                 "nobody in the survey has these conditions together: leave it out",
-            )  # fmt: skip
+            )
             raise EpidemiaError(f"{truth.task} has no cell for q's {shown(labels)} ({hint})")
         if labels in found:
             raise EpidemiaError(f"q has {shown(labels)} twice: {found[labels]!r} and {value!r}")

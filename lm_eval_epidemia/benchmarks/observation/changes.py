@@ -12,8 +12,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors, scale
 
-__all__ = ["Change", "changes"]
-
 
 class Change(NamedTuple):
     """One task of one vintage in two builds.

@@ -10,8 +10,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 
-__all__ = ["Drift", "drift", "drifts"]
-
 
 class Drift(NamedTuple):
     """One task in two vintages.

@@ -18,8 +18,6 @@ from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
-__all__ = ["ORDER_BIAS", "WAY", "Letters", "by_level", "order_bias"]
-
 
 class Letters(NamedTuple):
     """A model's answer to one prompt: the log-probability of each displayed letter.
@@ -71,8 +69,9 @@ def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
 
 def read(row: Any, responses: Sequence[Any]) -> Letters:
     """Read the log-probabilities of a row's letters."""
-    return Letters("letters", row.task, row.truth, row.cell, row.order, row.design,
-                   logprobs_of(responses, row))  # fmt: skip
+    return Letters(
+        "letters", row.task, row.truth, row.cell, row.order, row.design, logprobs_of(responses, row)
+    )
 
 
 def check(answer: Letters, first: Letters, truth: GroundTruth) -> None:

@@ -27,8 +27,6 @@ from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
-__all__ = ["COLUMNS", "WAY", "Estimate", "believed", "bin_mass", "check_level", "example", "rows"]
-
 COLUMNS = {"level": "int8", "choices": ["string"]}
 
 

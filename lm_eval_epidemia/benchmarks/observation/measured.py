@@ -21,8 +21,6 @@ from lm_eval_epidemia.score import joint, monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["Measured", "Part", "part_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -23,10 +23,6 @@ from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
 
-__all__ = ["against_truth", "l1", "l1_population", "metrics_of", "score",
-           "score_expected", "score_population", "score_population_stderr", "score_stderr",
-           "seen"]  # fmt: skip
-
 
 def complete_part(
     way: Way, first: Answer, truth: GroundTruth, answered: NDArray[np.bool_]

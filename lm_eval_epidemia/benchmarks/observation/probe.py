@@ -16,8 +16,6 @@ from scipy import stats
 
 from lm_eval_epidemia.score.joint import Draws, contrast_error
 
-__all__ = ["CONFIDENCE", "FACTOR", "RATIO", "Alike", "Contrast", "contrast", "nearest"]
-
 #: How far apart the D_mean / D_zero of two matched tasks may be.
 RATIO = 0.1
 
@@ -170,9 +168,7 @@ def contrast(
     error = math.sqrt(survey**2 + sigma * (1 / n + (times**2).sum() / n**2))
     reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
     difference = value[0] - value[1]
-    return Contrast(
-        *value, n, len(used), survey, error, difference - reach, difference + reach
-    )  # fmt: skip
+    return Contrast(*value, n, len(used), survey, error, difference - reach, difference + reach)
 
 
 def _explained(drawn: Sequence[Draws | None], n: int, match: np.ndarray) -> float:

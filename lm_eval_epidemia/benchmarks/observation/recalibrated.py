@@ -22,8 +22,6 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array, distance
 
-__all__ = ["Parts", "marginal", "parts", "recalibrate"]
-
 #: Probabilities below this count as this, before recalibration: an answer that is said to be
 #: impossible for everybody has no share that a factor could raise.
 LEAST = 1e-9

@@ -14,8 +14,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score.score import mean, uniform, zero_one
 
-__all__ = ["KINDS", "answers"]
-
 KINDS = ("truth", "uniform", "mean", "zero_one", "noisy")
 
 

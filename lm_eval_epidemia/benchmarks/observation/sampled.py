@@ -19,8 +19,6 @@ from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
-__all__ = ["WAY", "Reply", "order_bias"]
-
 
 class Reply(NamedTuple):
     """One answer that a model wrote to a question.
@@ -79,15 +77,26 @@ def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
             answers = [truth.levels[level] for level in order]
             text = prompt(asked, answers, f"(Interview {sample})", ONE_LETTER)
             yield {
-                "cell": cell, "order": order, "sample": sample, "n_samples": number,
+                "cell": cell,
+                "order": order,
+                "sample": sample,
+                "n_samples": number,
                 "prompt": text,
-            }  # fmt: skip
+            }
 
 
 def read(row: Any, responses: Sequence[Any]) -> Reply:
     """Read the letter that was written."""
-    return Reply("sampled", row.task, row.truth, row.cell, row.order, row.sample, row.n_samples,
-                 letter(str(responses[0]), len(row.order)))  # fmt: skip
+    return Reply(
+        "sampled",
+        row.task,
+        row.truth,
+        row.cell,
+        row.order,
+        row.sample,
+        row.n_samples,
+        letter(str(responses[0]), len(row.order)),
+    )
 
 
 def check(answer: Reply, first: Reply, truth: GroundTruth) -> None:
@@ -132,7 +141,10 @@ WAY = Way(
     name="sampled",
     suffix="_sampled",
     columns={
-        "order": ["int8"], "sample": "int32", "n_samples": "int32", "choices": ["string"],
+        "order": ["int8"],
+        "sample": "int32",
+        "n_samples": "int32",
+        "choices": ["string"],
     },
     rows=rows,
     prompts=lambda _truth, one: one.n_samples,
@@ -152,4 +164,4 @@ WAY = Way(
     # As many answers as a run wants: only the package makes these.
     exported=False,
     revision=1,
-)  # fmt: skip
+)

@@ -12,8 +12,6 @@ from lm_eval_epidemia.score.score import Anchors, scale
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.fresh import FreshTask
 
-__all__ = ["Scale", "by_group", "has_bootstrap", "scales"]
-
 
 class Scale(NamedTuple):
     """The scale of one task.
@@ -62,9 +60,7 @@ def scales(
         truth = store.load(name, vintage)
         anchors = Anchors.of(truth, quantile, scheme)
         mean = float(scale(anchors.mean, anchors.zero, anchors.perfect))
-        found.append(
-            Scale(name, truth.survey, truth.vintage, len(truth.weights), anchors, mean)
-        )  # fmt: skip
+        found.append(Scale(name, truth.survey, truth.vintage, len(truth.weights), anchors, mean))
     return found
 
 

@@ -33,8 +33,6 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score.score import ordering_error
 
-__all__ = ["asking_error", "crude", "overlap", "standardised", "weighted"]
-
 
 def overlap(joint: Array) -> NDArray[np.bool_]:
     """Tell the strata in which every level of X occurs: elsewhere P(y | x, z) has no meaning.

@@ -19,8 +19,6 @@ from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
-__all__ = ["REQUESTS", "WAY", "Stated", "in_whole", "structure", "sum_error"]
-
 _SUM = "The numbers add up to 100. Write nothing else."
 
 #: What a model is asked for, by the structure that its server holds it to.
@@ -81,9 +79,11 @@ def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
         for order in mirrored(len(truth.levels)):
             shown = [truth.levels[level] for level in order]
             yield {
-                "cell": cell, "order": list(order), "choices": shown,
+                "cell": cell,
+                "order": list(order),
+                "choices": shown,
                 "prompt": prompt(asked, shown, note, REQUESTS[variant.structured]),
-            }  # fmt: skip
+            }
 
 
 def structure(truth: GroundTruth, variant: Variant) -> dict[str, Any]:
@@ -171,9 +171,11 @@ def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
     wording, numbers = Wording(truth), in_whole(truth.p[cell])
     order = mirrored(len(truth.levels))[int(rng.integers(2))]
     asked = prompt(
-        wording.question(cell), [truth.levels[level] for level in order], wording.hundred(),
+        wording.question(cell),
+        [truth.levels[level] for level in order],
+        wording.hundred(),
         REQUESTS[""],
-    )  # fmt: skip
+    )
     return f"{asked}\n{_lines([numbers[level] for level in order])}"
 
 

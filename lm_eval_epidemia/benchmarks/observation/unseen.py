@@ -17,8 +17,6 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.score import collect
 
-__all__ = ["MOST", "Unseen", "unseen"]
-
 #: Points of the score, and probability of letters behind a number without a bound, that may go
 #: unnoticed.
 MOST, MOST_MASS = 1.0, 0.01
@@ -59,10 +57,11 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     if not any(isinstance(one, Within) for answer in answers for one in _said(answer)):
         return None
     shared = [
-        math.fsum(math.exp(one) for one in _said(answer)
-                  if isinstance(one, Within) and not one.shown)
+        math.fsum(
+            math.exp(one) for one in _said(answer) if isinstance(one, Within) and not one.shown
+        )
         for answer in answers
-    ]  # fmt: skip
+    ]
     way, name = WAYS[answers[0].way], WAYS[answers[0].way].named(answers[0].task)
     found = Unseen(float(np.mean(shared)), _effect(answers))
     if found.effect > MOST:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from lm_eval_epidemia.benchmarks.observation import letters, likelihood, sampled, stated, written
 from lm_eval_epidemia.elicit.way import Way, by_name
 
-__all__ = ["WAYS"]
-
 WAYS: dict[str, Way] = by_name(
     letters.WAY, likelihood.WAY, sampled.WAY, stated.WAY, written.CLOSED, written.RAG
 )

@@ -17,8 +17,6 @@ from lm_eval_epidemia.elicit.responses import ANSWERED
 from lm_eval_epidemia.elicit.way import Elicited, Way
 from lm_eval_epidemia.surveys.catalogue import official_cells
 
-__all__ = ["CLOSED", "CLOSED_CELLS", "RAG", "Statement"]
-
 #: The closed subset: high-dimensional tasks that have at most this many cells with the levels of
 #: the official file, so that it is the same for every vintage.
 CLOSED_CELLS = 250

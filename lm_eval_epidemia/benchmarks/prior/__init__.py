@@ -32,10 +32,12 @@ PRIOR = Benchmark(
     },
     available=store.available,
     metadata=lambda truth: {
-        "survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint,
+        "survey": truth.survey,
+        "vintage": truth.vintage,
+        "truth": truth.fingerprint,
     },
     version=lambda truth: 1,
     groups_version=1,
     kinds=respondents.KINDS,
     answers=respondents.answers,
-)  # fmt: skip
+)

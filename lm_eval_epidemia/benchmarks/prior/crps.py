@@ -17,8 +17,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import by_family
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["crps", "crps_of_points"]
-
 
 def crps(family: ArrayLike, a: ArrayLike, b: ArrayLike, y: ArrayLike) -> Array:
     """CRPS of priors.

@@ -22,8 +22,6 @@ from lm_eval_epidemia.elicit.responses import logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
 
-__all__ = ["WAY", "Scored", "points", "written"]
-
 
 class Scored(NamedTuple):
     """What a model gives to each number of a quantity's grid.

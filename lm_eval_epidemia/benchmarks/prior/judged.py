@@ -20,10 +20,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline, Quan
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-__all__ = ["Judged", "Stated", "baseline_errors", "flat", "judge", "judge_grid", "mean_of",
-           "part_of", "proportions", "stated_as"]  # fmt: skip
-
-
 #: An error wins if it is smaller by more than this share: the baseline's own prior, stated by
 #: somebody, is equal to it but for rounding.
 TIE = 1e-9
@@ -225,8 +221,9 @@ def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
 def _baseline(truth: Quantities, draws: str | None) -> Baseline:
     name = draws or truth.scored
     if name not in truth.baselines:
-        raise EpidemiaError(f"{truth.task} has no baseline draws {name!r} "
-                            f"({nearest(name, truth.baselines)})")  # fmt: skip
+        raise EpidemiaError(
+            f"{truth.task} has no baseline draws {name!r} ({nearest(name, truth.baselines)})"
+        )
     return truth.baselines[name]
 
 
@@ -336,6 +333,19 @@ def _judged(
         for each in (mean_of(off * read_only)[:, None], posterior_error)
     )
     return Judged(
-        answered, found.centre, found.spread, found.position, error, baseline_error, ratio,
-        ratio_error, score, baseline_crps, crps_ratio, won, posterior_error, won_after, uncertainty,
-    )  # fmt: skip
+        answered,
+        found.centre,
+        found.spread,
+        found.position,
+        error,
+        baseline_error,
+        ratio,
+        ratio_error,
+        score,
+        baseline_crps,
+        crps_ratio,
+        won,
+        posterior_error,
+        won_after,
+        uncertainty,
+    )

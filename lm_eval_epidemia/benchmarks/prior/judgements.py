@@ -29,9 +29,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
 
-__all__ = ["Known", "below", "ece", "error_ratio", "everything", "inside", "known_in", "known_of",
-           "mean", "numbers_again", "quartiles", "rank", "stated_of"]  # fmt: skip
-
 
 class Known(NamedTuple):
     """What was said of the Q quantities of a task that were asked.

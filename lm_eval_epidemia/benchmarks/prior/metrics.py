@@ -35,13 +35,6 @@ from lm_eval_epidemia.elicit.way import Answer, Metric, Way
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws
 
-__all__ = ["FEWER", "MORE", "Known", "asked", "below", "below_median", "below_median_of",
-           "calibration_error", "crps", "crps_ratio", "crps_ratio_published", "ece", "end_mass",
-           "end_mass_of", "error_ratio", "error_ratio_published", "error_ratio_stderr",
-           "in_quarters", "kept", "known", "metrics_of", "numbers_of", "quartile_shares", "said",
-           "seen", "uncertainty_rank", "uncertainty_rank_of", "worth", "worth_in_words",
-           "worth_samples"]  # fmt: skip
-
 #: What `worth` says of priors worth fewer answers than the smallest sample has, and of those worth
 #: more than the largest: numbers, so that lm-eval can write them.
 FEWER, MORE = 0.0, SIZES[-1] + 1.0
@@ -338,9 +331,15 @@ def _win_rate(of: str, size: int) -> Callable[[Sequence[Answer]], float]:
 
 
 _RATES = (
-    win_rate_5, win_rate_10, win_rate_20, win_rate_30,
-    posterior_win_rate_5, posterior_win_rate_10, posterior_win_rate_20, posterior_win_rate_30,
-) = tuple(_win_rate(of, size) for of in ("wins", "posterior_wins") for size in SIZES)  # fmt: skip
+    win_rate_5,
+    win_rate_10,
+    win_rate_20,
+    win_rate_30,
+    posterior_win_rate_5,
+    posterior_win_rate_10,
+    posterior_win_rate_20,
+    posterior_win_rate_30,
+) = tuple(_win_rate(of, size) for of in ("wins", "posterior_wins") for size in SIZES)
 
 
 def crps(answers: Sequence[Answer]) -> float:

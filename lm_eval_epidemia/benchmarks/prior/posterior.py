@@ -21,8 +21,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import (
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["FLAT_SD", "log_likelihood", "of_baseline", "posterior_mean"]
-
 #: Standard deviation of the baselines' prior of a mean, around 0. The paper's text calls 100,000
 #: its variance; the published code, and the published posteriors, have it as the sd.
 FLAT_SD = 1e5
@@ -69,9 +67,14 @@ def of_baseline(
 
 
 def posterior_mean(
-    family: ArrayLike, a: ArrayLike, b: ArrayLike, proportion: ArrayLike,
-    mean: ArrayLike, variance: ArrayLike, size: ArrayLike,
-) -> Array:  # fmt: skip
+    family: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    proportion: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    size: ArrayLike,
+) -> Array:
     """Return the mean of the posterior that a prior and a sample make; all arguments broadcast.
 
     Parameters
@@ -130,9 +133,14 @@ def log_likelihood(
 
 
 def _integrated(
-    family: NDArray[np.int64], a: Array, b: Array, proportion: NDArray[np.bool_],
-    mean: Array, variance: Array, size: Array,
-) -> Array:  # fmt: skip
+    family: NDArray[np.int64],
+    a: Array,
+    b: Array,
+    proportion: NDArray[np.bool_],
+    mean: Array,
+    variance: Array,
+    size: Array,
+) -> Array:
     """Integrate prior times likelihood, shape (n,), over the logarithm or the log-odds.
 
     On these axes the integrand is smooth and falls off on both sides, so that equal steps are

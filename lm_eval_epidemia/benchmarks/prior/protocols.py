@@ -23,8 +23,6 @@ from lm_eval_epidemia.elicit.responses import ANSWERED
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
 
-__all__ = ["ALL", "REPEATS", "UNREAD", "Prior", "in_unit"]
-
 #: How often each quantity is asked about.
 REPEATS = 5
 
@@ -250,13 +248,19 @@ def _rows(protocol: _Protocol) -> Callable[[Quantities, Variant], Iterator[dict[
             asked, inside = protocol.asked(quantity)
             for sample in range(1, REPEATS + 1):
                 lines = (
-                    f"Consider this number: {quantity.wording}.", asked, _ABOUT,
-                    f"(Estimate {sample})", _request(inside),
-                )  # fmt: skip
+                    f"Consider this number: {quantity.wording}.",
+                    asked,
+                    _ABOUT,
+                    f"(Estimate {sample})",
+                    _request(inside),
+                )
                 yield {
-                    "cell": cell, "sample": sample, "family": quantity.family,
-                    "unit": quantity.unit, "prompt": "\n".join(lines),
-                }  # fmt: skip
+                    "cell": cell,
+                    "sample": sample,
+                    "family": quantity.family,
+                    "unit": quantity.unit,
+                    "prompt": "\n".join(lines),
+                }
 
     return rows
 

@@ -16,8 +16,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-__all__ = ["KINDS", "answers"]
-
 KINDS = ("truth", "calibrated", "overconfident", "vague", "flat", "mean")
 
 #: What the standard deviation of a calibrated prior is multiplied by.

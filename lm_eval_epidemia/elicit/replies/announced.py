@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_example", "is_final"]
-
 _EXAMPLE = re.compile(
     r"\b(?:e\.g\.|for instance|example|hypothetical|placeholder|made[ -]up|would look like"
     r"|make up|like this|(?:like|such as)[^\S\n]*\Z"

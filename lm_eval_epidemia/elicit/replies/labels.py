@@ -15,8 +15,6 @@ from functools import partial
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
 
-__all__ = ["MARKS", "NEGATED", "UNSURE", "Labels", "place_of", "plain"]
-
 _SIGNS = {
     **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
     **dict.fromkeys((0x2018, 0x2019), "'"),
@@ -27,8 +25,10 @@ _SIGNS = {
     ord("\N{RIGHTWARDS ARROW}"): ":",
     # Footnotes and halves, that NFKC would make digits.
     **dict.fromkeys(map(ord, "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"), ""),
-    0xBC: ".25", 0xBD: ".5", 0xBE: ".75",
-}  # fmt: skip
+    0xBC: ".25",
+    0xBD: ".5",
+    0xBE: ".75",
+}
 #: Markup, the 100 of "30 of 100", and that of "Total: 100".
 _DROPPED = [
     (re.compile(pattern), plain)
@@ -48,7 +48,7 @@ _DROPPED = [
         (r"->|=>", ":"),
         (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
     )
-]  # fmt: skip
+]
 
 #: Stand for the answers' texts while the rest is read, and for what may be a text or a number.
 _FIRST = 0xE000
@@ -134,19 +134,22 @@ class Labels:
         self._exactly = {text: place for place, text in enumerate(texts)}
         self._letters = {letter.casefold(): place for place, letter in enumerate(self.letters)}
         # The longest first: one may begin like another.
-        longest = sorted(((text, i) for i, text in enumerate(texts) if text),
-                         key=lambda one: -len(one[0]))  # fmt: skip
+        longest = sorted(
+            ((text, i) for i, text in enumerate(texts) if text), key=lambda one: -len(one[0])
+        )
         self._words = [(self._word(text), i) for text, i in longest if not _is_number(text)]
         anyone = f"[{''.join(self.letters)}]"
         self._numbers = [
             (i, self._number(text, self.letters[i]), self._number(text, anyone))
-            for text, i in longest if _is_number(text)
-        ]  # fmt: skip
+            for text, i in longest
+            if _is_number(text)
+        ]
         self.numbers = bool(self._numbers)
         joined = [
             rf"(?<!\w){self.letters[i]}[^\w\n]{{1,4}}{re.escape(text)},\d"
-            for text, i in longest if _is_number(text)
-        ]  # fmt: skip
+            for text, i in longest
+            if _is_number(text)
+        ]
         beyond = "".join(LETTERS[len(answers) : len(answers) + 3])
         more = f"[{beyond}]" if beyond else "(?!)"
         self._doubts = [

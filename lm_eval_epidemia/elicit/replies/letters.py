@@ -29,8 +29,6 @@ import unicodedata
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
 
-__all__ = ["answer_text", "before_next_question", "letter"]
-
 #: What reasoning models write before their answer, as (opening, closing) pairs.
 _REASONING = {
     "<think>": "</think>",

@@ -76,8 +76,6 @@ from itertools import zip_longest
 
 from lm_eval_epidemia.elicit.replies.letters import answer_text, before_next_question
 
-__all__ = ["LABELS", "LONGEST", "PERCENT", "TAG", "labels", "numbers", "tagged"]
-
 #: The tag that a model is asked to end with, and how many characters it may hold.
 TAG, LONGEST = "prior", 500
 
@@ -205,8 +203,17 @@ _PUNCTUATION = r"[\s{}\[\]`]|(?<![\d ])\.(?![\d.])|\.(?! ?[\d.$(])"
 _DASH = r"(?<=[a-z)] )-(?= )|-(?= ?[^\W\d_])"
 
 _WORDS = "(?:hundred|thousand|million|billion|trillion)s?"
-_TIMES = {"hundred": 1e2, "k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9,
-          "bn": 1e9, "billion": 1e9, "trillion": 1e12}  # fmt: skip
+_TIMES = {
+    "hundred": 1e2,
+    "k": 1e3,
+    "thousand": 1e3,
+    "m": 1e6,
+    "million": 1e6,
+    "b": 1e9,
+    "bn": 1e9,
+    "billion": 1e9,
+    "trillion": 1e12,
+}
 
 #: Without separators of thousands, and with them. "0,05" is no 0 and 05.
 # Nor is "170.5(3)" or "5. 3" two numbers, nor "1,20,000".
@@ -357,8 +364,16 @@ def _tokens(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
 
 
 #: How `_kinds` writes what is no label.
-_CODES = {"separator": ",", "also": "&", "word": "w", "of": "o", "joint": "=",
-          "dash": "-", "open": "(", "close": ")"}  # fmt: skip
+_CODES = {
+    "separator": ",",
+    "also": "&",
+    "word": "w",
+    "of": "o",
+    "joint": "=",
+    "dash": "-",
+    "open": "(",
+    "close": ")",
+}
 
 #: Two numbers that may be a range, a part, one number, or below zero.
 _UNCLEAR = re.compile(

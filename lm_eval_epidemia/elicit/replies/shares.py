@@ -58,8 +58,6 @@ from lm_eval_epidemia.elicit.replies.labels import MARKS, NEGATED, Labels, place
 from lm_eval_epidemia.elicit.replies.letters import answer_text, before_next_question
 from lm_eval_epidemia.elicit.replies.tables import as_lines
 
-__all__ = ["LEAST", "MOST", "normalised", "shares"]
-
 #: Between which a sum counts as 100.
 LEAST, MOST = 90.0, 110.0
 
@@ -265,8 +263,12 @@ class _Pairs(list[tuple[str, Any]]):
 def _gather(data: Any, label: int | None, named: Labels, found: list[_Entry]) -> None:
     """Go through decoded JSON; what stands under an answer's name is its number."""
     if isinstance(data, _Pairs):
-        said = [place for _, value in data if isinstance(value, str)
-                if (place := named.of(value)) is not None]  # fmt: skip
+        said = [
+            place
+            for _, value in data
+            if isinstance(value, str)
+            if (place := named.of(value)) is not None
+        ]
         # {"answer": "A", "people": 30}
         inside = said[0] if len(set(said)) == 1 else label
         # {"A": {"answer": "B", "people": 30}}

@@ -13,8 +13,6 @@ from itertools import groupby
 
 from lm_eval_epidemia.elicit.replies.labels import Labels
 
-__all__ = ["as_lines"]
-
 _RULE = re.compile(r"[\s|:=+-]*")
 
 #: A cell "(20)" is no aside to the cell before.
@@ -69,8 +67,9 @@ def _by_columns(rows: Sequence[_Row], named: Labels) -> list[_Row] | None:
         for row in rows[at + 1 :]:
             if len(row) != len(header):
                 return None
-            cells = [(place, cell) for place, cell in zip(places, row, strict=True)
-                     if place is not None]  # fmt: skip
+            cells = [
+                (place, cell) for place, cell in zip(places, row, strict=True) if place is not None
+            ]
             # The texts below their letters
             if not all(named.of(cell) == place for place, cell in cells):
                 for place, cell in cells:

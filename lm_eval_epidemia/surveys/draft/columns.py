@@ -14,8 +14,6 @@ from lm_eval_epidemia.surveys.draft.text import cleaned
 from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
 from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled, suffix_of
 
-__all__ = ["KNOWN", "Column", "Header", "header_of", "shared_column", "unusable"]
-
 #: Formats that a record is drafted from.
 KNOWN = (".sav", ".dta", ".sas7bdat", ".xpt", ".parquet", ".csv")
 
@@ -116,8 +114,13 @@ def _of_parquet(path: Path, file: int) -> Header:
             return "texts"
         if pa.types.is_temporal(held):
             return "dates"
-        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null,
-                 pa.types.is_decimal)  # fmt: skip
+        plain = (
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_boolean,
+            pa.types.is_null,
+            pa.types.is_decimal,
+        )
         return "numbers" if any(is_one(held) for is_one in plain) else "other"
 
     with pyarrow.parquet.ParquetFile(path) as opened:

@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bin", "bins", "in_words", "round_cuts", "said"]
-
 #: How far from a quintile, as a share of the people, a rounder cut may lie.
 NEAR = 0.05
 

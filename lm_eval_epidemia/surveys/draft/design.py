@@ -15,8 +15,6 @@ from lm_eval_epidemia.surveys.draft.words import NO_WEIGHT, PSU, REPLICATE, STRA
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Guess", "guessed", "single_units"]
-
 #: So many numbered columns of one name are replicates, if that is the name of a weight.
 MANY = 8
 
@@ -75,9 +73,7 @@ def guessed(columns: Sequence[Column]) -> Guess:
     named = {column.name for column in weights} | {*replicates}
     others = [column for column in columns if column.name not in named]
     psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")
-    strata = next(
-        (c.name for c in others if c.name != psu and STRATA.fits(c.name, c.label)), ""
-    )  # fmt: skip
+    strata = next((c.name for c in others if c.name != psu and STRATA.fits(c.name, c.label)), "")
     return Guess([column.name for column in weights], strata, psu, replicates)
 
 

@@ -34,8 +34,6 @@ from lm_eval_epidemia.surveys.record import MAX_LEVELS
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Drafted", "check_free", "draft", "fitting_name", "own_path", "write"]
-
 #: A record has at most so many variables; with --outcomes and --given those that are named.
 VARIABLES = 500
 
@@ -148,8 +146,10 @@ def draft(
         variables = _variables(asked, tallies, named, wishes, left_out)
         outcomes, conditions, notes = _chosen(variables, named, wishes, choose)
         variables = _fewer(variables, [*outcomes, *conditions], left_out)
-        members = [[path.name] if suffix_of(one.name) == ".zip" else []
-                   for one, path in zip(read.given, read.paths, strict=True)]  # fmt: skip
+        members = [
+            [path.name] if suffix_of(one.name) == ".zip" else []
+            for one, path in zip(read.given, read.paths, strict=True)
+        ]
         source = Source(
             name=name,
             title=next((one.title for one in read.headers if one.title), cleaned(files[0].stem)),
@@ -220,9 +220,13 @@ def check_free(path: Path, replace: bool) -> None:
 
 
 def _put_aside(
-    usable: Sequence[Column], guess: Guess, design: People, join: str,
-    named: Mapping[str, Sequence[Column]], left_out: dict[str, list[Column]],
-) -> None:  # fmt: skip
+    usable: Sequence[Column],
+    guess: Guess,
+    design: People,
+    join: str,
+    named: Mapping[str, Sequence[Column]],
+    left_out: dict[str, list[Column]],
+) -> None:
     """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
     wanted = {column.name for columns in named.values() for column in columns}
     roles = {
@@ -249,8 +253,9 @@ def _counted(
 
     found: dict[str, Tally] = {}
     total = len(design.keep) * len(read.paths)
-    with tqdm(total=total, desc="reading", unit="row", unit_scale=True,
-              disable=None if progress else True) as bar:  # fmt: skip
+    with tqdm(
+        total=total, desc="reading", unit="row", unit_scale=True, disable=None if progress else True
+    ) as bar:
         for number, path in enumerate(read.paths):
             columns = [column for column in asked if column.file == number]
             keep, weights, lacking = rows_in(path, design, read.join)
@@ -264,9 +269,12 @@ def _counted(
 
 
 def _variables(
-    asked: Sequence[Column], tallies: Mapping[str, Tally], named: Mapping[str, Sequence[Column]],
-    wishes: Wishes, left_out: dict[str, list[Column]],
-) -> list[Draft]:  # fmt: skip
+    asked: Sequence[Column],
+    tallies: Mapping[str, Tally],
+    named: Mapping[str, Sequence[Column]],
+    wishes: Wishes,
+    left_out: dict[str, list[Column]],
+) -> list[Draft]:
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     found: list[Draft] = []
     names: set[str] = set()
@@ -289,9 +297,11 @@ def _variables(
 
 
 def _chosen(
-    variables: list[Draft], named: Mapping[str, Sequence[Column]], wishes: Wishes,
+    variables: list[Draft],
+    named: Mapping[str, Sequence[Column]],
+    wishes: Wishes,
     choose: Chooser | None,
-) -> tuple[list[Draft], list[Draft], list[str]]:  # fmt: skip
+) -> tuple[list[Draft], list[Draft], list[str]]:
     """Settle outcomes and conditions: as named, or as proposed and agreed to."""
     by_column = {one.column.name: one for one in variables}
     labels = {one.column.name: one.column.label for one in variables}
@@ -317,8 +327,10 @@ def _chosen(
     if not proposed and "--given" not in named:
         proposed = _any_conditions(free)
         if proposed:
-            notes.append("no column looks like age, sex, race, education, income, region or "
-                         "marital status: conditions are what else has few answers")  # fmt: skip
+            notes.append(
+                "no column looks like age, sex, race, education, income, region or "
+                "marital status: conditions are what else has few answers"
+            )
     conditions = settle("--given", "conditions", proposed)
     most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
     outcomes = settle("--outcomes", "outcomes", outcomes_of(variables, conditions, most))
@@ -367,8 +379,10 @@ def _those_without(
     ]
     if not gone:
         return []
-    return [f"no task of {few(gone)}: fewer than {PEOPLE} people answered both, or the one is a "
-            "recoding of the other"]  # fmt: skip
+    return [
+        f"no task of {few(gone)}: fewer than {PEOPLE} people answered both, or the one is a "
+        "recoding of the other"
+    ]
 
 
 def _foreign(files: Sequence[Path]) -> list[str]:

@@ -11,8 +11,6 @@ from lm_eval_epidemia.surveys.draft.columns import Column, Header, header_of, sh
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
 from lm_eval_epidemia.surveys.read import suffix_of
 
-__all__ = ["Files", "described", "named"]
-
 
 class Files(NamedTuple):
     """Files and what they say of themselves."""

@@ -22,8 +22,6 @@ from lm_eval_epidemia.surveys.read import read_columns, suffix_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["People", "people_of", "rows_in"]
-
 #: What a column is called that says of which year a record is.
 YEARS = ("year", "survey_year", "surveyyear")
 
@@ -92,8 +90,11 @@ def people_of(
     wanted = [name for name in (read.join, weight, strata, psu, *years[:1]) if name]
     here = [name for name in wanted if name.casefold() in of_base]
     path = read.paths[base]
-    frame = read_columns(path, here, texts=[name for name in here if name != weight]) if here \
-        else _rows_of(path, read.columns)  # fmt: skip
+    frame = (
+        read_columns(path, here, texts=[name for name in here if name != weight])
+        if here
+        else _rows_of(path, read.columns)
+    )
     checks: list[str] = []
     keep = np.ones(len(frame), dtype=bool)
     select: list[tuple[str, float, float]] = []
@@ -166,9 +167,13 @@ def _rows_of(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
 
 
 def _weight(
-    read: Files, usable: Sequence[Column], guess: Guess, wishes: Wishes, choose: Chooser | None,
+    read: Files,
+    usable: Sequence[Column],
+    guess: Guess,
+    wishes: Wishes,
+    choose: Chooser | None,
     labels: Mapping[str, str],
-) -> str:  # fmt: skip
+) -> str:
     if wishes.weight is not None:
         if wishes.weight.casefold() == NONE:
             return ""
@@ -190,9 +195,13 @@ def _weight(
 
 
 def _units(
-    read: Files, usable: Sequence[Column], guess: Guess, wishes: Wishes, choose: Chooser | None,
+    read: Files,
+    usable: Sequence[Column],
+    guess: Guess,
+    wishes: Wishes,
+    choose: Chooser | None,
     labels: Mapping[str, str],
-) -> tuple[str, str, bool]:  # fmt: skip
+) -> tuple[str, str, bool]:
     """Return strata and PSUs, and whether the user named them."""
     given = [name for name in (wishes.strata, wishes.psu) if name and name.casefold() != NONE]
     if len(given) == 1:
@@ -247,6 +256,11 @@ def rows_in(
     known = place >= 0
     keep = known & design.keep[place]
     weights = np.where(keep, design.weights[place], 0.0)
-    return keep, weights, (
-        float(design.keep.sum() - keep.sum()), float(design.weights.sum() - weights.sum()),
-    )  # fmt: skip
+    return (
+        keep,
+        weights,
+        (
+            float(design.keep.sum() - keep.sum()),
+            float(design.weights.sum() - weights.sum()),
+        ),
+    )

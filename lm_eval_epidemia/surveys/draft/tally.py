@@ -18,8 +18,6 @@ from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Column
 from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
 
-__all__ = ["KINDS", "MOST", "Tally", "blocks", "count"]
-
 #: Values (columns times rows) that are looked at together.
 CELLS = 8_000_000
 
@@ -228,9 +226,13 @@ def blocks(
 
 
 def count(
-    path: Path, columns: Sequence[Column], keep: NDArray[np.bool_], weight: Array,
-    encoding: str | None = None, done: Any = None,
-) -> dict[str, Tally]:  # fmt: skip
+    path: Path,
+    columns: Sequence[Column],
+    keep: NDArray[np.bool_],
+    weight: Array,
+    encoding: str | None = None,
+    done: Any = None,
+) -> dict[str, Tally]:
     """Count the values of columns.
 
     Parameters

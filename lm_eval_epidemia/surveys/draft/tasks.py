@@ -10,8 +10,6 @@ from lm_eval_epidemia.surveys.draft.variables import Draft
 from lm_eval_epidemia.surveys.draft.words import ABOUT_INTERVIEW, DEMOGRAPHIC
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
-__all__ = ["Plan", "conditions_of", "outcomes_of", "planned"]
-
 #: Cells of a condition; answers that are easily asked for; what hardly differs.
 CELLS = 60
 EASY = range(2, 11)
@@ -87,9 +85,11 @@ def outcomes_of(drafts: Sequence[Draft], conditions: Sequence[Draft], most: int)
 
 
 def planned(
-    outcomes: Sequence[Draft], conditions: Sequence[Draft], most: int,
+    outcomes: Sequence[Draft],
+    conditions: Sequence[Draft],
+    most: int,
     possible: Callable[[Plan], bool] = lambda plan: True,
-) -> list[Plan]:  # fmt: skip
+) -> list[Plan]:
     """Plan tasks: mostly of one condition, a few of two where the outcome is yes or no.
 
     Parameters

@@ -12,9 +12,6 @@ import yaml
 
 from lm_eval_epidemia.core.names import WAYS
 
-__all__ = ["CHECK", "Mark", "apart", "cleaned", "marks", "number", "quoted", "shortened",
-           "variable_name"]  # fmt: skip
-
 #: What stands for a person's eye, in a comment.
 CHECK = "# check:"
 

@@ -14,8 +14,6 @@ from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Record
 
-__all__ = ["PEOPLE", "possible", "recorded"]
-
 #: A task has people enough.
 PEOPLE = 30
 
@@ -56,8 +54,9 @@ def possible(data: Microdata) -> Callable[[Plan], bool]:
     return is_possible
 
 
-def _information(one: NDArray[np.int16], other: NDArray[np.int16], weight: NDArray[np.float64]) \
-        -> float:  # fmt: skip
+def _information(
+    one: NDArray[np.int16], other: NDArray[np.int16], weight: NDArray[np.float64]
+) -> float:
     """Return the mutual information of two variables, over the lesser of their entropies."""
     table = np.zeros((one.max() + 1, other.max() + 1))
     np.add.at(table, (one, other), weight)

@@ -21,8 +21,6 @@ from lm_eval_epidemia.surveys.draft.words import (
     asks_nothing,
 )
 
-__all__ = ["ANSWERS", "Draft", "Level", "drafted", "kind_of"]
-
 #: Numbers of more values are binned; a variable of more answers is none.
 VALUES = 12
 ANSWERS = 100
@@ -151,9 +149,15 @@ def _of_texts(column: Column, tally: Tally, name: str) -> Draft | str:
     if silent:
         checks.append(f"taken as no answer: {_listed(shortened(cleaned(t), 60) for t in silent)}")
     return Draft(
-        name, column, kind, _question(kind, column, levels), levels,
-        missing_texts=tuple(silent), checks=tuple(checks), labelled=bool(column.labels),
-    )  # fmt: skip
+        name,
+        column,
+        kind,
+        _question(kind, column, levels),
+        levels,
+        missing_texts=tuple(silent),
+        checks=tuple(checks),
+        labelled=bool(column.labels),
+    )
 
 
 def _natural(text: str) -> tuple[float, str]:
@@ -196,9 +200,15 @@ def _of_numbers(column: Column, tally: Tally, name: str) -> Draft | str:
     labelled = [value for value in values if value in meant]
     bare = len(values) - len(labelled)
     draft = Draft(
-        name, column, kind_of(column), "", (), tuple(_joined(missing)), checks=tuple(checks),
+        name,
+        column,
+        kind_of(column),
+        "",
+        (),
+        tuple(_joined(missing)),
+        checks=tuple(checks),
         labelled=bool(meant),
-    )  # fmt: skip
+    )
     if not len(values):
         return "empty: nobody has an answer"
     if bare <= len(labelled):
@@ -221,10 +231,14 @@ def _categories(
     names = _without_codes({code: meant[code] for code in codes if code in meant})
     said = _told_apart([(names.get(code, number(code)), number(code)) for code in codes])
     levels = tuple(
-        Level(label, _phrase(draft.kind, label, draft.column, not_a_word=code in bare),
-              weight.get(code, 0.0), codes=(code,))
+        Level(
+            label,
+            _phrase(draft.kind, label, draft.column, not_a_word=code in bare),
+            weight.get(code, 0.0),
+            codes=(code,),
+        )
         for code, label in zip(codes, said, strict=True)
-    )  # fmt: skip
+    )
     checks, asides = list(draft.checks), list(draft.asides)
     checks += _look_alikes([names.get(code, number(code)) for code in codes], said)
     if bare:
@@ -237,9 +251,11 @@ def _categories(
         listed = _listed(f"{number(code)} '{shortened(meant[code], 60)}'" for code in out)
         asides.append(f"nobody has, so no level: {listed}")
     return draft._replace(
-        levels=levels, checks=tuple(checks), asides=tuple(asides),
+        levels=levels,
+        checks=tuple(checks),
+        asides=tuple(asides),
         question=_question(draft.kind, draft.column, levels),
-    )  # fmt: skip
+    )
 
 
 def _amounts(
@@ -258,10 +274,14 @@ def _amounts(
     def alone(codes: Iterable[float]) -> list[Level]:
         said = [(meant.get(code, cuts.said(code)), number(code)) for code in codes]
         return [
-            Level(label, _phrase(kind, label, column, not_a_word=code not in meant), own[code],
-                  codes=(code,))
+            Level(
+                label,
+                _phrase(kind, label, column, not_a_word=code not in meant),
+                own[code],
+                codes=(code,),
+            )
             for code, label in zip(codes, _told_apart(said), strict=True)
-        ]  # fmt: skip
+        ]
 
     if inner.sum() <= VALUES and tally.exact:
         levels = alone([float(value) for value in values])
@@ -282,9 +302,11 @@ def _amounts(
         listed = _listed(f"{number(code)} '{shortened(meant[code], 60)}'" for code in ends)
         asides.append(f"a number among the others, in spite of its label: {listed}")
     return draft._replace(
-        levels=tuple(levels), checks=tuple(checks), asides=tuple(asides),
+        levels=tuple(levels),
+        checks=tuple(checks),
+        asides=tuple(asides),
         question=_question(kind, column, tuple(levels), amount=True),
-    )  # fmt: skip
+    )
 
 
 def _binned(

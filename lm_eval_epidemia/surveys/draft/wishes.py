@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["NONE", "Chooser", "Question", "Wishes"]
-
 #: Says that a column shall not be used.
 NONE = "none"
 

@@ -9,10 +9,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["ABOUT_INTERVIEW", "DATE", "DEMOGRAPHIC", "IDENTIFIER", "NO_WEIGHT", "PREDICATES",
-           "PSU", "REPLICATE", "STRATA", "WEIGHT", "Pattern",
-           "asks_nothing"]  # fmt: skip
-
 
 class Pattern(NamedTuple):
     """What something is called: expressions for a column's name and for its label.
@@ -143,10 +139,23 @@ DEMOGRAPHIC: dict[str, Pattern] = {
 }
 
 #: Answers that continue "is" as they stand, once in small letters.
-PREDICATES = frozenset({
-    "male", "female", "married", "widowed", "divorced", "separated", "single", "unmarried",
-    "employed", "unemployed", "retired", "pregnant", "hispanic",
-})  # fmt: skip
+PREDICATES = frozenset(
+    {
+        "male",
+        "female",
+        "married",
+        "widowed",
+        "divorced",
+        "separated",
+        "single",
+        "unmarried",
+        "employed",
+        "unemployed",
+        "retired",
+        "pregnant",
+        "hispanic",
+    }
+)
 
 # -- Answers that say nothing -------------------------------------------------------------------
 

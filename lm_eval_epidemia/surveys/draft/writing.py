@@ -11,8 +11,6 @@ from lm_eval_epidemia.surveys.draft.tasks import Plan
 from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, number, quoted, shortened
 from lm_eval_epidemia.surveys.draft.variables import Draft, Level
 
-__all__ = ["Source", "record_text"]
-
 WIDTH = 96
 
 
@@ -83,8 +81,11 @@ def record_text(
         lines += ["", f"  {CHECK} in no task yet; read what is below before you use it in one"]
         for draft in others:
             lines += _variable(draft, marked=False)
-    lines += ["", f"tasks:  {CHECK} which outcomes and conditions are worth asking about",
-              "  extra:"]  # fmt: skip
+    lines += [
+        "",
+        f"tasks:  {CHECK} which outcomes and conditions are worth asking about",
+        "  extra:",
+    ]
     names = {draft.name: draft for draft in drafts}
     for plan in plans:
         given = ", ".join(plan.given)
@@ -122,14 +123,20 @@ def _head(source: Source) -> list[str]:
     if source.join:
         lines.append(f"join: {quoted(source.join)}  {CHECK} the number of a person in all files")
     year = str(source.year)
-    lines += ["", "vintages:", f"  {quoted(year)}:",
-              f"    year: {year}  {CHECK} the year, {_plain(source.year_from)}",
-              "    files:"]  # fmt: skip
+    lines += [
+        "",
+        "vintages:",
+        f"  {quoted(year)}:",
+        f"    year: {year}  {CHECK} the year, {_plain(source.year_from)}",
+        "    files:",
+    ]
     for name, members in source.files:
         inside = f", members: [{', '.join(map(quoted, members))}]" if members else ""
         lines.append(f"      - {{name: {quoted(name)}{inside}}}")
-    lines += [f"    page: {unknown}  {CHECK} where others find the files",
-              f"    rows: {source.rows}"]  # fmt: skip
+    lines += [
+        f"    page: {unknown}  {CHECK} where others find the files",
+        f"    rows: {source.rows}",
+    ]
     if source.select:
         lines.append(f"    select:  {CHECK} only these records are of this year and have a weight")
         lines += [

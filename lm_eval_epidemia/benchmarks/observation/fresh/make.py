@@ -33,8 +33,6 @@ from lm_eval_epidemia.surveys.fresh import Asked, Drawn, FreshSet, FreshTask
 from lm_eval_epidemia.surveys.microdata import Microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 
-__all__ = ["DIMENSIONS", "Made", "Plan", "make", "plan"]
-
 #: How many conditions a task may have.
 DIMENSIONS = (1, 2, 3)
 
@@ -65,10 +63,9 @@ class Plan(NamedTuple):
         """How many draws were kept, and why others were not."""
         drawn = self.found.draws
         refused = "; ".join(f"{count} {REASONS[why]}" for why, count in drawn.refused.items())
-        return (
-            f"{drawn.kept} of {drawn.tried} draws kept"
-            + (f"; refused: {refused}" if refused else "")
-        )  # fmt: skip
+        return f"{drawn.kept} of {drawn.tried} draws kept" + (
+            f"; refused: {refused}" if refused else ""
+        )
 
     @property
     def lacking(self) -> str:
@@ -77,9 +74,10 @@ class Plan(NamedTuple):
         if drawn.kept == asked.n:
             return ""
         why = (
-            "nothing else is left to draw" if drawn.tried == self.size
+            "nothing else is left to draw"
+            if drawn.tried == self.size
             else f"after {drawn.tried:,} of {self.size:,} draws no more were tried"
-        )  # fmt: skip
+        )
         return f"fewer than the {asked.n} asked for: {why}"
 
 
@@ -167,9 +165,10 @@ def plan(
             if len(kept) == n or len(kept) + refused.total() == ATTEMPTS * n:
                 break
     counted = Drawn(
-        tried=len(kept) + refused.total(), kept=len(kept),
+        tried=len(kept) + refused.total(),
+        kept=len(kept),
         refused={why: refused[why] for why in REASONS if refused[why]},
-    )  # fmt: skip
+    )
     size = sum(space.sizes.values())
     if not kept:
         said = "; ".join(f"{count} {REASONS[why]}" for why, count in counted.refused.items())
@@ -178,18 +177,30 @@ def plan(
             + (f" ({said})" if said else ": it has no outcome with other variables")
         )
     found = FreshSet(
-        survey=survey, seed=seed, vintage=data.vintage, record=fresh.hash_of(entry, data.vintage),
-        files=data.files, rules=RULES, draws=counted, tasks=tuple(kept),
-        asked=Asked(n=n, dimension=space.dimensions, outcomes=tuple(outcomes),
-                    replicates=replicates),
-    )  # fmt: skip
+        survey=survey,
+        seed=seed,
+        vintage=data.vintage,
+        record=fresh.hash_of(entry, data.vintage),
+        files=data.files,
+        rules=RULES,
+        draws=counted,
+        tasks=tuple(kept),
+        asked=Asked(
+            n=n, dimension=space.dimensions, outcomes=tuple(outcomes), replicates=replicates
+        ),
+    )
     return Plan(data, schemes, found, size)
 
 
 def _check(
-    entry: Record, n: int, seed: int, dimension: Sequence[int], outcomes: Sequence[str],
-    vintage: str | None, replicates: int,
-) -> None:  # fmt: skip
+    entry: Record,
+    n: int,
+    seed: int,
+    dimension: Sequence[int],
+    outcomes: Sequence[str],
+    vintage: str | None,
+    replicates: int,
+) -> None:
     """Refuse options that cannot be meant."""
     if n < 1:
         raise EpidemiaError(f"--n {n}: at least 1")
@@ -243,9 +254,16 @@ def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
     named = [name.replace("_", " ").capitalize() for name in (drawn.outcome, *drawn.given)]
     return FreshTask(
         title=f"{survey.upper()}, fresh: {named[0]} by {', '.join(named[1:])}",
-        outcome=drawn.outcome, given=drawn.given, universe=universe, subject=subject,
-        survey=survey, seed=seed, number=number, retrieval=False, anyone=None,
-    )  # fmt: skip
+        outcome=drawn.outcome,
+        given=drawn.given,
+        universe=universe,
+        subject=subject,
+        survey=survey,
+        seed=seed,
+        number=number,
+        retrieval=False,
+        anyone=None,
+    )
 
 
 def make(
@@ -295,9 +313,16 @@ def make(
             "fresh": {"seed": found.seed, "record": found.record, "declared": declared},
         }
         building.build_tasks(
-            data, found.tasks, folder, planned.schemes, found.asked.replicates, jobs=jobs,
-            backend=backend, progress=progress, about=about,
-        )  # fmt: skip
+            data,
+            found.tasks,
+            folder,
+            planned.schemes,
+            found.asked.replicates,
+            jobs=jobs,
+            backend=backend,
+            progress=progress,
+            about=about,
+        )
         # Last: until then no set of this name is whole, and none is used.
         with paths.atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8")

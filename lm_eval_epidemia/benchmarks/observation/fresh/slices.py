@@ -21,10 +21,8 @@ from lm_eval_epidemia.estimate.store import QUANTILE
 from lm_eval_epidemia.score.score import zero
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.record import MAX_LEVELS, Rake, Record, Universe
-
-__all__ = ["REASONS", "RULES", "Draw", "Space", "draws", "normalised_information", "refusal",
-           "short", "who_is_asked"]  # fmt: skip
+from lm_eval_epidemia.surveys.record import MAX_LEVELS, Rake, Record
+from lm_eval_epidemia.surveys.variable import Universe
 
 #: Sampled units that make a cell large, and the share of the people in such cells, at least.
 LARGE, IN_LARGE = 30, 0.9
@@ -152,13 +150,17 @@ def space_of(data: Microdata, dimensions: Sequence[int], outcomes: Sequence[str]
     variables are drawn.
     """
     record = data.record
-    here = [name for name in record.variables
-            if name in data.variables and not record.is_joint(name)]  # fmt: skip
+    here = [
+        name for name in record.variables if name in data.variables and not record.is_joint(name)
+    ]
     asked = [
-        name for name in here
-        if data.variables[name].question and len(data.variables[name].levels) <= MAX_LEVELS
-        and who_is_asked(record, name) is not None and (not outcomes or name in outcomes)
-    ]  # fmt: skip
+        name
+        for name in here
+        if data.variables[name].question
+        and len(data.variables[name].levels) <= MAX_LEVELS
+        and who_is_asked(record, name) is not None
+        and (not outcomes or name in outcomes)
+    ]
     conditions = [name for name in here if _is_phrased(record, name)]
     return Space(tuple(asked), tuple(conditions), tuple(dimensions))
 

@@ -28,8 +28,6 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 
-__all__ = ["ANSWERS", "PUBLISHED", "Run", "runs", "write"]
-
 #: The set that they are about, and the file.
 PUBLISHED = "epidemia_prior_nhanes"
 ANSWERS = "published_answers.parquet"

@@ -8,8 +8,6 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["QUARTERS", "between", "cuts", "inside", "number", "roundest"]
-
 QUARTERS = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
 
 

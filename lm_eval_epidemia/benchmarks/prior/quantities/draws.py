@@ -9,8 +9,6 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["Sums", "corrected", "drawn", "kish", "published", "stacked"]
-
 
 class Sums(NamedTuple):
     """A draw: the mean of its answers, their variance (divisor: their number), and their number."""

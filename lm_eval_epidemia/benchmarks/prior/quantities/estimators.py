@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["Design", "Estimate", "estimate"]
-
 Mask = NDArray[np.bool_]
 
 

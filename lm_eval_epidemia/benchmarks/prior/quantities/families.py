@@ -16,10 +16,6 @@ from scipy import special
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["BETA", "FAMILIES", "LEVELS", "LOGNORMAL", "NORMAL", "SURE", "by_family", "cdf",
-           "log_density", "mean", "median", "of_moments", "of_quantiles", "ppf", "sd",
-           "valid"]  # fmt: skip
-
 FAMILIES = ("normal", "beta", "lognormal")
 NORMAL, BETA, LOGNORMAL = range(3)
 
@@ -251,7 +247,9 @@ def _beta_of_quantiles(values: Array) -> tuple[float, float]:
         lambda logs: (special.betaincinv(*np.exp(logs), LEVELS) - values) / scale,
         np.log(start),
         bounds=(np.log(_LEAST), np.log(_MOST)),
-        xtol=1e-14, ftol=1e-14, gtol=1e-14,
-    )  # fmt: skip
+        xtol=1e-14,
+        ftol=1e-14,
+        gtol=1e-14,
+    )
     alpha, beta = np.exp(found.x)
     return float(alpha), float(beta)

@@ -26,9 +26,8 @@ from lm_eval_epidemia.benchmarks.prior.quantities.store import FEWEST, PREFIX
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.record import Rake, Variable
-
-__all__ = ["MOST_LEVELS", "Refused", "Slices", "check_family", "family_of", "generate"]
+from lm_eval_epidemia.surveys.record import Rake
+from lm_eval_epidemia.surveys.variable import Variable
 
 #: A variable with more levels and no measure (single years of schooling) is left out.
 MOST_LEVELS = 15
@@ -222,10 +221,11 @@ class Slices:
             raise Refused(f"{len(there)} people have a known {one.variable}")
         ends: list[float | None] = [None, *bins.cuts(there), None]
         low, high = (
-            None if end is None or not there.min() <= end < there.max() else
-            bins.roundest(there, end)
+            None
+            if end is None or not there.min() <= end < there.max()
+            else bins.roundest(there, end)
             for end in ends[one.level : one.level + 2]
-        )  # fmt: skip
+        )
         met = bins.inside(value, low, high)
         if not QUARTER[0] <= met[people].sum() / len(there) <= QUARTER[1]:
             raise Refused(f"many people have one {one.variable}, so that it has no quarters")

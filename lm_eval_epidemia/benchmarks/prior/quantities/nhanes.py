@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["ADULT", "SURVEY", "VARIABLES", "Asked", "Measured", "wording"]
-
 SURVEY = "the National Health and Nutrition Examination Survey (NHANES) 2017-2018"
 ADULT = 18
 

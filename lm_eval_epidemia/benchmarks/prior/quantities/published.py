@@ -38,8 +38,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["made_from", "wording_of"]
-
 #: Bounds in a published text; the digits of 1.4124999999999999 are those of a float.
 _BOUNDS = re.compile(r"(?P<side>greater than|less than or equal to) (?P<bound>\d+(?:\.\d+)?)")
 
@@ -140,8 +138,20 @@ def made_from(folder: Path) -> Quantities:
     import numpy as np
 
     files = [folder / name for name in ("variables.parquet", "baseline_samples.parquet")]
-    variables = _read(files[0], ["variable", "base_variable", "conditions", "description", "mean",
-                                 "std", "se", "n", "ground_truth_distribution_type"])  # fmt: skip
+    variables = _read(
+        files[0],
+        [
+            "variable",
+            "base_variable",
+            "conditions",
+            "description",
+            "mean",
+            "std",
+            "se",
+            "n",
+            "ground_truth_distribution_type",
+        ],
+    )
     people = _read(files[1], ["variable", "n", "trial", "draw", "value", "weight_WTMEC2YR"])
     source = json.loads((folder / "SOURCE.json").read_text(encoding="utf-8"))
     rows: list[Any] = list(variables.itertuples(index=False))

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.core.distance import Array
 
-__all__ = ["DIFFICULTIES", "DRAWS", "SIZES", "Baseline", "Condition", "Quantities", "Quantity"]
-
 #: By the number of conditions.
 DIFFICULTIES = ("base", "easy", "medium", "hard")
 

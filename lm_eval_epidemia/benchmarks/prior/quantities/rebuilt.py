@@ -29,8 +29,6 @@ from lm_eval_epidemia.surveys.read import open_raw, raw_columns, raw_files, read
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FILES", "Rebuilt", "rebuilt"]
-
 #: Columns by official file.
 FILES: dict[str, list[str]] = {
     "DEMO_J": ["SEQN", "RIDAGEYR", "WTMEC2YR", "SDMVSTRA", "SDMVPSU"],

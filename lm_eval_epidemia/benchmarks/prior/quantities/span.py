@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["STEPS", "span"]
-
 #: A grid has one point more.
 STEPS = 40
 

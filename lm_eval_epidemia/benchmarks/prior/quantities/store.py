@@ -42,19 +42,6 @@ from lm_eval_epidemia.estimate.registry import State, stamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "FEWEST",
-    "PREFIX",
-    "Declared",
-    "available",
-    "built",
-    "check_set",
-    "declared",
-    "load",
-    "read",
-    "write",
-]
-
 #: Task name = prefix and the set's name.
 PREFIX = "epidemia_prior_"
 #: What makes a task's name that of a group.
@@ -245,9 +232,14 @@ def declared() -> dict[str, Declared]:
                 notices.warn("damaged quantities", f"{PREFIX}{path.stem} is left out: {error}")
                 continue
             found[record.task] = Declared(
-                record.task, record.survey, record.vintage, record.title, record.published,
-                state, path,
-            )  # fmt: skip
+                record.task,
+                record.survey,
+                record.vintage,
+                record.title,
+                record.published,
+                state,
+                path,
+            )
     return dict(sorted(found.items(), key=lambda one: (not one[1].published, one[0])))
 
 

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.surveys.record import Record, Variable
-
-__all__ = ["Subject", "clause", "joined", "measured_clause", "named", "subject_of", "wording"]
+from lm_eval_epidemia.surveys.record import Record
+from lm_eval_epidemia.surveys.variable import Variable
 
 _SUBJECT = re.compile(
     r"an? (?P<who>(?:\w+ )??(?P<noun>person|household) .+?) "
