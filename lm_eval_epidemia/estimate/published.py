@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.estimators import Estimator, Joint
-from lm_eval_epidemia.estimate.prepare import Cells
+from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimator, Joint
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Task
 from lm_eval_epidemia.surveys.tables import PublishedTable
@@ -43,10 +41,6 @@ class Shares(Cells):
         return self.weights @ self.p
 
     @property
-    def marginal_se(self) -> None:
-        return None
-
-    @property
     def schemes(self) -> tuple[Scheme, ...]:
         """The agency's intervals are of its design; without them there is no sampling error."""
         return ("design", "population") if np.isfinite(self.n_eff).all() else ()
@@ -62,12 +56,10 @@ class Published(Estimator[Shares]):
 
     def joint(self, ready: Shares, p: Array, number: int) -> Joint:
         drawn = self._drawn(ready, number)
-        return Joint(drawn, drawn)
+        return Joint(p, drawn, drawn)
 
-    def draws(
-        self, ready: Shares, scheme: Scheme, replicates: int, p: Array, joint: Joint
-    ) -> Array:
-        return self._drawn(ready, replicates)
+    def draws(self, ready: Shares, scheme: Scheme, number: int, joint: Joint) -> Array:
+        return self._drawn(ready, number)
 
     def _drawn(self, ready: Shares, number: int) -> Array:
         """Draw each row from a multinomial sample of its effective size; of exact tables, none."""
@@ -77,9 +69,7 @@ class Published(Estimator[Shares]):
         size = np.maximum(np.round(ready.n_eff), 1).astype(np.int64)
         return np.stack([rng.multinomial(size, ready.p) / size[:, None] for _ in range(number)])
 
-    def effective_sizes(
-        self, ready: Shares, p: Array, draws: Mapping[Scheme, Array], joint: Joint
-    ) -> dict[Scheme, Array]:
+    def effective_sizes(self, ready: Shares, draws: ByScheme, joint: Joint) -> ByScheme:
         return {"design" if draws else "iid": ready.n_eff}
 
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate.estimators import Counts, Joint
-from lm_eval_epidemia.estimate.prepare import Prepared, prepare
+from lm_eval_epidemia.estimate.estimators import Counts
+from lm_eval_epidemia.estimate.cells import Joint, Prepared
+from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.store import QUANTILE
 from lm_eval_epidemia.score.score import zero
 from lm_eval_epidemia.surveys.fresh import FreshTask
@@ -275,6 +276,6 @@ def _ends(ready: Prepared, replicates: int) -> tuple[float, float]:
     """Return D_zero and D_perfect of a task, counted."""
     counts, rng = Counts(), np.random.default_rng()
     p = counts.fit(ready, ready.record_weights, rng)
-    drawn = counts.draws(ready, "iid", replicates, p, Joint(p[None], p[None]))
+    drawn = counts.draws(ready, "iid", replicates, Joint(p, p[None], p[None]))
     perfect = float(np.quantile(distance(ready.weights, drawn, p), QUANTILE))
     return float(zero(ready.weights, p)), perfect
