@@ -304,7 +304,7 @@ def test_of_equally_many_the_first(tmp_path):
 def test_universe_and_subject_are_taken_over(raw, home, declare):
     catalogue.own_files()[0].write_text(RECORD + SUBJECTS)
     found = made(raw, outcomes=["happy"], dimension=[2], n=2)
-    task = found.plan.found.tasks[0]
+    task = found.plan.fresh_set.tasks[0]
     truth = store.load(task.name)
     assert task.universe[0].column == "AGE"
     assert "Consider an adult in 2020 who" in questions(task.name).prompt[0]
@@ -344,7 +344,7 @@ def test_too_few_replicates_are_refused_before_anything_is_drawn(raw, declare):
 
 def test_another_seed_draws_others_and_more_begin_with_the_same(raw, declare):
     def drawn(**options):
-        return [(one.outcome, one.given) for one in planned(raw, **options).found.tasks]
+        return [(one.outcome, one.given) for one in planned(raw, **options).fresh_set.tasks]
 
     eight = drawn()
     assert drawn() == eight
@@ -356,7 +356,7 @@ def test_another_seed_draws_others_and_more_begin_with_the_same(raw, declare):
 
 def test_counts_of_draws_add_up(raw, declare):
     found = planned(raw, n=1000)
-    drawn = found.found.draws
+    drawn = found.fresh_set.draws
     assert drawn.tried == found.size == drawn.kept + sum(drawn.refused.values())
     assert set(drawn.refused) <= set(slices.REASONS) and drawn.refused["declared"] == 3
     assert "fewer than the 1000 asked for: nothing else is left to draw" in found.lacking
@@ -367,15 +367,15 @@ def test_counts_of_draws_add_up(raw, declare):
 def test_draws_that_are_given_up(raw, declare, monkeypatch):
     monkeypatch.setattr(making, "ATTEMPTS", 1)
     found = planned(raw, n=30)
-    assert found.found.draws.tried == 30 > found.found.draws.kept
+    assert found.fresh_set.draws.tried == 30 > found.fresh_set.draws.kept
     assert "after 30 of" in found.lacking
 
 
 def test_truth_scores_100_and_uniform_0_on_all_of_them(raw, declare):
     found = made(raw)
-    group = found.plan.found.group
-    names = [task.name for task in found.plan.found.tasks]
-    assert {len(t.given) for t in found.plan.found.tasks} == {1, 2, 3}
+    group = found.plan.fresh_set.group
+    names = [task.name for task in found.plan.fresh_set.tasks]
+    assert {len(t.given) for t in found.plan.fresh_set.tasks} == {1, 2, 3}
     for kind, score in (("truth", 100), ("uniform", 0)):
         results = evaluate([group], model_args=f"kind={kind}")["results"]
         assert [results[name]["score,none"] for name in names] == [score] * len(names)
@@ -386,7 +386,7 @@ def test_they_are_found_in_every_way_of_asking(raw, declare):
     before = yamls.task_path()
     found = made(raw)
     assert yamls.task_path() != before
-    first = found.plan.found.tasks[0].name
+    first = found.plan.fresh_set.tasks[0].name
     assert first == "epidemia_fresh_toy_7_01"
     for group in ("epidemia_fresh", "epidemia_fresh_toy_7"):
         assert members(group)[0] == (first, "letters")
@@ -404,14 +404,14 @@ def test_they_are_found_in_every_way_of_asking(raw, declare):
 
 
 def test_results_say_the_seed_and_the_record(raw, declare):
-    found = made(raw).plan.found
+    found = made(raw).plan.fresh_set
     said = evaluate([found.tasks[0].name], limit=1)["configs"][found.tasks[0].name]["metadata"]
     assert said["seed"] == "7" and said["record"] == found.record[:12]
     assert said["truth"] == store.load(found.tasks[0].name).fingerprint
 
 
 def test_many_answers_and_several_conditions_are_counted(raw, declare):
-    found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.found.tasks[0]
+    found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.fresh_set.tasks[0]
     truth = store.load(found.name)
     frame = pd.DataFrame(
         {name: labelled(name) for name in (*found.given, "mood")} | {"W": people().W}
@@ -435,7 +435,7 @@ def labelled(name):
 def test_scales_are_as_the_rule_has_them(raw, declare):
     found = made(raw, n=20)
     assert not found.short
-    for task in found.plan.found.tasks:
+    for task in found.plan.fresh_set.tasks:
         anchors = Anchors.of(store.load(task.name))
         assert anchors.zero - anchors.perfect > 0.5 * anchors.zero
 
@@ -487,7 +487,9 @@ def test_declared_and_fresh_tasks_of_one_file_share_their_replicates(raw, declar
     found = made(raw)
     assert found.is_joint
     declared = store.load("epidemia_extra_toy_happy_by_sex")
-    assert {store.load(task.name).sample for task in found.plan.found.tasks} == {declared.sample}
+    assert {store.load(task.name).sample for task in found.plan.fresh_set.tasks} == {
+        declared.sample
+    }
 
 
 def test_of_another_file_or_number_they_are_apart(raw, declare, tmp_path):
@@ -495,7 +497,7 @@ def test_of_another_file_or_number_they_are_apart(raw, declare, tmp_path):
     declared = store.load("epidemia_extra_toy_happy_by_sex").sample
     one, two = made(raw), made(raw, seed=8)
     assert not one.is_joint and not two.is_joint
-    names = {store.load(found.plan.found.tasks[0].name).sample for found in (one, two)}
+    names = {store.load(found.plan.fresh_set.tasks[0].name).sample for found in (one, two)}
     assert len(names) == 1 and names != {declared}
     assert next(iter(names)).startswith("toy_2020-fresh ")
     other = tmp_path / "toy.csv"
@@ -521,7 +523,7 @@ def test_a_set_whose_record_has_changed_is_left_out(raw, declare, caplog):
     assert "epidemia_fresh_toy_7_01" not in leaves()
     with pytest.raises(EpidemiaError, match="--replace"):
         made(raw)
-    before = found.plan.found.record
+    before = found.plan.fresh_set.record
     again = made(raw, replace=True)
     assert catalogue.fresh_sets()[again.folder].record != before
     assert store.available()["epidemia_fresh_toy_7_01"].folder == again.folder
@@ -679,4 +681,4 @@ def test_json_of_the_registry_says_whose_tasks_these_are(raw, declare):
     found = made(raw)
     registry = json.loads((found.folder / "registry.json").read_text())
     said = registry["truths"]["toy_2020"]["fresh"]
-    assert said["seed"] == 7 and said["record"] == found.plan.found.record
+    assert said["seed"] == 7 and said["record"] == found.plan.fresh_set.record

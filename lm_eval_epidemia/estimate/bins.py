@@ -32,5 +32,5 @@ def count(
         all records: nothing is known about it but that.
     """
     totals = np.bincount(cell * levels + outcome, weights=weight, minlength=cells * levels)
-    totals = totals.reshape(cells, levels)
-    return shares(totals, totals.sum(axis=0) / totals.sum())
+    table = totals.astype(np.float64).reshape(cells, levels)
+    return shares(table, table.sum(axis=0) / table.sum())

@@ -33,7 +33,7 @@ from lm_eval_epidemia.surveys.catalogue import own, record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
 from lm_eval_epidemia.surveys.record import Record, Task
-from lm_eval_epidemia.surveys.tables import load_tables, tables_vintage
+from lm_eval_epidemia.surveys.tables import tables_vintage
 
 
 class Built(NamedTuple):
@@ -144,8 +144,14 @@ def build(
                 f"{survey} {tables} is a published table without a sampling design: only "
                 "--bootstrap iid is possible"
             )
-        key = f"{survey}_{tables}"
-        tasks = _take_tables(entry, tables, raws, replicates, folder, asked)
+        shares = published.taken(entry, tables, raws, asked)
+        key, tasks = f"{survey}_{tables}", list(shares)
+        files = {path.name: paths.sha256_of(path) for path in raw_files(raws, entry.expected_files)}
+        rows = max(len(of.weights) for of in shares.values())
+        truth = _provenance(entry, tables, files) | {"rows": rows, "weight": ""}
+        # It takes no time, so nothing is kept in between.
+        estimates = {task: estimate_task(of, of.schemes, replicates) for task, of in shares.items()}
+        _write(folder, entry, truth, estimates)
     else:
         data, schemes = read(entry, raws, vintage, bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
@@ -323,35 +329,6 @@ def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> None:
         streaming = "list" if work.backend in ("dask", "ray") else "generator_unordered"
         for _ in joblib.Parallel(return_as=streaming)(calls()):
             bar.update()
-
-
-def _take_tables(
-    entry: Record,
-    vintage: str,
-    raws: Sequence[Path],
-    replicates: int,
-    folder: Path,
-    asked: Sequence[Task],
-) -> list[Task]:
-    """Take published tables over; this takes no time, so nothing is kept in between.
-
-    Returns
-    -------
-    list of Task
-        Those of the tasks asked for that have a table.
-    """
-    tables = {(table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)}
-    estimates = {}
-    for task in asked:
-        if (table := tables.get((task.outcome, task.given))) is not None:
-            columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
-            shares = published.take(table, task, columns, f"{entry.survey}_{vintage}")
-            estimates[task] = estimate_task(shares, shares.schemes, replicates)
-    files = {path.name: paths.sha256_of(path) for path in raw_files(raws, entry.expected_files)}
-    rows = max(estimate["entry"]["cells"] for estimate in estimates.values())
-    truth = _provenance(entry, vintage, files) | {"rows": rows, "weight": ""}
-    _write(folder, entry, truth, estimates)
-    return list(estimates)
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ Ready = TypeVar("Ready", bound="Cells")
 ByScheme = dict[Scheme, Array]
 
 
-class Joint(NamedTuple):
+class Estimated(NamedTuple):
     """P(Y | X), and what it is in each joint replicate of a survey.
 
     Attributes
@@ -86,15 +86,15 @@ class Estimator(ABC, Generic[Ready]):
         return self.fit(ready, ready.record_weights, sampling.rng_of(ready.task.name, 0))
 
     @abstractmethod
-    def joint(self, ready: Ready, p: Array, number: int) -> Joint:
+    def joint(self, ready: Ready, p: Array, number: int) -> Estimated:
         """Estimate P(Y | X), which is `p`, anew in each joint replicate of the survey."""
 
-    def draws(self, ready: Ready, scheme: Scheme, number: int, joint: Joint) -> Array:
+    def draws(self, ready: Ready, scheme: Scheme, number: int, joint: Estimated) -> Array:
         """Estimate P(Y | X) anew for D_perfect; shape (B, C, K). By default in joint replicates."""
         return joint.single
 
     @abstractmethod
-    def effective_sizes(self, ready: Ready, draws: ByScheme, joint: Joint) -> ByScheme:
+    def effective_sizes(self, ready: Ready, draws: ByScheme, joint: Estimated) -> ByScheme:
         """Effective sample size of each cell by scheme, where it is known; shape (C,) each."""
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins, boosted, sampling
-from lm_eval_epidemia.estimate.cells import ByScheme, Estimator, Joint, Prepared
+from lm_eval_epidemia.estimate.cells import ByScheme, Estimated, Estimator, Prepared
 from lm_eval_epidemia.estimate.joint import mixture, replicate_weights
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme, rng_of
 from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
@@ -51,7 +51,7 @@ class Counts(OfRecords):
     def fit(self, ready: Prepared, weight: Array, rng: np.random.Generator) -> Array:
         return bins.count(weight, ready.cell, ready.outcome, len(ready.weights), len(ready.levels))
 
-    def joint(self, ready: Prepared, p: Array, number: int) -> Joint:
+    def joint(self, ready: Prepared, p: Array, number: int) -> Estimated:
         sample, survey, rng = ready.sample, ready.survey, np.random.default_rng()
         if sample.replicate_totals is not None:
             # Linear in the agency's own deviations, as its variance formula is.
@@ -61,12 +61,12 @@ class Counts(OfRecords):
         else:
             weights = (replicate_weights(sample, survey, b, number) for b in range(number))
             at = np.stack([self.fit(ready, weight, rng) for weight in weights])
-        return Joint(p, at, at)
+        return Estimated(p, at, at)
 
-    def draws(self, ready: Prepared, scheme: Scheme, number: int, joint: Joint) -> Array:
+    def draws(self, ready: Prepared, scheme: Scheme, number: int, joint: Estimated) -> Array:
         return self._iid(ready, number) if scheme == "iid" else joint.single
 
-    def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Joint) -> ByScheme:
+    def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Estimated) -> ByScheme:
         sample, cell, p = ready.sample, ready.cell, joint.p
         # Kish's size of a counted cell needs no bootstrap.
         sizes: ByScheme = {"iid": sampling.kish_size(sample, cell, len(p))}
@@ -122,16 +122,16 @@ class Boosting(OfRecords):
     def estimate(self, ready: Prepared) -> Array:
         return np.asarray(self._fits(ready, ready.record_weights, boosted.SEEDS, 0).mean(axis=0))
 
-    def joint(self, ready: Prepared, p: Array, number: int) -> Joint:
+    def joint(self, ready: Prepared, p: Array, number: int) -> Estimated:
         seeds = boosted.seeds_of_replicate(ready.units)
         weights = (replicate_weights(ready.sample, ready.survey, b, number) for b in range(number))
         fits = [
             self._fits(ready, weight, seeds, 1 + len(SCHEMES), b)
             for b, weight in enumerate(weights)
         ]
-        return Joint(p, np.stack([fit.mean(axis=0) for fit in fits]), np.stack(fits)[:, 0])
+        return Estimated(p, np.stack([fit.mean(axis=0) for fit in fits]), np.stack(fits)[:, 0])
 
-    def draws(self, ready: Prepared, scheme: Scheme, number: int, joint: Joint) -> Array:
+    def draws(self, ready: Prepared, scheme: Scheme, number: int, joint: Estimated) -> Array:
         if scheme == "population":
             return self._simulated(ready, number, joint.p)
         # Without a design the joint replicates are the i.i.d. bootstrap.
@@ -142,15 +142,15 @@ class Boosting(OfRecords):
         """Fit to surveys of a population whose P(Y | X) is the estimate."""
         sample, cell, seeds = ready.sample, ready.cell, boosted.seeds_of_survey(ready.units)
         alike = intraclass_correlation(sample, cell, ready.outcome, p)
-        found = np.empty((number, *p.shape))
+        fits = np.empty((number, *p.shape))
         for b in range(number):
             key = 1 + SCHEMES.index("population"), b
             outcome = draw_outcomes(sample, cell, p, alike, rng_of(ready.task.name, *key))
             drawn = replace(ready, outcome=outcome)
-            found[b] = self._fits(drawn, sample.weight, seeds, *key).mean(axis=0)
-        return found
+            fits[b] = self._fits(drawn, sample.weight, seeds, *key).mean(axis=0)
+        return fits
 
-    def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Joint) -> ByScheme:
+    def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Estimated) -> ByScheme:
         # A boosted cell borrows strength from its neighbours, so its size comes from the spread of
         # the whole estimator; the records of the task are all there is to borrow.
         p = joint.p

@@ -45,12 +45,14 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)
     totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
-    design: dict[str, Any] = {}
+    design: dict[str, Any] = {"size": len(data), "row": np.flatnonzero(keep)}
+    if data.unit is not None:
+        design = {"size": int(data.unit.max()) + 1, "unit": data.unit[keep]}
     if data.has_strata:
         assert data.psu is not None and data.strata is not None
         stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
         stratum_of_psu[data.psu] = data.strata
-        design = {"psu": data.psu[keep], "stratum_of_psu": stratum_of_psu}
+        design |= {"psu": data.psu[keep], "stratum_of_psu": stratum_of_psu}
     elif data.replicates is not None:
         # What adjusted a record's weight adjusts its replicates too.
         weight = data.weight[keep]
@@ -65,10 +67,6 @@ def prepare(data: Microdata, task: Task) -> Prepared:
             )
         else:
             design["replicate_weights"] = data.replicates[keep] * ratio[:, None]
-    if data.unit is None:
-        units_of = {"row": np.flatnonzero(keep), "size": len(data)}
-    else:
-        units_of = {"unit": data.unit[keep], "size": int(data.unit.max()) + 1}
     scale = data.record.design_of(data.vintage).replicate_scale
     return Prepared(
         survey=data.key,
@@ -87,7 +85,7 @@ def prepare(data: Microdata, task: Task) -> Prepared:
         absent=_absent(task, ways, features),
         adjustments=adjusted.notes,
         features=features,
-        sample=Sample(adjusted.weight[keep], **units_of, **design, replicate_scale=scale),
+        sample=Sample(adjusted.weight[keep], **design, replicate_scale=scale),
         cell=cell,
         outcome=outcome,
     )

@@ -68,12 +68,12 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
             for scheme, drawn in draws.items()
         },
     }
-    if (error := ready.marginal_se) is not None:
-        entry["marginal_se"] = error.tolist()
     steps, step = quantised(p, joint.at)
     replicated = len(joint.at) > 0
     if replicated:
         entry["replicates"] = {"number": len(joint.at), "seed": sampling.SEED, "step": step}
+    if (error := ready.marginal_se) is not None:
+        entry["marginal_se"] = error.tolist()
     kept = [{"cell": c, "steps": row.ravel().tolist()} for c, row in enumerate(steps)]
     return {
         "cells": [
