@@ -47,19 +47,6 @@ def _the_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def installed_truth(way: Way, answers: Sequence[Answer]) -> Any:
-    """Return the truth of the task asked, if the questions were made from the installed one."""
-    truth = way.load(answers[0].task)
-    if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
-        raise EpidemiaError(
-            f"{way.named(answers[0].task)}: the questions were made from ground truth "
-            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
-            "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
-            "with"
-        )
-    return truth
-
-
 class Collected(NamedTuple):
     """The answers of a task, in the places of their cells and prompts; C cells, A prompts of each.
 
@@ -101,7 +88,14 @@ def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
     """
     first = answers[0]
     way = ways[first.way]
-    truth = installed_truth(way, answers)
+    truth = way.load(first.task)
+    if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
+        raise EpidemiaError(
+            f"{way.named(first.task)}: the questions were made from ground truth "
+            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
+            "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
+            "with"
+        )
     return Collected(way, truth, *laid_out(answers, (len(truth.given), way.prompts(truth, first))))
 
 

@@ -99,9 +99,6 @@ def order_bias(answers: Sequence[Response]) -> float:
     return uneven(by_position(answers))
 
 
-ORDER_BIAS = Metric(order_bias, False, 0, 1)
-
-
 def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
     """Answer a question in a random order of its answers as a person of the cell might."""
     order = rng.permutation(len(truth.levels))
@@ -127,7 +124,7 @@ WAY = Way(
     check=check,
     distribution=distribution,
     moved=moved,
-    diagnostics={"choice_mass": CHOICE_MASS, "order_bias": ORDER_BIAS},
+    diagnostics={"choice_mass": CHOICE_MASS, "order_bias": Metric(order_bias, False, 0, 1)},
     by_position=by_position,
     question=lambda wording, cell, _level: wording.question(cell),
     answers=lambda truth: truth.levels,

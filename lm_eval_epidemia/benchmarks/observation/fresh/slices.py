@@ -15,7 +15,7 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate.cells import Estimated, Prepared
+from lm_eval_epidemia.estimate.cells import Estimated
 from lm_eval_epidemia.estimate.estimators import Counts
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.store import QUANTILE
@@ -200,8 +200,7 @@ class Informed:
             self._asked &= data.within(universe)
 
     def __call__(self, one: str, other: str) -> float:
-        pair = frozenset((one, other))
-        if pair not in self._known:
+        if (pair := frozenset((one, other))) not in self._known:
             levels, ways = self._data.levels, self._data.variables
             both = self._asked & (levels[one] != MISSING) & (levels[other] != MISSING)
             shape = len(ways[one].levels), len(ways[other].levels)
@@ -264,13 +263,8 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
         return "common"
     if ready.weights[ready.n >= LARGE].sum() < IN_LARGE:
         return "small"
-    return "short" if short(*_ends(ready, replicates)) else None
-
-
-def _ends(ready: Prepared, replicates: int) -> tuple[float, float]:
-    """Return D_zero and D_perfect of a task, counted."""
     counts, rng = Counts(), np.random.default_rng()
     p = counts.fit(ready, ready.record_weights, rng)
     drawn = counts.draws(ready, "iid", replicates, Estimated(p, p[None], p[None]))
     perfect = float(np.quantile(distance(ready.weights, drawn, p), QUANTILE))
-    return float(zero(ready.weights, p)), perfect
+    return "short" if short(float(zero(ready.weights, p)), perfect) else None
