@@ -30,10 +30,18 @@ def with_change(path, *changes):
 def package(tmp_path_factory):
     """A copy of the package with the toys in it."""
     root = tmp_path_factory.mktemp("toy")
-    for name in ("lm_eval_epidemia", "groundtruth"):
-        source = REPOSITORY / name
-        shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    caches = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "lm_eval_epidemia", root / "lm_eval_epidemia", ignore=caches)
     shutil.copy(REPOSITORY / "pyproject.toml", root)
+    # The truths of three surveys, since the site shows every task; its examples are theirs.
+    shipped = REPOSITORY / "groundtruth"
+    shutil.copytree(shipped / "quantities", root / "groundtruth" / "quantities")
+    registry = json.loads((shipped / "registry.json").read_text())
+    kept = ("nsduh_2022", "nhis_2021-unweighted", "acs_2024")
+    registry["truths"] = {key: registry["truths"][key] for key in kept}
+    (root / "groundtruth" / "registry.json").write_text(json.dumps(registry))
+    for path in [path for key in kept for path in shipped.glob(f"{key}.*")]:
+        shutil.copy(path, root / "groundtruth")
     # A way of asking is a file and a line, a benchmark a folder and a line.
     benchmarks = root / "lm_eval_epidemia" / "benchmarks"
     shutil.copy(TOY / "numbered.py", benchmarks / "observation")

@@ -38,8 +38,8 @@ def tasks_of(results):
     ("kind", "groups", "tasks"),
     [
         ("truth", GROUPS, 63 + 44),
-        ("mean", ["epidemia_low"], 63),
-        ("uniform", NSDUH, 6 + 22),
+        ("mean", ["epidemia_low_nsduh", "epidemia_low_gss"], 6 + 10),
+        ("uniform", ["epidemia_low_nsduh", "epidemia_low_gss"], 6 + 10),
         ("zero_one", NSDUH, 6 + 22),
     ],
 )

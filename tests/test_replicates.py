@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import nsduh_2023, raw_file
+from conftest import raw_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sampling import complex_sample
+from toy_survey import DESIGNED, build, declare, people
 from truths import HEROIN, enter
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins, boosted, prepare, simulate, store
-from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.joint import (
     hadamard,
     mixture,
@@ -191,20 +191,19 @@ def test_tasks_of_one_survey_share_a_sample_and_exact_tables_have_none():
 
 
 def test_a_stratum_with_one_psu_is_refused(home, tmp_path, monkeypatch):
-    frame = nsduh_2023(600)
-    frame.loc[frame.VESTR_C.iloc[0] == frame.VESTR_C, "VEREP"] = 1
-    path = tmp_path / "NSDUH_2023.parquet"
-    frame.to_parquet(path)
-    options = {"vintage": "2023", "replicates": 4, "progress": False}
+    declare(home, DESIGNED)
+    frame = people(400)
+    frame.loc[frame.STRATUM[0] == frame.STRATUM, "PSU"] = 1
+    raw = tmp_path / "toy.csv"
+    frame.to_csv(raw, index=False)
     with pytest.raises(EpidemiaError) as caught:
-        build("nsduh", path, out=tmp_path, **options)
-    psu = r"1 of \d+ strata .VESTR_C. have a single PSU .VEREP., the first in row 1:"
+        build(raw, tmp_path)
+    psu = r"1 of 20 strata .STRATUM. have a single PSU .PSU., the first in row 1:"
     assert re.search(rf"{psu} .*merge each with a neighbouring stratum", str(caught.value))
     # The way out that it names: nobody looks at the design.
     schemes = ["iid", "population"]
     monkeypatch.setattr(boosted, "ROUNDS", 2)
-    made = build("nsduh", path, bootstrap=schemes, **options)
-    truth = store.load(made.tasks[0])
+    truth = store.load(build(raw, bootstrap=schemes, replicates=4).tasks[0])
     assert set(truth.distances) == set(schemes) and len(truth.replicates) == 2
 
 
