@@ -139,7 +139,8 @@ def plan(
         If an option cannot be meant, the files do not fit the record, or nothing can be kept.
     """
     entry = record(survey)
-    _check(entry, n, seed, dimension, vintage, replicates)
+    _check(entry, n, seed, dimension, vintage)
+    building.check_options(replicates, None, 1)
     for name in outcomes:
         _check_outcome(entry, name)
     data, schemes = building.read(entry, raw, vintage, every=True)
@@ -181,18 +182,10 @@ def plan(
     return FreshPlan(data, schemes, fresh_set, sum(space.sizes.values()))
 
 
-def _check(
-    entry: Record,
-    n: int,
-    seed: int,
-    dimension: Sequence[int],
-    vintage: str | None,
-    replicates: int,
-) -> None:
+def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None) -> None:
     """Refuse options that cannot be meant."""
     if n < 1:
         raise EpidemiaError(f"--n {n}: at least 1")
-    building.check_options(replicates, None, 1)
     if seed < 0:
         raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
     if wrong := [one for one in dimension if one not in DIMENSIONS]:
