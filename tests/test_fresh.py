@@ -39,6 +39,7 @@ from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import catalogue, fresh
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.microdata import load_microdata
 
 ROWS = 6000
 #: Of boosting, in processes of their own: here there are few.
@@ -173,9 +174,13 @@ def first(raw, home, declare, sets):
     return made(raw)
 
 
+def read(raw):
+    return load_microdata(catalogue.record("toy"), [raw], every=True)
+
+
 @pytest.fixture
 def data(raw, declare):
-    return building.read(catalogue.record("toy"), [raw], None, every=True)[0]
+    return read(raw)
 
 
 def planned(raw, **options):
@@ -251,8 +256,7 @@ def test_a_draw_that_breaks_one_rule_is_refused_for_it_alone(data, declare, raw,
     else:
         other = "happy" if drawn[1] == "mood" else "sex"
         declare(f"given: [{other}], title", "given: [town], title")
-        changed = building.read(catalogue.record("toy"), [raw], None, every=True)[0]
-        assert refused(changed, *drawn) is None
+        assert refused(read(raw), *drawn) is None
 
 
 def test_what_breaks_no_rule_is_kept(data):
@@ -267,7 +271,7 @@ def test_a_condition_of_a_part_of_the_population(raw, declare):
     listed = yaml.safe_load(RECORD)
     listed["vintages"]["2020"]["adjustments"] = [{**rule, "margins": [{"variables": ["region"]}]}]
     catalogue.own_files()[0].write_text(yaml.safe_dump(listed, sort_keys=False))
-    data = building.read(catalogue.record("toy"), [raw], None, every=True)[0]
+    data = read(raw)
     assert refused(data, "happy", "region", "mood") == "part"
     assert refused(data, "mood", "region") is None
 

@@ -153,7 +153,7 @@ def build(
         estimates = {task: estimate_task(of, of.schemes, replicates) for task, of in shares.items()}
         _write(folder, entry, truth, estimates)
     else:
-        data, schemes = read(entry, raws, vintage, bootstrap)
+        data, schemes = with_schemes(load_microdata(entry, raws, vintage), bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
         build_tasks(data, tasks, folder, Work(schemes, replicates, jobs, backend, progress))
     left_out = [task.name for task in asked if task not in tasks]
@@ -174,29 +174,31 @@ def check_options(replicates: int, backend: str | None, jobs: int) -> None:
     check_jobs(backend, jobs)
 
 
-def read(
-    entry: Record,
-    raws: Sequence[Path],
-    vintage: str | None,
-    bootstrap: Iterable[Scheme] | None = None,
-    *,
-    every: bool = False,
+def with_schemes(
+    data: Microdata, bootstrap: Iterable[Scheme] | None = None
 ) -> tuple[Microdata, tuple[Scheme, ...]]:
-    """Read the records of a survey, and find the bootstrap schemes that its design allows.
+    """Find the bootstrap schemes that the design of a survey's records allows.
 
     Parameters
     ----------
-    entry : Record
-    raws : sequence of Path
-    vintage : str, optional
+    data : Microdata
     bootstrap : iterable of {"iid", "design", "population"}, optional
         As for `build`.
-    every : bool
-        As for `load_microdata`.
+
+    Returns
+    -------
+    data : Microdata
+        Without its design, where "design" is not asked for.
+    schemes : tuple of str
     """
-    data = load_microdata(entry, raws, vintage, every=every)
     _compare_rows(data)
-    schemes = _schemes(data, bootstrap)
+    has_design = data.has_strata or data.replicates is not None
+    schemes = tuple(bootstrap or (s for s in SCHEMES if s != "design" or has_design))
+    if "design" in schemes and not has_design:
+        raise EpidemiaError(
+            f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
+            "weights: only --bootstrap iid and population are possible"
+        )
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
     _check_strata(data)
@@ -294,18 +296,6 @@ def _check_strata(data: Microdata) -> None:
             "have errors as if records were drawn independently: --bootstrap iid --bootstrap "
             "population"
         )
-
-
-def _schemes(data: Microdata, asked: Iterable[Scheme] | None) -> tuple[Scheme, ...]:
-    """Return the bootstrap schemes asked for, by default all that the design columns allow."""
-    has_design = data.has_strata or data.replicates is not None
-    schemes = tuple(asked or (s for s in SCHEMES if s != "design" or has_design))
-    if "design" in schemes and not has_design:
-        raise EpidemiaError(
-            f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
-            "weights: only --bootstrap iid and population are possible"
-        )
-    return schemes
 
 
 def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> None:

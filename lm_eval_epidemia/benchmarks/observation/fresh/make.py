@@ -24,7 +24,7 @@ from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.fresh import Asked, Drawn, FreshSet, FreshTask
-from lm_eval_epidemia.surveys.microdata import Microdata
+from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 
 #: How many conditions a task may have.
@@ -143,7 +143,7 @@ def plan(
     building.check_options(replicates, None, 1)
     for name in outcomes:
         _check_outcome(entry, name)
-    data, schemes = building.read(entry, raw, vintage, every=True)
+    data, schemes = building.with_schemes(load_microdata(entry, raw, vintage, every=True))
     space = slices.space_of(data, sorted(set(dimension)), outcomes)
     if lacking := [name for name in outcomes if name not in space.outcomes]:
         raise EpidemiaError(f"{data.name} lacks the column of {lacking[0]}: leave it out")
