@@ -20,7 +20,8 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
-from lm_eval_epidemia.estimate.prepare import Prepared, prepare
+from lm_eval_epidemia.estimate.cells import Prepared
+from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.score.score import scale, zero
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task

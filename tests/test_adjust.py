@@ -35,31 +35,27 @@ def test_margins_are_met_the_sum_is_kept_and_the_odds_ratios_too(seed):
     weight = rng.gamma(2, 1, len(cell)) + 0.05
     truth = rng.gamma(3, 1, (rows, columns)) + 0.2
     truth /= truth.sum()
-    raked = rake(
-        weight,
-        [Target(cell // columns, truth.sum(axis=1)), Target(cell % columns, truth.sum(axis=0))],
-    )
+    margins = [truth.sum(axis=axis) for axis in (1, 0)]
+    raked = rake(weight, list(map(Target, (cell // columns, cell % columns), margins)))
     assert raked.sum() == pytest.approx(weight.sum())
-    table = np.bincount(cell, weights=raked, minlength=rows * columns).reshape(rows, columns)
-    assert table.sum(axis=1) / table.sum() == pytest.approx(truth.sum(axis=1), abs=2e-5)
-    assert table.sum(axis=0) / table.sum() == pytest.approx(truth.sum(axis=0), abs=2e-5)
-    before = np.bincount(cell, weights=weight, minlength=rows * columns).reshape(rows, columns)
-    odds = before[0, 0] * before[1, 1] / before[0, 1] / before[1, 0]
-    assert table[0, 0] * table[1, 1] / table[0, 1] / table[1, 0] == pytest.approx(odds, rel=1e-9)
+    table, before = (
+        np.bincount(cell, weights=of, minlength=rows * columns).reshape(rows, columns)
+        for of in (raked, weight)
+    )
+    for axis, margin in zip((1, 0), margins, strict=True):
+        assert table.sum(axis=axis) / table.sum() == pytest.approx(margin, abs=2e-5)
+    odds, kept = (t[0, 0] * t[1, 1] / t[0, 1] / t[1, 0] for t in (before, table))
+    assert kept == pytest.approx(odds, rel=1e-9)
 
 
-def test_records_without_a_variable_keep_their_weight():
+def test_margins_that_not_all_records_meet():
+    # A record without the variable keeps its weight.
     cell = np.array([0, 1, 1, MISSING])
     raked = rake(np.ones(4), [Target(cell, np.array([0.5, 0.5]))])
     assert raked == pytest.approx([1.5, 0.75, 0.75, 1.0])
-
-
-def test_a_cell_without_records_is_spread_over_the_others():
+    # A cell without records is spread over the others.
     raked = rake(np.ones(2), [Target(np.array([0, 1]), np.array([0.6, 0.2, 0.2]))])
     assert raked == pytest.approx([1.5, 0.5])
-
-
-def test_margins_that_contradict_each_other_are_refused():
     targets = [Target(np.array([0, 1]), np.array(share)) for share in ([0.5, 0.5], [0.9, 0.1])]
     with pytest.raises(EpidemiaError, match="margins contradict each other"):
         rake(np.ones(2), targets)
@@ -68,49 +64,42 @@ def test_margins_that_contradict_each_other_are_refused():
 def small_microdata():
     """60 people of two sexes in three regions, with weights."""
     rng = np.random.default_rng(8)
-    variables = {
-        name: Variable(
-            column=name.upper(),
-            levels=tuple(Level(label=str(n), phrase=f"has {n}", codes=[n]) for n in range(levels)),
-        )
-        for name, levels in (("sex", 2), ("region", 3))
+    variables = {}
+    for name, number in (("sex", 2), ("region", 3)):
+        levels = (Level(label=str(n), phrase=f"has {n}", codes=[n]) for n in range(number))
+        variables[name] = Variable(column=name.upper(), levels=tuple(levels))
+    numbers = {
+        name: rng.integers(0, len(way.levels), 60).astype(np.int16)
+        for name, way in variables.items()
     }
+    nothing = dict.fromkeys(("replicates", "strata", "psu", "unit"))
     return Microdata(
         record=record("gss"),
         vintage="2022",
         files={"people.csv": ""},
         variables=variables,
-        levels={
-            name: rng.integers(0, len(way.levels), 60).astype(np.int16)
-            for name, way in variables.items()
-        },
+        levels=numbers,
         weight_column="W",
         weight=rng.gamma(3, 10, 60),
-        replicates=None,
-        strata=None,
-        psu=None,
-        unit=None,
         columns={},
+        **nothing,
     )
 
 
 def test_a_rake_of_the_cells_does_not_leak_into_a_later_rake_of_both():
     data, task = small_microdata(), record("gss").all_tasks[0]
-    cells = Rake(
-        reason="cells", cells_only=True, margins=[{"variables": ["sex"], "shares": [0.1, 0.9]}]
-    )
-    both = Rake(reason="both", margins=[{"variables": ["region"], "shares": [0.2, 0.3, 0.5]}])
+    sexes = {"variables": ["sex"], "shares": [0.1, 0.9]}
+    regions = {"variables": ["region"], "shares": [0.2, 0.3, 0.5]}
+    cells = Rake(reason="cells", cells_only=True, margins=[sexes])
+    both = Rake(reason="both", margins=[regions])
     scaled = Rescale(method="rescale", reason="scale", total=1000.0)
     alone = adjust(data, [both], task)
     found = adjust(data, [cells, both], task)
     # P(Y | X) knows nothing of the sexes, P(X) of both margins in turn.
     assert found.weight == pytest.approx(alone.weight, rel=1e-12)
-    assert found.cell_weight == pytest.approx(
-        rake(
-            rake(data.weight, [Target(data.levels["sex"], np.array([0.1, 0.9]))]),
-            [Target(data.levels["region"], np.array([0.2, 0.3, 0.5]))],
-        )
-    )
+    by_sex = rake(data.weight, [Target(data.levels["sex"], np.array([0.1, 0.9]))])
+    in_turn = rake(by_sex, [Target(data.levels["region"], np.array([0.2, 0.3, 0.5]))])
+    assert found.cell_weight == pytest.approx(in_turn)
     assert [note["for"] for note in found.notes] == ["P(X)", "P(X)", "P(Y | X)"]
     assert found.notes[2]["weight_effect"] == alone.notes[0]["weight_effect"]
     # The other way round, and with a scale between, there is nothing to leak.
@@ -135,8 +124,13 @@ def acs():
 def test_acs_work_agrees_with_an_independent_poststratification(acs):
     """SOURCE.json of the file gives three national rates after its own post-stratification of the
     49 states to all 51 by age, sex, race, Hispanic origin and education."""
-    task = next(t for t in acs.record.all_tasks if t.outcome == "employment_status")
-    adjusted = adjust(acs, acs.record.vintages["2024"].adjustments, task)
+
+    def adjusted_for(outcome):
+        task = next(t for t in acs.record.all_tasks if t.outcome == outcome)
+        return adjust(acs, acs.record.vintages["2024"].adjustments, task)
+
+    education, adjusted = adjusted_for("education"), adjusted_for("employment_status")
+    assert education.weight is acs.weight and education.notes == []
     weight, esr = adjusted.weight, acs.columns["ESR"]
     adult = acs.columns["AGEP"] >= 16
     total = weight[adult].sum()
@@ -149,12 +143,6 @@ def test_acs_work_agrees_with_an_independent_poststratification(acs):
     assert (civilian + unemployed + armed) / total == pytest.approx(0.64270, abs=3e-4)
     (note,) = adjusted.notes
     assert note["applied"] and note["margins"][0]["share_in_cells_without_a_record"] < 1e-5
-
-
-def test_acs_education_needs_no_adjustment(acs):
-    task = next(t for t in acs.record.all_tasks if t.outcome == "education")
-    adjusted = adjust(acs, acs.record.vintages["2024"].adjustments, task)
-    assert adjusted.weight is acs.weight and adjusted.notes == []
 
 
 def test_nhis_margins_are_those_of_the_acs(acs):

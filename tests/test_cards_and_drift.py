@@ -92,7 +92,7 @@ def test_levels_that_changed_are_not_compared(home):
     registry.write_registry(folder, truths)
     found = drift("epidemia_low_gss_party_by_race", "2022", "2018")
     assert np.isnan(found.distance) and np.isnan(found.score)
-    assert found.other_mean > 0
+    assert found.other_anchors.mean > 0
 
 
 def test_anchors_of_a_bootstrap_that_some_tasks_lack():

@@ -23,10 +23,10 @@ def test_two_folders_are_compared_task_by_task(tmp_path):
     (found,) = changes(tmp_path / "old", tmp_path / "new")
     assert (found.task, found.vintage, found.cells) == (HEROIN, "nsduh 2023", 11)
     assert found.distance == pytest.approx(0.5)
-    assert (found.mean, found.new_mean) == (100, 100)
+    assert (found.anchors.score_of_mean, found.new_anchors.score_of_mean) == (100, 100)
     truths = {name: store.load_folder(tmp_path / name) for name in ("old", "new")}
     perfect = [of["nsduh_2023", HEROIN].d_perfect() for of in truths.values()]
-    assert [found.perfect, found.new_perfect] == perfect
+    assert [found.anchors.perfect, found.new_anchors.perfect] == perfect
     assert not found.same
     (same,) = changes(tmp_path / "new", tmp_path / "new")
     assert same.same

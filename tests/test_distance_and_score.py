@@ -102,16 +102,12 @@ def test_splitting_a_cell_in_two_equal_halves_changes_nothing(problem, perfect):
 @given(problems(), st.floats(0, 0.5))
 def test_truth_scores_100_and_ignorance_0(problem, perfect):
     weights, p, _ = problem
-    found = scoring.anchors(weights, p, perfect)
-
-    def score(q):
-        return float(scoring.scale(distance(weights, q, p), found.zero, found.perfect))
-
-    assert score(p) == 100
-    if found.informative:
-        assert score(uniform(p)) == pytest.approx(0, abs=1e-9)
-        if p.shape[1] == 2:
-            assert score(zero_one(weights, p)) == pytest.approx(0, abs=1e-9)
+    anchors = scoring.anchors(weights, p, perfect)
+    assert anchors.score(distance(weights, p, p)) == 100
+    if anchors.informative:
+        ignorant = [uniform(p), *([zero_one(weights, p)] if p.shape[1] == 2 else [])]
+        for q in ignorant:
+            assert anchors.score(distance(weights, q, p)) == pytest.approx(0, abs=1e-9)
 
 
 @given(
@@ -143,9 +139,12 @@ def test_orderings_are_undone_whichever_comes_first(levels, random):
     assert np.allclose(average, again)
 
 
-def test_softmax_does_not_overflow():
+def test_softmax_and_order_bias():
     assert np.allclose(letters.softmax(np.array([-1e4, -1e4])), 0.5)
     assert np.allclose(letters.softmax(np.array([0.0, -1e4])), [1, 0])
+    fair, always_first = [[0.2, 0.8], [0.8, 0.2]], [[1.0, 0.0, 0.0]] * 6
+    for displayed, bias in ((fair, 0), (always_first, 1 - 1 / 3)):
+        assert letters.uneven(np.mean(displayed, axis=0)) == pytest.approx(bias)
 
 
 @given(problems(answers=3))
@@ -242,19 +241,9 @@ def test_ordering_error_is_zero_when_all_orderings_were_asked_and_right_when_sam
     population = rng.dirichlet(p[0] * 2 + 0.5, 720)[None]
 
     def score_of(q):
-        return scoring.scale(distance(weights, p, q), found.zero, found.perfect)
-
-    def score(by_order):
-        return float(score_of(by_order.mean(axis=1)))
+        return found.score(distance(weights, p, q))
 
     samples = [population[:, rng.permutation(720)[:120]] for _ in range(300)]
-    spread = np.std([score(sample) for sample in samples])
+    spread = np.std([score_of(sample.mean(axis=1)) for sample in samples])
     estimates = [scoring.ordering_error(sample, score_of) for sample in samples[:40]]
     assert np.mean(estimates) == pytest.approx(spread, rel=0.2)
-
-
-def test_order_bias():
-    fair = np.array([[0.2, 0.8], [0.8, 0.2]])
-    assert letters.uneven(fair.mean(axis=0)) == pytest.approx(0)
-    always_first = np.array([[1.0, 0.0, 0.0]] * 6)
-    assert letters.uneven(always_first.mean(axis=0)) == pytest.approx(1 - 1 / 3)

@@ -4,12 +4,15 @@ import json
 import logging
 import math
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
+import toy_survey
 import yaml
 from conftest import evaluate
+from toy_survey import contents
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import questions, tasks
@@ -25,17 +28,24 @@ from lm_eval_epidemia.benchmarks.observation.fresh.slices import (
     normalised_information,
 )
 from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.prompts import question
+from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import catalogue, fresh
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.microdata import load_microdata
 
 ROWS = 6000
+#: Of boosting, in processes of their own: here there are few.
+ROUNDS = boosted.ROUNDS
+#: A set that is made quickly.
+FEW = {"n": 2, "dimension": [1]}
 #: Levels of `town` that few people live in: about 12 records each.
 TOWNS = 80
 
@@ -59,12 +69,8 @@ variables:
       - {{label: Female, phrase: is female, codes: [2]}}
   region:
     column: REGION
-    levels:
-      - {{each: [1, 3], label: "R{{n}}", phrase: "lives in region {{n}}"}}
-  age:
-    column: AGE
-    levels:
-      - {{each: [1, 4], label: "A{{n}}", phrase: "is of age {{n}}"}}
+    levels: [{{each: [1, 3], label: "R{{n}}", phrase: "lives in region {{n}}"}}]
+  age: {{column: AGE, levels: [{{each: [1, 4], label: "A{{n}}", phrase: "is of age {{n}}"}}]}}
   generation:
     column: AGE
     levels:
@@ -72,8 +78,7 @@ variables:
       - {{label: Old, phrase: is old, codes: [3, 4]}}
   town:
     column: TOWN
-    levels:
-      - {{each: [0, {TOWNS}], label: "T{{n}}", phrase: "lives in town {{n}}"}}
+    levels: [{{each: [0, {TOWNS}], label: "T{{n}}", phrase: "lives in town {{n}}"}}]
   happy:
     column: HAPPY
     question: Is this person happy?
@@ -83,8 +88,7 @@ variables:
   mood:
     column: MOOD
     question: How is this person?
-    levels:
-      - {{each: [1, 3], label: "M{{n}}", phrase: "has mood {{n}}"}}
+    levels: [{{each: [1, 3], label: "M{{n}}", phrase: "has mood {{n}}"}}]
   rare:
     column: RARE
     question: Is this rare?
@@ -99,9 +103,7 @@ variables:
       - {{label: Tail, phrase: has thrown a tail, codes: [0]}}
   never:
     column: NEVER
-    levels:
-      - {{label: "1", phrase: is one, codes: [1]}}
-      - {{label: "2", phrase: is two, codes: [2]}}
+    levels: [{{label: "1", phrase: is one, codes: [1]}}, {{label: "2", phrase: is two, codes: [2]}}]
 tasks:
   extra:
     - {{outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}}
@@ -112,16 +114,10 @@ tasks:
 def people(seed=3):
     """Invented people: happiness and mood depend on sex, region and age, a coin on nothing."""
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "SEX": rng.integers(1, 3, ROWS),
-            "REGION": rng.integers(1, 4, ROWS),
-            "AGE": rng.integers(1, 5, ROWS),
-            "W": rng.gamma(5, 10, ROWS),
-            "STRATUM": np.arange(ROWS) % 30,
-            "PSU": rng.integers(1, 3, ROWS),
-        }
-    )
+    numbers = {"SEX": (1, 3), "REGION": (1, 4), "AGE": (1, 5)}
+    frame = pd.DataFrame({name: rng.integers(*ends, ROWS) for name, ends in numbers.items()})
+    frame = frame.assign(W=rng.gamma(5, 10, ROWS), STRATUM=np.arange(ROWS) % 30)
+    frame["PSU"] = rng.integers(1, 3, ROWS)
     far = rng.random(ROWS) < 0.16
     frame["TOWN"] = np.where(far, rng.integers(1, TOWNS + 1, ROWS), 0)
     share = 0.05 + 0.1 * frame["SEX"] + 0.05 * frame["REGION"] * frame["AGE"]
@@ -131,6 +127,11 @@ def people(seed=3):
     frame["COIN"] = np.arange(ROWS) % 2
     frame["NEVER"] = np.where(np.arange(ROWS) < 5990, np.nan, 1)
     return frame
+
+
+@pytest.fixture(autouse=True)
+def quick_boosting(monkeypatch):
+    monkeypatch.setattr(boosted, "ROUNDS", 4)
 
 
 @pytest.fixture(scope="module")
@@ -145,18 +146,41 @@ def declare(home):
     """Declare the toy survey, as it is or changed."""
 
     def declare(old="", new=""):
-        path = home / "surveys" / "toy.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
         assert old in RECORD
-        path.write_text(RECORD.replace(old, new) if old else RECORD)
+        toy_survey.declare(home, RECORD.replace(old, new) if old else RECORD)
 
     declare()
     return declare
 
 
+@pytest.fixture(scope="module")
+def sets(raw, tmp_path_factory):
+    """A home with sets that no test changes: it copies them."""
+    home = tmp_path_factory.mktemp("sets")
+    toy_survey.declare(home, RECORD)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("EPIDEMIA_HOME", str(home))
+        patched.setattr(boosted, "ROUNDS", 4)
+        made(raw)
+        for seed in (11, 12):
+            made(raw, seed=seed, **FEW)
+    return home / "fresh"
+
+
+@pytest.fixture
+def first(raw, home, declare, sets):
+    """The set of eight tasks with the seed 7."""
+    shutil.copytree(sets / "toy_7", home / "fresh" / "toy_7")
+    return made(raw)
+
+
+def read(raw):
+    return load_microdata(catalogue.record("toy"), [raw], every=True)
+
+
 @pytest.fixture
 def data(raw, declare):
-    return building.read(catalogue.record("toy"), [raw], None, every=True)[0]
+    return read(raw)
 
 
 def planned(raw, **options):
@@ -166,10 +190,6 @@ def planned(raw, **options):
 
 def made(raw, jobs=1, replace=False, **options):
     return make(planned(raw, **options), jobs=jobs, replace=replace, progress=False)
-
-
-def contents(folder):
-    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.name != ".lock"}
 
 
 # What is drawn.
@@ -236,31 +256,22 @@ def test_a_draw_that_breaks_one_rule_is_refused_for_it_alone(data, declare, raw,
     else:
         other = "happy" if drawn[1] == "mood" else "sex"
         declare(f"given: [{other}], title", "given: [town], title")
-        changed = building.read(catalogue.record("toy"), [raw], None, every=True)[0]
-        assert refused(changed, *drawn) is None
+        assert refused(read(raw), *drawn) is None
 
 
 def test_what_breaks_no_rule_is_kept(data):
-    assert refused(data, "happy", "region") is None
-    assert refused(data, "mood", "sex", "age") is None
-    assert refused(data, "happy", "sex", "region") is None  # more variables than are declared
-
-
-def test_a_condition_that_nearly_nobody_has_is_empty(data):
+    for draw in (("happy", "region"), ("mood", "sex", "age"), ("happy", "sex", "region")):
+        assert refused(data, *draw) is None
+    # Nearly nobody has it.
     assert refused(data, "happy", "never") == "empty"
 
 
 def test_a_condition_of_a_part_of_the_population(raw, declare):
-    rake = """adjustments:
-      - method: rake
-        reason: Some regions lack mood.
-        outcomes: [mood]
-        margins: [{variables: [region]}]
-"""
+    rule = {"method": "rake", "reason": "Some regions lack mood.", "outcomes": ["mood"]}
     listed = yaml.safe_load(RECORD)
-    listed["vintages"]["2020"]["adjustments"] = yaml.safe_load(rake)["adjustments"]
+    listed["vintages"]["2020"]["adjustments"] = [{**rule, "margins": [{"variables": ["region"]}]}]
     catalogue.own_files()[0].write_text(yaml.safe_dump(listed, sort_keys=False))
-    data = building.read(catalogue.record("toy"), [raw], None, every=True)[0]
+    data = read(raw)
     assert refused(data, "happy", "region", "mood") == "part"
     assert refused(data, "mood", "region") is None
 
@@ -281,9 +292,8 @@ def test_who_is_asked_is_what_most_declared_tasks_say(tmp_path):
     path.write_text(RECORD + SUBJECTS)
     record = load_record(path)
     universe, subject = slices.who_is_asked(record, "happy")
-    assert universe[0].codes == ((2, 2), (3, 3)) and subject == (
-        "an adult in {year} who {conditions}"
-    )
+    assert universe[0].codes == ((2, 2), (3, 3))
+    assert subject == "an adult in {year} who {conditions}"
     assert slices.who_is_asked(record, "mood") == ((), None)
     # Only subjects that a state follows, and everybody is asked: the record's own.
     assert slices.who_is_asked(record, "rare") == ((), None)
@@ -292,19 +302,15 @@ def test_who_is_asked_is_what_most_declared_tasks_say(tmp_path):
     assert slices._is_phrased(record, "region")
     path.write_text(RECORD + SUBJECTS.replace("happy, given: [region]", "happy, given: [town]"))
     assert not slices._is_phrased(load_record(path), "region")
-
-
-def test_of_equally_many_the_first(tmp_path):
-    """One declared task of everybody and one of adults."""
-    path = tmp_path / "toy.yaml"
+    # One declared task of everybody and one of adults: of equally many the first.
     path.write_text(RECORD + SUBJECTS.replace("happy, given: [age]", "mood, given: [age]"))
     assert slices.who_is_asked(load_record(path), "happy") == ((), None)
 
 
 def test_universe_and_subject_are_taken_over(raw, home, declare):
     catalogue.own_files()[0].write_text(RECORD + SUBJECTS)
-    found = made(raw, outcomes=["happy"], dimension=[2], n=2)
-    task = found.plan.found.tasks[0]
+    found = made(raw, outcomes=["happy"], dimension=[2], n=1)
+    task = found.plan.fresh_set.tasks[0]
     truth = store.load(task.name)
     assert task.universe[0].column == "AGE"
     assert "Consider an adult in 2020 who" in questions(task.name).prompt[0]
@@ -315,36 +321,26 @@ def test_universe_and_subject_are_taken_over(raw, home, declare):
 # What is built.
 
 
-def test_the_same_bytes_again_and_with_two_processes(raw, declare):
-    first = made(raw)
-    before = contents(first.folder)
-    assert set(before) == {
-        "tasks.yaml",
-        "registry.json",
-        "toy_2020.cells.parquet",
-        "toy_2020.bootstrap.parquet",
-        "toy_2020.replicates.parquet",
-    }
-    for name in before:
-        (first.folder / name).unlink()
-    made(raw, jobs=2)
-    assert contents(first.folder) == before
+def test_the_same_bytes_again_and_with_two_processes(raw, home, declare, sets, monkeypatch):
     # What is missing is made again.
+    folder = shutil.copytree(sets / "toy_11", home / "fresh" / "toy_11")
+    before = contents(folder)
+    tables = (f"toy_2020.{table}.parquet" for table in ("cells", "bootstrap", "replicates"))
+    assert set(before) == {"tasks.yaml", "registry.json", *tables}
     for name in before:
-        (first.folder / name).unlink()
-        made(raw)
-        assert contents(first.folder) == before, name
-
-
-def test_too_few_replicates_are_refused_before_anything_is_drawn(raw, declare):
-    for number in (0, 1, 3):
-        with pytest.raises(EpidemiaError, match=rf"--replicates {number} is too few .* at least 4"):
-            planned(raw, replicates=number)
+        (folder / name).unlink()
+        made(raw, seed=11, **FEW)
+        assert contents(folder) == before, name
+    monkeypatch.setattr(boosted, "ROUNDS", ROUNDS)  # as other processes boost
+    several = {"n": 2, "replicates": 4, "dimension": [2]}
+    before = contents(made(raw, **several).folder)
+    shutil.rmtree(home / "fresh" / "toy_7")
+    assert contents(made(raw, 2, **several).folder) == before
 
 
 def test_another_seed_draws_others_and_more_begin_with_the_same(raw, declare):
     def drawn(**options):
-        return [(one.outcome, one.given) for one in planned(raw, **options).found.tasks]
+        return [(one.outcome, one.given) for one in planned(raw, **options).fresh_set.tasks]
 
     eight = drawn()
     assert drawn() == eight
@@ -356,7 +352,7 @@ def test_another_seed_draws_others_and_more_begin_with_the_same(raw, declare):
 
 def test_counts_of_draws_add_up(raw, declare):
     found = planned(raw, n=1000)
-    drawn = found.found.draws
+    drawn = found.fresh_set.draws
     assert drawn.tried == found.size == drawn.kept + sum(drawn.refused.values())
     assert set(drawn.refused) <= set(slices.REASONS) and drawn.refused["declared"] == 3
     assert "fewer than the 1000 asked for: nothing else is left to draw" in found.lacking
@@ -367,51 +363,48 @@ def test_counts_of_draws_add_up(raw, declare):
 def test_draws_that_are_given_up(raw, declare, monkeypatch):
     monkeypatch.setattr(making, "ATTEMPTS", 1)
     found = planned(raw, n=30)
-    assert found.found.draws.tried == 30 > found.found.draws.kept
+    assert found.fresh_set.draws.tried == 30 > found.fresh_set.draws.kept
     assert "after 30 of" in found.lacking
+    with pytest.raises(EpidemiaError, match=r"none of .* draws from toy 2020 can be kept .*answer"):
+        planned(raw, outcomes=["rare"])
 
 
-def test_truth_scores_100_and_uniform_0_on_all_of_them(raw, declare):
-    found = made(raw)
-    group = found.plan.found.group
-    names = [task.name for task in found.plan.found.tasks]
-    assert {len(t.given) for t in found.plan.found.tasks} == {1, 2, 3}
+def test_truth_scores_100_and_uniform_0_in_every_way_of_asking(raw, first):
+    drawn, before = first.plan.fresh_set, set(leaves())
+    names = [task.name for task in drawn.tasks]
+    assert names[0] == "epidemia_fresh_toy_7_01" and before.issuperset(names)
+    assert {len(task.given) for task in drawn.tasks} == {1, 2, 3}
     for kind, score in (("truth", 100), ("uniform", 0)):
-        results = evaluate([group], model_args=f"kind={kind}")["results"]
-        assert [results[name]["score,none"] for name in names] == [score] * len(names)
+        results = evaluate([drawn.group], model_args=f"kind={kind}")
+        assert [results["results"][name]["score,none"] for name in names] == [score] * len(names)
     assert not {name: wrong for name, wrong in check_all().items() if wrong and name in names}
-
-
-def test_they_are_found_in_every_way_of_asking(raw, declare):
-    before = yamls.task_path()
-    found = made(raw)
-    assert yamls.task_path() != before
-    first = found.plan.found.tasks[0].name
-    assert first == "epidemia_fresh_toy_7_01"
-    for group in ("epidemia_fresh", "epidemia_fresh_toy_7"):
-        assert members(group)[0] == (first, "letters")
+    # They say the seed and the record.
+    said = results["configs"][names[0]]["metadata"]
+    assert said["seed"] == "7" and said["record"] == drawn.record[:12]
+    assert said["truth"] == store.load(names[0]).fingerprint
+    registry = json.loads((first.folder / "registry.json").read_text())["truths"]["toy_2020"]
+    assert registry["fresh"]["seed"] == 7 and registry["fresh"]["record"] == drawn.record
+    for group in ("epidemia_fresh", drawn.group):
+        assert members(group)[0] == (names[0], "letters")
         for way in ("likelihood", "sampled"):
-            assert members(f"{group}_{way}")[0] == (first, way)
+            assert members(f"{group}_{way}")[0] == (names[0], way)
             assert (yamls.task_path() / way / f"epidemia_fresh_{way}.yaml").is_file()
-    # The survey's name means what its record declares.
-    building.build("toy", raw, replicates=8, progress=False)
-    assert not any("fresh" in name for name, _ in members("toy"))
+    likelihood = f"{drawn.group}_likelihood"
+    assert evaluate([likelihood])["results"][likelihood]["score,none"] > 50
     listed = tasks("toy")
     assert (listed.group == "epidemia_fresh").sum() == 8
     assert {*listed[listed.group == "epidemia_fresh"].state} == {"built here"}
-    results = evaluate(["epidemia_fresh_toy_7_likelihood"], model_args="kind=truth")["results"]
-    assert results["epidemia_fresh_toy_7_likelihood"]["score,none"] > 50
 
 
-def test_results_say_the_seed_and_the_record(raw, declare):
-    found = made(raw).plan.found
-    said = evaluate([found.tasks[0].name], limit=1)["configs"][found.tasks[0].name]["metadata"]
-    assert said["seed"] == "7" and said["record"] == found.record[:12]
-    assert said["truth"] == store.load(found.tasks[0].name).fingerprint
+def test_scales_are_as_the_rule_has_them(first):
+    assert not first.short
+    for task in first.plan.fresh_set.tasks:
+        anchors = Anchors.of(store.load(task.name))
+        assert anchors.zero - anchors.perfect > 0.5 * anchors.zero
 
 
 def test_many_answers_and_several_conditions_are_counted(raw, declare):
-    found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.found.tasks[0]
+    found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.fresh_set.tasks[0]
     truth = store.load(found.name)
     frame = pd.DataFrame(
         {name: labelled(name) for name in (*found.given, "mood")} | {"W": people().W}
@@ -432,19 +425,12 @@ def labelled(name):
     return people()[way.column].map(codes)
 
 
-def test_scales_are_as_the_rule_has_them(raw, declare):
-    found = made(raw, n=20)
-    assert not found.short
-    for task in found.plan.found.tasks:
-        anchors = Anchors.of(store.load(task.name))
-        assert anchors.zero - anchors.perfect > 0.5 * anchors.zero
-
-
 def test_an_interrupted_build_goes_on(raw, declare, monkeypatch):
-    estimate, done = building.estimate_task, []
+    few = {"n": 4, "replicates": 4}
+    estimate, done, again = building.estimate_task, [], []
 
     def stops(ready, *arguments):
-        if len(done) == 3:
+        if len(done) == 2:
             raise KeyboardInterrupt
         done.append(ready.task.name)
         return estimate(ready, *arguments)
@@ -452,19 +438,16 @@ def test_an_interrupted_build_goes_on(raw, declare, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(building, "estimate_task", stops)
         with pytest.raises(KeyboardInterrupt):
-            made(raw)
+            made(raw, **few)
     assert not catalogue.fresh_sets()
-    again = []
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            building, "estimate_task", lambda r, *a: again.append(r.task.name) or estimate(r, *a)
-        )
-        made(raw)
-    assert len(again) == 5 and not set(again) & set(done)
+    monkeypatch.setattr(
+        building, "estimate_task", lambda r, *a: again.append(r.task.name) or estimate(r, *a)
+    )
+    made(raw, **few)
+    assert len(again) == 2 and not set(again) & set(done)
 
 
-def test_a_set_that_is_there_is_left_and_another_asks_for_replace(raw, declare, monkeypatch):
-    first = made(raw)
+def test_a_set_that_is_there_is_left_and_another_asks_for_replace(raw, first, monkeypatch):
     before = contents(first.folder)
     with monkeypatch.context() as patched:
         patched.setattr(building, "build_tasks", lambda *a, **k: pytest.fail("built again"))
@@ -474,41 +457,38 @@ def test_a_set_that_is_there_is_left_and_another_asks_for_replace(raw, declare, 
         with pytest.raises(EpidemiaError, match="--replace to put this one in its place"):
             made(raw, **other)
     assert contents(first.folder) == before
-    made(raw, n=5, replace=True)
-    assert len(catalogue.fresh_sets()[first.folder].tasks) == 5
-    assert len(members("epidemia_fresh")) == 5
+    made(raw, n=2, replace=True)
+    assert len(catalogue.fresh_sets()[first.folder].tasks) == 2
+    assert len(members("epidemia_fresh")) == 2
 
 
 # Whose replicates.
 
 
-def test_declared_and_fresh_tasks_of_one_file_share_their_replicates(raw, declare):
+def test_declared_and_fresh_tasks_of_one_file_share_their_replicates(raw, declare, tmp_path):
     building.build("toy", raw, replicates=8, progress=False)
-    found = made(raw)
-    assert found.is_joint
-    declared = store.load("epidemia_extra_toy_happy_by_sex")
-    assert {store.load(task.name).sample for task in found.plan.found.tasks} == {declared.sample}
-
-
-def test_of_another_file_or_number_they_are_apart(raw, declare, tmp_path):
-    building.build("toy", raw, replicates=10, progress=False)
+    # The survey's name means what its record declares.
+    assert not any("fresh" in name for name, _ in members("toy"))
     declared = store.load("epidemia_extra_toy_happy_by_sex").sample
-    one, two = made(raw), made(raw, seed=8)
-    assert not one.is_joint and not two.is_joint
-    names = {store.load(found.plan.found.tasks[0].name).sample for found in (one, two)}
-    assert len(names) == 1 and names != {declared}
-    assert next(iter(names)).startswith("toy_2020-fresh ")
-    other = tmp_path / "toy.csv"
-    people(4).to_csv(other, index=False)
-    assert not made(other, seed=9, replicates=10).is_joint
-    assert store.load("epidemia_fresh_toy_9_01").sample not in names
+
+    def sample(raw, seed, **options):
+        found = made(raw, seed=seed, **FEW, **options)
+        return store.load(found.plan.fresh_set.tasks[0].name).sample, found.is_joint
+
+    assert sample(raw, 7) == (declared, True)
+    # Of another number they are apart, and alike; of another file apart from these.
+    one, other = (sample(raw, seed, replicates=10) for seed in (8, 9))
+    assert one == other and one[0].startswith("toy_2020-fresh ") and not one[1]
+    people(4).to_csv(tmp_path / "toy.csv", index=False)
+    name, is_joint = sample(tmp_path / "toy.csv", 10)
+    assert not is_joint and name not in (declared, one[0])
 
 
 # What is left out.
 
 
-def test_a_set_whose_record_has_changed_is_left_out(raw, declare, caplog):
-    found = made(raw)
+def test_a_set_whose_record_has_changed_is_left_out(raw, declare, first, caplog):
+    found = first
     declare("title: A toy survey", "title: The toy survey")
     assert found.folder in catalogue.fresh_sets()  # what nobody is asked, or drawn by
     declare("is happy, codes", "is glad, codes")
@@ -521,65 +501,59 @@ def test_a_set_whose_record_has_changed_is_left_out(raw, declare, caplog):
     assert "epidemia_fresh_toy_7_01" not in leaves()
     with pytest.raises(EpidemiaError, match="--replace"):
         made(raw)
-    before = found.plan.found.record
+    before = found.plan.fresh_set.record
     again = made(raw, replace=True)
     assert catalogue.fresh_sets()[again.folder].record != before
     assert store.available()["epidemia_fresh_toy_7_01"].folder == again.folder
 
 
 def test_other_words_of_the_same_numbers_are_another_truth(raw, declare):
-    made(raw, n=2, dimension=[1])
+    made(raw, **FEW)
     before = store.load("epidemia_fresh_toy_7_01").fingerprint
     declare("Is this person happy?", "Would they say that they are happy?")
-    made(raw, n=2, dimension=[1], replace=True)
+    made(raw, **FEW, replace=True)
     assert store.load("epidemia_fresh_toy_7_01").fingerprint != before
 
 
 WRONG = {
     "no YAML": (lambda text: "tasks: [", "cannot be read"),
     "nothing": (lambda text: "", "is damaged"),
-    "another seed": (lambda text: text.replace("seed: 7", "seed: 8"), "must be called so"),
+    "another seed": (lambda text: text.replace("seed: 11", "seed: 8"), "must be called so"),
     "no tasks": (lambda text: text[: text.index("tasks:\n")] + "tasks: []\n", "is damaged"),
     "a field too many": (lambda text: text + "more: 1\n", "is damaged"),
     "edited": (lambda text: text.replace("title: 'TOY", "title: 'Toy"), "is not that of the tasks"),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_a_damaged_set_is_left_out_alone(raw, declare, caplog, case):
-    path = made(raw, n=2, dimension=[1]).folder / "tasks.yaml"
-    made(raw, seed=11, n=2, dimension=[1])
-    change, said = WRONG[case]
-    text = change(path.read_text())
-    assert text != path.read_text()
-    path.write_text(text)
-    with caplog.at_level(logging.WARNING):
-        here = [name for name in store.available() if "_fresh_" in name]
-    assert here == ["epidemia_fresh_toy_11_01", "epidemia_fresh_toy_11_02"]
-    assert "a set of fresh tasks is left out" in caplog.text and said in caplog.text
-
-
-@pytest.mark.parametrize("name", ["registry.json", "toy_2020.cells.parquet"])
-@pytest.mark.parametrize("text", ["", "{", None])
-def test_a_damaged_truth_is_left_out_alone(raw, declare, caplog, name, text):
-    path = made(raw, n=2, dimension=[1]).folder / name
-    made(raw, seed=11, n=2, dimension=[1])
-    if text is None:
-        path.unlink()
-    else:
-        path.write_text(text)
-    with caplog.at_level(logging.WARNING):
-        here = [name for name in store.available() if "_fresh_" in name]
-    assert here == ["epidemia_fresh_toy_11_01", "epidemia_fresh_toy_11_02"]
-    assert "left out" in caplog.text and "epidemia tasks fresh toy --raw FILE" in caplog.text
+def test_a_damaged_set_or_truth_is_left_out_alone(declare, home, sets, caplog):
+    """The one with the seed 11, beside a sound one."""
+    shutil.copytree(sets, home / "fresh")
+    folder = home / "fresh" / "toy_11"
+    text = (folder / "tasks.yaml").read_text()
+    damages = [("tasks.yaml", change(text), said) for change, said in WRONG.values()]
+    assert text not in [damaged for _, damaged, _ in damages]
+    mend = "epidemia tasks fresh toy --raw FILE"
+    truth = ("registry.json", "toy_2020.cells.parquet")
+    damages += [(name, damaged, mend) for name in truth for damaged in ("", "{", None)]
+    for name, damaged, said in damages:
+        before = (folder / name).read_bytes()
+        (folder / name).unlink()
+        if damaged is not None:
+            (folder / name).write_text(damaged)
+        notices.forget()
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            here = {n.rpartition("_")[0] for n in store.available() if "_fresh_" in n}
+        assert here == {"epidemia_fresh_toy_7", "epidemia_fresh_toy_12"}, (name, damaged)
+        assert "left out" in caplog.text and said in caplog.text, (name, damaged)
+        (folder / name).write_bytes(before)
 
 
 # The command.
 
 
 def command(*arguments):
-    done = CliRunner().invoke(app, ["tasks", "fresh", *map(str, arguments)])
-    return done
+    return CliRunner().invoke(app, ["tasks", "fresh", *map(str, arguments)])
 
 
 def test_the_command_lists_builds_and_says_what_was_refused(raw, declare, home):
@@ -595,29 +569,26 @@ def test_the_command_lists_builds_and_says_what_was_refused(raw, declare, home):
     assert len(members("epidemia_fresh_toy_7")) == 5
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--n", 0], "--n 0: at least 1"),
-        (["--seed", -1], "--seed -1 is negative"),
-        (["--dimension", "0"], "a fresh task has 1 to 3 conditions"),
-        (["--dimension", "1,4"], "--dimension 4"),
-        (["--dimension", "one"], "expected numbers of conditions"),
-        (["--dimension", ""], "expected numbers of conditions"),
-        (["--outcomes", "hapy"], "no variable 'hapy' .nearest: happy"),
-        (["--outcomes", "sex"], "sex has no 'question'"),
-        (["--vintage", "2021"], "no vintage '2021'"),
-        (["--replicates", 2], "too few for a quantile"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(raw, declare, options, said):
-    done = command("toy", "--raw", raw, *options)
-    assert isinstance(done.exception, EpidemiaError)
-    assert re.search(said, str(done.exception)), done.exception
+REFUSED = [
+    (["--n", 0], "--n 0: at least 1"),
+    (["--seed", -1], "--seed -1 is negative"),
+    (["--dimension", "0"], "a fresh task has 1 to 3 conditions"),
+    (["--dimension", "1,4"], "--dimension 4"),
+    (["--dimension", "one"], "expected numbers of conditions"),
+    (["--dimension", ""], "expected numbers of conditions"),
+    (["--outcomes", "hapy"], "no variable 'hapy' .nearest: happy"),
+    (["--outcomes", "sex"], "sex has no 'question'"),
+    (["--vintage", "2021"], "no vintage '2021'"),
+    *((["--replicates", few], f"--replicates {few} is too few .* at least 4") for few in (0, 3)),
+]
 
 
-def test_seeds_are_whole_numbers(raw, declare):
-    assert command("toy", "--raw", raw, "--seed", "x").exit_code == 2
+def test_what_cannot_be_meant_is_refused(raw, declare):
+    for options, said in REFUSED:
+        done = command("toy", "--raw", raw, *options)
+        assert isinstance(done.exception, EpidemiaError), options
+        assert re.search(said, str(done.exception)), done.exception
+    assert command("toy", "--raw", raw, "--seed", "x").exit_code == 2  # no whole number
 
 
 def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path):
@@ -636,28 +607,20 @@ def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path
         plan("toy", [lacking], outcomes=["rare"], progress=False)
 
 
-def test_nothing_to_keep(raw, declare):
-    with pytest.raises(EpidemiaError, match=r"none of .* draws from toy 2020 can be kept .*answer"):
-        planned(raw, outcomes=["rare"])
-
-
 def test_a_record_with_another_word_before_conditions():
     """What a household owns is no clause of its reference person."""
     record = catalogue.record("scf")
     ways = {name: record.variables[name][0] for name in record.variables}
-    from lm_eval_epidemia.elicit.prompts import question
 
     def asked(*given):
         task = FreshTask(title="t", outcome="debt", given=given, survey="scf", seed=1, number=1)
         labels = [ways[name].levels[0].label for name in given]
         return question(record, "2022", task, ways, labels)
 
-    assert "whose reference person is male and which owns its home. How much" in asked(
-        "home_ownership", "sex"
-    )
-    assert "household in the United States in 2022 which owns its home. How" in asked(
-        "home_ownership"
-    )
+    both = "whose reference person is male and which owns its home. How much"
+    assert both in asked("home_ownership", "sex")
+    alone = "household in the United States in 2022 which owns its home. How"
+    assert alone in asked("home_ownership")
 
 
 def test_a_set_is_hashed_by_what_it_depends_on(tmp_path, declare):
@@ -673,10 +636,3 @@ def test_a_set_is_hashed_by_what_it_depends_on(tmp_path, declare):
     ):
         declare(old, new)
         assert (fresh.hash_of(catalogue.record("toy"), "2020") == before) == same, old
-
-
-def test_json_of_the_registry_says_whose_tasks_these_are(raw, declare):
-    found = made(raw)
-    registry = json.loads((found.folder / "registry.json").read_text())
-    said = registry["truths"]["toy_2020"]["fresh"]
-    assert said["seed"] == 7 and said["record"] == found.plan.found.record

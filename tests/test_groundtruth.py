@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import nsduh_2023
+from conftest import REPOSITORY
 from toy_survey import DESIGNED, EVERY_KIND, RECORD, build, contents, declare, people
 
 from lm_eval_epidemia.core import paths
@@ -36,25 +36,22 @@ def shipped_tasks():
     return store.read_registry(paths.shipped_groundtruth())["nsduh_2022"]["tasks"]
 
 
-@pytest.mark.parametrize("drug", OFFICIAL)
-def test_shipped_truth_has_the_official_figures(drug):
-    share, error = OFFICIAL[drug]
-    kind = "low" if drug in {"marijuana", "cocaine", "heroin"} else "extra"
-    for condition in ("age", "race"):
-        name = f"epidemia_{kind}_nsduh_{drug}_ever_by_{condition}"
-        truth = store.load(name)
-        assert 100 * float(truth.weights @ truth.p[:, 0]) == pytest.approx(share, abs=0.05)
-        assert 100 * shipped_tasks()[name]["marginal_se"][0] == pytest.approx(error, rel=0.15)
+def test_shipped_truth_has_the_official_figures():
+    for drug, (share, error) in OFFICIAL.items():
+        kind = "low" if drug in {"marijuana", "cocaine", "heroin"} else "extra"
+        for condition in ("age", "race"):
+            name = f"epidemia_{kind}_nsduh_{drug}_ever_by_{condition}"
+            truth = store.load(name)
+            assert 100 * float(truth.weights @ truth.p[:, 0]) == pytest.approx(share, abs=0.05)
+            assert 100 * shipped_tasks()[name]["marginal_se"][0] == pytest.approx(error, rel=0.15)
 
 
 def test_every_high_truth_has_the_marginal_of_the_low_one():
     """Boosting is calibrated in the large: its weighted mean is the weighted share."""
     for name, entry in shipped_tasks().items():
         if entry["estimator"] == "lightgbm":
-            truth = store.load(name)
-            assert float(truth.weights @ truth.p[:, 0]) == pytest.approx(
-                entry["marginal"][0], abs=0.003
-            )
+            truth, share = store.load(name), entry["marginal"][0]
+            assert float(truth.weights @ truth.p[:, 0]) == pytest.approx(share, abs=0.003)
 
 
 def test_shipped_truth_is_whole():
@@ -146,48 +143,21 @@ def test_standard_errors_agree_with_samplics_on_the_raw_file(raw_nsduh):
     assert ours == pytest.approx(np.maximum(theirs, capped), rel=1e-6)
 
 
-def test_aggregated_fits_agree_with_fits_on_records(raw_nsduh):
+def test_aggregated_fits_agree_with_fits_on_records(raw_nsduh, monkeypatch):
     """As closely as two record-level fits with other fold seeds agree with each other."""
-    import lightgbm as lgb
+    monkeypatch.syspath_prepend(REPOSITORY / "benchmarks")
+    from aggregation import fit_records
 
-    task = next(t for t in record("nsduh").all_tasks if t.name.endswith("cocaine_ever_by_sex_race"))
-    ready = prepare(load_microdata(record("nsduh"), raw_nsduh), task)
-
-    def on_records(fold):
-        rows, weight = ready.features[ready.cell].astype(float), ready.sample.weight
-        weight, predicted = weight / weight.mean(), np.empty(len(weight))
-        for k in range(boosted.FOLDS):
-            inside = fold != k
-            train = lgb.Dataset(
-                rows[inside],
-                ready.outcome[inside],
-                weight=weight[inside],
-                categorical_feature=[0, 1],
-                params=boosted.PARAMETERS,
-            )
-            valid = lgb.Dataset(
-                rows[~inside], ready.outcome[~inside], weight=weight[~inside], reference=train
-            )
-            model = lgb.train(
-                boosted.PARAMETERS,
-                train,
-                boosted.ROUNDS,
-                valid_sets=[valid],
-                callbacks=[lgb.early_stopping(boosted.PATIENCE, verbose=False)],
-            )
-            predicted[~inside] = model.predict(rows[~inside])
-        total = np.bincount(ready.cell, weights=weight)
-        return np.bincount(ready.cell, weights=weight * predicted) / total
-
+    high = task("epidemia_high_nsduh_cocaine_ever_by_sex_race")
+    ready = prepare(load_microdata(record("nsduh"), raw_nsduh), high)
+    records = ready.sample.weight, ready.cell, ready.outcome
     folds = [
         boosted.assign_folds(ready.sample.units, np.random.default_rng(seed)) for seed in (0, 1)
     ]
-    fast = boosted.fit_aggregated(
-        ready.sample.weight, ready.cell, ready.outcome, folds[0], ready.features
-    )[:, 1]
-    first, second = on_records(folds[0]), on_records(folds[1])
-    between_seeds = ready.weights @ np.abs(first - second)
-    assert ready.weights @ np.abs(first - fast) <= between_seeds
+    fast = boosted.fit_aggregated(*records, folds[0], ready.features)
+    first, second = (fit_records(*records, fold, ready.features) for fold in folds)
+    seeds, gap = (ready.weights @ abs(first - other)[:, 1] for other in (second, fast))
+    assert gap <= seeds
 
 
 def test_folds_keep_units_together():
@@ -201,7 +171,7 @@ def test_folds_keep_units_together():
 @pytest.fixture
 def toy(home, tmp_path):
     """The raw file of the toy survey, whose record is left to the test."""
-    people().to_csv(tmp_path / "toy.csv", index=False)
+    people(800).to_csv(tmp_path / "toy.csv", index=False)
     return tmp_path / "toy.csv"
 
 
@@ -211,15 +181,12 @@ def test_builds_are_byte_identical_on_any_number_of_processes_and_a_cluster(home
     built = {}
     for jobs, backend in ((1, None), (2, "loky"), (2, "dask")):
         folder = tmp_path / f"{backend}"
-        build(toy, folder, "gss", jobs=jobs, backend=backend)
+        build(toy, folder, "gss", jobs=jobs, backend=backend, replicates=4)
         built[backend] = contents(folder)
     assert built["loky"] == built[None] and built["dask"] == built[None]
     names = [f"gss_2020.{table}.parquet" for table in ("cells", "bootstrap", "replicates")]
-    assert set(built[None]) == {
-        f"{folder}{name}"
-        for folder in ("", "marginal/", "joint/")
-        for name in (*names, "registry.json")
-    }
+    places = ("", "marginal/", "joint/")
+    assert set(built[None]) == {f"{f}{name}" for f in places for name in (*names, "registry.json")}
 
 
 def test_a_relative_folder_is_meant_from_where_the_build_starts(home, tmp_path, toy, monkeypatch):
@@ -231,29 +198,6 @@ def test_a_relative_folder_is_meant_from_where_the_build_starts(home, tmp_path, 
         monkeypatch.chdir(tmp_path / name)
         build(toy, Path("out"), jobs=2, backend="loky")
     assert contents(tmp_path / "first" / "out") == contents(tmp_path / "second" / "out")
-
-
-def test_a_build_makes_every_task_of_the_official_vintage_available(
-    home, nsduh_parquet, monkeypatch
-):
-    monkeypatch.setattr(boosted, "ROUNDS", 4)
-    built = building.build("nsduh", nsduh_parquet, replicates=8, progress=False)
-    assert built.left_out == []
-    assert set(built.tasks) == {task.name for task in record("nsduh").all_tasks}
-    places = store.available()
-    assert {places[name].state for name in built.tasks} == {"built here"}
-    truth = store.load("epidemia_low_nsduh_alcohol_past_month_by_race")
-    assert truth.vintage == "2023"
-    assert len(truth.given) == 7
-    frame = nsduh_2023()
-    asked = frame[~frame["alcrec"].isin([85, 94, 97, 98])]
-    white = asked[asked["NEWRACE2"] == 1]
-    share = np.average(white["alcrec"] == 1, weights=white["ANALWT2_C"])
-    assert truth.p[0, 0] == pytest.approx(share)
-    registry = store.read_registry(store.built_groundtruth())["nsduh_2023"]
-    dropped = registry["tasks"]["epidemia_low_nsduh_alcohol_past_month_by_race"]["dropped"]
-    assert dropped == {"alcohol_past_month missing": len(frame) - len(asked)}
-    assert all(check(name) == [] for name in built.tasks)
 
 
 def test_only_one_scheme_can_be_asked_for(home, toy, monkeypatch):
@@ -273,14 +217,15 @@ def test_only_one_scheme_can_be_asked_for(home, toy, monkeypatch):
         truth.d_perfect(scheme="iid")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"backend": "spark"}, "expected loky, dask or ray"), ({"replicates": 2}, "at least 4")],
-)
-def test_options_that_cannot_be_meant(home, toy, options, message):
+def test_options_that_cannot_be_meant(home, toy):
     declare(home)
-    with pytest.raises(EpidemiaError, match=message):
-        build(toy, **options)
+    refused = (
+        ({"backend": "spark"}, "expected loky, dask or ray"),
+        ({"replicates": 2}, "at least 4"),
+    )
+    for options, message in refused:
+        with pytest.raises(EpidemiaError, match=message):
+            build(toy, **options)
 
 
 def test_a_task_without_truth_names_the_file_it_needs():
@@ -288,49 +233,43 @@ def test_a_task_without_truth_names_the_file_it_needs():
         store.load("epidemia_low_nsduh_alcohol_past_month_by_age")
 
 
-@pytest.fixture
-def copied(home):
-    """The shipped ground truth as the user's own, to be damaged."""
+HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
+
+
+def test_damaged_ground_truth_is_named(home):
+    """The truth that ships as the user's own: another record, altered, missing, damaged."""
     folder = store.built_groundtruth()
-    shutil.copytree(paths.shipped_groundtruth(), folder)
-    return folder
-
-
-def test_an_altered_file_is_refused(copied):
-    path = copied / "nsduh_2022.cells.parquet"
-    path.write_bytes(path.read_bytes() + b" ")
-    with pytest.raises(EpidemiaError, match=r"was altered.*rebuild"):
-        store.load("epidemia_low_nsduh_heroin_ever_by_age")
-
-
-def test_a_missing_file_or_damaged_registry_is_named(copied):
-    (copied / "nsduh_2022.bootstrap.parquet").unlink()
-    with pytest.raises(EpidemiaError, match=r"bootstrap\.parquet is missing"):
-        store.load("epidemia_low_nsduh_heroin_ever_by_age")
-    (copied / "registry.json").write_text("{")
-    with pytest.raises(EpidemiaError, match=r"registry\.json is damaged"):
-        store.available()
-    (copied / "registry.json").write_text(json.dumps({"schema": 99}))
-    with pytest.raises(EpidemiaError, match="schema 99"):
-        store.available()
-
-
-def test_check_finds_levels_that_the_record_no_longer_has(copied):
-    truths = store.read_registry(copied)
-    truth = json.loads(json.dumps(truths["nsduh_2022"]))
-    truth["tasks"]["epidemia_low_nsduh_heroin_ever_by_age"]["levels"] = ["Yes", "Nope"]
-    registry.write_registry(copied, {**truths, "nsduh_2022": registry.sealed(truth)})
-    problems = check("epidemia_low_nsduh_heroin_ever_by_age")
-    assert problems == ["levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"]
+    folder.mkdir(parents=True)
+    for path in paths.shipped_groundtruth().glob("nsduh_2022.*"):
+        shutil.copy(path, folder)
+    truth = store.read_registry(paths.shipped_groundtruth())["nsduh_2022"]
+    registry.write_registry(folder, {"nsduh_2022": registry.sealed(truth)})
+    for table, damage, said in (
+        ("cells", lambda path, content: path.write_bytes(content + b" "), r"was altered.*rebuild"),
+        ("bootstrap", lambda path, content: path.unlink(), r"bootstrap\.parquet is missing"),
+    ):
+        path = folder / f"nsduh_2022.{table}.parquet"
+        content = path.read_bytes()
+        damage(path, content)
+        with pytest.raises(EpidemiaError, match=said):
+            store.load(HEROIN)
+        path.write_bytes(content)
+    assert check(HEROIN) == []
+    changed = json.loads(json.dumps(truth))
+    changed["tasks"][HEROIN]["levels"] = ["Yes", "Nope"]
+    registry.write_registry(folder, {"nsduh_2022": registry.sealed(changed)})
+    assert check(HEROIN) == ["levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"]
+    for text, said in (("{", r"registry\.json is damaged"), ('{"schema": 99}', "schema 99")):
+        (folder / "registry.json").write_text(text)
+        with pytest.raises(EpidemiaError, match=said):
+            store.available()
 
 
 def test_bootstrap_distances_are_those_of_the_truth(nsduh_parquet):
     """D(P, P^(b)) recomputed for one replicate from its seed."""
-    data = load_microdata(record("nsduh"), nsduh_parquet)
-    task = next(t for t in data.record.all_tasks if t.name.endswith("low_nsduh_heroin_ever_by_age"))
-    ready = prepare(data, task)
+    ready = prepare(load_microdata(record("nsduh"), nsduh_parquet), task(HEROIN))
     made = building.estimate_task(ready, ("iid",), 5)
-    rng = rng_of(task.name, 1, 3)
+    rng = rng_of(HEROIN, 1, 3)
     drawn = rng.choice(len(ready.cell), len(ready.cell))
     p = np.array([row["p"] for row in made["cells"]])
     again = np.zeros_like(p)

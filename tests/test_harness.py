@@ -1,21 +1,28 @@
 """Real lm-eval runs of respondents whose answers are known."""
 
-import json
-import logging
 import math
 
+import lm_eval.caching.cache as cache
 import numpy as np
 import pytest
-from conftest import evaluate
+from conftest import evaluate, nsduh_2023
+from lm_eval import simple_evaluate
+from lm_eval.api.model import LM
 
+import lm_eval_epidemia
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate import boosted, store
+from lm_eval_epidemia.estimate.build import build
+from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.harness.discovery import forget_cached_requests
+from lm_eval_epidemia.harness.yamls import task_path
+from lm_eval_epidemia.models.baseline import Baseline
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.catalogue import record
 
 GROUPS = ["epidemia_low", "epidemia_high"]
 #: One survey's part of them, for what does not need all 107 tasks.
@@ -31,8 +38,8 @@ def tasks_of(results):
     ("kind", "groups", "tasks"),
     [
         ("truth", GROUPS, 63 + 44),
-        ("mean", GROUPS, 63 + 44),
-        ("uniform", NSDUH, 6 + 22),
+        ("mean", ["epidemia_low_nsduh", "epidemia_low_gss"], 6 + 10),
+        ("uniform", ["epidemia_low_nsduh", "epidemia_low_gss"], 6 + 10),
         ("zero_one", NSDUH, 6 + 22),
     ],
 )
@@ -41,46 +48,53 @@ def test_known_respondents_get_the_scores_the_anchors_predict(kind, groups, task
     rows = tasks_of(results)
     assert len(rows) == tasks
     for name, row in rows.items():
-        found = scoring.Anchors.of(store.load(name))
+        truth = store.load(name)
+        anchors = scoring.Anchors.of(truth)
         assert row["seen,none"] == 1
         assert row["choice_mass,none"] == pytest.approx(1)
         # Under all orderings of a fair reader no position is preferred; a sample of them is
         # not perfectly balanced.
-        complete = len(store.load(name).levels) <= 5
-        assert row["order_bias,none"] == pytest.approx(0, abs=1e-9 if complete else 0.1)
-        if kind == "truth":
-            assert row["score,none"] == 100
-            assert row["l1,none"] == pytest.approx(0, abs=1e-12)
-        else:
-            distance = getattr(found, kind)
-            assert row["l1,none"] == pytest.approx(distance, abs=1e-9)
-            predicted = float(scoring.scale(distance, found.zero, found.perfect))
-            assert row["score,none"] == pytest.approx(predicted, abs=1e-6)
-            if kind in {"uniform", "zero_one"}:
-                assert row["score,none"] == pytest.approx(0, abs=1e-6)
-    for group in groups if groups == NSDUH else []:
-        leaves = [row for name, row in rows.items() if name.startswith(group)]
-        group_row = results["groups"][group]
-        scores = [row["score,none"] for row in leaves]
-        assert group_row["score,none"] == pytest.approx(np.mean(scores))
+        balanced = 1e-9 if len(truth.levels) <= 5 else 0.1
+        assert row["order_bias,none"] == pytest.approx(0, abs=balanced)
+        distance = 0 if kind == "truth" else getattr(anchors, kind)
+        assert row["l1,none"] == pytest.approx(distance, abs=1e-9)
+        assert row["score,none"] == pytest.approx(float(anchors.score(distance)), abs=1e-6)
+        ends = {"truth": 100, "uniform": 0, "zero_one": 0}
+        assert row["score,none"] == pytest.approx(ends.get(kind, row["score,none"]), abs=1e-6)
     # lm-eval averages over the tasks of a group, whatever survey they come from.
-    for group in GROUPS if groups == GROUPS else []:
+    for group in groups:
         scores = [row["score,none"] for name, row in rows.items() if name.startswith(group)]
         assert results["groups"][group]["score,none"] == pytest.approx(np.mean(scores))
 
 
 def test_a_noisy_reader_with_a_favourite_letter(replicated):
-    fair = evaluate([TASK], model_args="kind=noisy,noise=0.5,seed=3")["results"][TASK]
-    again = evaluate([TASK], model_args="kind=noisy,noise=0.5,seed=3")["results"][TASK]
-    assert fair == again
-    assert 0 < fair["score,none"] < 100
-    assert fair["score_stderr,none"] > 0
-    other = evaluate([TASK], model_args="kind=noisy,noise=0.5,seed=4")["results"][TASK]
-    assert other["score,none"] != fair["score,none"]
-    biased = evaluate([TASK], model_args="kind=truth,position_bias=2")["results"][TASK]
-    assert biased["order_bias,none"] > 0.1
+    fair, again, other, biased = (
+        evaluate([TASK], model_args=f"kind={kind}", log_samples=True)
+        for kind in (
+            *["noisy,noise=0.5,seed=3"] * 2,
+            "noisy,noise=0.5,seed=4",
+            "truth,position_bias=2",
+        )
+    )
+    row = fair["results"][TASK]
+    assert row == again["results"][TASK]
+    assert 0 < row["score,none"] < 100 and row["score_stderr,none"] > 0
+    assert other["results"][TASK]["score,none"] != row["score,none"]
+    assert biased["results"][TASK]["order_bias,none"] > 0.1
     # Averaging over both orders takes most of a favourite letter's effect out, not all.
-    assert biased["score,none"] < 100
+    assert biased["results"][TASK]["score,none"] < 100
+    # What was logged is enough to score it anew.
+    recomputed = recompute(fair["samples"][TASK], store.load(TASK))
+    assert row["score,none"] == pytest.approx(recomputed, abs=1e-9)
+    # A chat template changes nothing for it.
+    chat = "kind=noisy,noise=0.5,seed=3"
+    chat = evaluate([TASK], model_args=chat, apply_chat_template=True, num_fewshot=0)
+    assert row == chat["results"][TASK]
+    metadata = fair["configs"][TASK]["metadata"]
+    assert metadata["vintage"] == "2022"
+    assert metadata["truth"] == store.load(TASK).fingerprint
+    assert fair["versions"][TASK] == 2
+    assert fair["higher_is_better"][TASK]["score"] is True
 
 
 def recompute(samples, truth):
@@ -99,82 +113,70 @@ def recompute(samples, truth):
     return 100 * np.clip((ignorant - d) / (ignorant - truth.d_perfect()), 0, 1)
 
 
-def test_scores_can_be_recomputed_from_logged_samples():
-    results = evaluate([TASK], model_args="kind=noisy,noise=0.4", log_samples=True)
-    recomputed = recompute(results["samples"][TASK], store.load(TASK))
-    assert results["results"][TASK]["score,none"] == pytest.approx(recomputed, abs=1e-9)
-
-
 def test_a_limit_scores_complete_cells_and_says_so(caplog):
     # 11 cells in 2 orders; 7 prompts are 3 complete cells and half a fourth.
-    results = evaluate([TASK], model_args="kind=mean", limit=7)["results"][TASK]
+    mean, truthful = (
+        evaluate([TASK], model_args=f"kind={kind}", limit=7)["results"][TASK]
+        for kind in ("mean", "truth")
+    )
     truth = store.load(TASK)
-    weights = truth.weights[:3] / truth.weights[:3].sum()
-    mean = truth.weights @ truth.p
-    d = (weights[:, None] * abs(truth.p[:3] - mean)).sum()
-    assert results["seen,none"] == pytest.approx(truth.weights[:3].sum())
-    assert results["l1,none"] == pytest.approx(d)
-    found = scoring.anchors(weights, truth.p[:3], 0.0)
-    assert found.zero < d  # the young hardly use cocaine: the marginal answer is worse than "no"
-    assert results["score,none"] == 0
+    weights, p = truth.weights[:3] / truth.weights[:3].sum(), truth.p[:3]
+    d = (weights[:, None] * abs(p - truth.weights @ truth.p)).sum()
+    assert mean["seen,none"] == pytest.approx(truth.weights[:3].sum())
+    assert mean["l1,none"] == pytest.approx(d)
+    # The young hardly use cocaine: the marginal answer is worse than "no".
+    assert scoring.anchors(weights, p, 0.0).zero < d and mean["score,none"] == 0
     assert "3 of 11 cells are complete" in caplog.text
-    truthful = evaluate([TASK], limit=7)["results"][TASK]
     assert truthful["score,none"] == 100
 
 
 def test_a_limit_below_one_cell_gives_no_score(caplog):
-    results = evaluate([TASK], limit=1)["results"][TASK]
-    assert math.isnan(results["score,none"])
-    assert results["seen,none"] == 0
-    assert "raise --limit to at least 2" in caplog.text
+    """In few lines, whatever the number of tasks, and anew in each run of a process."""
+    for _ in range(2):
+        caplog.clear()
+        results = evaluate(NSDUH, limit=1)["results"][TASK]
+        assert math.isnan(results["score,none"]) and results["seen,none"] == 0
+        assert caplog.text.count("raise --limit to at least 2") == 2
+        ours = [r for r in caplog.records if "epidemia" in r.getMessage()]
+        assert 1 <= len(ours) <= 5, [r.getMessage() for r in ours]
+    chosen = evaluate([TASK], samples={TASK: [4, 5, 6]})["results"][TASK]
+    assert chosen["seen,none"] == pytest.approx(store.load(TASK).weights[2])
 
 
-def test_chosen_samples_are_scored_as_what_they_are():
-    results = evaluate([TASK], samples={TASK: [4, 5, 6]})["results"][TASK]
-    assert results["seen,none"] == pytest.approx(store.load(TASK).weights[2])
-
-
-@pytest.mark.parametrize("bad", [math.nan, -math.inf])
-def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplog, bad):
-    from lm_eval_epidemia.models.baseline import Baseline
-
+def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplog):
     honest = Baseline._letters
+    for bad in (math.nan, -math.inf):
+        caplog.clear()
+        monkeypatch.setattr(
+            Baseline,
+            "_letters",
+            lambda self, r, bad=bad: [bad, 0.0] if r.doc["cell"] == 4 else honest(self, r),
+        )
+        for name, row in evaluate(["epidemia_low_nsduh"])["results"].items():
+            if name.endswith("by_age") or not name.startswith("epidemia_low_nsduh_"):
+                assert math.isnan(row["score,none"]) and math.isnan(row["l1,none"]), name
+        assert "first in cell 4 (21-23)" in caplog.text
 
-    def sick(self, request):
-        return [bad, 0.0] if request.doc["cell"] == 4 else honest(self, request)
 
-    monkeypatch.setattr(Baseline, "_letters", sick)
-    results = evaluate(["epidemia_low_nsduh"])["results"]
-    for name, row in results.items():
-        if name.endswith("by_age") or not name.startswith("epidemia_low_nsduh_"):
-            assert math.isnan(row["score,none"]), name
-            assert math.isnan(row["l1,none"])
-    assert "first in cell 4 (21-23)" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("asked", "prompts"), [("all", 24), ("random:10", 10), ("balanced", 4), (1, 1)]
-)
-def test_orderings_are_chosen_by_metadata(replicated, asked, prompts):
+def test_orderings_are_chosen_by_metadata(replicated):
     """One task with four answers: the design decides the prompts, and the metrics know it."""
     name = "epidemia_low_acs_employer_by_race"
-    found = evaluate(
-        [name], model_args="kind=noisy,noise=0.3", metadata={"orderings": asked}, log_samples=True
-    )
-    truth, row = store.load(name), found["results"][name]
-    samples = found["samples"][name]
-    assert len(samples) == prompts * len(truth.given)
-    assert row["seen,none"] == 1
-    assert found["configs"][name]["metadata"]["orderings"] == asked
-    # A reader without a favourite letter answers alike in every order.
-    plain = evaluate([name], model_args="kind=noisy,noise=0.3")["results"][name]
-    assert row["score,none"] == pytest.approx(plain["score,none"], abs=1e-9)
-    biased = evaluate(
-        [name], model_args="kind=truth,position_bias=1", metadata={"orderings": asked}
-    )["results"][name]
-    assert biased["order_bias,none"] > 0.2
-    if asked == "random:10":
-        assert biased["score_stderr,none"] > plain["score_stderr,none"]
+    truth, fair = store.load(name), "kind=noisy,noise=0.3"
+    plain = evaluate([name], model_args=fair)["results"][name]
+    for asked, prompts in (("all", 24), ("random:10", 10), ("balanced", 4), (1, 1)):
+        metadata = {"orderings": asked}
+        found = evaluate([name], model_args=fair, metadata=metadata, log_samples=True)
+        assert len(found["samples"][name]) == prompts * len(truth.given)
+        assert found["configs"][name]["metadata"]["orderings"] == asked
+        row = found["results"][name]
+        assert row["seen,none"] == 1
+        # A reader without a favourite letter answers alike in every order.
+        assert row["score,none"] == pytest.approx(plain["score,none"], abs=1e-9)
+        biased = evaluate([name], model_args="kind=truth,position_bias=1", metadata=metadata)
+        assert biased["results"][name]["order_bias,none"] > 0.2
+        if asked == "random:10":
+            error = biased["results"][name]["score_stderr,none"]
+            assert error > plain["score_stderr,none"]
 
 
 def test_an_unknown_design_of_orderings():
@@ -182,23 +184,7 @@ def test_an_unknown_design_of_orderings():
         evaluate([TASK], metadata={"orderings": "shuffled"})
 
 
-def test_few_lines_of_ours_whatever_the_number_of_tasks(caplog):
-    with caplog.at_level(logging.WARNING):
-        evaluate(NSDUH, limit=1)
-    ours = [r for r in caplog.records if "epidemia" in r.getMessage()]
-    assert 1 <= len(ours) <= 5, [r.getMessage() for r in ours]
-
-
-def test_a_second_run_in_one_process_has_its_own_warnings(caplog):
-    for _ in range(2):
-        caplog.clear()
-        evaluate(NSDUH, limit=1)
-        assert caplog.text.count("raise --limit to at least 2") == 2
-
-
 def test_low_choice_mass_is_warned_of(caplog, monkeypatch):
-    from lm_eval_epidemia.models.baseline import Baseline
-
     honest = Baseline._letters
     monkeypatch.setattr(Baseline, "_letters", lambda s, d: [v - 5 for v in honest(s, d)])
     results = evaluate([TASK])["results"][TASK]
@@ -208,27 +194,14 @@ def test_low_choice_mass_is_warned_of(caplog, monkeypatch):
 
 
 def test_the_cache_of_requests_and_of_responses(tmp_path, monkeypatch):
-    import lm_eval.caching.cache as cache
-
-    monkeypatch.setattr(cache, "PATH", str(tmp_path / "requests"))
-    plain = evaluate([TASK], model_args="kind=noisy")["results"]
-    arguments = {
-        "model_args": "kind=noisy",
-        "cache_requests": True,
-        "use_cache": str(tmp_path / "responses"),
-    }
-    first = evaluate([TASK], **arguments)["results"]
-    second = evaluate([TASK], **arguments)["results"]
-    assert plain == first == second
-    assert list((tmp_path / "requests").iterdir())
-
-
-def test_cached_requests_are_forgotten_when_the_truth_changes(tmp_path, monkeypatch):
-    import lm_eval.caching.cache as cache
-
     monkeypatch.setattr(cache, "PATH", str(tmp_path / "requests"))
     other = "epidemia_low_nsduh_heroin_ever_by_age"
-    evaluate([TASK, other], cache_requests=True)
+    noisy = {"model_args": "kind=noisy"}
+    plain = evaluate([TASK, other], **noisy)["results"]
+    caches = {"cache_requests": True, "use_cache": str(tmp_path / "responses")}
+    for _ in range(2):
+        assert evaluate([TASK, other], **noisy, **caches)["results"] == plain
+    # When the truth changes.
     forget_cached_requests([TASK])
     (left,) = (tmp_path / "requests").iterdir()
     assert other in left.name
@@ -241,38 +214,16 @@ def test_questions_exported_from_another_truth_are_refused():
         metrics.score([answer])
 
 
-def test_chat_template_few_shot_and_fixed_metadata():
-    plain = evaluate([TASK], model_args="kind=noisy")
-    chat = evaluate([TASK], model_args="kind=noisy", apply_chat_template=True, num_fewshot=0)
-    assert plain["results"][TASK] == chat["results"][TASK]
-    metadata = plain["configs"][TASK]["metadata"]
-    assert metadata["vintage"] == "2022"
-    assert metadata["truth"] == store.load(TASK).fingerprint
-    assert plain["versions"][TASK] == 2
-    assert plain["higher_is_better"][TASK]["score"] is True
-
-
-def test_the_baseline_refuses_what_it_cannot_do():
-    with pytest.raises(EpidemiaError, match="nearest: truth"):
-        evaluate([TASK], model_args="kind=truht")
-    with pytest.raises(EpidemiaError, match="noise=-1: expected a number from 0"):
-        evaluate([TASK], model_args="kind=noisy,noise=-1")
-
-
-def test_the_baseline_refuses_other_tasks(tmp_path):
-    from lm_eval import simple_evaluate
-
-    import lm_eval_epidemia
-
-    (tmp_path / "rows.json").write_text(json.dumps([{"q": "2 + 2 =", "c": ["4", "5"], "a": 0}]))
-    (tmp_path / "sums.yaml").write_text(
-        "task: sums\ndataset_path: json\ndataset_kwargs:\n  data_files:\n"
-        f"    test: {tmp_path / 'rows.json'}\ntest_split: test\noutput_type: multiple_choice\n"
-        "doc_to_text: q\ndoc_to_choice: c\ndoc_to_target: a\nmetric_list:\n  - metric: acc\n"
-    )
-    manager = lm_eval_epidemia.task_manager(include_path=str(tmp_path))
-    with pytest.raises(EpidemiaError, match="tasks of this package only, not 'sums'"):
-        simple_evaluate("epidemia-baseline", "kind=truth", ["sums"], task_manager=manager)
+def test_the_baseline_refuses_what_it_cannot_do(mmlu_style):
+    for options, said in (
+        ("kind=truht", "nearest: truth"),
+        ("kind=noisy,noise=-1", "noise=-1: expected a number from 0"),
+    ):
+        with pytest.raises(EpidemiaError, match=said):
+            evaluate([TASK], model_args=options)
+    manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
+    with pytest.raises(EpidemiaError, match="tasks of this package only, not 'lettered'"):
+        simple_evaluate("epidemia-baseline", "kind=truth", ["lettered"], task_manager=manager)
 
 
 def test_metrics_do_not_depend_on_the_order_of_answers():
@@ -315,16 +266,30 @@ def test_the_answers_of_a_task_are_put_together_once(monkeypatch):
     assert (first[TASK]["score,none"], second[TASK]["score,none"]) == (100, 0)
 
 
-def test_built_ground_truth_wins_and_makes_tasks_runnable(nsduh_parquet):
-    from lm_eval_epidemia.estimate.build import build
-    from lm_eval_epidemia.harness.yamls import task_path
-
+def test_built_ground_truth_wins_and_makes_tasks_runnable(tmp_path, monkeypatch):
+    monkeypatch.setattr(boosted, "ROUNDS", 2)
     assert task_path() == paths.shipped_task_yamls()
-    build("nsduh", nsduh_parquet, replicates=8, progress=False)
+    path = tmp_path / "NSDUH_2023.parquet"
+    nsduh_2023(600).to_parquet(path)
+    made = build("nsduh", path, vintage="2023", replicates=4, progress=False)
+    assert made.left_out == []
+    assert set(made.tasks) == {task.name for task in record("nsduh").all_tasks}
+    assert {store.available()[name].state for name in made.tasks} == {"built here"}
+    assert all(check(name) == [] for name in made.tasks)
+    # One of them by hand.
+    truth, frame = store.load("epidemia_low_nsduh_alcohol_past_month_by_race"), nsduh_2023(600)
+    assert truth.vintage == "2023" and len(truth.given) == 7
+    asked = frame[~frame["alcrec"].isin([85, 94, 97, 98])]
+    white = asked[asked["NEWRACE2"] == 1]
+    share = np.average(white["alcrec"] == 1, weights=white["ANALWT2_C"])
+    assert truth.p[0, 0] == pytest.approx(share)
+    registered = store.read_registry(store.built_groundtruth())["nsduh_2023"]["tasks"]
+    lost = {"alcohol_past_month missing": len(frame) - len(asked)}
+    assert registered[truth.task]["dropped"] == lost
     results = evaluate(NSDUH, model_args="kind=truth", log_samples=False)
     rows = tasks_of(results)
     assert len(rows) == 10 + 33
-    assert "epidemia_low_nsduh_alcohol_past_month_by_race" in rows
+    assert truth.task in rows
     for name, row in rows.items():
         informative = scoring.Anchors.of(store.load(name)).informative
         assert row["score,none"] == 100 or not informative
@@ -332,17 +297,16 @@ def test_built_ground_truth_wins_and_makes_tasks_runnable(nsduh_parquet):
     assert config["metadata"]["vintage"] == "2023"
 
 
-@pytest.mark.parametrize("answered", [None, [-1.0, -2.0], [None, None]])
-def test_answers_of_another_shape_are_said_in_a_line(answered):
+def test_answers_of_another_shape_are_said_in_a_line():
     """A model of somebody's own: nothing at all, or log-probabilities without `is_greedy`."""
-    from lm_eval.api.model import LM
 
     class Odd(LM):
-        def loglikelihood(self, requests):
-            return answered and answered * (len(requests) // 2)
+        answered = loglikelihood_rolling = generate_until = None
 
-        loglikelihood_rolling = generate_until = None
+        def loglikelihood(self, requests):
+            return self.answered and self.answered * (len(requests) // 2)
 
     Odd.__abstractmethods__ = frozenset()
-    with pytest.raises(EpidemiaError, match=r"the model (gave None|answered)"):
-        evaluate([TASK], model=Odd(), model_args=None)
+    for Odd.answered in (None, [-1.0, -2.0], [None, None]):
+        with pytest.raises(EpidemiaError, match=r"the model (gave None|answered)"):
+            evaluate([TASK], model=Odd(), model_args=None)

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from shutil import copy, copytree
 
 import numpy as np
 import pytest
@@ -87,9 +88,8 @@ def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(repl
         assert error == pytest.approx(unclipped.std(ddof=1), abs=1e-9)
         said = results["epidemia"]["replicates"][name]
         assert said["sample"] == "nsduh_2022 invented"
-        assert np.allclose([float(at) for at in said["score"].split()], scores, atol=6e-5)
-        read = [float(at) for at in said["score_population"].split()]
-        assert np.allclose(read, unclipped, atol=6e-5)
+        assert np.allclose(draws_of(said), scores, atol=6e-5)
+        assert np.allclose(draws_of(said, "score_population"), unclipped, atol=6e-5)
         assert said["asking"] == {"score": 0, "score_population": 0}
     of_mean = np.mean(drawn, axis=0).std(axis=1, ddof=1)
     rows = [results["results"][name] for name in names]
@@ -104,28 +104,29 @@ def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(repl
     assert "joint replicates" in results["epidemia"]["group_stderr"]
 
 
+def draws_of(said, score="score"):
+    return np.array([float(value) for value in said[score].split()])
+
+
 def test_groups_of_several_surveys_and_of_all_levels(replicated):
     """Surveys are independent of one another; an exact table adds nothing."""
     found = evaluate(["epidemia_low"], model_args=NOISY, log_samples=False)
     said, names = found["epidemia"]["replicates"], list(found["epidemia"]["replicates"])
     assert len(names) == 63
-    sums = {}
-    for name in names:
-        at = np.array([float(value) for value in said[name]["score"].split()])
-        assert len(at) in (0, NUMBER)
-        if len(at):
-            sums[said[name]["sample"]] = sums.get(said[name]["sample"], 0) + at / len(names)
-    assert len(sums) > 4 and said[EXACT]["sample"] == ""
-    asking = [said[name]["asking"]["score"] / len(names) for name in names]
-    error = math.hypot(*(at.std(ddof=1) for at in sums.values()), *asking)
-    top = found["groups"]["epidemia_low"]
-    assert top["score_stderr,none"] == pytest.approx(error, abs=1e-3)
-    for group in ("epidemia_low_nsduh", "epidemia_low_gss"):
-        under = [said[name] for name in found["group_subtasks"][group]]
-        at = np.mean([[float(value) for value in one["score"].split()] for one in under], axis=0)
-        error = math.hypot(at.std(ddof=1), *(one["asking"]["score"] / len(under) for one in under))
+    for group in ("epidemia_low", "epidemia_low_nsduh", "epidemia_low_gss"):
+        under = [one for name, one in said.items() if name.startswith(group)]
+        sums = {}
+        for one in under:
+            at = draws_of(one)
+            assert len(at) in (0, NUMBER)
+            if len(at):
+                sums[one["sample"]] = sums.get(one["sample"], 0) + at / len(under)
+        assert (len(sums) > 4) if group == "epidemia_low" else (len(sums) == 1)
+        asking = [one["asking"]["score"] / len(under) for one in under]
+        error = math.hypot(*(at.std(ddof=1) for at in sums.values()), *asking)
         assert found["groups"][group]["score_stderr,none"] == pytest.approx(error, abs=1e-3)
     row = found["results"][EXACT]
+    assert said[EXACT]["sample"] == ""
     assert row["score_stderr,none"] == row["score_population_stderr,none"] == 0
     assert row["score_population,none"] == pytest.approx(100 * (1 - row["l1,none"] / 0.4855), abs=1)
     assert row["l1_population,none"] == row["l1,none"]
@@ -134,25 +135,17 @@ def test_groups_of_several_surveys_and_of_all_levels(replicated):
 def test_a_users_group_weights_as_it_says_and_a_mixed_one_has_no_error(
     replicated, tmp_path, mmlu_style
 ):
-    from shutil import copytree
-
     theirs = copytree(mmlu_style, tmp_path / "theirs")
-    metric = "  - metric: {}\n    aggregation: mean\n    weight_by_size: {}\n"
-    head = f"task: [{BY_AGE}, {EXACT}]\naggregate_metric_list:\n"
-    (theirs / "sized.yaml").write_text(
-        f"group: sized\n{head}{metric.format('score', 'true')}{metric.format('l1', 'true')}"
-    )
-    (theirs / "mixed.yaml").write_text(
-        f"group: mixed\ntask: [{BY_RACE}, lettered]\naggregate_metric_list:\n"
-        f"{metric.format('score', 'false')}{metric.format('acc', 'false')}"
-    )
-    (theirs / "whole.yaml").write_text(
-        f"group: whole\ntask: [continued]\naggregate_metric_list:\n{metric.format('acc', 'true')}"
-    )
-    (theirs / "both.yaml").write_text(
-        f"group: both\ntask: [{GSS}, mine]\naggregate_metric_list:\n"
-        f"{metric.format('score', 'false')}"
-    )
+    for group, tasks, sized, *averaged in (
+        ("sized", [BY_AGE, EXACT], "true", "score", "l1"),
+        ("mixed", [BY_RACE, "lettered"], "false", "score", "acc"),
+        ("whole", ["continued"], "true", "acc"),
+        ("both", [GSS, "mine"], "false", "score"),
+    ):
+        metric = "  - {{metric: {}, aggregation: mean, weight_by_size: {}}}\n"
+        listed = "".join(metric.format(name, sized) for name in averaged)
+        text = f"group: {group}\ntask: [{', '.join(tasks)}]\naggregate_metric_list:\n{listed}"
+        (theirs / f"{group}.yaml").write_text(text)
     # A task of somebody else with a score of its own, whose error lm-eval knows.
     (theirs / "mine.yaml").write_text(
         (theirs / "lettered.yaml")
@@ -184,48 +177,39 @@ def test_a_users_group_weights_as_it_says_and_a_mixed_one_has_no_error(
 
 
 OFF = """
-import sys
+import json, sys
 sys.path.insert(0, {tests!r})
 import replicates
 replicates.install(setattr)
-from lm_eval.__main__ import cli_evaluate
-cli_evaluate()
+from lm_eval import simple_evaluate
+from lm_eval.tasks import TaskManager
+from lm_eval.utils import make_table
+manager = TaskManager(include_path={tasks!r}, include_defaults=False)
+found = simple_evaluate("hashing", tasks=[{group!r}], task_manager=manager, log_samples=False)
+json.dump([found["results"], found["groups"], "epidemia" in found, make_table(found)], sys.stdout)
 """
 
 
-def test_without_the_hook_a_group_has_no_error_and_its_tasks_keep_theirs(tmp_path):
+def test_without_the_hook_a_group_has_no_error_and_its_tasks_keep_theirs():
+    places = {"tests": str(REPOSITORY / "tests"), "tasks": str(REPOSITORY / "task_yamls")}
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            OFF.format(tests=str(REPOSITORY / "tests")),
-            "run",
-            "--model",
-            "hashing",
-            "--tasks",
-            GROUP,
-            "--output_path",
-            str(tmp_path),
-            "--include_path",
-            str(REPOSITORY / "task_yamls"),
-        ],
+        [sys.executable, "-c", OFF.format(group=GROUP, **places)],
         env={**environment(), "EPIDEMIA_AUTOLOAD": "0"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (file,) = tmp_path.rglob("results_*.json")
-    results = json.loads(file.read_text())
-    assert "epidemia" not in results
-    for row in (results["results"][GROUP], results["groups"][GROUP]):
+    results, groups, hooked, table = json.loads(done.stdout.splitlines()[-1])
+    assert not hooked
+    for row in (results[GROUP], groups[GROUP]):
         assert math.isnan(row["score_stderr,none"]) and row["score,none"] >= 0
         assert math.isnan(row["score_population_stderr,none"])
-    task = results["results"][BY_RACE]
+    task = results[BY_RACE]
     assert task["score_population_stderr,none"] >= 0
-    shown = [line for line in done.stdout.splitlines() if "|score_population" in line]
+    shown = [line for line in table.splitlines() if "|score_population" in line]
     assert "|±  |nan" in shown[0]
-    assert f"|±  |{task['score_population_stderr,none']:.4f}" in done.stdout
+    assert f"|±  |{task['score_population_stderr,none']:.4f}" in table
 
 
 def test_truth_without_replicates_scores_as_before_and_says_how_to_mend(replicated, caplog):
@@ -271,12 +255,6 @@ def test_a_part_of_a_task_has_the_errors_of_its_cells(replicated):
     assert results["score_population,none"] == pytest.approx(population)
 
 
-def test_no_complete_cell_no_draws(replicated):
-    found = evaluate([GROUP], limit=1)
-    assert found["epidemia"]["replicates"] == {}
-    assert found["results"][GROUP]["score_stderr,none"] == "N/A"
-
-
 def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated):
     truth, rng = store.load(BY_AGE), np.random.default_rng(4)
     said = rng.random(len(truth.given))
@@ -310,10 +288,9 @@ def test_orderings_that_were_sampled_add_their_error(replicated):
     )
     said = results["epidemia"]["replicates"][name]
     for metric in ("score", "score_population"):
-        at = [float(value) for value in said[metric].split()]
         asking = said["asking"][metric]
         assert asking > 0
-        error = math.hypot(np.std(at, ddof=1), asking)
+        error = math.hypot(np.std(draws_of(said, metric), ddof=1), asking)
         row = results["results"][name]
         assert row[f"{metric}_stderr,none"] == pytest.approx(error, abs=1e-3)
 
@@ -366,6 +343,9 @@ def test_what_goes_wrong_with_our_errors_leaves_the_results(replicated, caplog, 
 
 
 def test_processes_without_results_and_runs_without_scores_are_left_alone(replicated):
+    nothing = evaluate([GROUP], limit=1)  # no complete cell, no draws
+    assert nothing["epidemia"]["replicates"] == {}
+    assert nothing["results"][GROUP]["score_stderr,none"] == "N/A"
     noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {}, {})
     group_errors.write(None, noted, {})
     found = evaluate([BY_AGE], predict_only=True)
@@ -382,14 +362,15 @@ def test_a_task_is_as_it_was_after_a_run(replicated):
 
 
 def test_task_files_of_another_version_are_refused_before_the_model_is_asked(tmp_path):
-    from shutil import copytree
-
-    folder = copytree(REPOSITORY / "task_yamls", tmp_path / "old")
-    base = folder / "_epidemia"
+    other = in_way(BY_AGE, "likelihood")
+    files = f"nsduh/{BY_AGE}.yaml", f"likelihood/nsduh/{other}.yaml"
+    for name in ("_epidemia", "_epidemia_likelihood", *files):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(REPOSITORY / "task_yamls" / name, tmp_path / name)
+    base = tmp_path / "_epidemia"
     text = base.read_text()
     start = text.index("  - metric: score_population\n")
     base.write_text(text[:start] + text[text.index("  - metric: seen\n") :])
     with pytest.raises(EpidemiaError, match="no score_population, score_population_stderr, l1_pop"):
-        run([BY_AGE], folder)
-    other = in_way(BY_AGE, "likelihood")
-    assert other in run([other], folder)["results"]
+        run([BY_AGE], tmp_path)
+    assert other in run([other], tmp_path)["results"]

@@ -90,22 +90,21 @@ def uneven_sample(seed):
     return sample, rng.integers(0, 7, 4000), rng.integers(0, 3, 4000)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_design_variance_is_summed_stratum_by_stratum(seed):
+def test_design_variance_is_summed_stratum_by_stratum():
     """To the bit, as it was when the truth that ships was made."""
-    sample, cell, outcome = uneven_sample(seed)
-    p = bins.count(sample.weight, cell, outcome, 7, 3)
-    totals = np.zeros((len(sample.stratum_of_psu), 7, 3))
-    np.add.at(totals, (sample.psu, cell, outcome), sample.weight)
-    in_cell = totals.sum(axis=2, keepdims=True)
-    z = (totals - p * in_cell) / in_cell.sum(axis=0)
-    variance = np.zeros((7, 3))
-    for stratum in np.unique(sample.stratum_of_psu):
-        own = z[sample.stratum_of_psu == stratum]
-        if (size := len(own)) > 1:
-            variance += size / (size - 1) * ((own - own.mean(axis=0)) ** 2).sum(axis=0)
-    found = design_variance(sample, cell, outcome, p, 7, 3)
-    assert found.tobytes() == variance.tobytes()
+    for seed in range(5):
+        sample, cell, outcome = uneven_sample(seed)
+        p = bins.count(sample.weight, cell, outcome, 7, 3)
+        totals = np.zeros((len(sample.stratum_of_psu), 7, 3))
+        np.add.at(totals, (sample.psu, cell, outcome), sample.weight)
+        in_cell = totals.sum(axis=2, keepdims=True)
+        z = (totals - p * in_cell) / in_cell.sum(axis=0)
+        variance = np.zeros((7, 3))
+        for stratum in np.unique(sample.stratum_of_psu):
+            own = z[sample.stratum_of_psu == stratum]
+            if (size := len(own)) > 1:
+                variance += size / (size - 1) * ((own - own.mean(axis=0)) ** 2).sum(axis=0)
+        assert design_variance(sample, cell, outcome, p, 7, 3).tobytes() == variance.tobytes()
 
 
 def test_cells_without_weight_in_a_replicate_get_everyones_distribution():

@@ -10,9 +10,9 @@ from collections.abc import Hashable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry, Leaf
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Leaf
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION, TASK_VERSION
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
@@ -20,24 +20,6 @@ from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.estimate.registry import stamp
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import state
-
-__all__ = [
-    "BENCHMARKS",
-    "INTERVENTION",
-    "OBSERVATION",
-    "PRIOR",
-    "TASK_VERSION",
-    "WAYS",
-    "Benchmark",
-    "Entry",
-    "Leaf",
-    "Way",
-    "groups",
-    "in_way",
-    "leaves",
-    "members",
-    "names",
-]
 
 BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, INTERVENTION, PRIOR)
 
@@ -88,24 +70,15 @@ def names() -> set[str]:
 
 def _named() -> list[tuple[Leaf, set[str]]]:
     """Pair each task that is asked with what means it: its own name, its groups', its survey's."""
-    return [
-        (
-            leaf,
-            {
-                own,
-                *(in_way(group, leaf.way) for group in leaf.entry.groups),
-                *(
-                    [leaf.entry.facets["survey"]]
-                    if leaf.entry.part
-                    and leaf.entry.group != fresh.GROUP
-                    and not WAYS[leaf.way].suffix
-                    else []
-                ),
-            },
-        )
-        for own, leaf in leaves().items()
-        if WAYS[leaf.way].asks(leaf.entry.declared)
-    ]
+    named = []
+    for own, leaf in leaves().items():
+        way, entry = WAYS[leaf.way], leaf.entry
+        if way.asks(entry.declared):
+            meant_by = {own, *map(way.named, entry.groups)}
+            if entry.part and entry.group != fresh.GROUP and not way.suffix:
+                meant_by.add(entry.facets["survey"])
+            named.append((leaf, meant_by))
+    return named
 
 
 def _needs(leaf: Leaf) -> str:
@@ -139,19 +112,15 @@ def members(name: str) -> list[tuple[str, str]]:
     """
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
     named = _named()
-    meant = [leaf for leaf, names in named if any(fnmatchcase(one, name) for one in names)]
-    found = [
-        (leaf.entry.name, leaf.way)
-        for leaf in meant
-        if leaf.entry.name in here[leaf.benchmark.name]
-    ]
-    if found:
-        return found
-    if meant:
-        one_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(meant)}
-        needs = "; ".join(_needs(one) for one in reversed(one_of.values()))
+    meant = [leaf for leaf, meant_by in named if any(fnmatchcase(one, name) for one in meant_by)]
+    if not meant:
+        known = {one for _, meant_by in named for one in meant_by}
+        raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
+    asked = [leaf for leaf in meant if leaf.entry.name in here[leaf.benchmark.name]]
+    if not asked:
+        first_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(meant)}
+        needs = "; ".join(_needs(leaf) for leaf in reversed(first_of.values()))
         if len(meant) > 1:
             needs = f"no task of {name} has its ground truth here: {needs}"
         raise EpidemiaError(needs)
-    known = {one for _, names in named for one in names}
-    raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
+    return [(leaf.entry.name, leaf.way) for leaf in asked]

@@ -10,7 +10,7 @@ from lm_eval_epidemia.elicit.heeded import HEEDED
 from lm_eval_epidemia.elicit.way import Metric, Way
 
 
-class Entry(NamedTuple):
+class TaskEntry(NamedTuple):
     """What a benchmark says of a task that it declares.
 
     Attributes
@@ -90,7 +90,7 @@ class Benchmark:
     primary: str
     says: str
     digits: int
-    entries: Callable[[], Mapping[str, Entry]]
+    entries: Callable[[], Mapping[str, TaskEntry]]
     available: Callable[[], Collection[str]]
     metadata: Callable[[Any], Mapping[str, str]]
     version: Callable[[Any], int]
@@ -118,7 +118,7 @@ class Benchmark:
         """Whether the primary metric has a standard error."""
         return f"{self.primary}_stderr" in self.metrics(self.plain)
 
-    def asked(self, way: str) -> list[Entry]:
+    def asked(self, way: str) -> list[TaskEntry]:
         """Return the available tasks that are asked in a way."""
         here = self.available()
         return [
@@ -134,14 +134,14 @@ class Leaf(NamedTuple):
     Attributes
     ----------
     benchmark : Benchmark
-    entry : Entry
+    entry : TaskEntry
     way : str
     group : str
         As lm-eval knows it.
     """
 
     benchmark: Benchmark
-    entry: Entry
+    entry: TaskEntry
     way: str
     group: str
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.elicit.fewshot import examples
@@ -56,14 +56,12 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
         "prompt": [before + row["prompt"] for row in rows],
     }
     kinds = {**COMMON, **how.columns, "prompt": "string"}
-    return Rows.of(
-        {name: values.get(name) or [row[name] for row in rows] for name in kinds},
-        datasets.Features(
-            {
-                name: datasets.Sequence(datasets.Value(kind[0]))
-                if isinstance(kind, list)
-                else datasets.Value(kind)
-                for name, kind in kinds.items()
-            }
-        ),
-    )
+    columns = {name: values.get(name) or [row[name] for row in rows] for name in kinds}
+
+    def feature(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return datasets.Sequence(datasets.Value(kind[0]))
+        return datasets.Value(kind)
+
+    features = datasets.Features({name: feature(kind) for name, kind in kinds.items()})
+    return Rows.of(columns, features)

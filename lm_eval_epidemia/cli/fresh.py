@@ -66,7 +66,7 @@ def fresh(
         outcomes=separated([outcomes] if outcomes else []),
         replicates=replicates,
     )
-    found = planned.found
+    found = planned.fresh_set
     if list_:
         _show(found)
     print(planned.said)

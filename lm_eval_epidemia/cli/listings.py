@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
 
-    from lm_eval_epidemia.benchmarks.observation.changes import Change
+    from lm_eval_epidemia.benchmarks.observation.changes import TruthChange
     from lm_eval_epidemia.benchmarks.observation.drift import Drift
     from lm_eval_epidemia.benchmarks.observation.scales import Scale
     from lm_eval_epidemia.findings.compare import Row
@@ -26,7 +26,9 @@ def scales(found: Iterable[Scale]) -> Table:
     for one in found:
         distances = (f"{distance:.4f}" for distance in one.anchors)
         note = f" ({one.anchors.said})" if one.anchors.said else ""
-        table.add_row(one.task, str(one.cells), *distances, f"{one.mean:.6f}{note}")
+        table.add_row(
+            one.task, str(one.cells), *distances, f"{one.anchors.score_of_mean:.6f}{note}"
+        )
     return table
 
 
@@ -37,7 +39,7 @@ def groups_of_scales(found: Iterable[Scale]) -> Table:
     numbers = ("tasks", "barely informative", "score of mean")
     table = table_of("", "group", *numbers, right=numbers)
     for group, members in by_group(found).items():
-        mean = sum(one.mean for one in members) / len(members)
+        mean = sum(one.anchors.score_of_mean for one in members) / len(members)
         barely = sum(one.anchors.barely for one in members)
         table.add_row(group, str(len(members)), str(barely), f"{mean:.2f}")
     return table
@@ -67,15 +69,15 @@ def drifts(found: Iterable[Drift]) -> Table:
             str(one.common),
             f"{one.distance:.4f}",
             f"{one.score:.1f}",
-            f"{one.mean:.4f}",
-            f"{one.other_mean:.4f}",
-            f"{one.perfect:.4f}",
-            f"{one.other_perfect:.4f}",
+            f"{one.anchors.mean:.4f}",
+            f"{one.other_anchors.mean:.4f}",
+            f"{one.anchors.perfect:.4f}",
+            f"{one.other_anchors.perfect:.4f}",
         )
     return table
 
 
-def changes(found: Iterable[Change]) -> Table:
+def changes(found: Iterable[TruthChange]) -> Table:
     """What another build of the truth moves."""
     numbers = (
         "cells",
@@ -92,10 +94,10 @@ def changes(found: Iterable[Change]) -> Table:
             one.vintage,
             str(one.cells),
             f"{one.distance:.4f}",
-            f"{one.perfect:.4f}",
-            f"{one.new_perfect:.4f}",
-            f"{one.mean:.1f}",
-            f"{one.new_mean:.1f}",
+            f"{one.anchors.perfect:.4f}",
+            f"{one.new_anchors.perfect:.4f}",
+            f"{one.anchors.score_of_mean:.1f}",
+            f"{one.new_anchors.score_of_mean:.1f}",
         )
     return table
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.sampling import Codes
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.record import Adjustment, Rake, Rescale, Task
+from lm_eval_epidemia.surveys.record import Adjustment, Margin, Rake, Rescale, Task
 
 #: Raking stops when no cell of a margin is further off than this (as a share of the population);
 #: margins written in a record are rounded to six decimals and so contradict each other by less.
@@ -99,6 +100,30 @@ def _crossed(data: Microdata, variables: Sequence[str]) -> tuple[Codes, int]:
     return np.where(missing, MISSING, cell), cells
 
 
+def _margin(
+    data: Microdata, margin: Margin, weight: Array, population: NDArray[np.bool_]
+) -> Target:
+    """Return the margin of all records; its shares, where none are written, are of the population.
+
+    Raises
+    ------
+    EpidemiaError
+        If it has another number of shares than its levels make cells.
+    """
+    cell, cells = _crossed(data, margin.variables)
+    if margin.shares is None:
+        inside = population & (cell != MISSING)
+        shares = np.bincount(cell[inside], weights=weight[inside], minlength=cells).astype(float)
+    else:
+        shares = np.asarray(margin.shares, dtype=np.float64).ravel()
+    if len(shares) != cells:
+        raise EpidemiaError(
+            f"{data.record.survey}: the margin of {' x '.join(margin.variables)} has "
+            f"{len(shares)} shares, its levels make {cells}"
+        )
+    return Target(cell, shares / shares.sum())
+
+
 def _rake(data: Microdata, rule: Rake, weight: Array) -> tuple[Array, dict[str, Any]]:
     population = np.ones(len(data), dtype=bool)
     for universe in rule.among:
@@ -108,43 +133,29 @@ def _rake(data: Microdata, rule: Rake, weight: Array) -> tuple[Array, dict[str, 
         known &= ~np.isnan(data.columns[rule.known])
     targets, met = [], []
     for margin in rule.margins:
-        cell, cells = _crossed(data, margin.variables)
-        if margin.shares is None:
-            inside = population & (cell != MISSING)
-            shares = np.bincount(cell[inside], weights=weight[inside], minlength=cells).astype(
-                float
-            )
-        else:
-            shares = np.asarray(margin.shares, dtype=np.float64).ravel()
-            if len(shares) != cells:
-                raise EpidemiaError(
-                    f"{data.record.survey}: the margin of {' x '.join(margin.variables)} has "
-                    f"{len(shares)} shares, its levels make {cells}"
-                )
-        shares = shares / shares.sum()
+        cell, shares = _margin(data, margin, weight, population)
         targets.append(Target(cell[known], shares))
-        held = np.bincount(cell[known][cell[known] != MISSING], minlength=cells) > 0
+        without = np.bincount(cell[known & (cell != MISSING)], minlength=len(shares)) == 0
         met.append(
             {
                 "variables": list(margin.variables),
                 "cells": int((shares > 0).sum()),
-                "share_in_cells_without_a_record": float(shares[~held].sum()),
+                "share_in_cells_without_a_record": float(shares[without].sum()),
             }
         )
-    note: dict[str, Any] = {
-        "method": "rake",
-        "reason": " ".join(rule.reason.split()),
-        "records": int(known.sum()),
-        "population": int(population.sum()),
-        "margins": met,
-    }
+    note = _note(rule) | {"records": int(known.sum()), "population": int(population.sum())}
+    note["margins"] = met
     if rule.known is not None and (known == population).all():
         return weight, {**note, "applied": False}
-    adjusted = np.where(population, 0.0, weight)
     raked = rake(weight[known], targets)
+    adjusted = np.where(population, 0.0, weight)
     adjusted[known] = raked * (weight[population].sum() / raked.sum())
     squares = float((raked**2).sum() / raked.sum() ** 2 * known.sum())
     return adjusted, {**note, "applied": True, "weight_effect": squares}
+
+
+def _note(rule: Adjustment) -> dict[str, Any]:
+    return {"method": rule.method, "reason": " ".join(rule.reason.split())}
 
 
 def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted:
@@ -169,14 +180,7 @@ def adjust(data: Microdata, rules: Sequence[Adjustment], task: Task) -> Adjusted
             together = cell_weight is weight
             weight = weight * factor
             cell_weight = weight if together else cell_weight * factor
-            notes.append(
-                {
-                    "method": "rescale",
-                    "reason": " ".join(rule.reason.split()),
-                    "factor": float(factor),
-                    "applied": True,
-                }
-            )
+            notes.append({**_note(rule), "factor": float(factor), "applied": True})
         elif not rule.outcomes or concerned & {*rule.outcomes}:
             before, (cell_weight, note) = cell_weight, _rake(data, rule, cell_weight)
             # Without conditions there is no cell whose respondents could count alike.

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.sampling import Codes
 
 
-def count(weight: Array, cell: Codes, outcome: Codes, cells: int, levels: int) -> Array:
+def shares(totals: Array, otherwise: Array | float) -> Array:
+    """Divide totals by their sum along the last axis; `otherwise` where that is not above 0."""
+    of = totals.sum(axis=-1, keepdims=True)
+    return np.where(of > 0, totals / np.where(of > 0, of, 1.0), otherwise)
+
+
+def count(
+    weight: Array, cell: NDArray[np.int64], outcome: NDArray[np.int64], cells: int, levels: int
+) -> Array:
     """Estimate P(Y | X) by weighted counts.
 
     Parameters
@@ -24,7 +32,5 @@ def count(weight: Array, cell: Codes, outcome: Codes, cells: int, levels: int) -
         all records: nothing is known about it but that.
     """
     totals = np.bincount(cell * levels + outcome, weights=weight, minlength=cells * levels)
-    totals = totals.reshape(cells, levels)
-    in_cell = totals.sum(axis=1, keepdims=True)
-    everyone = totals.sum(axis=0) / totals.sum()
-    return np.where(in_cell > 0, totals / np.where(in_cell > 0, in_cell, 1.0), everyone)
+    table = totals.astype(np.float64).reshape(cells, levels)
+    return shares(table, table.sum(axis=0) / table.sum())

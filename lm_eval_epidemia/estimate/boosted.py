@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.estimate.bins import shares
 from lm_eval_epidemia.estimate.sampling import Codes
 
 if TYPE_CHECKING:
@@ -134,21 +135,16 @@ def fit_aggregated(
     if not (answered := totals.any(axis=(0, 2))).all():
         # All answer alike, so a leaf has no Hessian, and LightGBM fails.
         return np.tile(answered.astype(np.float64), (cells, 1))
-    parameters = {
-        **PARAMETERS,
-        **AGGREGATED,
-        "min_sum_hessian_in_leaf": MIN_RECORDS * share * (1 - share),
-    }
-    train, valid = _binned(features.astype(np.float64).tobytes(), features.shape)
-    in_fold = totals.sum(axis=1)
+    limit = {"min_sum_hessian_in_leaf": MIN_RECORDS * share * (1 - share)}
+    rows, in_fold = features.astype(np.float64), totals.sum(axis=1)
+    train, valid = _binned(rows.tobytes(), rows.shape)
     predicted = np.empty((cells, folds))
     for k in range(folds):
         held_out = totals[:, :, k]
-        trained = totals.sum(axis=2) - held_out
-        train.set_weight(trained.T.ravel())
+        train.set_weight((totals.sum(axis=2) - held_out).T.ravel())
         valid.set_weight(held_out.T.ravel())
         # Booster.update with our own stopping rule: lgb.train's callbacks cost as much as a tree.
-        booster = lgb.Booster(parameters, train)
+        booster = lgb.Booster({**PARAMETERS, **AGGREGATED, **limit}, train)
         booster.add_valid(valid, "held out")
         best_loss, best_round = np.inf, 0
         for iteration in range(1, ROUNDS + 1):
@@ -158,14 +154,8 @@ def fit_aggregated(
                 best_loss, best_round = loss, iteration
             if stuck or iteration - best_round >= PATIENCE:
                 break
-        predicted[:, k] = booster.predict(
-            features.astype(np.float64), num_iteration=best_round, num_threads=1
-        )
-    total = in_fold.sum(axis=1)
-    mix = np.where(
-        total[:, None] > 0, in_fold / np.where(total > 0, total, 1.0)[:, None], 1 / folds
-    )
-    yes = (predicted * mix).sum(axis=1)
+        predicted[:, k] = booster.predict(rows, num_iteration=best_round, num_threads=1)
+    yes = (predicted * shares(in_fold, 1 / folds)).sum(axis=1)
     return np.column_stack([1 - yes, yes])
 
 

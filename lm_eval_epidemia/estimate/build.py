@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,9 @@ from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import published, unfinished
+from lm_eval_epidemia.estimate.cells import Cells
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
-from lm_eval_epidemia.estimate.prepare import Cells, prepare
+from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import available, built_groundtruth, folder_of, folders
@@ -31,11 +33,10 @@ from lm_eval_epidemia.surveys.catalogue import own, record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
 from lm_eval_epidemia.surveys.record import Record, Task
-from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables, tables_vintage
+from lm_eval_epidemia.surveys.tables import tables_vintage
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(NamedTuple):
     """What a build made: the key in the registry, the folder, its tasks, and those left out."""
 
     key: str
@@ -44,21 +45,35 @@ class Built:
     left_out: list[str]
 
 
-class _Job(NamedTuple):
-    """One task to estimate, with which bootstrap, and where its estimate is kept."""
+class Work(NamedTuple):
+    """What is drawn for every task, and who does it; see `build`."""
 
-    task: Task
     schemes: tuple[Scheme, ...]
     replicates: int
+    jobs: int = 1
+    backend: str | None = None
+    progress: bool = True
+
+
+class _Job(NamedTuple):
+    """One task to estimate, and where its estimate is kept."""
+
+    task: Task
+    work: Work
     path: Path
 
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
         """Return what it is estimated from, and the hash of all that its estimate is made of."""
         ready = prepare(data, self.task)
-        return ready, unfinished.key_of(ready, self.schemes, self.replicates)
+        return ready, unfinished.key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
         return self.path.exists() and unfinished.finished(self.path, self.prepared(data)[1])
+
+    def do(self, ready: Cells, key: str) -> None:
+        """Estimate the task and keep what comes out."""
+        estimate = estimate_task(ready, self.work.schemes, self.work.replicates)
+        unfinished.keep(self.path, key, estimate)
 
 
 def build(
@@ -129,14 +144,20 @@ def build(
                 f"{survey} {tables} is a published table without a sampling design: only "
                 "--bootstrap iid is possible"
             )
-        return _build_tables(entry, tables, raws, replicates, folder, asked)
-    data, schemes = read(entry, raws, vintage, bootstrap)
-    tasks = [task for task in asked if data.can_estimate(task)]
-    left_out = [task.name for task in asked if not data.can_estimate(task)]
-    build_tasks(
-        data, tasks, folder, schemes, replicates, jobs=jobs, backend=backend, progress=progress
-    )
-    return Built(data.key, folder, [task.name for task in tasks], left_out)
+        shares = published.taken(entry, tables, raws, asked)
+        key, tasks = f"{survey}_{tables}", list(shares)
+        files = {path.name: paths.sha256_of(path) for path in raw_files(raws, entry.expected_files)}
+        rows = max(len(of.weights) for of in shares.values())
+        truth = _provenance(entry, tables, files) | {"rows": rows, "weight": ""}
+        # It takes no time, so nothing is kept in between.
+        estimates = {task: estimate_task(of, of.schemes, replicates) for task, of in shares.items()}
+        _write(folder, entry, truth, estimates)
+    else:
+        data, schemes = with_schemes(load_microdata(entry, raws, vintage), bootstrap)
+        key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
+        build_tasks(data, tasks, folder, Work(schemes, replicates, jobs, backend, progress))
+    left_out = [task.name for task in asked if task not in tasks]
+    return Built(key, folder, [task.name for task in tasks], left_out)
 
 
 def check_options(replicates: int, backend: str | None, jobs: int) -> None:
@@ -153,29 +174,31 @@ def check_options(replicates: int, backend: str | None, jobs: int) -> None:
     check_jobs(backend, jobs)
 
 
-def read(
-    entry: Record,
-    raws: Sequence[Path],
-    vintage: str | None,
-    bootstrap: Iterable[Scheme] | None = None,
-    *,
-    every: bool = False,
+def with_schemes(
+    data: Microdata, bootstrap: Iterable[Scheme] | None = None
 ) -> tuple[Microdata, tuple[Scheme, ...]]:
-    """Read the records of a survey, and find the bootstrap schemes that its design allows.
+    """Find the bootstrap schemes that the design of a survey's records allows.
 
     Parameters
     ----------
-    entry : Record
-    raws : sequence of Path
-    vintage : str, optional
+    data : Microdata
     bootstrap : iterable of {"iid", "design", "population"}, optional
         As for `build`.
-    every : bool
-        As for `load_microdata`.
+
+    Returns
+    -------
+    data : Microdata
+        Without its design, where "design" is not asked for.
+    schemes : tuple of str
     """
-    data = load_microdata(entry, raws, vintage, every=every)
     _compare_rows(data)
-    schemes = _schemes(data, bootstrap)
+    has_design = data.has_strata or data.replicates is not None
+    schemes = tuple(bootstrap or (s for s in SCHEMES if s != "design" or has_design))
+    if "design" in schemes and not has_design:
+        raise EpidemiaError(
+            f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
+            "weights: only --bootstrap iid and population are possible"
+        )
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
     _check_strata(data)
@@ -183,16 +206,7 @@ def read(
 
 
 def build_tasks(
-    data: Microdata,
-    tasks: Sequence[Task],
-    folder: Path,
-    schemes: tuple[Scheme, ...],
-    replicates: int,
-    *,
-    jobs: int = 1,
-    backend: str | None = None,
-    progress: bool = True,
-    about: dict[str, Any] | None = None,
+    data: Microdata, tasks: Sequence[Task], folder: Path, work: Work, **about: Any
 ) -> None:
     """Estimate tasks and write their truth, going on where an interrupted build stopped.
 
@@ -202,73 +216,56 @@ def build_tasks(
     tasks : sequence of Task
         That `data` can estimate.
     folder : Path
-    schemes, replicates, jobs, backend, progress
-        As for `build`.
-    about : dict, optional
+    work : Work
+    **about
         What else the registry is to say of this truth.
     """
-    name = data.key
     # Absolute: processes that were started for an earlier build may be in another folder.
-    with unfinished.unfinished(folder.absolute(), name) as kept:
-        listed = [_Job(task, schemes, replicates, kept / f"{task.name}.json") for task in tasks]
-        _estimate(data, listed, name, backend, jobs, progress)
-        truth = {
-            **_provenance(data.record, data.vintage, data.files),
-            "rows": len(data),
-            "weight": data.weight_column,
-            **(about or {}),
-        }
-        made = {job.task: unfinished.kept(job.path) for job in listed}
-        _write(folder, data.record, truth, made)
+    with unfinished.unfinished(folder.absolute(), data.key) as kept:
+        jobs = [_Job(task, work, kept / f"{task.name}.json") for task in tasks]
+        _estimate(data, jobs, work)
+        truth = _provenance(data.record, data.vintage, data.files)
+        truth |= {"rows": len(data), "weight": data.weight_column, **about}
+        estimates = {job.task: unfinished.kept(job.path) for job in jobs}
+        _write(folder, data.record, truth, estimates)
 
 
-def _write(folder: Path, entry: Record, truth: dict[str, Any], made: dict[Task, Any]) -> None:
+def _write(folder: Path, entry: Record, truth: dict[str, Any], estimates: dict[Task, Any]) -> None:
     """Write what was estimated of a survey and vintage into the folders where it belongs."""
-    places: dict[Path, dict[str, Any]] = {}
-    for task, estimate in made.items():
+    places: dict[Path, dict[str, Any]] = defaultdict(dict)
+    for task, estimate in estimates.items():
         if entry.survey in own():  # what ships changes with the package only
             estimate["entry"][FIELD] = meaning_of(entry, task, truth["vintage"])
-        places.setdefault(folder_of(task, folder), {})[task.name] = estimate
+        places[folder_of(task, folder)][task.name] = estimate
     key = f"{entry.survey}_{truth['vintage']}"
-    for place, estimates in sorted(places.items()):  # the folder itself, then those in it
-        entries = [one["entry"] for one in estimates.values()]
-        sample = (
-            {}
-            if place == folder
-            else {
-                "sample": _sample_beside(read_registry(folder).get(key), truth, entries, place.name)
+    for place, content in sorted(places.items()):  # the folder itself, then those in it
+        if place != folder:
+            beside = read_registry(folder).get(key)
+            truth = {
+                **truth,
+                "sample": _sample(beside, truth["raw"], content, f"{key}-{place.name}"),
             }
-        )
-        write_truth(place, key, {**truth, **sample}, estimates)
+        write_truth(place, key, truth, content)
 
 
-def _sample_beside(
-    beside: dict[str, Any] | None,
-    truth: dict[str, Any],
-    entries: Sequence[dict[str, Any]],
-    where: str,
-) -> str:
+def _sample(beside: dict[str, Any] | None, raw: Any, content: dict[str, Any], apart: str) -> str:
     """Name the joint replicates of what is written into a folder of a folder of ground truth.
 
-    From the same file, and as many, they are those of the survey's other tasks there; else they are
-    taken as independent of these, which a name of their own says.
+    From the same file, and as many, they are those of the survey's other tasks there (`beside`);
+    else they are taken as independent of these, which a name of their own (`apart`) says.
     """
-    key, number = f"{truth['survey']}_{truth['vintage']}", _replicates_of(entries)
-    if (
-        beside is not None
-        and beside["raw"] == truth["raw"]
-        and _replicates_of(beside["tasks"].values()) == number
-    ):
-        return str(beside.get("sample") or f"{key} {beside['files']['replicates']['sha256'][:12]}")
-    digest = hashlib.sha256(json.dumps([truth["raw"], number]).encode()).hexdigest()
-    return f"{key}-{where} {digest[:12]}"
+    number = _replicates_of(estimate["entry"] for estimate in content.values())
+    if beside and beside["raw"] == raw and _replicates_of(beside["tasks"].values()) == number:
+        files = beside["files"]
+        key = f"{beside['survey']}_{beside['vintage']}"
+        return str(beside.get("sample") or f"{key} {files['replicates']['sha256'][:12]}")
+    return f"{apart} {hashlib.sha256(json.dumps([raw, number]).encode()).hexdigest()[:12]}"
 
 
 def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
     """Return how many joint replicates the tasks of a truth have."""
-    return max(
-        (int(one["replicates"]["number"]) for one in entries if "replicates" in one), default=0
-    )
+    numbers = (entry["replicates"]["number"] for entry in entries if "replicates" in entry)
+    return max(map(int, numbers), default=0)
 
 
 def _compare_rows(data: Microdata) -> None:
@@ -287,8 +284,8 @@ def _check_strata(data: Microdata) -> None:
     if not data.has_strata:
         return
     assert data.strata is not None and data.psu is not None
-    strata, _ = np.unique(np.column_stack([data.strata, data.psu]), axis=0).T
-    names, sizes = np.unique(strata, return_counts=True)
+    record_of_psu = np.unique(data.psu, return_index=True)[1]
+    names, sizes = np.unique(data.strata[record_of_psu], return_counts=True)
     if (single := names[sizes == 1]).size:
         design = data.record.design_of(data.vintage)
         row = int(np.flatnonzero(data.strata == single[0])[0]) + 1
@@ -301,80 +298,27 @@ def _check_strata(data: Microdata) -> None:
         )
 
 
-def _schemes(data: Microdata, asked: Iterable[Scheme] | None) -> tuple[Scheme, ...]:
-    """Return the bootstrap schemes asked for, by default all that the design columns allow."""
-    has_design = data.has_strata or data.replicates is not None
-    schemes = tuple(asked or (s for s in SCHEMES if s != "design" or has_design))
-    if "design" in schemes and not has_design:
-        raise EpidemiaError(
-            f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
-            "weights: only --bootstrap iid and population are possible"
-        )
-    return schemes
-
-
-def _estimate(
-    data: Microdata,
-    jobs: list[_Job],
-    name: str,
-    backend: str | None,
-    processes: int,
-    progress: bool,
-) -> None:
+def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> None:
     """Do the jobs that are not done yet, and keep what each gives."""
     import joblib
     from tqdm import tqdm
 
+    todo = [job for job in jobs if not job.is_done(data)]
     # The longest first, so that no process is left alone with a long one at the end.
-    todo = sorted(
-        (job for job in jobs if not job.is_done(data)), key=lambda job: -len(job.task.given)
-    )
+    todo.sort(key=lambda job: -len(job.task.given))
 
     def calls() -> Iterator[Any]:
         # One by one, as workers ask for them: the records of all tasks would fill the memory.
         for job in todo:
-            ready, key = job.prepared(data)
-            yield joblib.delayed(_estimate_and_keep)(ready, job, key)
+            yield joblib.delayed(job.do)(*job.prepared(data))
 
     done = len(jobs) - len(todo)
-    with (
-        tqdm(total=len(jobs), initial=done, desc=name, unit="task", disable=not progress) as bar,
-        workers(backend, processes),
-    ):
+    bar = tqdm(total=len(jobs), initial=done, desc=data.key, unit="task", disable=not work.progress)
+    with bar, workers(work.backend, work.jobs):
         # Clusters do not hand results on as they come.
-        streaming = "list" if backend in ("dask", "ray") else "generator_unordered"
+        streaming = "list" if work.backend in ("dask", "ray") else "generator_unordered"
         for _ in joblib.Parallel(return_as=streaming)(calls()):
             bar.update()
-
-
-def _estimate_and_keep(ready: Cells, job: _Job, key: str) -> None:
-    unfinished.keep(job.path, key, estimate_task(ready, job.schemes, job.replicates))
-
-
-def _build_tables(
-    entry: Record,
-    vintage: str,
-    raws: Sequence[Path],
-    replicates: int,
-    folder: Path,
-    asked: Sequence[Task],
-) -> Built:
-    """Take published tables over; this takes no time, so nothing is kept in between."""
-    name, made = f"{entry.survey}_{vintage}", {}
-    found: dict[tuple[str, tuple[str, ...]], PublishedTable] = {
-        (table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)
-    }
-    for task in asked:
-        if (table := found.get((task.outcome, task.given))) is not None:
-            columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
-            shares = published.take(table, task, columns, name)
-            made[task] = estimate_task(shares, shares.schemes, replicates)
-    files = {p.name: paths.sha256_of(p) for p in raw_files(raws, entry.expected_files)}
-    rows = max(item["entry"]["cells"] for item in made.values())
-    truth = {**_provenance(entry, vintage, files), "rows": rows, "weight": ""}
-    _write(folder, entry, truth, made)
-    left_out = [task.name for task in asked if task not in made]
-    return Built(name, folder, [task.name for task in made], left_out)
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:
@@ -401,9 +345,8 @@ def not_scored(built: Built) -> str:
     home = built_groundtruth()
     if built.folder.resolve() != home.resolve():
         return f"scores do not use them: they look in {home}, then at what ships"
-    places = available()
+    places, here = available(), folders(home)
     used = [places[name] for name in built.tasks if name in places]
-    here = folders(home)
     others = [place for place in used if place.folder not in here or place.key != built.key]
     if not others:
         return ""

@@ -37,19 +37,19 @@ def check(name: str) -> list[str]:
     except EpidemiaError as error:
         return [str(error)]
     estimator = entry_of(all_places()[name][0], name)[1]["estimator"]
-    wrong: list[str] = []
-    if not np.isclose(truth.weights.sum(), 1, atol=1e-9) or (truth.weights <= 0).any():
-        wrong.append("cell weights are not positive shares that sum to 1")
-    if (truth.p < 0).any() or not np.allclose(truth.p.sum(axis=1), 1, atol=1e-9):
-        wrong.append("a row of P(Y | X) is not a distribution")
-    if truth.p.shape != (len(truth.given), len(truth.levels)):
-        wrong.append(f"P(Y | X) has shape {truth.p.shape}")
-    if len(truth.levels) > MAX_LEVELS:
-        wrong.append(f"{len(truth.levels)} levels cannot be lettered")
-    if (truth.n < (estimator != Published.name)).any() or not (truth.n_eff > 0).all():
-        wrong.append("a cell has no records or no effective size")
-    if len(set(truth.given)) < len(truth.given):
-        wrong.append("two cells have the same conditions")
+    weights, p, n = truth.weights, truth.p, truth.n
+    shares = (weights > 0).all() and np.isclose(weights.sum(), 1, atol=1e-9)
+    distributions = (p >= 0).all() and np.allclose(p.sum(axis=1), 1, atol=1e-9)
+    sized = (n >= (estimator != Published.name)).all() and (truth.n_eff > 0).all()
+    is_so = {
+        "cell weights are not positive shares that sum to 1": shares,
+        "a row of P(Y | X) is not a distribution": distributions,
+        f"P(Y | X) has shape {p.shape}": p.shape == (len(truth.given), len(truth.levels)),
+        f"{len(truth.levels)} levels cannot be lettered": len(truth.levels) <= MAX_LEVELS,
+        "a cell has no records or no effective size": sized,
+        "two cells have the same conditions": len(set(truth.given)) == len(truth.given),
+    }
+    wrong = [text for text, well in is_so.items() if not well]
     for scheme, distances in truth.distances.items():
         if not ((distances >= 0) & (distances <= 2)).all() or len(distances) < 2:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
@@ -61,19 +61,17 @@ def check(name: str) -> list[str]:
 def _check_levels(truth: GroundTruth) -> list[str]:
     """Compare the levels of a truth with those of the survey's record."""
     declared, survey, wrong = declared_task(truth.task), record(truth.survey), []
-    for position, variable in enumerate((declared.outcome, *declared.given)):
+    labels = [truth.levels, *(dict.fromkeys(column) for column in zip(*truth.given, strict=True))]
+    for variable, used in zip((declared.outcome, *declared.given), labels, strict=False):
         try:
             way = survey.way(variable, truth.columns.get(variable, ""), truth.vintage)
         except EpidemiaError as error:
             wrong.append(str(error))
             continue
         known = [level.label for level in way.levels]
-        used = (
-            set(truth.levels) if position == 0 else {labels[position - 1] for labels in truth.given}
-        )
-        if unknown := used - set(known):
+        if unknown := set(used) - set(known):
             hint = nearest(min(unknown), known)
             wrong.append(f"levels of {variable} unknown to the record: {sorted(unknown)} ({hint})")
-        elif position == 0 and list(truth.levels) != known:
-            wrong.append(f"levels of {variable} are {list(truth.levels)}, the record's {known}")
+        elif variable == declared.outcome and list(used) != known:
+            wrong.append(f"levels of {variable} are {list(used)}, the record's {known}")
     return wrong

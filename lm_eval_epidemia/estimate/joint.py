@@ -37,8 +37,8 @@ def hadamard() -> Array:
     conference = np.ones((50, 50))
     conference[0, 0] = 0
     conference[1:, 1:] = [[character[(a - c) % 7, (b - d) % 7] for c, d in field] for a, b in field]
-    found = np.kron(conference, [[1, 1], [1, -1]]) + np.kron(np.eye(50), [[1, -1], [-1, -1]])
-    return np.asarray(found * found[0])
+    matrix = np.kron(conference, [[1, 1], [1, -1]]) + np.kron(np.eye(50), [[1, -1], [-1, -1]])
+    return np.asarray(matrix * matrix[0])
 
 
 def multiplicities(stratum_of_psu: Codes, survey: str, replicate: int) -> Array:
@@ -65,15 +65,15 @@ def multiplicities(stratum_of_psu: Codes, survey: str, replicate: int) -> Array:
     # One call for all strata.
     drawn = rng_of(survey, 0, replicate).integers(0, np.repeat(sizes, sizes - 1))
     times = np.bincount(np.repeat(first, sizes - 1) + drawn, minlength=len(order))
-    found = times * np.repeat(sizes / (sizes - 1), sizes)
+    in_order = times * np.repeat(sizes / (sizes - 1), sizes)
     block, column = divmod(replicate, BALANCED)
     pairs = first[sizes == 2]
     # Row 0 of the matrix has one sign only. Strata beyond the 99th share rows with others.
     row = 1 + rng_of(survey, 1, block).permutation(len(pairs)) % (BALANCED - 1)
     sign = hadamard()[row, column]
-    found[pairs], found[pairs + 1] = 1 + sign, 1 - sign
+    in_order[pairs], in_order[pairs + 1] = 1 + sign, 1 - sign
     factor = np.empty(len(order))
-    factor[order] = found
+    factor[order] = in_order
     return factor
 
 

@@ -18,7 +18,9 @@ from lm_eval_epidemia.surveys.record import Record, Task
 
 #: Where a truth's entry has the hash.
 FIELD = "record"
-WORDS = {"phrase": True}
+#: What of a variable is counted, and what of that is words.
+COUNTED = {"column", "missing", "missing_texts", "both", "levels"}
+WORDS: Any = {"levels": {"__all__": {"phrase": True}}}
 
 
 def meaning_of(survey: Record, task: Task, vintage: str) -> str:
@@ -38,18 +40,7 @@ def meaning_of(survey: Record, task: Task, vintage: str) -> str:
     asked = [part for name in (task.outcome, *task.given) for part in (name, *survey.parts(name))]
     variables = {
         name: [
-            way.model_dump(
-                mode="json",
-                exclude_defaults=True,
-                include={
-                    "column": True,
-                    "missing": True,
-                    "missing_texts": True,
-                    "both": True,
-                    "levels": True,
-                },
-                exclude={"levels": {"__all__": WORDS}},
-            )
+            way.model_dump(mode="json", exclude_defaults=True, include=COUNTED, exclude=WORDS)
             for way in survey.ways(name, vintage)
         ]
         for name in sorted({*asked, *survey.margin_variables(vintage)})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.estimators import Estimator, Joint
-from lm_eval_epidemia.estimate.prepare import Cells
+from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of
-from lm_eval_epidemia.surveys.record import Task
-from lm_eval_epidemia.surveys.tables import PublishedTable
+from lm_eval_epidemia.surveys.record import Record, Task
+from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,6 @@ class Shares(Cells):
         return self.weights @ self.p
 
     @property
-    def marginal_se(self) -> None:
-        return None
-
-    @property
     def schemes(self) -> tuple[Scheme, ...]:
         """The agency's intervals are of its design; without them there is no sampling error."""
         return ("design", "population") if np.isfinite(self.n_eff).all() else ()
@@ -60,14 +57,12 @@ class Published(Estimator[Shares]):
     def fit(self, ready: Shares, weight: Array, rng: np.random.Generator) -> Array:
         return ready.p
 
-    def joint(self, ready: Shares, p: Array, number: int) -> Joint:
+    def joint(self, ready: Shares, p: Array, number: int) -> Estimated:
         drawn = self._drawn(ready, number)
-        return Joint(drawn, drawn)
+        return Estimated(p, drawn, drawn)
 
-    def draws(
-        self, ready: Shares, scheme: Scheme, replicates: int, p: Array, joint: Joint
-    ) -> Array:
-        return self._drawn(ready, replicates)
+    def draws(self, ready: Shares, scheme: Scheme, number: int, joint: Estimated) -> Array:
+        return self._drawn(ready, number)
 
     def _drawn(self, ready: Shares, number: int) -> Array:
         """Draw each row from a multinomial sample of its effective size; of exact tables, none."""
@@ -77,9 +72,7 @@ class Published(Estimator[Shares]):
         size = np.maximum(np.round(ready.n_eff), 1).astype(np.int64)
         return np.stack([rng.multinomial(size, ready.p) / size[:, None] for _ in range(number)])
 
-    def effective_sizes(
-        self, ready: Shares, p: Array, draws: Mapping[Scheme, Array], joint: Joint
-    ) -> dict[Scheme, Array]:
+    def effective_sizes(self, ready: Shares, draws: ByScheme, joint: Estimated) -> ByScheme:
         return {"design" if draws else "iid": ready.n_eff}
 
 
@@ -109,3 +102,18 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
         p=table.p,
         n_eff=table.n_eff,
     )
+
+
+def taken(
+    entry: Record, vintage: str, raws: Sequence[Path], tasks: Sequence[Task]
+) -> dict[Task, Shares]:
+    """Read the published tables of a vintage; returns those of the tasks that have one."""
+    tables: dict[Any, PublishedTable] = {
+        (table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)
+    }
+    shares = {}
+    for task in tasks:
+        if (table := tables.get((task.outcome, task.given))) is not None:
+            columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
+            shares[task] = take(table, task, columns, f"{entry.survey}_{vintage}")
+    return shares

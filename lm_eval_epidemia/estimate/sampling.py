@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.estimate.bins import shares
 
 #: Every random choice of a build derives from this number, the task's name and the replicate.
 SEED = 2022
@@ -152,10 +153,8 @@ def replicate_draws(sample: Sample, p: Array) -> Array:
     """
     assert sample.replicate_totals is not None
     # Replicate weights can be negative; a cell without weight has no estimate of its own.
-    totals = sample.replicate_totals
-    in_cell = totals.sum(axis=2, keepdims=True)
-    estimates = np.where(in_cell > 0, totals / np.where(in_cell > 0, in_cell, 1.0), p)
-    return p + np.sqrt(sample.replicate_scale * len(totals)) * (estimates - p)
+    estimates = shares(sample.replicate_totals, p)
+    return p + np.sqrt(sample.replicate_scale * len(estimates)) * (estimates - p)
 
 
 def design_variance(

@@ -38,12 +38,10 @@ def draw_outcomes(
     ndarray of int, shape (n,)
         0 or 1, the number of the level.
     """
-    units, index = np.unique(sample.units, return_inverse=True)
+    units, first, index = np.unique(sample.units, return_index=True, return_inverse=True)
     uniform = rng.random(len(units))
     if sample.psu is not None and correlation > 0:
-        psu_of_unit = np.empty(len(units), dtype=np.int64)
-        psu_of_unit[index] = sample.psu
-        shared = rng.random(int(sample.psu.max()) + 1)[psu_of_unit]
+        shared = rng.random(int(sample.psu.max()) + 1)[sample.psu[first]]
         uniform = np.where(rng.random(len(units)) < np.sqrt(correlation), shared, uniform)
     return (uniform[index] < p[cell, 1]).astype(np.int64)
 
@@ -70,9 +68,8 @@ def intraclass_correlation(sample: Sample, cell: Codes, outcome: Codes, p: Array
     if sample.psu is None:
         return 0.0
     chance = p[cell, 1]
-    units, index = np.unique(sample.units, return_inverse=True)
-    psu_of_unit = np.empty(len(units), dtype=np.int64)
-    psu_of_unit[index] = sample.psu
+    _, first, index = np.unique(sample.units, return_index=True, return_inverse=True)
+    psu_of_unit = sample.psu[first]
 
     def pairs(of_record: Array) -> float:
         of_unit = np.bincount(index, weights=sample.weight * of_record)

@@ -7,8 +7,8 @@ from typing import Any
 
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import sampling
+from lm_eval_epidemia.estimate.cells import Cells
 from lm_eval_epidemia.estimate.joint import quantised
-from lm_eval_epidemia.estimate.prepare import Cells
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 
@@ -40,9 +40,18 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     p = estimator.estimate(ready)
     joint = estimator.joint(ready, p, replicates // 2)
     number = estimator.replicates(replicates)
-    draws = {scheme: estimator.draws(ready, scheme, number, p, joint) for scheme in schemes}
-    n, n_eff = ready.n, estimator.effective_sizes(ready, p, draws, joint)
-    steps, step = quantised(p, joint.at)
+    draws = {scheme: estimator.draws(ready, scheme, number, joint) for scheme in schemes}
+    sizes = estimator.effective_sizes(ready, draws, joint)
+    known = {scheme: size.tolist() for scheme, size in sizes.items()}
+    columns = {
+        "given": [list(labels) for labels in ready.given],
+        "weight": ready.weights.tolist(),
+        "n": ready.n.tolist(),
+        "n_eff_iid": known.get("iid", [None] * len(p)),
+        "n_eff_design": known.get("design", [None] * len(p)),
+        "p": p.tolist(),
+    }
+    cells = zip(*columns.values(), strict=True)
     entry: dict[str, Any] = {
         "estimator": estimator.name,
         "parameters": estimator.parameters,
@@ -59,32 +68,18 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
             for scheme, drawn in draws.items()
         },
     }
-    if len(joint.at):
+    steps, step = quantised(p, joint.at)
+    replicated = len(joint.at) > 0
+    if replicated:
         entry["replicates"] = {"number": len(joint.at), "seed": sampling.SEED, "step": step}
     if (error := ready.marginal_se) is not None:
         entry["marginal_se"] = error.tolist()
-    rows = [
-        {
-            "cell": c,
-            "given": list(ready.given[c]),
-            "weight": float(ready.weights[c]),
-            "n": int(n[c]),
-            **{
-                f"n_eff_{scheme}": float(n_eff[scheme][c]) if scheme in n_eff else None
-                for scheme in ("iid", "design")
-            },
-            "p": p[c].tolist(),
-        }
-        for c in range(len(p))
-    ]
-    distances = {
-        scheme: distance(ready.weights, drawn, p).tolist() for scheme, drawn in draws.items()
-    }
+    kept = [{"cell": c, "steps": row.ravel().tolist()} for c, row in enumerate(steps)]
     return {
-        "cells": rows,
-        "replicates": [
-            {"cell": c, "steps": steps[c].ravel().tolist()} for c in range(len(p)) if len(joint.at)
+        "cells": [
+            {"cell": c, **dict(zip(columns, row, strict=True))} for c, row in enumerate(cells)
         ],
-        "distances": distances,
+        "replicates": kept if replicated else [],
+        "distances": {s: distance(ready.weights, at, p).tolist() for s, at in draws.items()},
         "entry": entry,
     }

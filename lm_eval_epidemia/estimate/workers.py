@@ -7,7 +7,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -56,31 +57,26 @@ def workers(backend: str | None, jobs: int) -> Iterator[None]:
     """Let joblib work on this machine's processes or on a dask or ray cluster."""
     import joblib
 
-    if backend in (None, "loky"):
-        with joblib.parallel_config(
-            "loky", n_jobs=jobs, initializer=_end_with, initargs=(os.getpid(),)
-        ):
+    options: dict[str, Any] = {"n_jobs": jobs}
+    with ExitStack() as cluster:
+        try:
+            if backend == "dask":
+                from distributed import Client
+
+                address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+                local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+                cluster.enter_context(Client(address) if address else Client(**local))
+                options = {}
+            elif backend == "ray":
+                from ray.util.joblib import register_ray
+
+                register_ray()
+            else:
+                options |= {"initializer": _end_with, "initargs": (os.getpid(),)}
+        except ImportError as error:
+            package = {"dask": "dask[distributed]"}.get(str(backend), backend)
+            raise EpidemiaError(
+                f"--backend {backend} needs {error.name}: pip install '{package}'"
+            ) from None
+        with joblib.parallel_config(backend or "loky", **options):
             yield
-        return
-    try:
-        if backend == "dask":
-            from distributed import Client
-
-            address = os.environ.get("DASK_SCHEDULER_ADDRESS")
-            local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
-            with (
-                Client(address) if address else Client(**local),
-                joblib.parallel_config("dask"),
-            ):
-                yield
-        else:
-            from ray.util.joblib import register_ray
-
-            register_ray()
-            with joblib.parallel_config("ray", n_jobs=jobs):
-                yield
-    except ImportError as error:
-        package = {"dask": "dask[distributed]", "ray": "ray"}[backend]
-        raise EpidemiaError(
-            f"--backend {backend} needs {error.name}: pip install '{package}'"
-        ) from None

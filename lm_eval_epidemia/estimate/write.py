@@ -35,48 +35,26 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
     """
     import pyarrow as pa
 
-    cells = pa.schema(
-        [
-            ("task", pa.string()),
-            ("cell", pa.int32()),
-            ("given", pa.list_(pa.string())),
-            ("weight", pa.float64()),
-            ("n", pa.int64()),
-            ("n_eff_iid", pa.float64()),
-            ("n_eff_design", pa.float64()),
-            ("p", pa.list_(pa.float64())),
+    real, texts, cell = pa.float64(), pa.list_(pa.string()), pa.int32()
+    sizes = {"n": pa.int64(), "n_eff_iid": real, "n_eff_design": real}
+    columns = {
+        "cells": {"cell": cell, "given": texts, "weight": real, **sizes, "p": pa.list_(real)},
+        "bootstrap": {"scheme": pa.string(), "replicate": pa.int32(), "distance": real},
+        "replicates": {"cell": cell, "steps": pa.list_(pa.int16())},
+    }
+    rows = {kind: {name: made.get(kind) for name, made in tasks.items()} for kind in columns}
+    rows["bootstrap"] = {
+        name: [
+            {"scheme": scheme, "replicate": number, "distance": distance}
+            for scheme, distances in made["distances"].items()
+            for number, distance in enumerate(distances)
         ]
-    )
-    bootstrap = pa.schema(
-        [
-            ("task", pa.string()),
-            ("scheme", pa.string()),
-            ("replicate", pa.int32()),
-            ("distance", pa.float64()),
-        ]
-    )
-    replicates = pa.schema(
-        [("task", pa.string()), ("cell", pa.int32()), ("steps", pa.list_(pa.int16()))]
-    )
-    rows = {
-        "cells": (cells, {name: made["cells"] for name, made in tasks.items()}),
-        "bootstrap": (
-            bootstrap,
-            {
-                name: [
-                    {"scheme": scheme, "replicate": number, "distance": distance}
-                    for scheme, distances in made["distances"].items()
-                    for number, distance in enumerate(distances)
-                ]
-                for name, made in tasks.items()
-            },
-        ),
-        "replicates": (replicates, {name: made["replicates"] for name, made in tasks.items()}),
+        for name, made in tasks.items()
     }
     with locked(folder):
         files = {
-            kind: _write_rows(folder, f"{key}.{kind}", schema, content)
-            for kind, (schema, content) in rows.items()
+            kind: _write_rows(folder, f"{key}.{kind}", columns[kind], content)
+            for kind, content in rows.items()
         }
         entries = {name: made["entry"] for name, made in tasks.items()}
         enter(folder, key, {**truth, "files": files, "tasks": entries})
@@ -84,18 +62,19 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
 
 
 def _write_rows(
-    folder: Path, stem: str, schema: Any, content: dict[str, list[dict[str, Any]]]
+    folder: Path, stem: str, columns: dict[str, Any], content: dict[str, Any]
 ) -> dict[str, Any]:
     """Write a parquet file beside any other of its name; return what the registry says of it."""
     import pyarrow as pa
     import pyarrow.parquet
 
+    schema = pa.schema({"task": pa.string(), **columns})
     with paths.atomic_write(folder / f"{stem}.new") as temporary:
         with pyarrow.parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
             # One row group per task, so that a task is read without the others.
-            for name, found in content.items():
-                listed = [{"task": name, **row} for row in found]
-                writer.write_table(pa.Table.from_pylist(listed, schema=schema))
+            for name, rows in content.items():
+                named = [{"task": name, **row} for row in rows]
+                writer.write_table(pa.Table.from_pylist(named, schema=schema))
         sha256 = paths.sha256_of(temporary)
     path = folder / f"{stem}.parquet"
     if path.is_dir() or (path.exists() and paths.sha256_of(path) != sha256):

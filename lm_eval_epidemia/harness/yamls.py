@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Entry, Way
+from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Way
+from lm_eval_epidemia.benchmarks.benchmark import TaskEntry
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core import folders, paths
 from lm_eval_epidemia.core.version import __version__
@@ -103,7 +104,12 @@ def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant)
 
 
 def _task(
-    benchmark: Benchmark, entry: Entry, way: Way, base: str, dataset: str | None, variant: Variant
+    benchmark: Benchmark,
+    entry: TaskEntry,
+    way: Way,
+    base: str,
+    dataset: str | None,
+    variant: Variant,
 ) -> str:
     name, truth = entry.name + way.suffix, way.load(entry.name)
     if dataset is None:
@@ -174,7 +180,7 @@ def _of_way(
     # The plain way of asking lies at the top; each other way in a folder of its own.
     above = f"{way.name}/" if way.suffix else ""
     for group in benchmark.groups:
-        parts: dict[str, list[Entry]] = {}
+        parts: dict[str, list[TaskEntry]] = {}
         for entry in asked:
             if entry.group == group:
                 parts.setdefault(entry.part, []).append(entry)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,34 +47,60 @@ def _the_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def installed_truth(way: Way, answers: Sequence[Answer]) -> Any:
-    """Return the truth of the task asked, if the questions were made from the installed one."""
-    truth = way.load(answers[0].task)
-    if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
-        raise EpidemiaError(
-            f"{way.named(answers[0].task)}: the questions were made from ground truth "
-            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
-            "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
-            "with"
-        )
-    return truth
+class Collected(NamedTuple):
+    """The answers of a task, in the places of their cells and prompts; C cells, A prompts of each.
 
-
-def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, NDArray[np.bool_]]:
-    """Put answers into the places of their cells and prompts.
-
-    Parameters
+    Attributes
     ----------
-    answers : sequence of Answer
-    shape : (int, int)
-        How many cells C there are, and prompts A of each.
-
-    Returns
-    -------
+    way : Way
+    truth : object
+        The installed one, which the questions were made from.
     said : ndarray, shape (C, A, ...)
         What was said to each of the A prompts of each cell; NaN where nothing was.
     answered : ndarray of bool, shape (C, A)
     """
+
+    way: Way
+    truth: Any
+    said: Array
+    answered: NDArray[np.bool_]
+
+    @property
+    def name(self) -> str:
+        """What lm-eval knows the task as."""
+        return self.way.named(self.truth.task)
+
+
+def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
+    """Put the answers of a task beside its truth.
+
+    Parameters
+    ----------
+    ways : mapping of str to Way
+        Of the benchmark. A truth of these has a ``task``, and its cells' conditions in ``given``.
+    answers : sequence of Answer
+        Of one task, in any order.
+
+    Raises
+    ------
+    EpidemiaError
+        If the questions were made from a truth that is not the installed one.
+    """
+    first = answers[0]
+    way = ways[first.way]
+    truth = way.load(first.task)
+    if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
+        raise EpidemiaError(
+            f"{way.named(first.task)}: the questions were made from ground truth "
+            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
+            "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
+            "with"
+        )
+    return Collected(way, truth, *laid_out(answers, (len(truth.given), way.prompts(truth, first))))
+
+
+def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, NDArray[np.bool_]]:
+    """Return what was `said`, and which prompts were `answered`, as `Collected` has them."""
     values = np.array([answer.value for answer in answers], dtype=float)
     said, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
@@ -82,38 +108,53 @@ def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, 
     return said, answered
 
 
-def readable(
-    way: Way,
-    answers: Sequence[Answer],
-    given: Sequence[Sequence[str]],
-    said: Array,
-    answered: NDArray[np.bool_],
-) -> bool:
-    """Check what was said: False, with a warning, where no score can come of it.
+def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
+    """Return which cells have all their prompts answered, with a warning where none has.
 
     Parameters
     ----------
-    way : Way
-    answers : sequence of Answer
-    given : sequence of sequence of str
-        What is known in each cell.
-    said, answered : ndarray
-        As `laid_out` returns them.
+    asked : Collected
+    cell : str
+        What a cell is called.
+
+    Returns
+    -------
+    ndarray of bool, shape (C,)
     """
-    name = way.named(answers[0].task)
+    answered, needed = asked.answered, asked.answered.shape[1]
+    complete = np.asarray(answered.all(axis=1))
+    if not complete.any():
+        notices.warn(
+            "no complete cell",
+            f"{asked.name}: {int(answered.sum())} of {answered.size} prompts were asked and no "
+            f"{cell} has all its {needed} {asked.way.prompts_are}, so there is no score; raise "
+            f"--limit to at least {needed}",
+        )
+    return complete
+
+
+def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
+    """Check what was said: False, with a warning, where no score can come of it."""
+    way, name, answered = asked.way, asked.name, asked.answered
     if way.generated:
-        _warn_of_silence(name, way.diagnostics["answered"].of(answers), way.unread)
+        if (share := way.diagnostics["answered"].of(answers)) < LOW_ANSWERED:
+            notices.warn(
+                "few answers that could be read",
+                f"{name}: {share:.0%} of the replies held an answer; the others count as "
+                f"{way.unread} (read them with --log_samples; a model that thinks may need "
+                "--gen_kwargs max_gen_toks=8192, a chat model --apply_chat_template)",
+            )
         return True
     with np.errstate(over="ignore"):
-        masses = np.exp(said).sum(axis=2)
-    unknown = not_finite(name, given, said, answered)
-    impossible = (masses > most_mass(said.shape[2])) & answered & ~unknown
+        masses = np.exp(asked.said).sum(axis=2)
+    unknown = not_finite(asked)
+    impossible = (masses > most_mass(asked.said.shape[2])) & answered & ~unknown
     if impossible.any():
         notices.warn(
             "probabilities that sum to more than 1",
             f"{name}: the letters of {int(impossible.sum())} of {int(answered.sum())} prompts have "
             f"probabilities that sum to more than 1, up to {masses[impossible].max():.3g}, "
-            f"{_first(impossible, given)}: these are not a model's; its score is NaN. A server "
+            f"{_first(impossible, asked)}: these are not a model's; its score is NaN. A server "
             "that does not return the log-probabilities of the prompt (echo) gives such",
         )
     if unknown.any() or impossible.any():
@@ -129,53 +170,23 @@ def readable(
     return True
 
 
-def not_finite(
-    name: str, given: Sequence[Sequence[str]], said: Array, answered: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def not_finite(asked: Collected) -> NDArray[np.bool_]:
     """Return which prompts got log-probabilities that are no numbers, with a warning for any.
-
-    Parameters
-    ----------
-    name : str
-        What the task was asked as.
-    given, said, answered
-        As of `readable`.
 
     Returns
     -------
     ndarray of bool, shape (C, A)
     """
-    unknown = ~np.isfinite(said).all(axis=2) & answered
+    unknown = ~np.isfinite(asked.said).all(axis=2) & asked.answered
     if unknown.any():
         notices.warn(
             "log-probabilities that are not finite",
-            f"{name}: {int(unknown.sum())} of {int(answered.sum())} prompts got NaN or infinite "
-            f"log-probabilities, {_first(unknown, given)}; its score is NaN",
+            f"{asked.name}: {int(unknown.sum())} of {int(asked.answered.sum())} prompts got NaN or "
+            f"infinite log-probabilities, {_first(unknown, asked)}; its score is NaN",
         )
     return unknown
 
 
-def _first(bad: NDArray[np.bool_], given: Sequence[Sequence[str]]) -> str:
+def _first(bad: NDArray[np.bool_], asked: Collected) -> str:
     cell = int(np.flatnonzero(bad.any(axis=1))[0])
-    return f"first in cell {cell} ({', '.join(given[cell])})"
-
-
-def _warn_of_silence(name: str, share: float, unread: str) -> None:
-    """Warn when too few replies held an answer.
-
-    Parameters
-    ----------
-    name : str
-        What the task was asked as.
-    share : float
-        Of the replies that did, in [0, 1].
-    unread : str
-        What the others count as.
-    """
-    if share < LOW_ANSWERED:
-        notices.warn(
-            "few answers that could be read",
-            f"{name}: {share:.0%} of the replies held an answer; the others count as "
-            f"{unread} (read them with --log_samples; a model that thinks may need "
-            "--gen_kwargs max_gen_toks=8192, a chat model --apply_chat_template)",
-        )
+    return f"first in cell {cell} ({', '.join(asked.truth.given[cell])})"

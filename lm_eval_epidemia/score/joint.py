@@ -105,24 +105,24 @@ class SharedError(float):
 
 def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:
     """Add weighted draws of each sample; None where those of a task are not known."""
-    found: dict[str, Array] = {}
+    sums: dict[str, Array] = {}
     for one, weight in zip(draws, weights, strict=True):
         if one is None:
             return None
         if len(one.at):
-            found[one.sample] = found.get(one.sample, 0.0) + weight * one.at
-    return found
+            sums[one.sample] = sums.get(one.sample, 0.0) + weight * one.at
+    return sums
 
 
 def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
     """Refuse what are no draws: a score, or those of one task without a list around them."""
-    found = [] if isinstance(draws, Draws) else list(draws)
-    if isinstance(draws, Draws) or not all(one is None or isinstance(one, Draws) for one in found):
+    listed = [] if isinstance(draws, Draws) else list(draws)
+    if isinstance(draws, Draws) or not all(one is None or isinstance(one, Draws) for one in listed):
         raise EpidemiaError(
             "joint_error takes a list of draws, one per task: [score(task, q).draws for task in "
             "tasks]"
         )
-    return found
+    return listed
 
 
 def _checked(weights: Sequence[float] | None, number: int) -> list[float]:

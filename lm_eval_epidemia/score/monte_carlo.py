@@ -90,8 +90,8 @@ def distances(p: Array, counts: NDArray[np.int64]) -> Array:
             table += coefficient * (subsample_weights(int(n), m) @ misses)
         table = table.reshape(int(n) + 1, *shifted.shape)
         rows, columns = np.indices(shifted.shape)
-        found = table[counts[..., cells, :-1], rows, columns].sum(axis=-1)
-        result[..., cells] = (1 - share) * found
+        looked_up = table[counts[..., cells, :-1], rows, columns].sum(axis=-1)
+        result[..., cells] = (1 - share) * looked_up
     return result
 
 

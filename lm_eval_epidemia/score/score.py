@@ -77,6 +77,15 @@ class Anchors(NamedTuple):
         """The distance that scores 0: the better of the answers that know nothing."""
         return float(np.fmin(self.uniform, self.zero_one))
 
+    def score(self, d: Array | float) -> Array:
+        """Return the scores of distances from the truth; see `scale`."""
+        return scale(d, self.zero, self.perfect)
+
+    @property
+    def score_of_mean(self) -> float:
+        """What the respondent that knows P(Y) only scores."""
+        return float(self.score(self.mean))
+
     @property
     def informative(self) -> bool:
         """Whether the survey can tell a good respondent from one that knows nothing."""
@@ -127,10 +136,10 @@ def zero(weights: Array, p: Array) -> Array:
     -------
     ndarray, shape (...)
     """
-    found = distance(weights, p, uniform(p))
-    if p.shape[-1] == 2:
-        found = np.minimum(found, distance(weights, p, zero_one(weights, p)))
-    return found
+    of_uniform = distance(weights, p, uniform(p))
+    if p.shape[-1] != 2:
+        return of_uniform
+    return np.minimum(of_uniform, distance(weights, p, zero_one(weights, p)))
 
 
 def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:

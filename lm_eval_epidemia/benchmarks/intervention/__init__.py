@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.intervention import questions, respondents
 from lm_eval_epidemia.benchmarks.intervention.metrics import metrics_of
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
-
-__all__ = ["INTERVENTION"]
 
 INTERVENTION = Benchmark(
     name="intervention",
@@ -19,7 +17,7 @@ INTERVENTION = Benchmark(
     says="Accuracy on causal graphs",
     digits=3,
     entries=lambda: {
-        name: Entry(
+        name: TaskEntry(
             name,
             "epidemia_intervention" + ("_large" if one.nodes else ""),
             "",

@@ -166,16 +166,14 @@ def against_truth(answers: Sequence[Any]) -> Known | None:
     EpidemiaError
         If the questions were made from a truth that is not the installed one.
     """
-    way = WAYS[answers[0].way]
-    name = way.named(answers[0].task)
-    truth: Questions = collect.installed_truth(way, answers)
-    said, answered = collect.laid_out(answers, (len(truth.prompts), 1))
-    if not collect.readable(way, answers, truth.given, said, answered):
+    collected = collect.collected(WAYS, answers)
+    truth, name = collected.truth, collected.name
+    if not collect.readable(collected, answers):
         return None
     odds = np.full(len(truth.prompts), math.nan)
     for answer in answers:
         odds[answer.cell] = answer.odds
-    asked = answered[:, 0]
+    asked = collected.answered[:, 0]
     found = graded(truth, odds, asked)
     if len(found.numbers) < (whole := len(truth.pairs or truth.prompts)):
         notices.warn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.metrics import metrics_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
@@ -15,13 +15,11 @@ from lm_eval_epidemia.surveys.fresh import GROUP as FRESH
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.record import Task
 
-__all__ = ["OBSERVATION", "TASK_VERSION"]
-
 #: Changes when all scores stop being comparable; CHANGELOG.md says why.
 TASK_VERSION = 2
 
 
-def _entry(task: Task) -> Entry:
+def _entry(task: Task) -> TaskEntry:
     facets = {
         "survey": task.survey,
         "domain": record(task.survey).domain,
@@ -34,14 +32,16 @@ def _entry(task: Task) -> Entry:
         part = task.part
     elif task.survey in own_surveys() and task.kind == "extra":
         part = f"epidemia_{task.survey}"
-    return Entry(task.name, task.group, part, task.title, facets, (task.survey, task.outcome), task)
+    return TaskEntry(
+        task.name, task.group, part, task.title, facets, (task.survey, task.outcome), task
+    )
 
 
 def _metadata(truth: store.GroundTruth) -> dict[str, str]:
-    found = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
+    facts = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
     if made := drawn(truth.task):
-        found |= {"seed": str(made.seed), "record": made.record[:12]}
-    return found
+        facts |= {"seed": str(made.seed), "record": made.record[:12]}
+    return facts
 
 
 OBSERVATION = Benchmark(

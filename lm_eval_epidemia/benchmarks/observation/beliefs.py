@@ -5,7 +5,7 @@ Nothing is normalised, filled in or left out: what does not fit the truth is ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,14 @@ def believed(truth: GroundTruth, q: Any) -> Array:
         If `q` lacks a cell or answer, has one twice or one that the truth does not have; if it
         holds what is no probability; if a cell does not sum to 1.
     """
-    if isinstance(q, pd.DataFrame):
-        found = _from_frame(truth, q)
-    elif isinstance(q, pd.Series):
+    if isinstance(q, pd.Series):
         raise EpidemiaError("q is a Series: give a DataFrame, q.rename('q').reset_index()")
-    elif callable(q):
-        found = _from_function(truth, q)
+    if isinstance(q, pd.DataFrame):
+        beliefs = _from_frame(truth, q)
     else:
-        found = _from_array(truth, q)
-    _check(truth, found)
-    return found
+        beliefs = _from_function(truth, q) if callable(q) else _from_array(truth, q)
+    _check(truth, beliefs)
+    return beliefs
 
 
 def _conditions(truth: GroundTruth) -> tuple[str, ...]:
@@ -65,26 +63,23 @@ def _from_array(truth: GroundTruth, q: Any) -> Array:
         if given.dtype.kind not in "fiuO":
             raise TypeError(f"its values are of type {given.dtype}")
         # What is masked is not known: it becomes NaN, which is refused.
-        found: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
+        values: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
     except (TypeError, ValueError, RuntimeError) as error:  # torch's tensors raise the last
         raise EpidemiaError(f"q is no array of numbers ({error}): {expected}") from None
-    if found.shape != shape:
-        raise EpidemiaError(f"q has shape {found.shape}: {expected}")
-    return found
+    if values.shape != shape:
+        raise EpidemiaError(f"q has shape {values.shape}: {expected}")
+    return values
 
 
 def _from_function(truth: GroundTruth, q: Callable[[dict[str, str]], Any]) -> Array:
-    return np.array(
-        [
-            _row(truth, cell, q(dict(zip(_conditions(truth), given, strict=True))))
-            for cell, given in enumerate(truth.given)
-        ]
-    )
+    names = _conditions(truth)
+    cells = (dict(zip(names, given, strict=True)) for given in truth.given)
+    return np.array([_row(truth, cell, q(given)) for cell, given in enumerate(cells)])
 
 
 def _row(truth: GroundTruth, cell: int, said: Any) -> list[float]:
     """Read what a function said of one cell."""
-    levels, where = truth.levels, _named(truth, cell)
+    levels, where = truth.levels, _named(truth, truth.given[cell])
     if isinstance(said, (Mapping, pd.Series)):
         if len(named := {str(answer): value for answer, value in said.items()}) < len(said):
             raise EpidemiaError(
@@ -98,17 +93,17 @@ def _row(truth: GroundTruth, cell: int, said: Any) -> list[float]:
             raise EpidemiaError(f"q({where}) lacks {few(lacking)}")
         said = [said[level] for level in levels]
     try:
-        found = [float(value) for value in ([said] if np.ndim(said) == 0 else said)]
+        row = [float(value) for value in ([said] if np.ndim(said) == 0 else said)]
     except (TypeError, ValueError):
         raise EpidemiaError(
             f"q({where}) is {said!r}: expected {len(levels)} probabilities"
             + (f" or that of {levels[0]!r}" if len(levels) == 2 else "")
         ) from None
     if np.ndim(said) == 0 and len(levels) == 2:
-        found.append(1 - found[0])
-    if len(found) != len(levels):
-        raise EpidemiaError(f"q({where}) has {len(found)} numbers: expected {len(levels)}")
-    return found
+        row.append(1 - row[0])
+    if len(row) != len(levels):
+        raise EpidemiaError(f"q({where}) has {len(row)} numbers: expected {len(levels)}")
+    return row
 
 
 def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
@@ -139,18 +134,15 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     frame = frame.set_axis(columns, axis="columns")
     keys = [tuple(map(str, row)) for row in frame[conditions].itertuples(index=False)]
     if long:
-        answers = frame["answer"].map(str)
-        values = zip(keys, answers, frame["q"], strict=True)
+        values = zip(keys, frame["answer"].map(str), frame["q"], strict=True)
         return _aligned(truth, (((*key, answer), value) for key, answer, value in values))
-    rows = zip(keys, frame[list(truth.levels)].itertuples(index=False), strict=True)
-    return _aligned(
-        truth,
-        (
-            ((*key, answer), value)
-            for key, row in rows
-            for answer, value in zip(truth.levels, row, strict=True)
-        ),
+    rows = frame[list(truth.levels)].itertuples(index=False)
+    wide = (
+        ((*key, answer), value)
+        for key, row in zip(keys, rows, strict=True)
+        for answer, value in zip(truth.levels, row, strict=True)
     )
+    return _aligned(truth, wide)
 
 
 def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) -> Array:
@@ -163,11 +155,9 @@ def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) ->
     variables = (*_conditions(truth), "answer")
 
     def shown(labels: tuple[str, ...]) -> str:
-        *conditions, answer = labels
-        pairs = zip(_conditions(truth), conditions, strict=True)
-        return ", ".join([*(f"{name}={label}" for name, label in pairs), f"answer {answer}"])
+        return _named(truth, labels[:-1], f"answer {labels[-1]}")
 
-    found: dict[tuple[str, ...], Any] = {}
+    values: dict[tuple[str, ...], Any] = {}
     for labels, value in said:
         if labels not in place:
             known = [dict.fromkeys(column) for column in zip(*place, strict=True)]
@@ -180,34 +170,37 @@ def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) ->
                 "nobody in the survey has these conditions together: leave it out",
             )
             raise EpidemiaError(f"{truth.task} has no cell for q's {shown(labels)} ({hint})")
-        if labels in found:
-            raise EpidemiaError(f"q has {shown(labels)} twice: {found[labels]!r} and {value!r}")
-        found[labels] = value
-    if lacking := [shown(labels) for labels in place if labels not in found]:
+        if labels in values:
+            raise EpidemiaError(f"q has {shown(labels)} twice: {values[labels]!r} and {value!r}")
+        values[labels] = value
+    if lacking := [shown(labels) for labels in place if labels not in values]:
         raise EpidemiaError("q lacks " + _listed(lacking))
-    values = np.empty(truth.p.shape)
-    for labels, value in found.items():
+    aligned = np.empty(truth.p.shape)
+    for labels, value in values.items():
         try:
-            values[place[labels]] = float(value)
+            aligned[place[labels]] = float(value)
         except (TypeError, ValueError):
             raise EpidemiaError(f"q of {shown(labels)} is {value!r}: expected a number") from None
-    return values
+    return aligned
 
 
 def _check(truth: GroundTruth, q: Array) -> None:
     """Refuse what is no distribution, by the cell's name and value."""
     if wrong := np.argwhere(~(np.isfinite(q) & (q >= -ROUNDING))).tolist():
-        said = [f"{_named(truth, c)}, answer {truth.levels[k]}: {q[c, k]:g}" for c, k in wrong]
+        said = [
+            f"{_named(truth, truth.given[c])}, answer {truth.levels[k]}: {q[c, k]:g}"
+            for c, k in wrong
+        ]
         raise EpidemiaError(f"q holds what is no probability: {_listed(said)}")
     sums = q.sum(axis=1)
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
-        said = [f"{_named(truth, c)}: {sums[c]:.6g}" for c in off]
+        said = [f"{_named(truth, truth.given[c])}: {sums[c]:.6g}" for c in off]
         raise EpidemiaError(f"q does not sum to 1 over the answers: {_listed(said)}")
 
 
-def _named(truth: GroundTruth, cell: int) -> str:
-    pairs = zip(_conditions(truth), truth.given[cell], strict=True)
-    return ", ".join(f"{name}={label}" for name, label in pairs)
+def _named(truth: GroundTruth, labels: Sequence[str], *more: str) -> str:
+    pairs = zip(_conditions(truth), labels, strict=True)
+    return ", ".join([*(f"{name}={label}" for name, label in pairs), *more])
 
 
 def _listed(said: list[str]) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.score import Anchors, scale
+from lm_eval_epidemia.score.score import Anchors
 
 
-class Change(NamedTuple):
+class TruthChange(NamedTuple):
     """One task of one vintage in two builds.
 
     Attributes
@@ -23,10 +22,8 @@ class Change(NamedTuple):
         In the new one.
     distance : float
         Between the two truths, in [0, 2]; NaN where they have other cells or answers.
-    perfect, new_perfect : float
-        D_perfect, as scores use it.
-    mean, new_mean : float
-        Score of the respondent that knows P(Y) only, in [0, 100].
+    anchors, new_anchors : Anchors
+        As scores use them.
     errors, new_errors : bool
         Whether there are joint replicates, or an exact table, so that scores have errors.
     """
@@ -35,20 +32,18 @@ class Change(NamedTuple):
     vintage: str
     cells: int
     distance: float
-    perfect: float
-    new_perfect: float
-    mean: float
-    new_mean: float
+    anchors: Anchors
+    new_anchors: Anchors
     errors: bool
     new_errors: bool
 
     @property
     def same(self) -> bool:
         """Whether every score is what it was."""
-        return self.distance == 0 and self.perfect == self.new_perfect
+        return self.distance == 0 and self.anchors.perfect == self.new_anchors.perfect
 
 
-def changes(old: Path, new: Path) -> list[Change]:
+def changes(old: Path, new: Path) -> list[TruthChange]:
     """Compare the truths that two folders of ground truth have in common.
 
     Parameters
@@ -73,23 +68,15 @@ def changes(old: Path, new: Path) -> list[Change]:
     return [_change(before[key], after[key]) for key in common]
 
 
-def _change(one: store.GroundTruth, other: store.GroundTruth) -> Change:
+def _change(one: store.GroundTruth, other: store.GroundTruth) -> TruthChange:
     alike = (one.given, one.levels) == (other.given, other.levels)
-    moved = distance(other.weights, one.p, other.p) if alike else np.nan
-    anchors, new_anchors = Anchors.of(one), Anchors.of(other)
-    return Change(
+    return TruthChange(
         task=other.task,
         vintage=f"{other.survey} {other.vintage}",
         cells=len(other.given),
-        distance=float(moved),
-        perfect=anchors.perfect,
-        new_perfect=new_anchors.perfect,
-        mean=_score_of_mean(anchors),
-        new_mean=_score_of_mean(new_anchors),
+        distance=float(distance(other.weights, one.p, other.p)) if alike else math.nan,
+        anchors=Anchors.of(one),
+        new_anchors=Anchors.of(other),
         errors=one.sample is not None,
         new_errors=other.sample is not None,
     )
-
-
-def _score_of_mean(found: Anchors) -> float:
-    return float(scale(found.mean, found.zero, found.perfect))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -25,8 +26,8 @@ class Drift(NamedTuple):
         their answers differ.
     score : float
         What the other vintage's truth scores against the first, over the common cells.
-    mean, other_mean, perfect, other_perfect : float
-        D_mean and D_perfect of each.
+    anchors, other_anchors : Anchors
+        Of each.
     """
 
     task: str
@@ -36,10 +37,8 @@ class Drift(NamedTuple):
     common: int
     distance: float
     score: float
-    mean: float
-    other_mean: float
-    perfect: float
-    other_perfect: float
+    anchors: scoring.Anchors
+    other_anchors: scoring.Anchors
 
 
 def drift(task: str, vintage: str, other: str) -> Drift:
@@ -51,18 +50,14 @@ def drift(task: str, vintage: str, other: str) -> Drift:
         If one of them is not here.
     """
     first, second = store.load(task, vintage), store.load(task, other)
-    of_first = scoring.Anchors.of(first)
-    of_second = scoring.Anchors.of(second)
+    anchors = scoring.Anchors.of(first)
     number = {given: c for c, given in enumerate(second.given)}
     common = [c for c, given in enumerate(first.given) if given in number]
-    moved = value = float("nan")
+    moved = score = math.nan
     if common and first.levels == second.levels:
-        weights = first.weights[common] / first.weights[common].sum()
-        p = first.p[common]
-        q = second.p[[number[first.given[c]] for c in common]]
-        moved = float(distance(weights, p, q))
-        within = scoring.anchors(weights, p, of_first.perfect)
-        value = float(scoring.scale(moved, within.zero, within.perfect))
+        weights, p = first.weights[common] / first.weights[common].sum(), first.p[common]
+        moved = float(distance(weights, p, second.p[[number[first.given[c]] for c in common]]))
+        score = float(scoring.anchors(weights, p, anchors.perfect).score(moved))
     return Drift(
         task=task,
         vintage=first.vintage,
@@ -70,11 +65,9 @@ def drift(task: str, vintage: str, other: str) -> Drift:
         cells=len(first.given),
         common=len(common),
         distance=moved,
-        score=value,
-        mean=of_first.mean,
-        other_mean=of_second.mean,
-        perfect=of_first.perfect,
-        other_perfect=of_second.perfect,
+        score=score,
+        anchors=anchors,
+        other_anchors=scoring.Anchors.of(second),
     )
 
 
@@ -92,11 +85,11 @@ def drifts(tasks: Iterable[str], vintage: str | None = None) -> list[Drift]:
     EpidemiaError
         If no task is here in two vintages.
     """
-    places, found = store.all_places(), []
+    places, pairs = store.all_places(), []
     for name in tasks:
         here = list(dict.fromkeys(place.vintage for place in places.get(name, [])))
         first = vintage or (here[0] if here else None)
-        found += [drift(name, first, other) for other in here if first and other != first]
-    if not found:
+        pairs += [drift(name, first, other) for other in here if first and other != first]
+    if not pairs:
         raise EpidemiaError("no task asked for is here in two vintages: build another one first")
-    return found
+    return pairs

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.benchmarks.observation.response import Response, answered, place_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
 from lm_eval_epidemia.elicit.prompts import prompt
@@ -17,43 +18,6 @@ from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
 from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
-
-
-class Letters(NamedTuple):
-    """A model's answer to one prompt: the log-probability of each displayed letter.
-
-    Attributes
-    ----------
-    way, task, truth, cell
-        As of every `Answer`.
-    order : tuple of int, length K
-        Level number at each displayed position.
-    design : str
-        Which orderings the cell is asked in, see `elicit.orderings`.
-    logprobs : tuple of float, length K
-        Natural logarithms, by displayed position, not normalised over the letters.
-    """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    order: tuple[int, ...]
-    design: str
-    logprobs: tuple[float, ...]
-
-    @property
-    def place(self) -> int:
-        return _places(len(self.order), self.design)[self.order]
-
-    @property
-    def value(self) -> tuple[float, ...]:
-        return self.logprobs
-
-
-@lru_cache(maxsize=64)
-def _places(levels: int, design: str) -> dict[tuple[int, ...], int]:
-    return {order: place for place, order in enumerate(orderings(levels, design))}
 
 
 def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
@@ -67,18 +31,23 @@ def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
             yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
 
 
-def read(row: Any, responses: Sequence[Any]) -> Letters:
-    """Read the log-probabilities of a row's letters."""
-    return Letters(
-        "letters", row.task, row.truth, row.cell, row.order, row.design, logprobs_of(responses, row)
-    )
+@lru_cache(maxsize=4096)
+def _place(order: tuple[int, ...], design: str) -> int:
+    lacks = f"not of the design {design!r}"
+    return place_of(order, orderings(len(order), design) if len(order) > 1 else (), lacks)
 
 
-def check(answer: Letters, first: Letters, truth: GroundTruth) -> None:
-    """Refuse an ordering that is none of the design, and another design than the first's."""
+def read(row: Any, responses: Sequence[Any]) -> Response:
+    """Read the log-probabilities of a row's letters, by displayed position."""
+    place, logprobs = _place(row.order, row.design), logprobs_of(responses, row)
+    return answered("letters", row, place, logprobs, order=row.order, design=row.design)
+
+
+def check(answer: Response, first: Response, truth: GroundTruth) -> None:
+    """Refuse an ordering of other levels, and another design than the first's."""
     if answer.design != first.design:
         raise ValueError("it was asked in another way than the first")
-    if answer.order not in _places(len(truth.levels), answer.design):
+    if len(answer.order) != len(truth.levels):
         raise ValueError(f"the order {list(answer.order)} is not of the design {answer.design!r}")
 
 
@@ -102,25 +71,25 @@ def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
     return np.take_along_axis(displayed, target, axis=-1)
 
 
-def distribution(said: Array, one: Letters, levels: int) -> Elicited:
+def distribution(said: Array, first: Response, levels: int) -> Elicited:
     """Average over the orderings what each level got."""
-    found = by_level(softmax(said), np.array(orderings(levels, one.design)))
-    return Elicited(found.mean(axis=1), by_order=found)
+    by_order = by_level(softmax(said), np.array(orderings(levels, first.design)))
+    return Elicited(by_order.mean(axis=1), by_order=by_order)
 
 
-def moved(said: Array, low: Array, high: Array, one: Letters, levels: int) -> Array:
+def moved(said: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
     """Bound how far each cell's distribution, the mean over its orderings, may be off."""
-    orders = np.array(orderings(levels, one.design))
+    orders = np.array(orderings(levels, first.design))
     return most_moved(*(by_level(seen, orders) for seen in (softmax(said), low, high)))
 
 
-def by_position(answers: Sequence[Letters]) -> Array:
+def by_position(answers: Sequence[Response]) -> Array:
     """Average over prompts what each displayed position got."""
-    displayed: Array = softmax(np.array([answer.logprobs for answer in answers])).mean(axis=0)
+    displayed: Array = softmax(np.array([answer.value for answer in answers])).mean(axis=0)
     return displayed
 
 
-def order_bias(answers: Sequence[Letters]) -> float:
+def order_bias(answers: Sequence[Response]) -> float:
     """Position bias: total variation distance of the mean probability by position from uniform.
 
     In [0, 1): 0 when every letter is as probable as any other on average, 1 - 1/K when the same
@@ -128,9 +97,6 @@ def order_bias(answers: Sequence[Letters]) -> float:
     position, as it is under all orderings.
     """
     return uneven(by_position(answers))
-
-
-ORDER_BIAS = Metric(order_bias, False, 0, 1)
 
 
 def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
@@ -151,14 +117,14 @@ WAY = Way(
     suffix="",
     columns={"order": ["int8"], "design": "string", "choices": ["string"]},
     rows=rows,
-    prompts=lambda truth, one: len(orderings(len(truth.levels), one.design)),
+    prompts=lambda truth, first: len(orderings(len(truth.levels), first.design)),
     prompts_are="orderings",
     choices=lambda truth: LETTERS[: len(truth.levels)],
     read=read,
     check=check,
     distribution=distribution,
     moved=moved,
-    diagnostics={"choice_mass": CHOICE_MASS, "order_bias": ORDER_BIAS},
+    diagnostics={"choice_mass": CHOICE_MASS, "order_bias": Metric(order_bias, False, 0, 1)},
     by_position=by_position,
     question=lambda wording, cell, _level: wording.question(cell),
     answers=lambda truth: truth.levels,

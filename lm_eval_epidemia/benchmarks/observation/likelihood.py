@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.benchmarks.observation.response import Response, answered
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.intervals import (
     BIN_LETTERS,
@@ -27,37 +28,6 @@ from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
-COLUMNS = {"level": "int8", "choices": ["string"]}
-
-
-class Estimate(NamedTuple):
-    """A model's answer to one question for a probability: the log-probability of each interval.
-
-    Attributes
-    ----------
-    way, task, truth, cell
-        As of every `Answer`.
-    level : int
-        Level whose probability was asked for.
-    logprobs : tuple of float, length 22
-        Natural logarithms, not normalised over the letters.
-    """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    level: int
-    logprobs: tuple[float, ...]
-
-    @property
-    def place(self) -> int:
-        return self.level
-
-    @property
-    def value(self) -> tuple[float, ...]:
-        return self.logprobs
-
 
 def rows(truth: GroundTruth, variant: Variant, request: str = "") -> Iterator[dict[str, Any]]:
     """Ask for the probability of each asked level in each cell."""
@@ -68,19 +38,18 @@ def rows(truth: GroundTruth, variant: Variant, request: str = "") -> Iterator[di
             yield {"cell": cell, "level": level, "prompt": text}
 
 
-def read(row: Any, responses: Sequence[Any]) -> Estimate:
+def read(row: Any, responses: Sequence[Any]) -> Response:
     """Read the log-probabilities of the intervals."""
-    found = logprobs_of(responses, row)
-    return Estimate("likelihood", row.task, row.truth, row.cell, row.level, found)
+    return answered("likelihood", row, row.level, logprobs_of(responses, row))
 
 
-def check_level(answer: Any, _first: Any, truth: GroundTruth) -> None:
-    """Refuse a level that is not asked."""
-    if answer.level not in asked_levels(len(truth.levels)):
-        raise ValueError(f"level {answer.level} is not asked")
+def check(answer: Response, _first: Response, truth: GroundTruth) -> None:
+    """Refuse a level that is not asked: an answer's place is its level."""
+    if answer.place not in asked_levels(len(truth.levels)):
+        raise ValueError(f"level {answer.place} is not asked")
 
 
-def elicited(said: Array, _one: Estimate, levels: int) -> Elicited:
+def elicited(said: Array, _first: Response, levels: int) -> Elicited:
     """Take the middle of the likeliest interval; beside it, that of all, by their probability."""
     over_bins = softmax(said)
     return Elicited(
@@ -89,7 +58,7 @@ def elicited(said: Array, _one: Estimate, levels: int) -> Elicited:
     )
 
 
-def moved(said: Array, low: Array, high: Array, _one: Estimate, levels: int) -> Array:
+def moved(said: Array, low: Array, high: Array, _first: Response, levels: int) -> Array:
     """Bound how far each cell's distribution may be off: other intervals that may be likeliest."""
     may = high >= low.max(axis=-1, keepdims=True)
     p = MIDPOINTS[said.argmax(axis=-1)]
@@ -98,14 +67,14 @@ def moved(said: Array, low: Array, high: Array, _one: Estimate, levels: int) -> 
     if levels == 2:
         apart: Array = 2 * np.maximum(most - p, p - least)[:, 0]
         return apart
-    found = most_moved(*(one[:, None] for one in (distribution(p, levels), least, most)))
+    farthest = most_moved(*(of[:, None] for of in (distribution(p, levels), least, most)))
     # Where all may be 0 they count as equally likely, which no bound on shares knows.
-    return np.where((least.sum(axis=-1) == 0) & (most.sum(axis=-1) > 0), 2.0, found)
+    return np.where((least.sum(axis=-1) == 0) & (most.sum(axis=-1) > 0), 2.0, farthest)
 
 
-def bin_mass(answers: Sequence[Estimate]) -> float:
+def bin_mass(answers: Sequence[Response]) -> float:
     """Mean probability, among the letters, of the interval that is chosen; in [1/22, 1]."""
-    over_bins = softmax(np.array([answer.logprobs for answer in answers]))
+    over_bins = softmax(np.array([answer.value for answer in answers]))
     return float(over_bins.max(axis=-1).mean())
 
 
@@ -123,20 +92,20 @@ def believed(p: Array, row: Any) -> Array:
 
 def told(p: Array) -> Array:
     """Round a distribution to the middles of the intervals that are said of it."""
-    said = [MIDPOINTS[bin_of(float(p[level]))] for level in asked_levels(len(p))]
-    return distribution(np.array(said), len(p))
+    middles = [MIDPOINTS[bin_of(float(p[level]))] for level in asked_levels(len(p))]
+    return distribution(np.array(middles), len(p))
 
 
 WAY = Way(
     name="likelihood",
     suffix="_likelihood",
-    columns=COLUMNS,
+    columns={"level": "int8", "choices": ["string"]},
     rows=rows,
-    prompts=lambda truth, _one: len(asked_levels(len(truth.levels))),
+    prompts=lambda truth, _first: len(asked_levels(len(truth.levels))),
     prompts_are="levels",
     choices=lambda _truth: BIN_LETTERS,
     read=read,
-    check=check_level,
+    check=check,
     distribution=elicited,
     moved=moved,
     expects=True,

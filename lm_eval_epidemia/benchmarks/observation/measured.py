@@ -7,6 +7,7 @@ Shapes: C' cells, K levels, B joint replicates of the survey.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,7 +47,7 @@ class Part:
         return distance(self.weights, q, self.p)
 
     def score_of(self, d: Array | float) -> Array:
-        return scoring.scale(d, self.anchors.zero, self.anchors.perfect)
+        return self.anchors.score(d)
 
     @cached_property
     def replicates(self) -> Array | None:
@@ -54,10 +55,12 @@ class Part:
 
         B is 0 for an exact table; None, with a notice, where no replicates were built.
         """
-        if (found := self.truth.replicates) is None:
+        replicates = self.truth.replicates
+        if replicates is None:
             _say_what_lacks_replicates()
-            return None
-        return found if self.complete.all() else found[:, self.complete]
+        elif not self.complete.all():
+            replicates = replicates[:, self.complete]
+        return replicates
 
     def distances(self, q: Array) -> Array | None:
         """Distances from the truth at each replicate, shape (B,)."""
@@ -188,10 +191,8 @@ class Measured:
     @property
     def score_expected(self) -> float:
         """Of the second distribution; NaN where there is none."""
-        expected = self.elicited.expected
-        if expected is None:
-            return math.nan
-        return float(self.part.score_of(self.part.distance(expected)))
+        part, expected = self.part, self.elicited.expected
+        return math.nan if expected is None else float(part.score_of(part.distance(expected)))
 
     @property
     def score_population(self) -> float:
@@ -208,7 +209,6 @@ class Measured:
         perfect = part.anchors.perfect
         at = scoring.scale(self.l1_at, part.zeros, perfect)
         again = scoring.scale(self._l1_beyond, part.zeros_beyond, perfect)
-        by_order = self.elicited.by_order
         # Cut off where the score is; inside, that of one ordering may lie beyond the ends.
         inside = 0 < self.score < 100
 
@@ -218,12 +218,8 @@ class Measured:
                 return part.score_of(l1)
             return scoring.position(l1 - perfect, np.array(part.anchors.zero - perfect))
 
-        found = self._draws(
-            at,
-            0.0 if by_order is None else scoring.ordering_error(by_order, score_of),
-            part.anchors.zero - perfect,
-        )
-        return found._replace(less_bias=joint.corrected(at, again)) if len(at) else found
+        draws = self._draws(at, score_of, part.anchors.zero - perfect)
+        return draws._replace(less_bias=joint.corrected(at, again)) if len(at) else draws
 
     @cached_property
     def score_population_draws(self) -> Draws | None:
@@ -233,7 +229,7 @@ class Measured:
         Where the score is cut off at 0 or 100, so are these; inside they are not, so that their
         spread is that of the distance.
         """
-        part, by_order = self.part, self.elicited.by_order
+        part = self.part
         if self.l1_at is None or part.zeros is None:
             return None
 
@@ -248,31 +244,24 @@ class Measured:
         at = scoring.position(l1, zeros)
         if not 0 < self.score_population < 100:
             at = np.clip(at, 0, 100)
-        return self._draws(
-            at,
-            0.0 if by_order is None else scoring.ordering_error(by_order, score_of),
-            part.zero_population,
-        )
+        return self._draws(at, score_of, part.zero_population)
 
-    def _draws(self, at: Array, ordering: float, width: float) -> Draws:
+    def _draws(self, at: Array, score_of: Callable[[Array], Array], width: float) -> Draws:
         """Put draws of a number together with the error of its asking.
 
         Parameters
         ----------
         at : ndarray, shape (B,)
-        ordering : float
-            Its error from the orderings.
+        score_of : callable
+            As `score.ordering_error` takes it.
         width : float
             The distance between 0 and 100 on its scale, by which an error of the distance from the
             number of answers is divided.
         """
+        by_order, counts = self.elicited.by_order, self.elicited.counts
+        ordering = 0.0 if by_order is None else scoring.ordering_error(by_order, score_of)
         drawn = 0.0
-        if self.elicited.counts is not None and width > scoring.ROUNDING:
-            drawn = min(100.0, 100 * self._error_of_counts / width)
+        if counts is not None and width > scoring.ROUNDING:
+            error = monte_carlo.distance_error(self.part.weights, self.part.p, counts)
+            drawn = min(100.0, 100 * error / width)
         return Draws(self.part.truth.sample or "", at, math.hypot(ordering, drawn))
-
-    @cached_property
-    def _error_of_counts(self) -> float:
-        counts = self.elicited.counts
-        assert counts is not None
-        return monte_carlo.distance_error(self.part.weights, self.part.p, counts)

@@ -13,48 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.elicit.way import Answer, Metric, Way
-from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
-
-
-def complete_part(
-    way: Way, first: Answer, truth: GroundTruth, answered: NDArray[np.bool_]
-) -> Part | None:
-    """Select the cells all of whose prompts were answered; None, with a warning, without one.
-
-    Parameters
-    ----------
-    way : Way
-    first : Answer
-        One of the task's.
-    truth : GroundTruth
-    answered : ndarray of bool, shape (C, A)
-    """
-    name = way.named(first.task)
-    complete = np.asarray(answered.all(axis=1))
-    needed = answered.shape[1]
-    if not complete.any():
-        notices.warn(
-            "no complete cell",
-            f"{name}: {int(answered.sum())} of {answered.size} prompts were asked and no "
-            f"cell has all its {needed} {way.prompts_are}, so there is no score; raise --limit to "
-            f"at least {needed}",
-        )
-        return None
-    if not complete.all():
-        notices.warn(
-            "only part of the task was seen",
-            f"{name}: {int(complete.sum())} of {complete.size} cells are complete "
-            f"({truth.weights[complete].sum():.0%} of the population); the score is theirs alone",
-        )
-    return part_of(truth, complete)
 
 
 @collect.once
@@ -66,21 +31,27 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
     EpidemiaError
         If the questions were made from a truth that is not the installed one.
     """
-    way = WAYS[answers[0].way]
-    truth = collect.installed_truth(way, answers)
-    shape = len(truth.weights), way.prompts(truth, answers[0])
-    said, answered = collect.laid_out(answers, shape)
-    if not collect.readable(way, answers, truth.given, said, answered):
+    collected = collect.collected(WAYS, answers)
+    way, truth = collected.way, collected.truth
+    if not collect.readable(collected, answers):
         return None
-    if (part := complete_part(way, answers[0], truth, answered)) is None:
+    complete = collect.complete_cells(collected)
+    if not complete.any():
         return None
+    if not complete.all():
+        notices.warn(
+            "only part of the task was seen",
+            f"{collected.name}: {int(complete.sum())} of {complete.size} cells are complete "
+            f"({truth.weights[complete].sum():.0%} of the population); the score is theirs alone",
+        )
     assert way.distribution is not None
-    return Measured(part, way.distribution(said[part.complete], answers[0], len(truth.levels)))
+    elicited = way.distribution(collected.said[complete], answers[0], len(truth.levels))
+    return Measured(part_of(truth, complete), elicited)
 
 
-def _of(answers: Sequence[Answer], name: str) -> float:
-    found = against_truth(answers)
-    return math.nan if found is None else getattr(found, name)
+def _of(answers: Sequence[Answer], name: str, without: Any = math.nan) -> Any:
+    measured = against_truth(answers)
+    return without if measured is None else getattr(measured, name)
 
 
 def l1(answers: Sequence[Answer]) -> float:
@@ -120,11 +91,11 @@ def score_population(answers: Sequence[Answer]) -> float:
 
 
 def _score_draws(answers: Sequence[Answer]) -> Draws | None:
-    return None if (found := against_truth(answers)) is None else found.score_draws
+    return _of(answers, "score_draws", None)
 
 
 def _score_population_draws(answers: Sequence[Answer]) -> Draws | None:
-    return None if (found := against_truth(answers)) is None else found.score_population_draws
+    return _of(answers, "score_population_draws", None)
 
 
 def score_stderr(answers: Sequence[Answer]) -> float:
@@ -165,7 +136,7 @@ def metrics_of(way: Way) -> dict[str, Metric]:
     """
     # What answers were drawn from is known up to Monte Carlo error, which can go below 0.
     least = -2 if way.drawn else 0
-    found: dict[str, Any] = {
+    metrics = {
         "score": Metric(score, True, 0, 100, draws=_score_draws),
         "score_stderr": Metric(score_stderr, False, 0),
         "score_expected": Metric(score_expected, True, 0, 100),
@@ -177,5 +148,5 @@ def metrics_of(way: Way) -> dict[str, Metric]:
         "seen": Metric(seen, True, 0, 1),
     }
     if not way.expects:
-        del found["score_expected"]
-    return {**found, **way.diagnostics}
+        del metrics["score_expected"]
+    return {**metrics, **way.diagnostics}

@@ -71,15 +71,15 @@ def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
     list of int or None
         For each of `ones`, the place of its match; None where it has none.
     """
-    found: list[int | None] = []
+    matches: list[int | None] = []
     for one in ones:
         near = [
             (one.conditions != other.conditions, apart, place)
             for place, other in enumerate(others)
             if other.stratum == one.stratum and (apart := one.apart(other)) < math.inf
         ]
-        found.append(min(near)[2] if near else None)
-    return found
+        matches.append(min(near)[2] if near else None)
+    return matches
 
 
 class Contrast(NamedTuple):

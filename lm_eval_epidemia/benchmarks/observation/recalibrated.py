@@ -97,7 +97,7 @@ def recalibrate(weights: Array, q: Array, target: Array) -> Array:
 def _tilted(weights: Array, q: Array, target: Array) -> Array:
     """Find the factors for one P(Y)."""
     given = target > 0
-    found = np.zeros_like(q)
+    tilted = np.zeros_like(q)
     logs, wanted = np.log(q[:, given]), target[given] / target[given].sum()
     levels = len(wanted)
     # One factor per answer is one too many: they are kept at a mean of 0.
@@ -106,8 +106,8 @@ def _tilted(weights: Array, q: Array, target: Array) -> Array:
     for _ in range(STEPS):
         slope = weights @ r - wanted
         if np.abs(slope).max() < CLOSE:
-            found[:, given] = r
-            return found
+            tilted[:, given] = r
+            return tilted
         curve = np.diag(weights @ r) - (r * weights[:, None]).T @ r + 1 / levels
         step = -np.linalg.solve(curve + LEAST * np.eye(levels), slope)
         # Where answers are all but certain the function is nearly straight, and Newton's step would

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
-from lm_eval_epidemia.score.score import Anchors, scale
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.fresh import FreshTask
 
@@ -21,8 +21,6 @@ class Scale(NamedTuple):
     task, survey, vintage : str
     cells : int
     anchors : Anchors
-    mean : float
-        Score of the respondent that knows P(Y) only, in [0, 100].
     """
 
     task: str
@@ -30,7 +28,6 @@ class Scale(NamedTuple):
     vintage: str
     cells: int
     anchors: Anchors
-    mean: float
 
 
 def scales(
@@ -55,13 +52,11 @@ def scales(
     EpidemiaError
         If a task has no such vintage or bootstrap here.
     """
-    found = []
-    for name in tasks:
-        truth = store.load(name, vintage)
-        anchors = Anchors.of(truth, quantile, scheme)
-        mean = float(scale(anchors.mean, anchors.zero, anchors.perfect))
-        found.append(Scale(name, truth.survey, truth.vintage, len(truth.weights), anchors, mean))
-    return found
+    truths = ((name, store.load(name, vintage)) for name in tasks)
+    return [
+        Scale(name, t.survey, t.vintage, len(t.weights), Anchors.of(t, quantile, scheme))
+        for name, t in truths
+    ]
 
 
 def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool:
@@ -70,10 +65,10 @@ def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool
     return not truth.distances or scheme in truth.distances
 
 
-def by_group(found: Iterable[Scale]) -> dict[str, list[Scale]]:
+def by_group(scales: Iterable[Scale]) -> dict[str, list[Scale]]:
     """Sort scales into the groups of their tasks, and those into the order of their names."""
     groups = defaultdict(list)
-    for one in found:
+    for one in scales:
         task = declared_task(one.task)
         part = task.part if isinstance(task, FreshTask) else f"{task.group}_{one.survey}"
         for name in (task.group, part):

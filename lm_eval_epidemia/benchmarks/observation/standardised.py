@@ -102,8 +102,8 @@ def weighted(p: Array, joint: Array, propensity: Array) -> Array:
     """
     possible = propensity > 0
     weight = joint / np.where(possible, propensity, 1.0)
-    found = (p * weight).sum(axis=-1) / weight.sum(axis=-1)
-    return np.where((possible | (joint == 0)).all(axis=-1), found, np.nan)
+    means = (p * weight).sum(axis=-1) / weight.sum(axis=-1)
+    return np.where((possible | (joint == 0)).all(axis=-1), means, np.nan)
 
 
 def asking_error(

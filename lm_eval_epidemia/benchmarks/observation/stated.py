@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.observation import letters
+from lm_eval_epidemia.benchmarks.observation.response import Response, answered, place_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, mirrored
 from lm_eval_epidemia.elicit.prompts import prompt
@@ -33,57 +34,18 @@ REQUESTS["regex"] = REQUESTS[""]
 FARTHEST = 100.0
 
 
-class Stated(NamedTuple):
-    """A distribution that a model wrote.
-
-    Attributes
-    ----------
-    way, task, truth, cell
-        As of every `Answer`.
-    order : tuple of int, length K
-        Level number at each displayed position.
-    numbers : tuple of float, length K, or None
-        Of 100, by displayed position, of any sum; None where they could not be read.
-    """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    order: tuple[int, ...]
-    numbers: tuple[float, ...] | None
-
-    @property
-    def place(self) -> int:
-        return mirrored(len(self.order)).index(self.order)
-
-    @property
-    def value(self) -> tuple[float, ...]:
-        """The share of each level; NaN where these could not be read."""
-        found = self.numbers and normalised(self.numbers)
-        if not found:
-            return (math.nan,) * len(self.order)
-        return tuple(found[self.order.index(level)] for level in range(len(self.order)))
-
-    @property
-    def is_read(self) -> bool:
-        return self.numbers is not None and normalised(self.numbers) is not None
+def _asked(wording: Wording, cell: int, shown: Sequence[str], request: str) -> str:
+    return prompt(wording.question(cell), shown, wording.hundred(), request)
 
 
 def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
     """Ask each cell twice, the answers as listed and reversed."""
-    wording = Wording(truth, variant.wording)
-    note = wording.hundred()
+    wording, request = Wording(truth, variant.wording), REQUESTS[variant.structured]
     for cell in range(len(truth.given)):
-        asked = wording.question(cell)
         for order in mirrored(len(truth.levels)):
             shown = [truth.levels[level] for level in order]
-            yield {
-                "cell": cell,
-                "order": list(order),
-                "choices": shown,
-                "prompt": prompt(asked, shown, note, REQUESTS[variant.structured]),
-            }
+            text = _asked(wording, cell, shown, request)
+            yield {"cell": cell, "order": list(order), "choices": shown, "prompt": text}
 
 
 def structure(truth: GroundTruth, variant: Variant) -> dict[str, Any]:
@@ -100,30 +62,33 @@ def structure(truth: GroundTruth, variant: Variant) -> dict[str, Any]:
             "required": list(shown),
             "additionalProperties": False,
         }
-        said = {"name": "answer", "strict": True, "schema": schema}
-        return {"response_format": {"type": "json_schema", "json_schema": said}}
+        named = {"name": "answer", "strict": True, "schema": schema}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
     return {}
 
 
-def read(row: Any, responses: Sequence[Any]) -> Stated:
-    """Read the numbers that were written."""
-    found = shares(str(responses[0]), row.choices)
-    return Stated("stated", row.task, row.truth, row.cell, row.order, found)
+def read(row: Any, responses: Sequence[Any]) -> Response:
+    """Read the numbers that were written: the share of each level."""
+    order, numbers = row.order, shares(str(responses[0]), row.choices)
+    place = place_of(order, mirrored(len(order)), "neither as listed nor reversed")
+    written = (numbers and normalised(numbers)) or (math.nan,) * len(order)
+    by_level = tuple(written[order.index(level)] for level in range(len(order)))
+    return answered("stated", row, place, by_level, order=order, numbers=numbers)
 
 
-def check(answer: Stated, _first: Stated, truth: GroundTruth) -> None:
-    """Refuse an ordering that is not asked."""
-    if answer.order not in mirrored(len(truth.levels)):
+def check(answer: Response, _first: Response, truth: GroundTruth) -> None:
+    """Refuse an ordering of other levels."""
+    if len(answer.order) != len(truth.levels):
         raise ValueError(f"the order {list(answer.order)} is neither as listed nor reversed")
 
 
-def distribution(said: Array, _one: Stated, levels: int) -> Elicited:
+def distribution(said: Array, _first: Response, levels: int) -> Elicited:
     """Average over the two orderings; a reply that could not be read is uniform."""
     by_order = np.where(np.isnan(said), 1 / levels, said)
     return Elicited(by_order.mean(axis=1), by_order=by_order)
 
 
-def sum_error(answers: Sequence[Stated]) -> float:
+def sum_error(answers: Sequence[Response]) -> float:
     """Mean distance from 100 of the sum of the numbers; in [0, 100], NaN where there are none.
 
     Of all replies with a number for every answer, those whose sum is too far off among them; one
@@ -133,6 +98,9 @@ def sum_error(answers: Sequence[Stated]) -> float:
     if not sums:
         return math.nan
     return float(np.minimum(np.abs(np.array(sums) - 100), FARTHEST).mean())
+
+
+SUM_ERROR = Metric(sum_error, False, 0, FARTHEST, partial=True)
 
 
 def in_whole(p: Array) -> list[int]:
@@ -168,14 +136,10 @@ def writes(p: Array, row: Any) -> str:
 
 def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
     """Answer a question, in one of its orders, with the truth."""
-    wording, numbers = Wording(truth), in_whole(truth.p[cell])
+    numbers = in_whole(truth.p[cell])
     order = mirrored(len(truth.levels))[int(rng.integers(2))]
-    asked = prompt(
-        wording.question(cell),
-        [truth.levels[level] for level in order],
-        wording.hundred(),
-        REQUESTS[""],
-    )
+    shown = [truth.levels[level] for level in order]
+    asked = _asked(Wording(truth), cell, shown, REQUESTS[""])
     return f"{asked}\n{_lines([numbers[level] for level in order])}"
 
 
@@ -186,15 +150,12 @@ WAY = Way(
     rows=rows,
     choices=lambda truth: truth.levels,
     read=read,
-    prompts=lambda _truth, _one: 2,
+    prompts=lambda _truth, _first: 2,
     prompts_are="orderings",
     check=check,
     revision=1,
     distribution=distribution,
-    diagnostics={
-        "answered": ANSWERED,
-        "sum_error": Metric(sum_error, False, 0, FARTHEST, partial=True),
-    },
+    diagnostics={"answered": ANSWERED, "sum_error": SUM_ERROR},
     question=letters.WAY.question,
     answers=letters.WAY.answers,
     request=REQUESTS[""],

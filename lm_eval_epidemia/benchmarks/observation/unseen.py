@@ -54,36 +54,30 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     Unseen or None
         None where every log-probability is known.
     """
-    if not any(isinstance(one, Within) for answer in answers for one in _said(answer)):
+    bounded = [[one for one in _said(answer) if isinstance(one, Within)] for answer in answers]
+    if not any(bounded):
         return None
-    shared = [
-        math.fsum(
-            math.exp(one) for one in _said(answer) if isinstance(one, Within) and not one.shown
-        )
-        for answer in answers
-    ]
-    way, name = WAYS[answers[0].way], WAYS[answers[0].way].named(answers[0].task)
-    found = Unseen(float(np.mean(shared)), _effect(answers))
-    if found.effect > MOST:
-        lacking = (
-            f"letters not shown have {found.mass:.2g} of the probability"
-            if found.mass
-            else "letters are shown in one spelling and not in others"
-        )
+    shared = [math.fsum(math.exp(one) for one in of if not one.shown) for of in bounded]
+    way = WAYS[answers[0].way]
+    name, hidden = way.named(answers[0].task), Unseen(float(np.mean(shared)), _effect(answers))
+    if hidden.effect > MOST:
+        lacking = "letters are shown in one spelling and not in others"
+        if hidden.mass:
+            lacking = f"letters not shown have {hidden.mass:.2g} of the probability"
         notices.warn(
             "letters that were not shown",
             f"{name}: the server shows its likeliest tokens only, and what it does "
-            f"not show may move the score by up to {found.effect:.1f} points ({lacking}): "
+            f"not show may move the score by up to {hidden.effect:.1f} points ({lacking}): "
             "ask a server that takes logprob_token_ids (vLLM), or one that shows more tokens",
         )
-    if found.mass > MOST_MASS and way.expects:
+    if hidden.mass > MOST_MASS and way.expects:
         notices.warn(
             "letters that were not shown, in score_expected",
             f"{name}: letters that the server did not show were given "
-            f"{found.mass:.2g} of the probability; unseen_effect says what they may do to the "
+            f"{hidden.mass:.2g} of the probability; unseen_effect says what they may do to the "
             "score, and nothing of score_expected",
         )
-    return found
+    return hidden
 
 
 def _said(answer: Any) -> Sequence[Any]:
@@ -91,21 +85,15 @@ def _said(answer: Any) -> Sequence[Any]:
 
 
 def _effect(answers: Sequence[Any]) -> float:
-    first = answers[0]
-    moved = WAYS[first.way].moved
-    measured = None if moved is None else against_truth(answers)
-    if moved is None or measured is None:
+    first, moved = answers[0], WAYS[answers[0].way].moved
+    if moved is None or (measured := against_truth(answers)) is None:
         return math.nan
-    part, truth = measured.part, measured.part.truth
-    shape = len(truth.weights), WAYS[first.way].prompts(truth, first)
-    said, _ = collect.laid_out(answers, shape)
+    said = collect.collected(WAYS, answers).said
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
     low, high = np.zeros_like(said), np.ones_like(said)
-    low[places], high[places] = (
-        np.array(some) for some in zip(*(bounds(answer.value) for answer in answers), strict=True)
-    )
-    chosen = part.complete
-    apart = moved(said[chosen], low[chosen], high[chosen], first, len(truth.levels))
-    off, l1 = float(part.weights @ apart), measured.l1
+    low[places], high[places] = map(np.array, zip(*(bounds(a.value) for a in answers), strict=True))
+    part, l1 = measured.part, measured.l1
+    cells, levels = part.complete, len(part.truth.levels)
+    off = float(part.weights @ moved(said[cells], low[cells], high[cells], first, levels))
     ends = part.score_of(np.array([max(l1 - off, 0.0), l1 + off]))
     return float(np.abs(ends - measured.score).max())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.observation import likelihood
+from lm_eval_epidemia.benchmarks.observation.response import Response, answered
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.intervals import MIDPOINTS, distribution
 from lm_eval_epidemia.elicit.prompts import ONE_LETTER
@@ -22,50 +24,17 @@ from lm_eval_epidemia.surveys.catalogue import official_cells
 CLOSED_CELLS = 250
 
 
-class Statement(NamedTuple):
-    """A probability that a model wrote.
-
-    Attributes
-    ----------
-    way, task, truth, cell
-        As of every `Answer`.
-    level : int
-        Level whose probability was asked for.
-    interval : int or None
-        The interval whose letter was written; None if none could be read.
-    """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    level: int
-    interval: int | None
-
-    @property
-    def place(self) -> int:
-        return self.level
-
-    @property
-    def value(self) -> float:
-        """The middle of the interval; NaN if none could be read."""
-        return float("nan") if self.interval is None else float(MIDPOINTS[self.interval])
-
-    @property
-    def is_read(self) -> bool:
-        return self.interval is not None
-
-
-def elicited(said: Array, _one: Statement, levels: int) -> Elicited:
+def elicited(said: Array, _first: Response, levels: int) -> Elicited:
     """Take the intervals' middles; a cell with an answer that could not be read is uniform."""
     silent = np.isnan(said).any(axis=1, keepdims=True)
     return Elicited(np.where(silent, 1 / levels, distribution(np.nan_to_num(said), levels)))
 
 
 def _written(name: str, asks: Any) -> Way:
-    def read(row: Any, responses: Sequence[Any]) -> Statement:
+    def read(row: Any, responses: Sequence[Any]) -> Response:
         interval = letter(str(responses[0]), len(row.choices))
-        return Statement(name, row.task, row.truth, row.cell, row.level, interval)
+        middle = math.nan if interval is None else float(MIDPOINTS[interval])
+        return answered(name, row, row.level, middle)
 
     return replace(
         likelihood.WAY,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.prior import respondents
 from lm_eval_epidemia.benchmarks.prior.metrics import metrics_of
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
-
-__all__ = ["PRIOR"]
 
 
 def _group_of(one: store.Declared) -> str:
@@ -27,7 +25,7 @@ PRIOR = Benchmark(
     says="Error of stated priors, relative to that of five real answers",
     digits=3,
     entries=lambda: {
-        name: Entry(name, _group_of(one), "", one.title, {"survey": one.survey}, name, one)
+        name: TaskEntry(name, _group_of(one), "", one.title, {"survey": one.survey}, name, one)
         for name, one in store.declared().items()
     },
     available=store.available,

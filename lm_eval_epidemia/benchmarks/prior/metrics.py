@@ -190,29 +190,20 @@ def known(answers: Sequence[Any]) -> Known | None:
     EpidemiaError
         If the questions were made from a truth that is not the installed one.
     """
-    way = WAYS[answers[0].way]
-    name = way.named(answers[0].task)
-    truth: Quantities = collect.installed_truth(way, answers)
-    repeats, whole = way.prompts(truth, answers[0]), len(truth.quantities)
-    values, answered = collect.laid_out(answers, (whole, repeats))
-    complete = np.asarray(answered.all(axis=1))
+    collected = collect.collected(WAYS, answers)
+    way, truth, values, whole = collected.way, collected.truth, collected.said, len(collected.said)
     if way.generated:
-        collect.readable(way, answers, truth.given, values, answered)
-    elif collect.not_finite(name, truth.given, values, answered).any():
+        collect.readable(collected, answers)
+    elif collect.not_finite(collected).any():
         return None
+    complete = collect.complete_cells(collected, "quantity")
     if not complete.any():
-        notices.warn(
-            "no complete cell",
-            f"{name}: {int(answered.sum())} of {answered.size} prompts were asked and no quantity "
-            f"has all its {repeats} {way.prompts_are}, so there is no score; raise --limit to at "
-            f"least {repeats}",
-        )
         return None
     if not complete.all():
         notices.warn(
             "only part of the task was seen",
-            f"{name}: {int(complete.sum())} of {whole} quantities were asked completely; the "
-            "score is theirs alone",
+            f"{collected.name}: {int(complete.sum())} of {whole} quantities were asked completely; "
+            "the score is theirs alone",
         )
     part, values, at = part_of(truth, complete), values[complete], np.flatnonzero(complete)
     if not way.generated:

@@ -3,7 +3,7 @@
 from lm_eval_epidemia.benchmarks.coins.coin import TASKS, WAY
 from lm_eval_epidemia.benchmarks.coins.metrics import metrics_of
 
-from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Entry
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.elicit.way import by_name
 
 COINS = Benchmark(
@@ -16,7 +16,7 @@ COINS = Benchmark(
     says="Squared error of stated probabilities",
     digits=3,
     entries=lambda: {
-        name: Entry(
+        name: TaskEntry(
             name, "epidemia_coin", "", f"{one.tosses} tosses", {"tosses": str(one.tosses)}, name
         )
         for name, one in TASKS.items()

@@ -5,21 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks.observation.fresh import slices
-from lm_eval_epidemia.benchmarks.observation.fresh.slices import (
-    REASONS,
-    RULES,
-    Draw,
-    Informed,
-    draws,
-    refusal,
-)
+from lm_eval_epidemia.benchmarks.observation.fresh.slices import REASONS, RULES, Draw
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import build as building
@@ -30,7 +24,7 @@ from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.fresh import Asked, Drawn, FreshSet, FreshTask
-from lm_eval_epidemia.surveys.microdata import Microdata
+from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 
 #: How many conditions a task may have.
@@ -40,7 +34,7 @@ DIMENSIONS = (1, 2, 3)
 ATTEMPTS = 100
 
 
-class Plan(NamedTuple):
+class FreshPlan(NamedTuple):
     """What would be built.
 
     Attributes
@@ -48,37 +42,37 @@ class Plan(NamedTuple):
     data : Microdata
     schemes : tuple of str
         Of the bootstrap.
-    found : FreshSet
+    fresh_set : FreshSet
     size : int
         How many draws there are in all.
     """
 
     data: Microdata
     schemes: tuple[Scheme, ...]
-    found: FreshSet
+    fresh_set: FreshSet
     size: int
 
     @property
     def said(self) -> str:
         """How many draws were kept, and why others were not."""
-        drawn = self.found.draws
-        refused = "; ".join(f"{count} {REASONS[why]}" for why, count in drawn.refused.items())
-        return f"{drawn.kept} of {drawn.tried} draws kept" + (
-            f"; refused: {refused}" if refused else ""
-        )
+        drawn = self.fresh_set.draws
+        refused = f"; refused: {_reasons(drawn)}" if drawn.refused else ""
+        return f"{drawn.kept} of {drawn.tried} draws kept{refused}"
 
     @property
     def lacking(self) -> str:
         """Why there are fewer than were asked for; empty where there are not."""
-        drawn, asked = self.found.draws, self.found.asked
+        drawn, asked = self.fresh_set.draws, self.fresh_set.asked
         if drawn.kept == asked.n:
             return ""
-        why = (
-            "nothing else is left to draw"
-            if drawn.tried == self.size
-            else f"after {drawn.tried:,} of {self.size:,} draws no more were tried"
-        )
+        why = "nothing else is left to draw"
+        if drawn.tried < self.size:
+            why = f"after {drawn.tried:,} of {self.size:,} draws no more were tried"
         return f"fewer than the {asked.n} asked for: {why}"
+
+
+def _reasons(drawn: Drawn) -> str:
+    return "; ".join(f"{count} {REASONS[why]}" for why, count in drawn.refused.items())
 
 
 class Made(NamedTuple):
@@ -86,7 +80,7 @@ class Made(NamedTuple):
 
     Attributes
     ----------
-    plan : Plan
+    plan : FreshPlan
     folder : Path
     is_joint : bool
         Whether its replicates are those of the survey's declared tasks, so that a difference
@@ -96,7 +90,7 @@ class Made(NamedTuple):
         the rule has it.
     """
 
-    plan: Plan
+    plan: FreshPlan
     folder: Path
     is_joint: bool
     short: list[str]
@@ -113,7 +107,7 @@ def plan(
     vintage: str | None = None,
     replicates: int = 200,
     progress: bool = True,
-) -> Plan:
+) -> FreshPlan:
     """Draw the tasks of a set and check them, without estimating any.
 
     The same record, files, seed and options draw the same; more tasks of one seed begin with those
@@ -145,104 +139,89 @@ def plan(
         If an option cannot be meant, the files do not fit the record, or nothing can be kept.
     """
     entry = record(survey)
-    _check(entry, n, seed, dimension, outcomes, vintage, replicates)
-    data, schemes = building.read(entry, raw, vintage, every=True)
+    _check(entry, n, seed, dimension, vintage)
+    building.check_options(replicates, None, 1)
+    for name in outcomes:
+        _check_outcome(entry, name)
+    data, schemes = building.with_schemes(load_microdata(entry, raw, vintage, every=True))
     space = slices.space_of(data, sorted(set(dimension)), outcomes)
     if lacking := [name for name in outcomes if name not in space.outcomes]:
         raise EpidemiaError(f"{data.name} lacks the column of {lacking[0]}: leave it out")
     kept: list[FreshTask] = []
     refused: Counter[str] = Counter()
-    informed = Informed(data)
-    rng = np.random.default_rng([seed, 0])
+    informed = slices.Informed(data)
+    some = islice(slices.draws(space, np.random.default_rng([seed, 0])), ATTEMPTS * n)
     with tqdm(total=n, desc=f"{data.key}, drawing", unit="task", disable=not progress) as bar:
-        for drawn in draws(space, rng):
-            task = _task(data, drawn, seed, len(kept) + 1)
-            if (why := refusal(data, task, informed, replicates)) is None:
+        while len(kept) < n and (draw := next(some, None)) is not None:
+            task = _task(data, draw, seed, len(kept) + 1)
+            if (why := slices.refusal(data, task, informed, replicates)) is None:
                 kept.append(task)
                 bar.update()
             else:
                 refused[why] += 1
-            if len(kept) == n or len(kept) + refused.total() == ATTEMPTS * n:
-                break
-    counted = Drawn(
-        tried=len(kept) + refused.total(),
-        kept=len(kept),
-        refused={why: refused[why] for why in REASONS if refused[why]},
-    )
-    size = sum(space.sizes.values())
+    by_reason = {why: refused[why] for why in REASONS if refused[why]}
+    drawn = Drawn(tried=len(kept) + refused.total(), kept=len(kept), refused=by_reason)
     if not kept:
-        said = "; ".join(f"{count} {REASONS[why]}" for why, count in counted.refused.items())
+        said = _reasons(drawn)
         raise EpidemiaError(
-            f"none of {counted.tried} draws from {survey} {data.vintage} can be kept"
+            f"none of {drawn.tried} draws from {survey} {data.vintage} can be kept"
             + (f" ({said})" if said else ": it has no outcome with other variables")
         )
-    found = FreshSet(
+    options: dict[str, Any] = {"n": n, "dimension": space.dimensions, "outcomes": tuple(outcomes)}
+    fresh_set = FreshSet(
         survey=survey,
         seed=seed,
         vintage=data.vintage,
         record=fresh.hash_of(entry, data.vintage),
         files=data.files,
         rules=RULES,
-        draws=counted,
+        draws=drawn,
         tasks=tuple(kept),
-        asked=Asked(
-            n=n, dimension=space.dimensions, outcomes=tuple(outcomes), replicates=replicates
-        ),
+        asked=Asked(**options, replicates=replicates),
     )
-    return Plan(data, schemes, found, size)
+    return FreshPlan(data, schemes, fresh_set, sum(space.sizes.values()))
 
 
-def _check(
-    entry: Record,
-    n: int,
-    seed: int,
-    dimension: Sequence[int],
-    outcomes: Sequence[str],
-    vintage: str | None,
-    replicates: int,
-) -> None:
+def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None) -> None:
     """Refuse options that cannot be meant."""
     if n < 1:
         raise EpidemiaError(f"--n {n}: at least 1")
-    building.check_options(replicates, None, 1)
     if seed < 0:
         raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
     if wrong := [one for one in dimension if one not in DIMENSIONS]:
         raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
     if not dimension:
         raise EpidemiaError("--dimension is empty: give some of 1, 2 and 3")
-    if vintage is not None:
-        entry.vintage(vintage)
-    if all(one.tables for one in entry.vintages.values()) or (
-        vintage is not None and entry.vintage(vintage).tables
-    ):
+    vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
+    if all(one.tables for one in vintages):
         raise EpidemiaError(
             f"{entry.survey} is published as tables; fresh tasks are counted from people's answers"
         )
-    for name in outcomes:
-        if name not in entry.variables:
-            raise EpidemiaError(
-                f"{entry.survey} has no variable {name!r} ({nearest(name, entry.variables)})"
-            )
-        ways = entry.variables[name]
-        if entry.is_joint(name):
-            raise EpidemiaError(
-                f"{name} is a joint outcome; fresh tasks are drawn of its two variables: "
-                f"--outcomes {','.join(entry.parts(name))}"
-            )
-        if not all(way.question for way in ways):
-            asked = [one for one, ways in entry.variables.items() if all(w.question for w in ways)]
-            raise EpidemiaError(
-                f"{name} has no 'question' in the record of {entry.survey}, so it is no outcome "
-                f"({nearest(name, asked)})"
-            )
-        if any(len(way.levels) > MAX_LEVELS for way in ways):
-            raise EpidemiaError(f"{name} has more than {MAX_LEVELS} answers to letter")
-        if slices.who_is_asked(entry, name) is None:
-            raise EpidemiaError(
-                f"{name} cannot be an outcome: its declared tasks ask some people only, and none "
-                "of their subjects takes any condition"
-            )
+
+
+def _check_outcome(entry: Record, name: str) -> None:
+    """Refuse a variable that cannot be an outcome."""
+    if name not in entry.variables:
+        hint = nearest(name, entry.variables)
+        raise EpidemiaError(f"{entry.survey} has no variable {name!r} ({hint})")
+    if entry.is_joint(name):
+        raise EpidemiaError(
+            f"{name} is a joint outcome; fresh tasks are drawn of its two variables: "
+            f"--outcomes {','.join(entry.parts(name))}"
+        )
+    asked = [one for one, ways in entry.variables.items() if all(way.question for way in ways)]
+    if name not in asked:
+        raise EpidemiaError(
+            f"{name} has no 'question' in the record of {entry.survey}, so it is no outcome "
+            f"({nearest(name, asked)})"
+        )
+    if any(len(way.levels) > MAX_LEVELS for way in entry.variables[name]):
+        raise EpidemiaError(f"{name} has more than {MAX_LEVELS} answers to letter")
+    if slices.who_is_asked(entry, name) is None:
+        raise EpidemiaError(
+            f"{name} cannot be an outcome: its declared tasks ask some people only, and none "
+            "of their subjects takes any condition"
+        )
 
 
 def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
@@ -267,7 +246,7 @@ def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
 
 
 def make(
-    planned: Plan,
+    planned: FreshPlan,
     *,
     jobs: int = 1,
     backend: str | None = None,
@@ -281,7 +260,7 @@ def make(
 
     Parameters
     ----------
-    planned : Plan
+    planned : FreshPlan
     jobs : int
         Processes.
     backend : str, optional
@@ -295,39 +274,27 @@ def make(
     EpidemiaError
         If there is another set and `replace` is not said, or the folder cannot be written to.
     """
-    found, data = planned.found, planned.data
-    folder, text = fresh.folder_of(found.survey, found.seed), fresh.write_set(found)
-    path = folder / fresh.TASKS
-    building.check_options(found.asked.replicates, backend, jobs)
+    drawn, data = planned.fresh_set, planned.data
+    folder, text = fresh.folder_of(drawn.survey, drawn.seed), fresh.write_set(drawn)
+    path, replicates = folder / fresh.TASKS, drawn.asked.replicates
+    building.check_options(replicates, backend, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
         raise EpidemiaError(
             f"{folder} holds another set of this survey and seed, from other options, files or "
             "another record: give another --seed, or --replace to put this one in its place"
         )
     paths.check_writable(folder)
-    sample = sample_of(data, found.asked.replicates // 2)
+    sample = sample_of(data, replicates // 2)
     declared = hashlib.sha256(text.encode()).hexdigest()
     if not _is_built(folder, data.key, declared, sample.name):
-        about = {
-            "sample": sample.name,
-            "fresh": {"seed": found.seed, "record": found.record, "declared": declared},
-        }
-        building.build_tasks(
-            data,
-            found.tasks,
-            folder,
-            planned.schemes,
-            found.asked.replicates,
-            jobs=jobs,
-            backend=backend,
-            progress=progress,
-            about=about,
-        )
+        about = {"seed": drawn.seed, "record": drawn.record, "declared": declared}
+        work = building.Work(planned.schemes, replicates, jobs, backend, progress)
+        building.build_tasks(data, drawn.tasks, folder, work, sample=sample.name, fresh=about)
         # Last: until then no set of this name is whole, and none is used.
         with paths.atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    scales = {task.name: Anchors.of(store.load(task.name)) for task in found.tasks}
-    below = [name for name, one in scales.items() if slices.short(one.zero, one.perfect)]
+    scales = {task.name: Anchors.of(store.load(task.name)) for task in drawn.tasks}
+    below = [name for name, scale in scales.items() if slices.short(scale.zero, scale.perfect)]
     return Made(planned, folder, sample.is_joint, below)
 
 
@@ -379,13 +346,12 @@ def sample_of(data: Microdata, number: int) -> Replicated:
             ready = prepare(data, task)
         except EpidemiaError:
             continue
-        if there is None or len(there) != number or list(truth.given) != ready.given:
-            break
-        p = ready.estimator.estimate(ready)
-        again = ready.estimator.joint(ready, p, number).at
-        # They are stored in steps of 1/32,767 of the largest deviation.
-        if again.shape == there.shape and np.abs(again - there).max() < 1e-4:
-            return Replicated(str(truth.sample), True)
+        if there is not None and len(there) == number and list(truth.given) == ready.given:
+            p = ready.estimator.estimate(ready)
+            again = ready.estimator.joint(ready, p, number).at
+            # They are stored in steps of 1/32,767 of the largest deviation.
+            if again.shape == there.shape and np.abs(again - there).max() < 1e-4:
+                return Replicated(str(truth.sample), True)
         break
     digest = hashlib.sha256(f"{data.key} {len(data)} {number} {sampling.SEED}".encode())
     for part in (data.strata, data.psu, data.unit, data.replicates):

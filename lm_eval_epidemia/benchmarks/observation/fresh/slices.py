@@ -15,8 +15,9 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate.estimators import Counts, Joint
-from lm_eval_epidemia.estimate.prepare import Prepared, prepare
+from lm_eval_epidemia.estimate.cells import Estimated
+from lm_eval_epidemia.estimate.estimators import Counts
+from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.store import QUANTILE
 from lm_eval_epidemia.score.score import zero
 from lm_eval_epidemia.surveys.fresh import FreshTask
@@ -80,12 +81,12 @@ class Space(NamedTuple):
     @property
     def sizes(self) -> dict[tuple[str, int], int]:
         """How many draws there are of each outcome with each number of conditions, if any."""
-        found = {
-            (outcome, number): comb(len(set(self.conditions) - {outcome}), number)
+        return {
+            (outcome, number): size
             for outcome in self.outcomes
             for number in self.dimensions
+            if (size := comb(len(set(self.conditions) - {outcome}), number))
         }
-        return {part: size for part, size in found.items() if size}
 
 
 def draws(space: Space, rng: np.random.Generator) -> Iterator[Draw]:
@@ -146,21 +147,16 @@ def space_of(data: Microdata, dimensions: Sequence[int], outcomes: Sequence[str]
     """Return what can be drawn from a survey's file.
 
     Outcomes have a question, at most `MAX_LEVELS` answers, and it is known who is asked;
-    conditions have phrases that fit the record's subject. Joint outcomes are neither: their two
+    conditions have phrases that fit the record's subject. Estimated outcomes are neither: their two
     variables are drawn.
     """
-    record = data.record
-    here = [
-        name for name in record.variables if name in data.variables and not record.is_joint(name)
+    record, ways = data.record, data.variables
+    here = [name for name in record.variables if name in ways and not record.is_joint(name)]
+    lettered = [
+        name for name in here if ways[name].question and len(ways[name].levels) <= MAX_LEVELS
     ]
-    asked = [
-        name
-        for name in here
-        if data.variables[name].question
-        and len(data.variables[name].levels) <= MAX_LEVELS
-        and who_is_asked(record, name) is not None
-        and (not outcomes or name in outcomes)
-    ]
+    wanted = [name for name in lettered if name in outcomes] if outcomes else lettered
+    asked = [name for name in wanted if who_is_asked(record, name)]
     conditions = [name for name in here if _is_phrased(record, name)]
     return Space(tuple(asked), tuple(conditions), tuple(dimensions))
 
@@ -198,22 +194,21 @@ class Informed:
 
     def __init__(self, data: Microdata) -> None:
         self._data = data
-        self._found: dict[frozenset[str], float] = {}
+        self._known: dict[frozenset[str], float] = {}
         self._asked = data.weight > 0
         for universe in data.record.universe:
             self._asked &= data.within(universe)
 
     def __call__(self, one: str, other: str) -> float:
-        pair = frozenset((one, other))
-        if pair not in self._found:
+        if (pair := frozenset((one, other))) not in self._known:
             levels, ways = self._data.levels, self._data.variables
             both = self._asked & (levels[one] != MISSING) & (levels[other] != MISSING)
             shape = len(ways[one].levels), len(ways[other].levels)
             flat = levels[one][both].astype(np.int64) * shape[1] + levels[other][both]
             weight = np.bincount(flat, self._data.weight[both], minlength=shape[0] * shape[1])
             joint = weight.astype(np.float64).reshape(shape)
-            self._found[pair] = normalised_information(joint) if both.any() else 0.0
-        return self._found[pair]
+            self._known[pair] = normalised_information(joint) if both.any() else 0.0
+        return self._known[pair]
 
 
 def _is_part(data: Microdata, drawn: Draw) -> bool:
@@ -268,13 +263,8 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
         return "common"
     if ready.weights[ready.n >= LARGE].sum() < IN_LARGE:
         return "small"
-    return "short" if short(*_ends(ready, replicates)) else None
-
-
-def _ends(ready: Prepared, replicates: int) -> tuple[float, float]:
-    """Return D_zero and D_perfect of a task, counted."""
     counts, rng = Counts(), np.random.default_rng()
     p = counts.fit(ready, ready.record_weights, rng)
-    drawn = counts.draws(ready, "iid", replicates, p, Joint(p[None], p[None]))
+    drawn = counts.draws(ready, "iid", replicates, Estimated(p, p[None], p[None]))
     perfect = float(np.quantile(distance(ready.weights, drawn, p), QUANTILE))
-    return float(zero(ready.weights, p)), perfect
+    return "short" if short(float(zero(ready.weights, p)), perfect) else None

@@ -1,0 +1,202 @@
+"""What a task is estimated from, and what an estimator makes of it.
+
+`prepare` and `published` put the first together; `estimators` and `published` have the second.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.estimate import bins, sampling
+from lm_eval_epidemia.estimate.sampling import Codes, Sample, Scheme
+from lm_eval_epidemia.surveys.record import Task
+
+Ready = TypeVar("Ready", bound="Cells")
+ByScheme = dict[Scheme, Array]
+
+
+class Estimated(NamedTuple):
+    """P(Y | X), and what it is in each joint replicate of a survey.
+
+    Attributes
+    ----------
+    p : ndarray, shape (C, K)
+        The estimate itself.
+    at : ndarray, shape (B, C, K)
+        Estimated as that is, up to what it costs.
+    single : ndarray, shape (B, C, K)
+        By one fit, as the published protocol has D_perfect from.
+    """
+
+    p: Array
+    at: Array
+    single: Array
+
+
+class Estimator(ABC, Generic[Ready]):
+    """From what was prepared of a task to P(Y | X) and its sampling error.
+
+    Attributes
+    ----------
+    name : str
+        As the registry records it.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All numbers that a fit depends on besides the data, as the registry names them."""
+        return {}
+
+    @abstractmethod
+    def fit(self, ready: Ready, weight: Array, rng: np.random.Generator) -> Array:
+        """Estimate P(Y | X).
+
+        Parameters
+        ----------
+        ready : Cells
+            With C cells and K levels.
+        weight : ndarray, shape (n,)
+            Of each record: the survey's, or those of a bootstrap replicate.
+        rng : Generator
+
+        Returns
+        -------
+        ndarray, shape (C, K)
+
+        Raises
+        ------
+        EpidemiaError
+            If this estimator cannot be fitted on the task.
+        """
+
+    def replicates(self, asked: int) -> int:
+        """How many replicates D_perfect is from where a build asks for so many."""
+        return asked
+
+    def estimate(self, ready: Ready) -> Array:
+        """Estimate P(Y | X) as it is handed on; shape (C, K)."""
+        return self.fit(ready, ready.record_weights, sampling.rng_of(ready.task.name, 0))
+
+    @abstractmethod
+    def joint(self, ready: Ready, p: Array, number: int) -> Estimated:
+        """Estimate P(Y | X), which is `p`, anew in each joint replicate of the survey."""
+
+    def draws(self, ready: Ready, scheme: Scheme, number: int, joint: Estimated) -> Array:
+        """Estimate P(Y | X) anew for D_perfect; shape (B, C, K). By default in joint replicates."""
+        return joint.single
+
+    @abstractmethod
+    def effective_sizes(self, ready: Ready, draws: ByScheme, joint: Estimated) -> ByScheme:
+        """Effective sample size of each cell by scheme, where it is known; shape (C,) each."""
+
+
+@dataclass(frozen=True)
+class Cells(ABC):
+    """What is known of a task before it is estimated, from whatever source.
+
+    Attributes
+    ----------
+    survey : str
+        With its vintage, as the registry has it: ``nsduh_2022``. Joint replicates are drawn for it.
+    task : Task
+    estimator : Estimator
+        That serves it.
+    levels : tuple of str, length K
+    given : list of tuple of str, length C
+        Labels of the conditions of each cell, cells in the order of the levels.
+    columns : dict of str to str
+        The official column of each variable.
+    weights : ndarray, shape (C,)
+        P(X = x).
+    dropped : dict of str to int
+        Records (or rows of a table) left out, by reason.
+    absent : list of str
+        Levels of a single condition that no record has.
+    adjustments : list of dict
+        What was done to the weights.
+    """
+
+    survey: str
+    task: Task
+    estimator: Estimator[Any]
+    levels: tuple[str, ...]
+    given: list[tuple[str, ...]]
+    columns: dict[str, str]
+    weights: Array
+    dropped: dict[str, int]
+    absent: list[str]
+    adjustments: list[dict[str, Any]]
+
+    @property
+    @abstractmethod
+    def record_weights(self) -> Array:
+        """Weight of each record; shape (n,), empty where there are none."""
+
+    @property
+    @abstractmethod
+    def n(self) -> Codes:
+        """Sampled units in each cell; shape (C,)."""
+
+    @property
+    @abstractmethod
+    def marginal(self) -> Array:
+        """P(Y) as the source itself gives it, not as a fit does; shape (K,)."""
+
+    @property
+    def marginal_se(self) -> Array | None:
+        """Standard error of `marginal` under the survey's design, where that is known."""
+        return None
+
+
+@dataclass(frozen=True)
+class Prepared(Cells):
+    """The records one task is estimated from.
+
+    Attributes
+    ----------
+    features : ndarray of int, shape (C, d)
+        Level numbers of the conditions of each cell.
+    sample : Sample
+        With n records.
+    cell, outcome : ndarray of int, shape (n,)
+    """
+
+    features: NDArray[Any]
+    sample: Sample
+    cell: Codes
+    outcome: Codes
+
+    @property
+    def record_weights(self) -> Array:
+        return self.sample.weight
+
+    @property
+    def units(self) -> int:
+        """Sampled units of the task."""
+        return len(np.unique(self.sample.units))
+
+    @property
+    def n(self) -> Codes:
+        return sampling.unit_count(self.sample, self.cell, len(self.weights))
+
+    @property
+    def marginal(self) -> Array:
+        everyone = np.zeros_like(self.cell)
+        return bins.count(self.sample.weight, everyone, self.outcome, 1, len(self.levels))[0]
+
+    @property
+    def marginal_se(self) -> Array | None:
+        if self.sample.stratum_of_psu is None:
+            return None
+        everyone, p = np.zeros_like(self.cell), self.marginal[None]
+        return np.sqrt(sampling.design_variance(self.sample, everyone, self.outcome, p, *p.shape))[
+            0
+        ]
