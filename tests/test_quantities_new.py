@@ -27,6 +27,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, Asked
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
@@ -432,7 +433,8 @@ def test_a_set_of_an_older_version_takes_no_name_that_ships(home, caplog):
         # To another folder sets that ship are written, by who makes them.
         path = store.write(home / "elsewhere", few)
         record = {**json.loads(path.read_text()), "task": made.task, "title": "Mine"}
-        record["sha256"] = store._seal(record)
+        del record["sha256"]
+        record["sha256"] = seal_of(record)
         store.built().mkdir(parents=True, exist_ok=True)
         (store.built() / f"{name}.json").write_text(json.dumps(record))
         path.with_suffix(".draws.parquet").rename(store.built() / f"{name}.draws.parquet")
