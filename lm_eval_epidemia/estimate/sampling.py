@@ -183,10 +183,11 @@ def taylor_variance(z: Array, stratum: Codes) -> Array:
     def in_strata(values: Array) -> Array:
         """Sum PSU by PSU: the last bits do not depend on what else is summed."""
         sums = np.bincount(place.ravel(), values.ravel(), len(sizes) * columns)
-        return sums.reshape(len(sizes), *rest)
+        return sums.astype(np.float64).reshape(len(sizes), *rest)
 
     deviation = z - (in_strata(z) / size)[stratum]
-    return (size / np.maximum(size - 1, 1) * in_strata(deviation**2)).sum(axis=0)
+    variance: Array = (size / np.maximum(size - 1, 1) * in_strata(deviation**2)).sum(axis=0)
+    return variance
 
 
 def design_variance(

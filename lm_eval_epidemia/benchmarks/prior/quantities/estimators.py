@@ -94,7 +94,7 @@ def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
     if design.strata is not None:
         stratum = np.unique(design.strata[domain][first], return_inverse=True)[1]
     several = np.bincount(stratum)[stratum] > 1
-    sums = np.bincount(psu, weights=w * (y - mean))
+    sums = np.bincount(psu, weights=w * (y - mean)).astype(np.float64)
     variance = taylor_variance(sums[several], stratum[several])
     told = float(w[several[psu]].sum() / total)
     return Estimate(mean, sd, float(np.sqrt(variance) / total), told)
