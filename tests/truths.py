@@ -70,6 +70,7 @@ if __name__ == "__main__":
         import signal
 
         import filelock  # noqa: F401 (once, not in every child)
+        import pandas  # noqa: F401
         import pyarrow.parquet  # noqa: F401
 
         left = 0
