@@ -12,17 +12,14 @@ import pytest
 from lm_eval_epidemia.benchmarks.intervention.generate import SHAPES, shaped
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, Effect, effects
 
-#: A thousand random graphs, a hundred of each number of nodes.
-DAGS = [shaped("random", 3 + i % 10, Random(f"truth {i}")) for i in range(1000)]
+#: Random graphs, twenty of each number of nodes.
+DAGS = [shaped("random", 3 + i % 10, Random(f"truth {i}")) for i in range(200)]
 
 
 def walked(edges, cause):
     """Everything at the end of a path from `cause`: every path is walked to its end."""
-    found = set()
-    for one, other in edges:
-        if one == cause:
-            found |= {other} | walked(edges, other)
-    return found
+    ends = {result for start, result in edges if start == cause}
+    return ends.union(*(walked(edges, end) for end in ends))
 
 
 def test_a_walk_of_all_paths_agrees_on_every_effect():
@@ -66,24 +63,16 @@ def test_d_connection_agrees():
         return not are_d_separated(mixed, Variable(u), Variable(v)).separated
 
     rng = Random("effects")
-    asked = []
-    for graph in DAGS:
-        few = chosen(graph, rng)
-        asked.append(few)
-        for one in filter(None, few):
-            u, v, x = one[:3]
-            assert one.before == connected(graph, u, v, u), (graph, one)
-            assert one.after == connected(graph, u, v, u, x), (graph, one)
-    changed, bypassed, any_one = (sum(map(bool, some)) for some in zip(*asked, strict=True))
-    print(f"{changed} effects that change, {bypassed} mediators bypassed, {any_one} of any kind")
-    assert changed >= 300 and bypassed >= 100 and any_one == len(DAGS)
+    asked = [(graph, chosen(graph, rng)) for graph in DAGS]
+    counts = [sum(map(bool, some)) for some in zip(*(few for _, few in asked), strict=True)]
+    assert counts[0] >= 60 and counts[1] >= 20 and counts[2] == len(DAGS)
+    for graph, few in asked:
+        for u, v, x, before, after in filter(None, few):
+            assert before == connected(graph, u, v, u), (graph, u, v, x)
+            assert after == connected(graph, u, v, u, x), (graph, u, v, x)
 
     # The other shapes that are drawn, and the graphs of the paper, in every effect
     shapes = [shaped(shape, 5, Random(shape)) for shape in SHAPES if shape != "random"]
     for graph in (*shapes, *GRAPHS.values()):
-        for one in effects(graph, permutations(graph.nodes, 2)):
-            u, v, x = one[:3]
-            assert (one.before, one.after) == (
-                connected(graph, u, v, u),
-                connected(graph, u, v, u, x),
-            )
+        for u, v, x, *answers in effects(graph, permutations(graph.nodes, 2)):
+            assert answers == [connected(graph, u, v, u), connected(graph, u, v, u, x)]

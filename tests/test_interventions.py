@@ -38,37 +38,40 @@ KNOWN = {
 WRITTEN = ("intervention", "intervention_written", "substitution", "substitution_written")
 
 
+def signs_of(truth):
+    """The right answers: 1 for yes, -1 for no."""
+    return np.array([1.0 if prompt.right else -1.0 for prompt in truth.prompts])
+
+
+def graded_by(truth, odds):
+    """The grades of a respondent that was asked everything."""
+    return graded(truth, odds, np.ones(len(odds), dtype=bool))
+
+
 def ran(kind, *tasks):
     return evaluate([*tasks], model_args=f"kind={kind}")["results"]
 
 
 @pytest.fixture(scope="module")
 def edges():
-    """Who knows the edges alone, in every task and way: no two of its shares are alike."""
-    return ran(
-        "edges",
-        *(in_way("epidemia_intervention", way) for way in (*WRITTEN, "retrieval")),
-        "epidemia_intervention_large",
-    )
+    """Who knows the edges alone: no two of its shares are alike."""
+    tasks = (*(in_way(RANDOM, way) for way in WRITTEN[1:]), "epidemia_intervention")
+    large = [f"epidemia_intervention_large_{nodes}" for nodes in ("03", "12")]
+    return ran("edges", *tasks, f"{RANDOM}_retrieval", *large)
 
 
 @pytest.mark.parametrize("kind", KNOWN)
 def test_known_respondents_to_the_digit(kind, edges):
-    """Of `edges` all; the others, who answer before it is known in which way, in each way once."""
-    overall, kappa0, kappa1, found, large = KNOWN[kind]
-    asked = [RANDOM, "epidemia_intervention_tuebingen_substitution_written"]
-    retrieved = [f"{RANDOM}_retrieval"]
+    """Of `edges` all ways; the others answer before it is known in which way they are asked."""
+    overall, kappa0, kappa1, retrieved, large = KNOWN[kind]
     if kind == "edges":
         results = edges
-        tasks = ["epidemia_intervention", *(f"epidemia_intervention_{names}" for names in NAMES)]
-        asked = [in_way(name, way) for way in WRITTEN for name in tasks]
-        retrieved = [f"epidemia_intervention_{names}_retrieval" for names in NAMES]
+        asked = [*(in_way(RANDOM, way) for way in WRITTEN), "epidemia_intervention"]
+        asked += [f"epidemia_intervention_{names}" for names in NAMES[1:]]
     else:
-        larger = [
-            in_way("epidemia_intervention_large_03", "intervention_written"),
-            "epidemia_intervention_large_12",
-        ]
-        results = ran(kind, *asked, *retrieved, *larger)
+        asked = ["epidemia_intervention_tuebingen_substitution_written"]
+        larger = ["epidemia_intervention_large_03_written", "epidemia_intervention_large_12"]
+        results = ran(kind, *asked, f"{RANDOM}_retrieval", *larger)
         for name in larger:
             assert results[name]["accuracy,none"] == pytest.approx(large / 4, abs=1e-12), name
     for name in asked:
@@ -79,12 +82,12 @@ def test_known_respondents_to_the_digit(kind, edges):
         # Every sample is answered alike.
         assert row["accuracy_stderr,none"] == pytest.approx(0, abs=1e-12)
         assert row["seen,none"] == 1
-    for name in retrieved:
-        assert results[name]["accuracy,none"] == pytest.approx(found / 14, abs=1e-12)
+    retrieval = results[f"{RANDOM}_retrieval"]
+    assert retrieval["accuracy,none"] == pytest.approx(retrieved / 14, abs=1e-12)
     # Shares of yes: always-yes says 1 where the truth says 14 of 30 prompts are yes.
     right = np.mean([prompt.right for prompt in questions(RANDOM).prompts])
     if kind in ("yes", "no"):
-        assert results[RANDOM]["yes_bias,none"] == pytest.approx((kind == "yes") - right)
+        assert results[asked[0]]["yes_bias,none"] == pytest.approx((kind == "yes") - right)
 
 
 def test_what_is_best_in_the_middle_has_no_arrow():
@@ -151,10 +154,8 @@ def test_errors_of_knowledge_are_over_pairs():
         known = rng.random(69) < 0.7
         draws = []
         for truth, pairs in zip(truths, asked, strict=True):
-            signs = np.array([1 if one.right else -1 for one in truth.prompts])
-            odds = np.where(known[pairs], signs, -signs).astype(float)
-            found = graded(truth, odds, np.ones(len(odds), dtype=bool))
-            draws.append(Draws("pairs", clustered(truth, found, found.right.astype(float))))
+            right = graded_by(truth, np.where(known[pairs], 1, -1) * signs_of(truth))
+            draws.append(Draws("pairs", clustered(truth, right, right.right.astype(float))))
         means.append(np.mean([one.at.mean() for one in draws]))
         errors.append(joint_error(draws))
     # The spread of 400 means is known to 1 / sqrt(800) = 3.5 %, and linearising costs a little.
@@ -229,17 +230,11 @@ def test_clusters_against_a_bootstrap_of_samples():
     1/sqrt(2 * 4000) = 1.1 %, and it divides by n where we divide by n - 1."""
     truth = questions(RANDOM)
     rng = np.random.default_rng(4)
-    odds = rng.standard_normal(len(truth.prompts)) + np.array(
-        [1 if p.right else -1 for p in truth.prompts]
-    )
-    found = graded(truth, odds, np.ones(len(odds), dtype=bool))
+    found = graded_by(truth, rng.standard_normal(len(truth.prompts)) + signs_of(truth))
     error = clustered(truth, found, found.right.astype(float)).std(ddof=1)
-    sums = np.bincount(found.scene, found.right)
-    sizes = np.bincount(found.scene)
-    draws = []
-    for _ in range(4000):
-        chosen = np.concatenate([15 * g + rng.integers(0, 15, 15) for g in range(3)])
-        draws.append(sums[chosen].sum() / sizes[chosen].sum())
+    sums, sizes = np.bincount(found.scene, found.right), np.bincount(found.scene)
+    chosen = (15 * np.arange(3)[:, None] + rng.integers(0, 15, (4000, 3, 15))).reshape(4000, 45)
+    draws = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
     assert np.std(draws) * math.sqrt(15 / 14) == pytest.approx(error, rel=5 * 0.0112)
 
 

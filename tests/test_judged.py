@@ -48,12 +48,14 @@ def mixed():
 
 def one(truth, mean, **changed):
     """A set of one quantity whose truth is set."""
-    return truth._replace(
-        quantities=tuple(each._replace(mean=mean, **changed) for each in truth.quantities[:1]),
-        baselines={
-            name: Baseline(*(each[:1] for each in drawn)) for name, drawn in truth.baselines.items()
-        },
-    )
+    first = part_of(truth, np.arange(len(truth.quantities)) < 1)
+    return first._replace(quantities=(first.quantities[0]._replace(mean=mean, **changed),))
+
+
+def stating(family, a, b):
+    """Priors of one quantity, all of a family."""
+    a, b = np.atleast_2d(np.array(a, dtype=float)), np.atleast_2d(np.array(b, dtype=float))
+    return Stated(np.full(a.shape, family), a, b)
 
 
 def by_hand():
@@ -68,8 +70,7 @@ def by_hand():
 
 def test_by_hand():
     truth = by_hand()
-    stated = Stated(np.zeros((1, 2), dtype=int), np.array([[11.0, 9.0]]), np.array([[1.0, 2.0]]))
-    found = judge(truth, stated)
+    found = judge(truth, stating(NORMAL, [11, 9], [1, 2]))
     assert found.answered == [1]
     assert found.centre.tolist() == [[11, 9]] and found.spread.tolist() == [[1, 2]]
     # One standard deviation below, half of one above.
@@ -92,18 +93,16 @@ def test_by_hand():
 
 def test_a_tie_is_no_win():
     truth = by_hand()
-    found = judge(truth, Stated(np.array([[0]]), np.array([[10.5]]), np.array([[1e6]])))
+    found = judge(truth, stating(NORMAL, 10.5, 1e6))
     assert found.baseline_error[0, 1] == pytest.approx(0.5)
-    exact = judge(
-        truth, Stated(np.array([[0]]), found.baseline_error[:, 1:2] + 10, np.ones((1, 1)))
-    )
+    exact = judge(truth, stating(NORMAL, found.baseline_error[:, 1:2] + 10, 1))
     assert exact.error[0] == found.baseline_error[0, 1]
     assert exact.wins[0, :2].tolist() == [1, 0]
 
 
 def test_failures_are_flat_and_no_win():
     truth = by_hand()
-    stated = Stated(np.zeros((1, 2), dtype=int), np.array([[11.0, np.nan]]), np.ones((1, 2)))
+    stated = stating(NORMAL, [11, np.nan], [1, 1])
     found = judge(truth, stated)
     # |11 - 10| and |14 - 10|.
     assert found.error == [2.5] and found.answered == [0.5]
@@ -119,7 +118,7 @@ def test_failures_are_flat_and_no_win():
 
 def test_nothing_read():
     truth = by_hand()
-    nothing = Stated(np.zeros((1, 2), dtype=int), np.full((1, 2), np.nan), np.ones((1, 2)))
+    nothing = stating(NORMAL, [np.nan, np.nan], [1, 1])
     found = judge(truth, nothing)
     assert found.error == [4] and found.wins.tolist() == [[0, 0, 0, 0]]
     assert found.posterior_wins.tolist() == [[0, 0, 0, 0]]
@@ -131,8 +130,7 @@ def test_nothing_read():
 def test_impossible_parameters_are_not_read():
     truth = by_hand()
     for family, a, b in ((NORMAL, 10, 0), (NORMAL, 10, -1), (BETA, 0, 3), (NORMAL, math.inf, 1)):
-        stated = Stated(np.array([[family]]), np.array([[float(a)]]), np.array([[float(b)]]))
-        assert judge(truth, stated).answered == [0]
+        assert judge(truth, stating(family, a, b)).answered == [0]
 
 
 def test_draws_that_are_not_there():
@@ -146,31 +144,21 @@ def test_draws_that_are_not_there():
 def test_scores_have_no_unit(factor, seed):
     """In other units, all that is averaged over quantities stays."""
     truth = toy(["normal"] * 3, seed)
+    in_unit = ("mean", "se", "sd", "marginal_mean", "marginal_sd")
+    mean, variance, size = truth.baseline
     scaled = truth._replace(
         quantities=tuple(
-            each._replace(
-                **{
-                    name: getattr(each, name) * factor
-                    for name in ("mean", "se", "sd", "marginal_mean", "marginal_sd")
-                }
-            )
+            each._replace(**{name: getattr(each, name) * factor for name in in_unit})
             for each in truth.quantities
         ),
-        baselines={
-            "corrected": Baseline(
-                truth.baseline.mean * factor,
-                truth.baseline.variance * factor**2,
-                truth.baseline.size,
-            )
-        },
+        baselines={"corrected": Baseline(mean * factor, variance * factor**2, size)},
     )
-    said = forecasters.answers(truth, "calibrated", seed=seed)
-    one, other = (
-        judge(of, stated_as(said * [1, by, by])) for of, by in ((truth, 1), (scaled, factor))
-    )
+    stated = forecasters.answers(truth, "calibrated", seed=seed)
+    judged = judge(truth, stated_as(stated))
+    other = judge(scaled, stated_as(stated * [1, factor, factor]))
     # The baselines' prior is flat in every unit.
     for name in ("ratio", "ratio_error", "crps_ratio", "position", "wins", "uncertainty"):
-        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-6), name
+        assert getattr(judged, name) == pytest.approx(getattr(other, name), rel=1e-6), name
 
 
 def test_the_published_prior_of_a_mean_is_not_flat_for_incomes():
@@ -230,7 +218,7 @@ def test_a_grid_is_what_its_points_say(mixed):
 def test_a_grid_of_a_normal_is_judged_as_that_normal():
     """To within what a step of 2.5 allows, with an sd of two steps."""
     truth = toy(["normal"] * 10)
-    said = Stated(np.zeros((10, 1), dtype=int), np.full((10, 1), 50.0), np.full((10, 1), 5.0))
+    said = stating(NORMAL, [[50]] * 10, [[5]] * 10)
     at = np.array([points(each) for each in truth.quantities])
     grid, stated = judge_grid(truth, -((at - 50) ** 2) / 50), judge(truth, said)
     assert grid.centre == pytest.approx(stated.centre, abs=1e-6)
@@ -418,11 +406,10 @@ def test_respondents_that_are_not_known(mixed):
         forecasters.answers(mixed, "calibrated", noise=0)
 
 
-@pytest.mark.parametrize("mean, se", [(0.0, 0.0), (1.0, 0.0), (0.001, 0.2), (0.5, 0.0)])
-def test_shares_at_the_edge_can_be_stated(mean, se):
-    truth = one(toy(["beta"]), mean, se=se, marginal_mean=mean, marginal_sd=0.0)
-    for kind in forecasters.KINDS:
-        stated = said_by(truth, kind)
-        found = judge(truth, stated)
-        for each in (found.ratio, found.crps, found.position, found.posterior_error):
-            assert np.isfinite(each).all(), kind
+def test_shares_at_the_edge_can_be_stated():
+    for mean, se in ((0.0, 0.0), (1.0, 0.0), (0.001, 0.2), (0.5, 0.0)):
+        truth = one(toy(["beta"]), mean, se=se, marginal_mean=mean, marginal_sd=0.0)
+        for kind in forecasters.KINDS:
+            found = judge(truth, said_by(truth, kind))
+            for each in (found.ratio, found.crps, found.position, found.posterior_error):
+                assert np.isfinite(each).all(), (mean, kind)

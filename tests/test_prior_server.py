@@ -17,7 +17,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 
 TASK = "epidemia_prior_nhanes"
 
-#: Of the first cell, whose family is normal and whose unit is cm: five replies at a time.
+#: Five replies to each of the first three cells, which are normal; the unit of the first is cm.
 REPLIES = [
     ("Adults vary.\n<prior>100, 2</prior>", (100, 2)),
     ("<prior>1.2 million cm, 1,200</prior>", (1.2e6, 1200)),
@@ -37,32 +37,29 @@ REPLIES = [
 ]
 
 
-@pytest.mark.parametrize("first", range(0, len(REPLIES), 5))
-def test_every_reply_is_read_or_counted(endpoint, first):  # noqa: F811
-    replies = dict(
-        zip(split(TASK, "direct")["prompt"][:5], REPLIES[first : first + 5], strict=True)
-    )
+def test_every_reply_is_read_or_counted(endpoint):  # noqa: F811
+    number = len(REPLIES)
+    replies = dict(zip(split(TASK, "direct")["prompt"][:number], REPLIES, strict=True))
     server = endpoint(lambda text, _times: (200, replies[text][0]))
-    found = evaluate(
+    results = evaluate(
         [TASK],
         model="local-chat-completions",
         apply_chat_template=True,
-        limit=5,
+        limit=number,
         model_args=f"base_url={server.url},model=tiny,num_concurrent=2,max_retries=1",
     )
-    row = found["results"][TASK]
-    expected = [expected for _, expected in replies.values()]
-    assert row["answered,none"] == sum(each is not None for each in expected) / 5
-    stated = said(found["epidemia"]["said"][TASK], store.load(TASK))
+    expected = [parameters for _, parameters in REPLIES]
+    read = sum(parameters is not None for parameters in expected)
+    assert results["results"][TASK]["answered,none"] == pytest.approx(read / number)
+    stated = said(results["epidemia"]["said"][TASK], store.load(TASK))
     unread = (math.nan, math.nan)
-    assert np.array_equal(
-        np.column_stack([stated.a[0], stated.b[0]]),
-        [unread if each is None else each for each in expected],
-        equal_nan=True,
+    np.testing.assert_equal(
+        np.stack([stated.a[:3].ravel(), stated.b[:3].ravel()], axis=1),
+        np.array([parameters or unread for parameters in expected], dtype=float),
     )
-    # Another seed for each, or all five estimates would be drawn alike.
-    assert len(server.seeds) == 5
-    assert store.load(TASK).quantities[0].family == "normal"
+    # Another seed for each, or all five estimates of a cell would be drawn alike.
+    assert len(server.seeds) == number
+    assert {one.family for one in store.load(TASK).quantities[:3]} == {"normal"}
 
 
 def test_a_system_prompt_reaches_the_server(endpoint):  # noqa: F811

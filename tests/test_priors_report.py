@@ -167,7 +167,7 @@ def test_what_a_prior_is_worth(truth):
         ((0.6, 0.4, 0.6, 0.4), "7.1", "<5"),
     ):
         wins = np.stack([np.arange(10) < 10 * rate for rate in rates], axis=1).astype(float)
-        known = judgements.Known(part, stated, *[judged._replace(wins=wins)] * 2)
+        known = judgements.Known(part, stated, *[judged._replace(wins=wins)] * 2, np.ones(10, bool))
         scores = {Asked(NHANES, "direct"): SimpleNamespace(said=known)}
         tables = priors.tables([SimpleNamespace(name="m", scores=scores)], long=False)
         (table,) = (table for table in tables if "N real answers" in table.title)

@@ -16,7 +16,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, pu
 from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, estimate
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
 from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS, span
-from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
@@ -116,22 +116,19 @@ def test_shown_thresholds_part_the_same_people(openestimate):
     people = pd.read_parquet(openestimate / "baseline_samples.parquet")
     drawn = {name: one["value"].to_numpy() for name, one in people.groupby("variable")}
     listed = pd.read_parquet(openestimate / "variables.parquet")
-    bound = re.compile(r"(?:than|to) (\d+(?:\.\d+)?)")
+    bound, side = r"(\d+(?:\.\d+)?)", "(more than|at least|at most|less than)"
     rounded = 0
     for row, one in zip(listed.itertuples(), store.load(NHANES).quantities, strict=True):
         told = row.description.partition(", given ")[2].split(", and ")
         for text, condition in zip(told, one.conditions, strict=False):
-            published_bounds = [float(x) for x in bound.findall(text)]
-            shown = re.findall(
-                r"(more than|at least|at most|less than) (\d+(?:\.\d+)?)", condition.phrase
-            )
-            assert len(published_bounds) == len(shown)
+            published_bounds = re.findall(f"(?:than|to) {bound}", text)
+            shown = re.findall(f"{side} {bound}", condition.phrase)
             values = drawn[condition.variable]
-            for a, (side, b) in zip(published_bounds, shown, strict=True):
-                rounded += a != float(b)
-                sharp = side in ("at least", "less than")
+            for a, (side_of_b, b) in zip(published_bounds, shown, strict=True):
+                rounded += float(a) != float(b)
+                sharp = side_of_b in ("at least", "less than")
                 above = values >= float(b) if sharp else values > float(b)
-                assert ((values > a) == above).all()
+                assert ((values > float(a)) == above).all()
     assert rounded >= 4
 
 
@@ -184,14 +181,9 @@ def test_all_sets_together_are_small():
 
 
 def test_given_says_what_each_quantity_is_about():
-    given = dict(
-        zip(
-            [one.name for one in store.load(NHANES).quantities],
-            store.load(NHANES).given,
-            strict=True,
-        )
-    )
-    assert given["easy_2"] == ["quantity: BloodCadmiumUgl", "BloodLeadUgdl: 3rd quarter"]
+    truth = store.load(NHANES)
+    place = [one.name for one in truth.quantities].index("easy_2")
+    assert truth.given[place] == ["quantity: BloodCadmiumUgl", "BloodLeadUgdl: 3rd quarter"]
 
 
 # The store.
@@ -225,30 +217,26 @@ def test_the_fingerprint_changes_with_either_file(own):
     assert store.read(record).fingerprint != before.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda path: path.write_text("{"), "is no record of quantities"),
-        (lambda path: path.write_text('{"schema": 1}'), "Field required"),
-        (
-            lambda path: path.write_text(path.read_text().replace("0.37", "0.38", 1)),
-            "was changed after it was written",
-        ),
-        (
-            lambda path: store._draws_of(path).write_bytes(store._draws_of(path).read_bytes()[:-9]),
-            "is not the file that mine.json was written with",
-        ),
-        (lambda path: store._draws_of(path).unlink(), "has no mine.draws.parquet beside it"),
-    ],
-)
-def test_damaged_files_are_refused_and_left_out(own, damage, said, caplog):
-    damage(own)
-    with pytest.raises(EpidemiaError, match=re.escape(said)) as error:
-        store.load("epidemia_prior_mine")
-    assert "epidemia quantities new" in str(error.value)
-    assert "epidemia_prior_mine" not in store.available()
-    assert NHANES in store.available()
-    assert "epidemia_prior_mine is left out" in caplog.text
+def test_damaged_files_are_refused_and_left_out(own, caplog):
+    draws = own.with_suffix(".draws.parquet")
+    record, content = own.read_text(), draws.read_bytes()
+    for text, table, message in (
+        ("{", content, "is no record of quantities"),
+        ('{"schema": 1}', content, "Field required"),
+        (record.replace("0.37", "0.38", 1), content, "was changed after it was written"),
+        (record, content[:-9], "is not the file that mine.json was written with"),
+        (record, None, "has no mine.draws.parquet beside it"),
+    ):
+        own.write_text(text)
+        draws.unlink() if table is None else draws.write_bytes(table)
+        caplog.clear()
+        notices.forget()
+        with pytest.raises(EpidemiaError, match=message) as error:
+            store.load("epidemia_prior_mine")
+        assert "epidemia quantities new" in str(error.value)
+        assert "epidemia_prior_mine" not in store.available()
+        assert NHANES in store.available()
+        assert "epidemia_prior_mine is left out" in caplog.text
 
 
 def test_a_set_that_is_not_there_is_named_with_the_nearest():
@@ -256,30 +244,26 @@ def test_a_set_that_is_not_there_is_named_with_the_nearest():
         store.load("epidemia_prior_nhane")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
+    truth = store.load(store.PREFIX + "gss")
+    first, *others = truth.quantities
+    short = {"corrected": Baseline(*(each[:, :3] for each in truth.baseline))}
+    for change, message in (
         ({"mean": 1.2}, "a beta prior is about a share"),
         ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
         ({"family": "lognormal", "mean": -1.0}, "about a positive number"),
         ({"n": 29}, "29 people"),
-    ],
-)
-def test_quantities_that_cannot_be_scored_are_not_written(change, said, tmp_path):
-    truth = store.load(store.PREFIX + "gss")
-    wrong = (truth.quantities[0]._replace(**change), *truth.quantities[1:])
-    with pytest.raises(EpidemiaError, match=said):
-        store.write(tmp_path, truth._replace(quantities=wrong))
+        ({"name": others[0].name}, "several quantities are named"),
+        (short, "must be"),
+        ({}, "relative to 'corrected' draws"),
+    ):
+        if {*change} <= {"corrected"}:
+            wrong = truth._replace(baselines=change)
+        else:
+            wrong = truth._replace(quantities=(first._replace(**change), *others))
+        with pytest.raises(EpidemiaError, match=message):
+            store.write(tmp_path, wrong)
     assert not list(tmp_path.iterdir())
-
-
-def test_draws_must_be_whole(tmp_path):
-    truth = store.load(store.PREFIX + "gss")
-    short = {"corrected": Baseline(*(each[:, :3] for each in truth.baseline))}
-    with pytest.raises(EpidemiaError, match="must be"):
-        store.write(tmp_path, truth._replace(baselines=short))
-    with pytest.raises(EpidemiaError, match="relative to 'corrected' draws"):
-        store.write(tmp_path, truth._replace(baselines={}))
 
 
 # Draws, ends of the grid, quarters.
@@ -325,10 +309,9 @@ def test_the_roundest_number_parts_the_same_values(values, quantile):
     cut = float(np.quantile(value, quantile))
     shown = bins.roundest(value, cut)
     assert ((value <= shown) == (value <= cut)).all()
-    digits = [
-        len(f"{x:.15g}".strip("-0.").replace(".", "")) for x in (shown, value[value <= cut].max())
-    ]
-    assert digits[0] <= max(digits[1], 1)
+    exact = value[value <= cut].max()
+    digits, at_most = (len(f"{x:.15g}".strip("-0.").replace(".", "")) for x in (shown, exact))
+    assert digits <= max(at_most, 1)
 
 
 def test_bounds_are_said_with_their_unit():
@@ -398,10 +381,12 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
     mean of squares about the mean, both means by samplics.
     """
     samplics = pytest.importorskip("samplics")
-    demo = pd.read_parquet(raw_file("nhanes", "DEMO_L.parquet")).set_index("SEQN")
-    body = pd.read_parquet(raw_file("nhanes", "BMX_L.parquet")).set_index("SEQN")
-    told = pd.read_parquet(raw_file("nhanes", "DIQ_L.parquet")).set_index("SEQN")
-    frame = demo.join(body, rsuffix="_b").join(told, rsuffix="_d")
+    frame, *others = (
+        pd.read_parquet(raw_file("nhanes", f"{name}.parquet")).set_index("SEQN")
+        for name in ("DEMO_L", "BMX_L", "DIQ_L")
+    )
+    for other in others:
+        frame = frame.join(other, rsuffix="_other")
     frame = frame[(frame["RIDAGEYR"] >= 18) & (frame["WTMEC2YR"] > 0)]
     weight = frame["WTMEC2YR"].to_numpy(float)
     strata, within = (frame[c].to_numpy(int) for c in ("SDMVSTRA", "SDMVPSU"))

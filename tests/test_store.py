@@ -7,29 +7,55 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import toy_survey
 from conftest import nsduh_2023
 from truths import HEROIN, enter
 
-from lm_eval_epidemia.core import paths
+from lm_eval_epidemia import cli
+from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
-from lm_eval_epidemia.estimate.check import check, check_all
+from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.estimate.unfinished import unfinished
 from lm_eval_epidemia.harness.yamls import task_path
-from lm_eval_epidemia.surveys.catalogue import record
 
-EPIDEMIA = [sys.executable, "-m", "lm_eval_epidemia.cli"]
 GSS = "epidemia_low_gss_political_view_by_age"
 CHIEFS = "epidemia_low_bls_sex_by_occupation"
 
 
-def epidemia(*arguments, **options):
-    options = {"capture_output": True, "text": True, "check": False, **options}
-    return subprocess.run([*EPIDEMIA, *map(str, arguments)], **options)
+@pytest.fixture
+def epidemia(monkeypatch, capsys):
+    """Run the command in this process; returns its exit code and what it printed."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["epidemia", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@contextmanager
+def limited(size):
+    """The kernel refuses to write more than so many bytes to a file, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def shipped_as_built(*keys):
@@ -47,15 +73,15 @@ def shipped_as_built(*keys):
 
 def change(folder, edit):
     path = folder / "registry.json"
-    said = json.loads(path.read_text())
-    edit(said["truths"])
-    path.write_text(json.dumps(said))
+    content = json.loads(path.read_text())
+    edit(content["truths"])
+    path.write_text(json.dumps(content))
 
 
 # Which truth is used.
 
 
-def test_the_records_first_vintage_is_scored_whatever_was_built(home):
+def test_the_records_first_vintage_is_scored_whatever_was_built(home, epidemia):
     shipped_as_built("gss_2018")
     truth = store.load(GSS)
     assert (truth.vintage, truth.state) == ("2022", "shipped")
@@ -66,7 +92,7 @@ def test_the_records_first_vintage_is_scored_whatever_was_built(home):
     shipped = store.read_registry(paths.shipped_groundtruth())["gss_2022"]
     (file,) = task_path().rglob(f"{GSS}.yaml")
     assert shipped["files"]["cells"]["sha256"][:12] in file.read_text()
-    listed = epidemia("tasks", "list", "--survey", "gss").stdout
+    _, listed, _ = epidemia("tasks", "list", "--survey", "gss")
     assert "shipped (2022)" in listed
     assert "(2018)" not in listed
 
@@ -99,59 +125,61 @@ def test_a_build_that_scores_do_not_use_says_so(home, tmp_path):
 # What is refused.
 
 
-def swap(truths):
-    truths["bls_2023"]["tasks"][CHIEFS]["levels"].reverse()
+def swap(entries, name):
+    entries[name]["levels"].reverse()
 
 
-def drop(truths):
-    del truths["bls_2023"]["tasks"][CHIEFS]["levels"]
+def drop(entries, name):
+    del entries[name]["levels"]
 
 
-def rename_columns(truths):
-    truths["bls_2023"]["tasks"][CHIEFS]["columns"]["sex"] = "race"
+def rename_columns(entries, name):
+    entries[name]["columns"] = dict.fromkeys(entries[name]["columns"], "other")
 
 
-def nothing(truths):
-    truths["bls_2023"]["tasks"][CHIEFS] = None
+def nothing(entries, name):
+    entries[name] = None
 
 
-@pytest.mark.parametrize("edit", [swap, drop, rename_columns, nothing])
-def test_a_damaged_entry_is_refused_and_no_other_task(home, edit):
+def test_damaged_truths_are_refused_and_no_others(home, epidemia):
+    """Four entries, each damaged in another way, and a vintage without its replicates."""
     shipped = len(store.available())
-    folder = shipped_as_built("bls_2023", "gss_2022")
-    change(folder, edit)
-    with pytest.raises(EpidemiaError) as caught:
-        store.load(CHIEFS)
-    said = str(caught.value)
-    assert f"the entry of {CHIEFS} in bls_2023" in said
-    assert "epidemia groundtruth build bls --vintage 2023 --raw FILE" in said
-    assert f"delete {folder}" in said
-    # Nothing takes its place, and all else is there, also where task files are made.
-    others = set(store.read_registry(folder)["bls_2023"]["tasks"]) - {CHIEFS}
-    assert others
-    for name in (*others, GSS):
+    folder = shipped_as_built("gss_2022", "scf_2022")
+    entries = store.read_registry(folder)
+    damaged = list(entries["gss_2022"]["tasks"])[:4]
+    whole = {*entries["gss_2022"]["tasks"]} - {*damaged}
+
+    def damage(truths):
+        for edit, name in zip((swap, drop, rename_columns, nothing), damaged, strict=True):
+            edit(truths["gss_2022"]["tasks"], name)
+
+    change(folder, damage)
+    for name in damaged:
+        with pytest.raises(EpidemiaError) as caught:
+            store.load(name)
+        message = str(caught.value)
+        assert f"the entry of {name} in gss_2022" in message
+        assert "epidemia groundtruth build gss --vintage 2022 --raw FILE" in message
+        assert f"delete {folder}" in message
+    assert whole
+    scf = [*entries["scf_2022"]["tasks"]]
+    for name in whole:
         assert store.load(name).state == "built here"
         assert check(name) == []
+    (folder / "scf_2022.replicates.parquet").unlink()
+    assert "scf_2022.replicates.parquet is missing" in check(scf[0])[0]
+    # Nothing takes their place, and all else is there, also where task files are made.
+    wrong = {*damaged, *scf}
     available = store.available()
-    assert CHIEFS not in available
-    assert len(available) == shipped - 1
+    assert wrong.isdisjoint(available) and whole <= {*available}
+    assert len(available) == shipped - len(wrong)
     files = {path.stem for path in task_path().rglob("*.yaml")}
-    assert CHIEFS not in files
-    assert {*others, GSS} <= files
-    checked = epidemia("groundtruth", "check")
-    assert checked.returncode == 2
-    assert "Traceback" not in checked.stderr
-    assert f"{CHIEFS}: {folder}" in checked.stderr
-    assert f"1 of {shipped} tasks have a wrong ground truth" in checked.stderr
-
-
-def test_a_missing_replicates_file_is_said_of_its_tasks_and_of_no_other(home):
-    folder = shipped_as_built("gss_2022")
-    (folder / "gss_2022.replicates.parquet").unlink()
-    found = check_all()
-    wrong = {name for name, said in found.items() if said}
-    assert wrong == set(store.read_registry(folder)["gss_2022"]["tasks"])
-    assert "gss_2022.replicates.parquet is missing" in found[GSS][0]
+    assert wrong.isdisjoint(files) and whole <= files
+    code, _, errors = epidemia("groundtruth", "check")
+    *lines, last = errors.splitlines()
+    assert code == 2
+    assert {line.partition(": ")[0] for line in lines} == wrong
+    assert f"{len(wrong)} of {shipped} tasks have a wrong ground truth" in last
 
 
 def test_levels_in_another_order_than_the_records_are_found(home):
@@ -159,7 +187,7 @@ def test_levels_in_another_order_than_the_records_are_found(home):
     folder = shipped_as_built("bls_2023")
 
     def unsealed(truths):
-        swap(truths)
+        swap(truths["bls_2023"]["tasks"], CHIEFS)
         for entry in truths["bls_2023"]["tasks"].values():
             del entry["sha256"]
 
@@ -184,32 +212,30 @@ def test_the_registry_of_the_last_release_still_loads(home):
     assert check(GSS) == []
 
 
-@pytest.mark.parametrize(
-    ("key", "outline"),
-    [
+def test_damaged_outlines_are_left_out_with_a_warning_that_names_them(home, caplog):
+    folder = shipped_as_built("bls_2023", "gss_2022")
+    truth = store.read_registry(folder)["bls_2023"]
+    for key, outline in (
         ("bls_2023", []),
         ("bls_2023", {"survey": "bls", "vintage": "2023", "tasks": {}}),
         ("bls_2023", {"survey": "gss", "vintage": "2023", "tasks": {}, "files": {}}),
-        ("atlantis_2023", None),
-    ],
-)
-def test_a_damaged_outline_is_left_out_with_a_warning_that_names_it(home, caplog, key, outline):
-    folder = shipped_as_built("bls_2023", "gss_2022")
-
-    def edit(known):
-        truth = known.pop("bls_2023")
-        known[key] = {**truth, "survey": "atlantis"} if outline is None else outline
-
-    change(folder, edit)
-    assert store.load(GSS).state == "built here"
-    # A truth whose tasks are unknown takes no task away: what ships is used, and that is said.
-    assert store.load(CHIEFS).state == "shipped"
-    if outline is None:
         # Of a survey that is not declared here; the truth may be whole, its record is elsewhere.
-        assert f"the truth of {key} is left out: there is no record of atlantis here" in caplog.text
-    else:
-        assert f"the entry {key} is left out" in caplog.text
-        assert "epidemia groundtruth build" in caplog.text
+        ("atlantis_2023", {**truth, "survey": "atlantis"}),
+    ):
+        caplog.clear()
+        notices.forget()
+        change(folder, lambda truths, key=key, outline=outline: truths.update({key: outline}))
+        if key != "bls_2023":
+            change(folder, lambda truths: truths.pop("bls_2023"))
+        assert store.load(GSS).state == "built here"
+        # A truth whose tasks are unknown takes no task away: what ships is used, and that is said.
+        assert store.load(CHIEFS).state == "shipped"
+        if key == "bls_2023":
+            assert f"the entry {key} is left out" in caplog.text
+            assert "epidemia groundtruth build" in caplog.text
+        else:
+            said = f"the truth of {key} is left out: there is no record of atlantis here"
+            assert said in caplog.text
 
 
 def test_every_field_of_a_shipped_entry_is_sealed(home):
@@ -230,46 +256,43 @@ TRUTHS = [sys.executable, str(Path(__file__).parent / "truths.py")]
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
 
-def truths(*arguments):
-    return subprocess.run(
-        [*TRUTHS, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-
-
 def test_a_kill_at_any_step_of_writing_leaves_the_old_truth_or_the_new(home):
-    folder, seen = store.built_groundtruth(), []
-    for step in range(40):
-        shutil.rmtree(folder, ignore_errors=True)
-        enter(0.25)
-        done = truths("killed", step)
-        truth = store.load(HEROIN)
-        assert truth.state == "built here"
-        seen.append(float(truth.p[0, 0]))
-        assert len(truth.d_perfect() * truth.distances["iid"]) == 200
-        # And the next build goes through, and leaves nothing of this one.
-        enter(0.75)
-        assert store.load(HEROIN).p[0, 0] == 0.75
-        left = {path.name.split(".")[1] for path in folder.iterdir() if path.name[0] != "."}
-        assert left == {"cells", "bootstrap", "replicates", "json"}
-        assert len([path for path in folder.iterdir() if path.name != ".lock"]) == 4
-        if done.returncode == 0:
-            break
-        assert done.returncode == -signal.SIGKILL, done.stderr
-    assert done.returncode == 0
-    # Every step was a kill but the last; the old is there up to one of them, then the new.
-    assert seen == sorted(seen)
-    assert set(seen) == {0.25, 0.5}
-    assert len(seen) > 8
+    folder, shares, code = store.built_groundtruth(), [], None
+    with subprocess.Popen([*TRUTHS, "killed"], **PIPES) as writers:
+        while code != 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            enter(0.25)
+            writers.stdin.write(f"{len(shares)}\n")
+            writers.stdin.flush()
+            code = int(writers.stdout.readline())
+            # Every step was a kill but the last.
+            assert code in (0, -signal.SIGKILL)
+            truth = store.load(HEROIN)
+            assert truth.state == "built here"
+            shares.append(float(truth.p[0, 0]))
+            assert len(truth.d_perfect() * truth.distances["iid"]) == 200
+            # And the next build goes through, and leaves nothing of this one.
+            enter(0.75)
+            assert store.load(HEROIN).p[0, 0] == 0.75
+            left = {path.name.split(".")[1] for path in folder.iterdir() if path.name[0] != "."}
+            assert left == {"cells", "bootstrap", "replicates", "json"}
+            assert len([path for path in folder.iterdir() if path.name != ".lock"]) == 4
+        writers.stdin.close()
+    # The old is there up to one of the steps, then the new.
+    assert shares == sorted(shares)
+    assert set(shares) == {0.25, 0.5}
+    assert 8 < len(shares) < 40
 
 
 def test_a_full_disk_leaves_the_old_truth(home, tmp_path):
     enter(0.5, folder=tmp_path / "new")
     enter(0.25)
     for file in (tmp_path / "new").glob("nsduh*"):
-        done = truths("limited", file.stat().st_size - 1)
-        assert done.returncode == 1
-        assert done.stderr.startswith("error: cannot write"), done.stderr
-        assert done.stderr.endswith("make room there\n")
+        with (
+            pytest.raises(EpidemiaError, match=r"^cannot write .*make room there$"),
+            limited(file.stat().st_size - 1),
+        ):
+            enter(0.5)
         assert store.load(HEROIN).p[0, 0] == 0.25
         assert check(HEROIN) == []
     enter(0.5)
@@ -306,54 +329,55 @@ def test_rebuilding_leaves_other_files_of_the_folder_alone(home):
     assert [(folder / name).read_text() for name in kept] == ["mine"] * len(kept)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{", "[]", "null", '{"schema": 99}', '{"schema": 2}', '{"schema": 2, "truths": []}', "["],
-)
-def test_a_registry_that_cannot_be_read_is_set_aside_by_a_build(home, caplog, text):
+def test_registries_that_cannot_be_read_are_set_aside_by_a_build(home, caplog):
     folder = store.built_groundtruth()
     folder.mkdir(parents=True)
-    (folder / "registry.json").write_text(text)
-    with pytest.raises(EpidemiaError, match="sets it aside and begins another"):
-        store.load(HEROIN)
-    enter(0.5)
-    assert store.load(HEROIN).p[0, 0] == 0.5
-    assert "It is now registry.json.set-aside-1" in caplog.text
-    assert (folder / "registry.json.set-aside-1").read_text() == text
+    texts = ["{", "[]", "null", '{"schema": 99}', '{"schema": 2}', '{"schema": 2, "truths": []}']
+    for number, text in enumerate(texts, start=1):
+        notices.forget()
+        (folder / "registry.json").write_text(text)
+        with pytest.raises(EpidemiaError, match="sets it aside and begins another"):
+            store.load(HEROIN)
+        enter(0.5)
+        assert store.load(HEROIN).p[0, 0] == 0.5
+        assert f"It is now registry.json.set-aside-{number}" in caplog.text
     # What was set aside before stays.
-    (folder / "registry.json").write_text("{{")
-    enter(0.25)
-    assert (folder / "registry.json.set-aside-1").read_text() == text
-    assert (folder / "registry.json.set-aside-2").read_text() == "{{"
+    for number, text in enumerate(texts, start=1):
+        assert (folder / f"registry.json.set-aside-{number}").read_text() == text
 
 
 def test_two_builds_that_end_at_once_are_both_entered(home):
+    second = threading.Thread(target=enter, args=(0.25, "nsduh_2022"))
     with subprocess.Popen([*TRUTHS, "slow"], **PIPES) as first:
         assert first.stdout.readline() == "read\n"
-        with subprocess.Popen([*TRUTHS, "enter", "0.25", "nsduh_2022"]) as second:
-            # It waits; one that does not would be done, and lost, when the first goes on.
-            with pytest.raises(subprocess.TimeoutExpired):
-                second.wait(timeout=8)
-            first.communicate("\n", timeout=600)
-            assert second.wait(timeout=600) == 0
-        assert first.returncode == 0
+        second.start()
+        # It waits; one that does not would be done, and lost, when the first goes on.
+        second.join(timeout=1)
+        assert second.is_alive()
+        first.communicate("\n", timeout=600)
+        second.join(timeout=600)
+    assert first.returncode == 0
     entered = store.read_registry(store.built_groundtruth())
     assert set(entered) == {"nsduh_2022", "nsduh_2023"}
 
 
-def test_a_second_build_of_the_same_is_refused_and_the_first_not_disturbed(home, nsduh_parquet):
+@pytest.fixture
+def toy(home, tmp_path):
+    """Arguments that build the truth of a toy survey."""
+    toy_survey.declare(home)
+    toy_survey.people().to_csv(tmp_path / "toy.csv", index=False)
+    return ("groundtruth", "build", "toy", "--raw", tmp_path / "toy.csv", "--replicates", "4")
+
+
+def test_a_second_build_of_the_same_is_refused_and_the_first_not_disturbed(toy, epidemia):
     folder = store.built_groundtruth()
-    arguments = ("groundtruth", "build", "nsduh", "--raw", nsduh_parquet, "--replicates", "4")
-    with subprocess.Popen([*TRUTHS, "at work", str(folder)], **PIPES) as first:
-        assert first.stdout.readline() == "at work\n"
-        done = epidemia(*arguments)
-        assert done.returncode == 2
-        assert done.stderr.count("\n") == done.stderr.count("epidemia: ") + 1
-        assert f"error: another build of nsduh_2023 is at work in {folder}" in done.stderr
-        assert (folder / ".nsduh_2023.unfinished").is_dir()
-        first.communicate("\n", timeout=600)
-        assert first.returncode == 0
-    assert not (folder / ".nsduh_2023.unfinished").exists()
+    with unfinished(folder, "toy_2020"):
+        code, _, errors = epidemia(*toy)
+        assert code == 2
+        assert errors.count("\n") == errors.count("epidemia: ") + 1
+        assert f"error: another build of toy_2020 is at work in {folder}" in errors
+        assert (folder / ".toy_2020.unfinished").is_dir()
+    assert not (folder / ".toy_2020.unfinished").exists()
 
 
 # Faults of place.
@@ -361,42 +385,31 @@ def test_a_second_build_of_the_same_is_refused_and_the_first_not_disturbed(home,
 
 @pytest.mark.parametrize("where", ["EPIDEMIA_HOME", "--out"])
 def test_a_file_where_the_folder_should_be_is_one_line_before_the_work(
-    tmp_path, nsduh_parquet, where
+    tmp_path, monkeypatch, epidemia, where
 ):
-    file = tmp_path / "file"
+    file, raw = tmp_path / "file", tmp_path / "NSDUH_2023.parquet"
     file.write_text("mine")
-    environment = {**os.environ, "EPIDEMIA_HOME": str(tmp_path / "home")}
-    arguments = ["groundtruth", "build", "nsduh", "--raw", nsduh_parquet, "--replicates", "4"]
-    if where == "--out":
-        arguments += ["--out", file]
-    else:
-        environment["EPIDEMIA_HOME"] = str(file)
-    done = epidemia(*arguments, env=environment)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()  # not even a bar
+    nsduh_2023(60).to_parquet(raw)
+    if where == "EPIDEMIA_HOME":
+        monkeypatch.setenv("EPIDEMIA_HOME", str(file))
+    out = ["--out", file] if where == "--out" else []
+    code, _, errors = epidemia("groundtruth", "build", "nsduh", "--raw", raw, *out)
+    assert code == 2
+    (line,) = errors.splitlines()  # not even a bar
     assert line.startswith(f"error: cannot write {file}")
     assert line.endswith("what should be a folder is a file")
     assert file.read_text() == "mine"
 
 
-def test_a_disk_that_fills_up_is_one_line_and_the_same_command_goes_on(home, tmp_path):
-    raw = tmp_path / "NSDUH_2023.parquet"
-    nsduh_2023(60).to_parquet(raw)
-    arguments = ["groundtruth", "build", "nsduh", "--raw", raw, "--replicates", "4"]
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
-
-    done = epidemia(
-        *arguments, preexec_fn=limit, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    )
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "error: cannot write" in done.stderr.splitlines()[-1]
-    again = epidemia(*arguments)
-    assert again.returncode == 0, again.stderr
-    tasks = len(record("nsduh").all_tasks)
-    assert f"{tasks}/{tasks}" in again.stderr
+def test_a_disk_that_fills_up_is_one_line_and_the_same_command_goes_on(toy, epidemia):
+    with limited(1000):
+        code, _, errors = epidemia(*toy)
+    assert code == 2
+    assert "error: cannot write" in errors.splitlines()[-1]
+    code, _, errors = epidemia(*toy)
+    assert code == 0, errors
+    tasks = len(building.record("toy").all_tasks)
+    assert f"{tasks}/{tasks}" in errors
 
 
 def alive(pid):
@@ -408,24 +421,24 @@ def alive(pid):
 
 
 def children(pid):
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
         except OSError:
             continue
         if int(parent) == pid:
-            found.append(int(folder.name))
-    return found
+            pids.append(int(folder.name))
+    return pids
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see processes")
 def test_workers_end_with_a_build_that_is_killed(home, nsduh_parquet):
-    arguments = ["groundtruth", "build", "nsduh", "--raw", str(nsduh_parquet), "--jobs", "2"]
+    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "groundtruth", "build", "nsduh"]
     # So many replicates that every worker is in the middle of a task for minutes.
-    with subprocess.Popen(
-        [*EPIDEMIA, *arguments, "--replicates", "20000"], stderr=subprocess.DEVNULL
-    ) as build:
+    command += ["--raw", str(nsduh_parquet), "--jobs", "2", "--replicates", "20000"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as build:
         deadline = time.monotonic() + 600
         workers = []
         while len(workers) < 2 and time.monotonic() < deadline:

@@ -18,24 +18,10 @@ def toy(families, seed=0, task="epidemia_prior_toy"):
         share = family == "beta"
         mean = float(rng.uniform(0.1, 0.9) if share else rng.uniform(40, 60))
         sd = (mean * (1 - mean)) ** 0.5 if share else 10.0
-        listed.append(
-            Quantity(
-                f"toy_{number}",
-                "Toy",
-                (),
-                family,
-                "",
-                "the mean of a toy",
-                mean,
-                sd / 20,
-                sd,
-                400,
-                0.5 if share else 50.0,
-                0.5 if share else 12.0,
-                0.0,
-                1.0 if share else 100.0,
-            )
-        )
+        middle, spread, high = (0.5, 0.5, 1.0) if share else (50.0, 12.0, 100.0)
+        asked = (f"toy_{number}", "Toy", (), family, "", "the mean of a toy")
+        truth = (mean, sd / 20, sd, 400)
+        listed.append(Quantity(*asked, *truth, middle, spread, 0.0, high))
     mean, variance = np.empty((2, len(listed), len(SIZES), DRAWS))
     for place, one in enumerate(listed):
         for at, size in enumerate(SIZES):
@@ -45,14 +31,6 @@ def toy(families, seed=0, task="epidemia_prior_toy"):
                 people = rng.normal(one.mean, one.sd, (DRAWS, size))
             mean[place, at], variance[place, at] = people.mean(axis=1), people.var(axis=1)
     size = np.broadcast_to(np.array(SIZES, dtype=float)[:, None], mean.shape).copy()
-    return Quantities(
-        task,
-        "toy",
-        "2020",
-        "Toys",
-        {},
-        tuple(listed),
-        {"corrected": Baseline(mean, variance, size)},
-        "corrected",
-        "0123456789ab",
-    )
+    baselines = {"corrected": Baseline(mean, variance, size)}
+    about = ("toy", "2020", "Toys", {})
+    return Quantities(task, *about, tuple(listed), baselines, "corrected", "0123456789ab")

@@ -62,15 +62,18 @@ def enter(share, key="nsduh_2023", folder=None):
 
 
 if __name__ == "__main__":
-    from lm_eval_epidemia.core.errors import EpidemiaError
-
-    what, *given = sys.argv[1:]
+    what = sys.argv[1]
     if what == "killed":
-        # By itself, before the n-th change of the folder.
+        # For every number that it is told, a child that kills itself before the n-th change of the
+        # folder; says how that one ended.
         import os
         import signal
 
-        left = int(given[0])
+        import filelock  # noqa: F401 (once, not in every child)
+        import pandas  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
+
+        left = 0
 
         def at(change):
             def counted(*arguments, **options):
@@ -84,7 +87,12 @@ if __name__ == "__main__":
 
         for name in ("replace", "rename", "unlink", "chmod"):
             setattr(Path, name, at(getattr(Path, name)))
-        enter(0.5)
+        for line in sys.stdin:
+            left = int(line)
+            if not (child := os.fork()):
+                enter(0.5)
+                os._exit(0)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     elif what == "slow":
         # Stops between reading a registry and writing it, until it is told to go on.
         from lm_eval_epidemia.estimate import registry
@@ -99,22 +107,3 @@ if __name__ == "__main__":
 
         registry.read_registry = slow
         enter(0.5, "nsduh_2023")
-    elif what == "limited":
-        # The kernel refuses to write more than so many bytes to a file, as on a full disk.
-        import resource
-
-        sys.dont_write_bytecode = True
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(given[0]), int(given[0])))
-        try:
-            enter(0.5)
-        except EpidemiaError as error:
-            sys.exit(f"error: {error}")
-    elif what == "enter":
-        enter(float(given[0]), given[1])
-    elif what == "at work":
-        # Holds the place of a build until it is told to end.
-        from lm_eval_epidemia.estimate.unfinished import unfinished
-
-        with unfinished(Path(given[0]), "nsduh_2023"):
-            print("at work", flush=True)
-            sys.stdin.readline()

@@ -16,8 +16,8 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.sealed import stamp
 from lm_eval_epidemia.elicit.way import Way
-from lm_eval_epidemia.estimate.registry import stamp
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import state
 

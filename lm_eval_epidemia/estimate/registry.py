@@ -7,12 +7,10 @@ estimator, source) stands in the registry itself, so every task's entry carries 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,14 +18,13 @@ from pydantic import BaseModel, Field, ValidationError
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.sealed import State, problem, read_once, seal_of, write_json
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 REGISTRY = "registry.json"
 #: Schema 2 has no replicates: it is read, and its truths have no errors.
 SCHEMA = 3
 READ = (2, SCHEMA)
-
-State = Literal["shipped", "built here"]
 
 
 class Place(NamedTuple):
@@ -36,6 +33,10 @@ class Place(NamedTuple):
     folder: Path
     key: str
     state: State
+
+    @property
+    def registry(self) -> Path:
+        return self.folder / REGISTRY
 
     @property
     def survey(self) -> str:
@@ -56,10 +57,9 @@ class Place(NamedTuple):
                 f"{self.folder}"
             )
         build = f"rebuild with 'epidemia groundtruth build {self.survey} --vintage {self.vintage}"
-        return {
-            "shipped": f"reinstall the package, or {build} --raw FILE'",
-            "built here": f"{build} --raw FILE', or delete {self.folder} to use what ships",
-        }[self.state]
+        if self.state == "shipped":
+            return f"reinstall the package, or {build} --raw FILE'"
+        return f"{build} --raw FILE', or delete {self.folder} to use what ships"
 
 
 class _File(BaseModel):
@@ -88,12 +88,6 @@ class _Entry(BaseModel):
     sha256: str | None = Field(None, description="The seal; 0.1.0 wrote none.")
 
 
-def stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is replaced, however fast."""
-    status = path.stat()
-    return status.st_mtime_ns, status.st_ino, status.st_size
-
-
 def read_registry(folder: Path) -> dict[str, Any]:
     """Return the truths of a folder by key ``<survey>_<vintage>``; empty without a registry.
 
@@ -103,11 +97,11 @@ def read_registry(folder: Path) -> dict[str, Any]:
         If the file as a whole cannot be read. A damaged entry is found when it is used.
     """
     path = folder / REGISTRY
-    return _parse(path, stamp(path)) if path.is_file() else {}
+    return _parse(path) if path.is_file() else {}
 
 
-@lru_cache(maxsize=64)
-def _parse(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
+@read_once
+def _parse(path: Path) -> dict[str, Any]:
     mend = (
         "'epidemia groundtruth build SURVEY' sets it aside and begins another; or delete it to use "
         "what ships"
@@ -123,34 +117,30 @@ def _parse(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
             f"{path} has schema {registry.get('schema')!r}, this version reads {READ[0]} and "
             f"{READ[1]}: another version of the package reads it; {mend}"
         )
-    if not isinstance(registry.get("truths"), dict):
+    truths = registry.get("truths")
+    if not isinstance(truths, dict):
         raise EpidemiaError(f"{path} is damaged (it holds no truths): {mend}")
-    return registry["truths"]
+    return truths
 
 
 def damaged(folder: Path) -> dict[str, str]:
     """Return what is wrong with truths of a folder whose outline cannot be read, by key."""
     path = folder / REGISTRY
-    return _outlines(path, stamp(path)) if path.is_file() else {}
+    return _outlines(path) if path.is_file() else {}
 
 
-@lru_cache(maxsize=64)
-def _outlines(path: Path, _stamp: tuple[int, int, int]) -> dict[str, str]:
+@read_once
+def _outlines(path: Path) -> dict[str, str]:
     wrong = {}
-    for key, said in _parse(path, _stamp).items():
+    for key, outline in _parse(path).items():
         try:
-            truth = _Truth.model_validate(said)
+            truth = _Truth.model_validate(outline)
         except ValidationError as error:
-            wrong[key] = _first(error)
-            continue
-        if key != f"{truth.survey}_{truth.vintage}":
-            wrong[key] = f"it is of {truth.survey} {truth.vintage}"
+            wrong[key] = problem(error)
+        else:
+            if key != f"{truth.survey}_{truth.vintage}":
+                wrong[key] = f"it is of {truth.survey} {truth.vintage}"
     return wrong
-
-
-def _first(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    return f"{'.'.join(map(str, problem['loc'])) or 'it'}: {problem['msg']}"
 
 
 def entry_of(place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -161,31 +151,28 @@ def entry_of(place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
     EpidemiaError
         If the entry is not what was registered; other tasks can still be used.
     """
-    return _entry_of(place, task, stamp(place.folder / REGISTRY))
+    return _entry_of(place.registry, place, task)
 
 
-@lru_cache(maxsize=512)
-def _entry_of(
-    place: Place, task: str, _stamp: tuple[int, int, int]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    truth = read_registry(place.folder)[place.key]
+@read_once
+def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    truth = _parse(path)[place.key]
     entry = truth["tasks"][task]
-    where = f"{place.folder / REGISTRY}: the entry of {task} in {place.key}"
+    where = f"{path}: the entry of {task} in {place.key}"
     try:
         checked = _Entry.model_validate(entry)
     except ValidationError as error:
-        raise EpidemiaError(f"{where} is damaged ({_first(error)}): {place.mend}") from None
-    if checked.sha256 is not None and checked.sha256 != seal(truth, task):
+        raise EpidemiaError(f"{where} is damaged ({problem(error)}): {place.mend}") from None
+    if checked.sha256 not in (None, seal(truth, task)):
         raise EpidemiaError(f"{where} was altered, it does not have its hash: {place.mend}")
     return truth, entry
 
 
 def seal(truth: dict[str, Any], task: str) -> str:
     """Hash a task's entry with all that is said of its survey and vintage."""
-    about = {name: said for name, said in truth.items() if name != "tasks"}
-    entry = {name: said for name, said in truth["tasks"][task].items() if name != "sha256"}
-    text = json.dumps([about, task, entry], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    about = {name: value for name, value in truth.items() if name != "tasks"}
+    entry = {name: value for name, value in truth["tasks"][task].items() if name != "sha256"}
+    return seal_of([about, task, entry])
 
 
 def sealed(truth: dict[str, Any]) -> dict[str, Any]:
@@ -232,7 +219,4 @@ def _free(folder: Path) -> Path:
 
 def write_registry(folder: Path, truths: dict[str, Any]) -> None:
     """Write the registry of a folder, truths in the order of their keys."""
-    registry = {"schema": SCHEMA, "truths": dict(sorted(truths.items()))}
-    with paths.atomic_write(folder / REGISTRY) as temporary:
-        text = json.dumps(registry, indent=1, ensure_ascii=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_json(folder / REGISTRY, {"schema": SCHEMA, "truths": dict(sorted(truths.items()))})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass
 from typing import Literal
@@ -157,15 +158,45 @@ def replicate_draws(sample: Sample, p: Array) -> Array:
     return p + np.sqrt(sample.replicate_scale * len(estimates)) * (estimates - p)
 
 
+def taylor_variance(z: Array, stratum: Codes) -> Array:
+    """Variance of a sum over PSUs that were drawn with replacement within strata.
+
+    ``sum_h n_h / (n_h - 1) sum_i (z_hi - mean_h z)^2`` over the n_h PSUs of stratum h (Cochran,
+    Sampling Techniques, 3rd ed., section 11.9). A stratum with one PSU contributes 0.
+
+    Parameters
+    ----------
+    z : ndarray, shape (M, ...)
+        Of each PSU that counts, the sum over its records of what they add, linearised.
+    stratum : ndarray of int, shape (M,)
+
+    Returns
+    -------
+    ndarray, shape (...)
+    """
+    _, stratum, sizes = np.unique(stratum, return_inverse=True, return_counts=True)
+    rest, columns = z.shape[1:], math.prod(z.shape[1:])
+    size = sizes.reshape(-1, *(1 for _ in rest))
+    place = stratum[:, None] * columns + np.arange(columns)
+
+    def in_strata(values: Array) -> Array:
+        """Sum PSU by PSU: the last bits do not depend on what else is summed."""
+        sums = np.bincount(place.ravel(), values.ravel(), len(sizes) * columns)
+        return sums.astype(np.float64).reshape(len(sizes), *rest)
+
+    deviation = z - (in_strata(z) / size)[stratum]
+    variance: Array = (size / np.maximum(size - 1, 1) * in_strata(deviation**2)).sum(axis=0)
+    return variance
+
+
 def design_variance(
     sample: Sample, cell: Codes, outcome: Codes, p: Array, cells: int, levels: int
 ) -> Array:
     """Taylor-linearised variance of each cell's proportions under the survey design.
 
     A proportion in a cell is a ratio of totals; its linearised value for record r is
-    ``z_r = w_r 1[r in cell] (1[y_r = y] - p) / W_cell``, and the variance is
-    ``sum_h n_h / (n_h - 1) sum_i (z_hi - mean_h z)^2`` over the PSU totals z_hi of stratum h
-    (Cochran, Sampling Techniques, 3rd ed., section 11.9). Strata with one PSU contribute 0.
+    ``z_r = w_r 1[r in cell] (1[y_r = y] - p) / W_cell``. All PSUs of the survey count, as in
+    `taylor_variance`.
 
     Parameters
     ----------
@@ -186,18 +217,7 @@ def design_variance(
     totals = np.bincount(flat, weights=sample.weight, minlength=psus * cells * levels)
     totals = totals.reshape(psus, cells, levels)
     in_cell = totals.sum(axis=2, keepdims=True)
-    z = (totals - p * in_cell) / in_cell.sum(axis=0)
-    order, sizes = in_strata(sample.stratum_of_psu)
-    first = np.cumsum(sizes) - sizes
-    of_stratum = np.zeros((len(sizes), cells, levels))
-    for size in np.unique(sizes[sizes > 1]):
-        alike = np.flatnonzero(sizes == size)
-        # Summed PSU by PSU and stratum by stratum: the last bits do not depend on the grouping.
-        members = [z[order[first[alike] + number]] for number in range(size)]
-        mean = sum(members[1:], members[0]) / size
-        squares = [(member - mean) ** 2 for member in members]
-        of_stratum[alike] = size / (size - 1) * sum(squares[1:], squares[0])
-    return of_stratum.sum(axis=0)
+    return taylor_variance((totals - p * in_cell) / in_cell.sum(axis=0), sample.stratum_of_psu)
 
 
 def design_effective_size(p: Array, variance: Array, kish: Array, n: Array) -> Array:

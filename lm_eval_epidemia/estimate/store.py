@@ -33,16 +33,9 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.sealed import State, bases, read_once, sha256_of, stamp
 from lm_eval_epidemia.estimate.meaning import check_meaning
-from lm_eval_epidemia.estimate.registry import (
-    REGISTRY,
-    Place,
-    State,
-    damaged,
-    entry_of,
-    read_registry,
-    stamp,
-)
+from lm_eval_epidemia.estimate.registry import REGISTRY, Place, damaged, entry_of, read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import (
@@ -130,7 +123,7 @@ class GroundTruth:
         """
         if not self.sample:
             return None if self.sample is None else np.empty((0, *self.p.shape))
-        return _replicates(self.task, self.place, stamp(self.place.folder / REGISTRY))
+        return _replicates(self.task, self.place, stamp(self.place.registry))
 
     @property
     def scheme(self) -> Scheme:
@@ -179,8 +172,7 @@ def folders(base: Path) -> list[Path]:
 
 def registries() -> list[Path]:
     """Return the registries of what the user built and of what ships (they need not exist)."""
-    bases = (built_groundtruth(), paths.shipped_groundtruth())
-    return [folder / REGISTRY for base in bases for folder in folders(base)]
+    return [folder / REGISTRY for base, _ in bases() for folder in folders(base)]
 
 
 def built_groundtruth() -> Path:
@@ -194,44 +186,43 @@ def available() -> dict[str, Place]:
     A task whose truth was damaged is left out, with a warning: others go on, and nothing else takes
     its place. `load` says what is wrong with it.
     """
-    found = {}
+    usable = {}
     for name, (place, *_) in all_places().items():
         try:
-            truth, _entry = entry_of(place, name)
-            for file in truth["files"].values():
-                _checked(place, file["name"], file["sha256"])
+            for file in entry_of(place, name)[0]["files"].values():
+                _check(place, file)
             check_meaning(place, name)
         except EpidemiaError as error:
             notices.warn("damaged ground truth", f"{name} is left out: {error}")
         else:
-            found[name] = place
-    return found
+            usable[name] = place
+    return usable
 
 
 def all_places() -> dict[str, list[Place]]:
     """Return every vintage of every task that is here, by task name; the one that is used first."""
-    shipped, found = paths.shipped_groundtruth(), _of_sets()
-    known, declared = records(), all_tasks()
-    for registry in registries():
-        folder = registry.parent
-        state: State = "shipped" if shipped in (folder, folder.parent) else "built here"
+    usable, known, declared = _of_sets(), records(), all_tasks()
+    for folder, state in ((folder, state) for base, state in bases() for folder in folders(base)):
         wrong = damaged(folder)
-        for key in read_registry(folder):
-            place = Place(folder, key, state)
-            try:
-                if key in wrong:
-                    raise EpidemiaError(wrong[key])
-            except EpidemiaError as error:
-                said = f"{folder / REGISTRY}: the entry {key} is left out ({error}): {place.mend}"
-                notices.warn("damaged ground truth", said)
-                continue
-            if place.survey in known:
-                found.append(place)
+        for place in (Place(folder, key, state) for key in read_registry(folder)):
+            if place.key in wrong:
+                notices.warn(
+                    "damaged ground truth",
+                    f"{place.registry}: the entry {place.key} is left out ({wrong[place.key]}): "
+                    f"{place.mend}",
+                )
+            elif place.survey in known:
+                usable.append(place)
             else:
-                notices.warn("record not here", _unrecorded(place))
-    found.sort(key=lambda place: _preference(place, known[place.survey]))
+                notices.warn(
+                    "record not here",
+                    f"the truth of {place.key} is left out: there is no record of {place.survey} "
+                    f"here. Put it into {paths.home() / 'surveys'}, or name it in {RECORDS} or "
+                    "with --record",
+                )
+    usable.sort(key=lambda place: _preference(place, known[place.survey]))
     places: dict[str, list[Place]] = {}
-    for place in found:
+    for place in usable:
         for name in read_registry(place.folder)[place.key]["tasks"]:
             # What was built of a record of the user's own may have left it since.
             if name in declared:
@@ -241,38 +232,25 @@ def all_places() -> dict[str, list[Place]]:
 
 def _of_sets() -> list[Place]:
     """Return where the truths of fresh tasks are."""
-    found = []
-    for folder, made in fresh_sets().items():
-        key = f"{made.survey}_{made.vintage}"
+    places = []
+    for folder, drawn_set in fresh_sets().items():
+        key = f"{drawn_set.survey}_{drawn_set.vintage}"
         try:
-            said = damaged(folder).get(key) or (
-                ""
-                if _is_of(read_registry(folder).get(key, {}), made.sha256)
-                else f"its truth is not that of the tasks in {fresh.TASKS}"
-            )
+            wrong = damaged(folder).get(key, "")
+            of = read_registry(folder).get(key, {}).get("fresh") if not wrong else None
+            if not wrong and not (isinstance(of, dict) and of.get("declared") == drawn_set.sha256):
+                wrong = f"its truth is not that of the tasks in {fresh.TASKS}"
         except EpidemiaError as error:
-            said = str(error)
-        if said:
+            wrong = str(error)
+        if wrong:
             notices.warn(
                 "fresh tasks left out",
-                f"a set of fresh tasks is left out: {folder}: {said}; make it anew: "
-                f"{fresh.command(made)}",
+                f"a set of fresh tasks is left out: {folder}: {wrong}; make it anew: "
+                f"{fresh.command(drawn_set)}",
             )
         else:
-            found.append(Place(folder, key, "built here"))
-    return found
-
-
-def _is_of(truth: dict[str, Any], sha256: str) -> bool:
-    said = truth.get("fresh")
-    return isinstance(said, dict) and said.get("declared") == sha256
-
-
-def _unrecorded(place: Place) -> str:
-    return (
-        f"the truth of {place.key} is left out: there is no record of {place.survey} here. Put it "
-        f"into {paths.home() / 'surveys'}, or name it in {RECORDS} or with --record"
-    )
+            places.append(Place(folder, key, "built here"))
+    return places
 
 
 def _preference(place: Place, known: Record) -> tuple[str, int, str, bool]:
@@ -300,9 +278,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
     """
     declared = declared_task(name)
     survey = record(declared.survey)
-    places = [
-        place for place in all_places().get(name, []) if state is None or place.state == state
-    ]
+    places = [place for place in all_places().get(name, []) if state in (None, place.state)]
     if vintage is not None:
         survey.vintage(vintage)
         here = list(dict.fromkeys(place.vintage for place in places))
@@ -312,18 +288,17 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
                 f"{name} has no ground truth of {vintage} here, only of {', '.join(here) or 'none'}"
                 f": epidemia groundtruth build {declared.survey} --vintage {vintage} --raw FILE"
             )
-    if not places and (made := drawn(name)):
-        raise EpidemiaError(f"{name} has no ground truth here; make it: {fresh.command(made)}")
+    if not places and (drawn_set := drawn(name)):
+        raise EpidemiaError(f"{name} has no ground truth here; make it: {fresh.command(drawn_set)}")
     if not places:
         raise EpidemiaError(f"{name} has no ground truth here: {how_to_build(declared.survey)}")
     place = places[0]
-    registry = place.folder / REGISTRY
-    before = stamp(registry)
+    before = stamp(place.registry)
     check_meaning(place, name)
     try:
         return _load(name, place, before)
     except EpidemiaError:
-        if stamp(registry) == before:
+        if stamp(place.registry) == before:
             raise
         return load(name, vintage, state)  # a build has just replaced what was being read
 
@@ -332,9 +307,9 @@ def load_folder(folder: Path) -> dict[tuple[str, str], GroundTruth]:
     """Return all truths of a folder by the key of the survey's vintage and the task."""
     declared = all_tasks()
     return {
-        (key, name): _load(name, Place(place, key, "built here"), stamp(place / REGISTRY))
-        for place in folders(folder)
-        for key, truth in read_registry(place).items()
+        (key, name): _load(name, Place(part, key, "built here"), stamp(part / REGISTRY))
+        for part in folders(folder)
+        for key, truth in read_registry(part).items()
         for name in truth["tasks"]
         if name in declared
     }
@@ -345,8 +320,8 @@ def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
     truth, entry = entry_of(place, name)
     rows = _read(place, truth["files"]["cells"], name)
     distances = _read(place, truth["files"]["bootstrap"], name, none=not entry["bootstrap"])
-    n_eff = rows["n_eff_design"] if "design" in entry["bootstrap"] else rows["n_eff_iid"]
-    scheme = np.asarray(distances["scheme"].to_pylist())
+    n_eff = "n_eff_design" if "design" in entry["bootstrap"] else "n_eff_iid"
+    schemes = np.asarray(distances["scheme"].to_pylist())
     return GroundTruth(
         task=name,
         survey=truth["survey"],
@@ -356,11 +331,11 @@ def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
         columns=entry["columns"],
         weights=rows["weight"].to_numpy(),
         n=rows["n"].to_numpy(),
-        n_eff=n_eff.to_numpy(),
+        n_eff=rows[n_eff].to_numpy(),
         p=rows["p"].combine_chunks().flatten().to_numpy().reshape(len(rows["p"]), -1),
         distances={
-            name_: _fixed(distances["distance"].to_numpy()[scheme == name_])
-            for name_ in entry["bootstrap"]
+            scheme: _fixed(distances["distance"].to_numpy()[schemes == scheme])
+            for scheme in entry["bootstrap"]
         },
         fingerprint=_fingerprint(truth),
         place=place,
@@ -370,10 +345,10 @@ def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
 
 def _fingerprint(truth: dict[str, Any]) -> str:
     """Name the numbers of a survey's truth and, where the registry says so, their wording."""
-    found: str = truth["files"]["cells"]["sha256"]
+    sha256: str = truth["files"]["cells"]["sha256"]
     if "fresh" in truth:
-        found = hashlib.sha256(f"{found} {truth['fresh']['declared']}".encode()).hexdigest()
-    return found[:12]
+        sha256 = hashlib.sha256(f"{sha256} {truth['fresh']['declared']}".encode()).hexdigest()
+    return sha256[:12]
 
 
 def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str | None:
@@ -389,26 +364,27 @@ def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str |
 
 def without_replicates() -> list[str]:
     """Return the keys ``<survey>_<vintage>`` of truths in use that have no joint replicates."""
-    found = set()
+    keys = set()
     for name, (place, *_) in all_places().items():
         with suppress(EpidemiaError):  # damaged: `available` says so
             if _sample(place, *entry_of(place, name)) is None:
-                found.add(place.key)
-    return sorted(found)
+                keys.add(place.key)
+    return sorted(keys)
 
 
 @lru_cache(maxsize=512)
 def _replicates(name: str, place: Place, _stamp: tuple[int, int, int]) -> Array:
     truth, entry = entry_of(place, name)
     rows = _read(place, truth["files"]["replicates"], name)
-    p, said = load(name, place.vintage, place.state).p, entry["replicates"]
+    p = load(name, place.vintage, place.state).p
+    number, step = entry["replicates"]["number"], entry["replicates"]["step"]
     cells, levels = p.shape
     steps = rows["steps"].combine_chunks().flatten().to_numpy()
-    moved = steps.reshape(cells, levels - 1, said["number"]) * said["step"]
-    found = np.empty((said["number"], cells, levels))
-    found[..., :-1] = p[:, :-1] + moved.transpose(2, 0, 1)
-    found[..., -1] = 1 - found[..., :-1].sum(axis=2)
-    return _fixed(found)
+    moved = steps.reshape(cells, levels - 1, number) * step
+    replicates = np.empty((number, cells, levels))
+    replicates[..., :-1] = p[:, :-1] + moved.transpose(2, 0, 1)
+    replicates[..., -1] = 1 - replicates[..., :-1].sum(axis=2)
+    return _fixed(replicates)
 
 
 def _fixed(values: Array) -> Array:
@@ -422,9 +398,8 @@ def _read(place: Place, file: dict[str, str], task: str, none: bool = False) -> 
 
     An exact table has `none` in the bootstrap file.
     """
-    _checked(place, file["name"], file["sha256"])
-    path = place.folder / file["name"]
-    parquet, groups = _opened(path, stamp(path))
+    path = _check(place, file)
+    parquet, groups = _opened(path)
     if none:
         return parquet.schema_arrow.empty_table()
     if task not in groups:
@@ -434,27 +409,21 @@ def _read(place: Place, file: dict[str, str], task: str, none: bool = False) -> 
     return parquet.read_row_group(groups[task])
 
 
-def _checked(place: Place, name: str, sha256: str) -> None:
-    """Refuse a file that is not the registered one."""
-    path = place.folder / name
+def _check(place: Place, file: dict[str, str]) -> Path:
+    """Refuse a file that is not the registered one; return its path."""
+    path = place.folder / file["name"]
     if not path.is_file():
         raise EpidemiaError(f"{path} is missing, though the registry lists it: {place.mend}")
-    if (found := _sha256_of(path, stamp(path))) != sha256:
+    if (sha256 := sha256_of(path)) != file["sha256"]:
         raise EpidemiaError(
-            f"{path} was altered: its sha256 is {found[:12]}..., the registry says "
-            f"{sha256[:12]}...: {place.mend}"
+            f"{path} was altered: its sha256 is {sha256[:12]}..., the registry says "
+            f"{file['sha256'][:12]}...: {place.mend}"
         )
+    return path
 
 
-@lru_cache(maxsize=64)
-def _sha256_of(path: Path, _stamp: tuple[int, int, int]) -> str:
-    return paths.sha256_of(path)
-
-
-@lru_cache(maxsize=64)
-def _opened(
-    path: Path, _stamp: tuple[int, int, int]
-) -> tuple[pyarrow.parquet.ParquetFile, dict[str, int]]:
+@read_once
+def _opened(path: Path) -> tuple[pyarrow.parquet.ParquetFile, dict[str, int]]:
     """Open a parquet file and tell which row group each task has."""
     import pyarrow.parquet
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR
+from lm_eval_epidemia.benchmarks.prior.judged import stated_as
 from lm_eval_epidemia.benchmarks.prior.judgements import (
     Known,
     error_ratio,
     everything,
     known_of,
     mean,
-    stated_of,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
@@ -67,7 +67,7 @@ def _judged(_fingerprint: str) -> tuple[_Run, ...]:
             one.experiment,
             one.model,
             _settings(one),
-            known_of(truth, stated_of(one.priors), everywhere),
+            known_of(truth, stated_as(one.priors), everywhere),
         )
         for one in answers.runs(truth)
     )

@@ -18,13 +18,7 @@ from lm_eval_epidemia.score.estimates import NOTHING, Estimate, paired
 
 def picked(found: Graded, chosen: NDArray[np.bool_]) -> Graded:
     """Return the effects that are chosen, shape (N,)."""
-    return Graded(
-        found.numbers[chosen],
-        found.base[chosen],
-        found.post[chosen],
-        found.kappa[chosen],
-        found.scene[chosen],
-    )
+    return Graded._make(each[chosen] for each in found)
 
 
 def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:

@@ -68,12 +68,11 @@ SOURCES = (
             **_OUTDOORS,
             "outside temperature": "outdoor temperature",
             "inside temperature": "indoor temperature",
-            "ozone concentration (lausanne-cesar-roux, switzerland)": "ozone concentration",
-            "ozone concentration (chaumont, switzerland)": "ozone concentration",
-            "ozone concentration (davos-see, switzerland)": "ozone concentration",
-            "local co2 flux, be-bra": "local CO2 flux",
-            "local co2 flux, de-har": "local CO2 flux",
-            "local co2 flux, us-pfa": "local CO2 flux",
+            **{
+                f"ozone concentration ({station}, switzerland)": "ozone concentration"
+                for station in ("lausanne-cesar-roux", "chaumont", "davos-see")
+            },
+            **{f"local co2 flux, {s}": "local CO2 flux" for s in ("be-bra", "de-har", "us-pfa")},
             "sunspots": "number of sunspots",
             "total snow": "amount of snow",
         },
@@ -95,14 +94,11 @@ SOURCES = (
         "abalones",
         (5, 6, 7, 8, 9, 10, 11),
         {
-            "age": "age of an abalone",
-            "length": "length of an abalone",
-            "shell weight": "shell weight of an abalone",
-            "diameter": "diameter of an abalone",
-            "height": "height of an abalone",
-            "whole weight": "whole weight of an abalone",
-            "shucked weight": "shucked weight of an abalone",
-            "viscera weight": "viscera weight of an abalone",
+            name: f"{name} of an abalone"
+            for name in (
+                *("age", "length", "diameter", "height"),
+                *(f"{part} weight" for part in ("shell", "whole", "shucked", "viscera")),
+            )
         },
     ),
     # People: a census, patients with arrhythmia, Pima women, children, liver tests.
@@ -147,13 +143,13 @@ SOURCES = (
         (25, 26, 27, 28, 29, 30, 31, 32),
         {
             "age": "age of concrete",
-            "cement": "cement content of concrete",
-            "blast furnace slag": "blast furnace slag content of concrete",
-            "fly ash": "fly ash content of concrete",
-            "water": "water content of concrete",
-            "superplasticizer": "superplasticizer content of concrete",
-            "coarse aggregate": "coarse aggregate content of concrete",
-            "fine aggregate": "fine aggregate content of concrete",
+            **{
+                name: f"{name} content of concrete"
+                for name in (
+                    *("cement", "blast furnace slag", "fly ash", "water", "superplasticizer"),
+                    *("coarse aggregate", "fine aggregate"),
+                )
+            },
             "compressive strength": "compressive strength of concrete",
         },
     ),

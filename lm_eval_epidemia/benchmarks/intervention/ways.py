@@ -34,17 +34,8 @@ _ONE_WORD = "Answer with Yes or No.\nAnswer:"
 _TAGGED = "Answer with <answer>yes</answer> or <answer>no</answer>."
 
 _NUMBERS = (
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
+    *("two", "three", "four", "five", "six", "seven"),
+    *("eight", "nine", "ten", "eleven", "twelve"),
 )
 
 

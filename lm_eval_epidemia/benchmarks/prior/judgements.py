@@ -3,80 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.prior import grid, metrics
-from lm_eval_epidemia.benchmarks.prior.judged import (
-    Judged,
-    Stated,
-    judge,
-    judge_grid,
-    mean_of,
-    part_of,
-)
-from lm_eval_epidemia.benchmarks.prior.metrics import (
-    asked,
-    calibration_error,
-    said,
-    uncertainty_rank_of,
-)
+from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
+from lm_eval_epidemia.benchmarks.prior.metrics import Known, known_of
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
-
-
-class Known(NamedTuple):
-    """What was said of the Q quantities of a task that were asked.
-
-    Attributes
-    ----------
-    truth : Quantities
-        Those that were asked.
-    stated : Stated or ndarray, shape (Q, G)
-        The priors; of a grid the log-probabilities of its points.
-    judged : Judged
-        What could not be read counts as the flat prior, and is no win.
-    dropped : Judged
-        What could not be read is dropped, as in the published numbers.
-    """
-
-    truth: Quantities
-    stated: Stated | Array
-    judged: Judged
-    dropped: Judged
-
-
-def known_of(truth: Quantities, found: Stated | Array, there: NDArray[np.bool_]) -> Known:
-    """Judge what was said.
-
-    Parameters
-    ----------
-    truth : Quantities
-        The whole task.
-    found : Stated, of shape (Q, R), or ndarray, shape (Q, G)
-        What was said.
-    there : ndarray of bool, shape (Q,)
-        Of which quantities.
-    """
-    part = truth if there.all() else part_of(truth, there)
-    if isinstance(found, Stated):
-        stated = Stated(found.family[there], found.a[there], found.b[there])
-        judged = judge(part, stated)
-        dropped = judge(part, stated, published=True) if (judged.answered < 1).any() else judged
-        return Known(part, stated, judged, dropped)
-    judged = judge_grid(part, found[there])
-    return Known(part, found[there], judged, judged)
-
-
-def stated_of(priors: Array) -> Stated:
-    """Take apart priors of shape (Q, R, 3): family, which may be NaN, and parameters."""
-    family, a, b = np.moveaxis(priors, 2, 0)
-    return Stated(np.nan_to_num(family).astype(int), a, b)
 
 
 def error_ratio(known: Known) -> float:
@@ -124,7 +62,7 @@ def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     """
     position = known.judged.position[chosen]
     number, repeats = position.shape
-    if not number or np.isnan(value := calibration_error(position)):
+    if not number or np.isnan(value := metrics.calibration_error(position)):
         return NOTHING
     quarters = metrics.in_quarters(position)
     shares = mean_of(quarters, axis=0)
@@ -143,7 +81,7 @@ def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     """
     part = Judged(*(each[chosen] for each in known.judged))
     number = int((np.isfinite(part.uncertainty) & np.isfinite(part.ratio)).sum())
-    if number < 4 or math.isnan(r := uncertainty_rank_of(part)):
+    if number < 4 or math.isnan(r := metrics.uncertainty_rank_of(part)):
         return NOTHING
     spread = (1 - r * r) * math.sqrt((1 + r * r / 2) / (number - 3))
     return Estimate(r, spread, number, number - 1)
@@ -158,32 +96,26 @@ def known_in(text: str, truth: Quantities, way: Way) -> Known:
         If it is not what `harness` writes of these quantities asked in this way, with the reason.
     """
     try:
-        found, there = said(text, truth), asked(text).astype(bool)
+        stated, asked = metrics.said(text, truth), metrics.asked(text)
     except EpidemiaError as error:
         raise ValueError(str(error)) from None
-    if isinstance(found, Stated) != way.generated:
+    if isinstance(stated, Stated) != way.generated:
         kinds = ("log-probabilities", "priors")
         raise ValueError(f"{kinds[not way.generated]} were said, expected {kinds[way.generated]}")
-    if isinstance(found, Stated):
-        number, expected, what = found.a.shape[1], way.prompts(truth, None), way.prompts_are
+    if isinstance(stated, Stated):
+        number, expected, what = stated.a.shape[1], way.prompts(truth, None), way.prompts_are
     else:
-        number, expected = found.shape[1], len(grid.points(truth.quantities[0]))
+        number, expected = stated.shape[1], len(grid.points(truth.quantities[0]))
         what = "log-probabilities"
     if number != expected:
         raise ValueError(f"{number} {what} of each quantity were said, expected {expected}")
-    return known_of(truth, found, there)
+    return known_of(truth, stated, asked)
 
 
-def numbers_again(text: str, truth: Quantities, known: Known) -> dict[str, float]:
+def numbers_again(text: str, _truth: Quantities, known: Known) -> dict[str, float]:
     """Return the metrics of a task, as lm-eval has them, of what `known_in` made of a line."""
-    there = np.flatnonzero(asked(text))
-    found = {"answered": math.nan, "end_mass": math.nan}
+    answered = math.nan
     if isinstance(known.stated, Stated):
-        replies = [one for one in text.replace(" | ", ";").split(";") if one != "-"]
-        found["answered"] = sum(one != "?" for one in replies) / len(replies)
-    else:
-        found["end_mass"] = metrics.end_mass_of(known.stated)
-    of = metrics.Known(
-        known.truth, there, len(truth.quantities), known.judged, known.dropped, found["end_mass"]
-    )
-    return {**found, **metrics.numbers_of(of)}
+        replies = [reply for reply in text.replace(" | ", ";").split(";") if reply != "-"]
+        answered = sum(reply != "?" for reply in replies) / len(replies)
+    return {"answered": answered, **metrics.numbers_of(known)}

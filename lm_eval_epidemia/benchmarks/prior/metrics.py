@@ -7,6 +7,7 @@ quantity counts when all its repeats were asked; under ``--limit`` the others ar
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -15,15 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior.judged import (
-    Judged,
-    Stated,
-    judge,
-    judge_grid,
-    mean_of,
-    part_of,
-    stated_as,
-)
+from lm_eval_epidemia.benchmarks.prior import judged
+from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities
@@ -155,30 +149,27 @@ def worth_in_words(value: float) -> str:
 
 
 class Known(NamedTuple):
-    """The answers to a task beside their truth.
+    """What was said of the quantities of a task that were asked completely, Q of them.
 
     Attributes
     ----------
     truth : Quantities
-        Those that were asked completely, Q of them.
-    at : ndarray of int, shape (Q,)
-        Their cells.
-    whole : int
-        How many the task has.
+        Those that were asked.
+    stated : Stated or ndarray, shape (Q, G)
+        The priors; of a grid the log-probabilities of its points.
     judged : Judged
-        What could not be read counts as the flat prior.
-    published : Judged
-        What could not be read is dropped. The same for a grid.
-    end_mass : float
-        Mean probability of the two ends of the grid; NaN of stated priors.
+        What could not be read counts as the flat prior, and is no win.
+    dropped : Judged
+        What could not be read is dropped, as in the published numbers. The same for a grid.
+    asked : ndarray of bool
+        Which quantities of the whole task these are.
     """
 
     truth: Quantities
-    at: NDArray[np.intp]
-    whole: int
+    stated: Stated | Array
     judged: Judged
-    published: Judged
-    end_mass: float
+    dropped: Judged
+    asked: NDArray[np.bool_]
 
 
 @collect.once
@@ -205,184 +196,30 @@ def known(answers: Sequence[Any]) -> Known | None:
             f"{collected.name}: {int(complete.sum())} of {whole} quantities were asked completely; "
             "the score is theirs alone",
         )
-    part, values, at = part_of(truth, complete), values[complete], np.flatnonzero(complete)
-    if not way.generated:
-        found, logs = judge_grid(part, values[:, 0]), values[:, 0]
-        return Known(part, at, whole, found, found, end_mass_of(logs))
-    stated = stated_as(values)
-    found = judge(part, stated)
-    published = judge(part, stated, published=True) if found.answered.min() < 1 else found
-    return Known(part, at, whole, found, published, math.nan)
+    stated = stated_as(values) if way.generated else values[:, 0]
+    return known_of(truth, stated, complete)
 
 
-def end_mass_of(logs: Array) -> float:
-    """Return the mean probability of the two ends of a grid, of log-probabilities (Q, G)."""
-    p = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
-    return float((p[:, 0] + p[:, -1]).mean())
+def known_of(truth: Quantities, stated: Stated | Array, asked: NDArray[np.bool_]) -> Known:
+    """Judge what was said.
 
-
-def _mean_crps(found: Known) -> Array:
-    sds = np.array([one.marginal_sd for one in found.truth.quantities])
-    return mean_of(found.judged.crps / sds)
-
-
-def _draws_of(found: Known) -> Draws | None:
-    ratio, n = found.judged.ratio, len(found.at)
-    if n < 2 or not np.isfinite(ratio).all():
-        return None
-    at = np.full(found.whole, ratio.mean())
-    at[found.at] += (ratio - ratio.mean()) * math.sqrt((found.whole - 1) / (n * (n - 1)))
-    return Draws(f"{found.truth.task} {found.truth.fingerprint}", at)
-
-
-def _stderr(found: Known) -> float:
-    draws = _draws_of(found)
-    with np.errstate(over="ignore"):
-        return math.nan if draws is None else float(draws.at.std(ddof=1))
-
-
-def _rate(of: str, place: int) -> Callable[[Known], Any]:
-    return lambda found: mean_of(getattr(found.judged, of)[:, place])
-
-
-_NUMBERS: dict[str, Callable[[Known], Any]] = {
-    "error_ratio": lambda found: mean_of(found.judged.ratio),
-    "error_ratio_stderr": _stderr,
-    "error_ratio_published": lambda found: mean_of(found.published.ratio),
-    **{
-        f"{of.removesuffix('s')}_rate_{size}": _rate(of, place)
-        for of in ("wins", "posterior_wins")
-        for place, size in enumerate(SIZES)
-    },
-    "crps": _mean_crps,
-    "crps_ratio": lambda found: mean_of(found.judged.crps_ratio),
-    "crps_ratio_published": lambda found: mean_of(found.published.crps_ratio),
-    "ece": lambda found: calibration_error(found.judged.position),
-    "below_median": lambda found: below_median_of(found.judged.position),
-    "uncertainty_rank": lambda found: uncertainty_rank_of(found.judged),
-    "worth_samples": lambda found: worth(mean_of(found.judged.wins, axis=0)),
-    "end_mass": lambda found: found.end_mass,
-    "seen": lambda found: len(found.at) / found.whole,
-}
-
-
-def numbers_of(found: Known) -> dict[str, float]:
-    """Return every metric, by name; NaN where it is of another way of asking."""
-    return {name: float(number(found)) for name, number in _NUMBERS.items()}
-
-
-def _of(answers: Sequence[Any], name: str) -> float:
-    found = known(answers)
-    return math.nan if found is None else float(_NUMBERS[name](found))
-
-
-def error_ratio(answers: Sequence[Answer]) -> float:
-    """Error of the priors' means over that of five real answers, averaged over quantities."""
-    return _of(answers, "error_ratio")
-
-
-def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
-    """Return the error ratio as it would be with other quantities, joint over respondents.
-
-    One number per quantity of the task: the mean plus the quantity's linearised share in it, scaled
-    so that their variance (ddof=1) is that of the mean over the n quantities seen, variance / n.
-    None with less than two quantities.
+    Parameters
+    ----------
+    truth : Quantities
+        The whole task.
+    stated : Stated, of shape (Q, R), or ndarray, shape (Q, G)
+    asked : ndarray of bool, shape (Q,)
+        Of which quantities.
     """
-    found = known(answers)
-    return None if found is None else _draws_of(found)
-
-
-def error_ratio_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the error ratio over quantities.
-
-    These differ by the sampling error of their truths too, which is thereby part of it.
-    """
-    return _of(answers, "error_ratio_stderr")
-
-
-def error_ratio_published(answers: Sequence[Answer]) -> float:
-    """The error ratio with the replies dropped that could not be read, as others published it."""
-    return _of(answers, "error_ratio_published")
-
-
-def _win_rate(of: str, size: int) -> Callable[[Sequence[Answer]], float]:
-    """Make the metric of ``Judged.wins`` or ``Judged.posterior_wins`` against a size of sample."""
-    name = f"{of.removesuffix('s')}_rate_{size}"
-
-    def win_rate(answers: Sequence[Answer]) -> float:
-        return _of(answers, name)
-
-    # lm-eval finds a metric by its name.
-    win_rate.__name__ = win_rate.__qualname__ = name
-    win_rate.__doc__ = (
-        f"Share of quantities whose {'prior' if of == 'wins' else 'posterior'} has a smaller error "
-        f"than {size} real answers."
-    )
-    return win_rate
-
-
-_RATES = (
-    win_rate_5,
-    win_rate_10,
-    win_rate_20,
-    win_rate_30,
-    posterior_win_rate_5,
-    posterior_win_rate_10,
-    posterior_win_rate_20,
-    posterior_win_rate_30,
-) = tuple(_win_rate(of, size) for of in ("wins", "posterior_wins") for size in SIZES)
-
-
-def crps(answers: Sequence[Answer]) -> float:
-    """Mean CRPS, each in units of the standard deviation between people: without a unit."""
-    return _of(answers, "crps")
-
-
-def crps_ratio(answers: Sequence[Answer]) -> float:
-    """CRPS of the priors over that of the posteriors of five real answers, averaged."""
-    return _of(answers, "crps_ratio")
-
-
-def crps_ratio_published(answers: Sequence[Answer]) -> float:
-    """The CRPS ratio with the replies dropped that could not be read."""
-    return _of(answers, "crps_ratio_published")
-
-
-def ece(answers: Sequence[Answer]) -> float:
-    """How far the quarters of the priors are from holding a quarter of the truths, in points."""
-    return _of(answers, "ece")
-
-
-def below_median(answers: Sequence[Answer]) -> float:
-    """Share of truths below the stated median: above one half where priors are too high."""
-    return _of(answers, "below_median")
-
-
-def uncertainty_rank(answers: Sequence[Answer]) -> float:
-    """Rank correlation of stated uncertainty and error, both relative to five real answers."""
-    return _of(answers, "uncertainty_rank")
-
-
-def worth_samples(answers: Sequence[Answer]) -> float:
-    """How many real answers a prior is worth; 0 means fewer than 5, 31 more than 30."""
-    return _of(answers, "worth_samples")
-
-
-def end_mass(answers: Sequence[Answer]) -> float:
-    """Mean probability of the two ends of the grid: what may lie beyond them."""
-    return _of(answers, "end_mass")
-
-
-def seen(answers: Sequence[Answer]) -> float:
-    """Share of the quantities that were asked completely: 1 without ``--limit``."""
-    way = WAYS[answers[0].way]
-    truth = way.load(answers[0].task)
-    places = {(answer.cell, answer.place) for answer in answers}
-    repeats, whole = way.prompts(truth, answers[0]), len(truth.quantities)
-    complete = sum(
-        all((cell, place) in places for place in range(repeats)) for cell in range(whole)
-    )
-    return complete / whole
+    part = truth if asked.all() else judged.part_of(truth, asked)
+    if not isinstance(stated, Stated):
+        counted = judged.judge_grid(part, stated[asked])
+        return Known(part, stated[asked], counted, counted, asked)
+    stated = Stated(stated.family[asked], stated.a[asked], stated.b[asked])
+    counted = judged.judge(part, stated)
+    all_read = counted.answered.min(initial=1) == 1
+    dropped = counted if all_read else judged.judge(part, stated, published=True)
+    return Known(part, stated, counted, dropped, asked)
 
 
 # What was said, in one line.
@@ -403,14 +240,19 @@ def kept(answers: Sequence[Any]) -> str:
     "n:100,10", "b:3,5" or "l:1.2,0.3", "?" where nothing could be read, "-" where nothing was
     asked; of a grid the log-probabilities, by ",".
     """
+    return " | ".join(map(";".join, _said_of(answers)))
+
+
+def _said_of(answers: Sequence[Any]) -> list[list[str]]:
+    """Return what was said about every quantity, by repeat."""
     way = WAYS[answers[0].way]
     truth = way.load(answers[0].task)
-    repeats = way.prompts(truth, answers[0])
     texts = {(answer.cell, answer.place): _text(answer.value, way) for answer in answers}
-    return " | ".join(
-        ";".join(texts.get((cell, place), _UNASKED) for place in range(repeats))
+    repeats = range(way.prompts(truth, answers[0]))
+    return [
+        [texts.get((cell, place), _UNASKED) for place in repeats]
         for cell in range(len(truth.quantities))
-    )
+    ]
 
 
 def _text(value: Sequence[float], way: Way) -> str:
@@ -449,20 +291,17 @@ def said(line: str, truth: Quantities) -> Stated | Array:
             f"the results tell of {len(parts)} quantities, it has {len(truth.quantities)}: they "
             "are damaged, or of another version"
         )
-    texts = [text for quantity in parts for text in quantity]
-    stated = any(":" in text for text in texts) or all(
-        text in (_UNREAD, _UNASKED) for text in texts
-    )
+    texts = {text for quantity in parts for text in quantity} - {_UNREAD, _UNASKED}
     try:
-        if stated:
+        if not texts or any(":" in text for text in texts):
             return stated_as(np.array([[_prior(text) for text in one] for one in parts]))
-        empty = [math.nan] * len(next(text for text in texts if "," in text).split(","))
-        found = np.array(
-            [empty if one == _UNASKED else [*map(float, one.split(","))] for (one,) in parts]
+        unasked = [math.nan] * len(next(text for text in texts if "," in text).split(","))
+        logs = np.array(
+            [unasked if one == _UNASKED else [*map(float, one.split(","))] for (one,) in parts]
         )
-        if not np.isfinite(found[[one != [_UNASKED] for one in parts]]).all():
+        if not np.isfinite(logs[[one != [_UNASKED] for one in parts]]).all():
             raise ValueError("log-probabilities that are not finite")
-        return found
+        return logs
     except (ValueError, KeyError, StopIteration) as error:
         raise EpidemiaError(
             f"what the results say was said cannot be read ({error}): were they changed by hand?"
@@ -480,29 +319,168 @@ def _prior(text: str) -> tuple[float, float, float]:
     return float(family), a, b
 
 
-def asked(line: str) -> Array:
+def asked(line: str) -> NDArray[np.bool_]:
     """Return which quantities of a line that `kept` wrote were asked completely, shape (Q,)."""
     return np.array([_UNASKED not in quantity.split(";") for quantity in line.split(" | ")])
 
 
+# The metrics: functions of what is known here, of answers where lm-eval calls them.
+
+_NUMBERS: dict[str, Callable[[Known], Any]] = {}
+_METRICS: dict[str, Metric] = {}
+
+
+def numbers_of(known: Known) -> dict[str, float]:
+    """Return every metric, by name; NaN where it is of another way of asking."""
+    return {name: float(number(known)) for name, number in _NUMBERS.items()}
+
+
+def _draws_of(known: Known) -> Draws | None:
+    ratio, n, whole = known.judged.ratio, len(known.truth.quantities), len(known.asked)
+    if n < 2 or not np.isfinite(ratio).all():
+        return None
+    at = np.full(whole, ratio.mean())
+    at[known.asked] += (ratio - ratio.mean()) * math.sqrt((whole - 1) / (n * (n - 1)))
+    return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
+
+
+def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
+    """Return the error ratio as it would be with other quantities, joint over respondents.
+
+    One number per quantity of the task: the mean plus the quantity's linearised share in it, scaled
+    so that their variance (ddof=1) is that of the mean over the n quantities seen, variance / n.
+    None with less than two quantities.
+    """
+    about = known(answers)
+    return None if about is None else _draws_of(about)
+
+
+def _metric(
+    higher_is_better: bool | None = False, low: float = 0, high: float = math.inf, **more: Any
+) -> Callable[[Callable[[Known], Any]], Callable[[Sequence[Answer]], float]]:
+    """Make a metric of a number; `more` is as of `Metric`."""
+
+    def declare(number: Callable[[Known], Any]) -> Callable[[Sequence[Answer]], float]:
+        @functools.wraps(number)
+        def metric(answers: Sequence[Answer]) -> float:
+            about = known(answers)
+            return math.nan if about is None else float(number(about))
+
+        _NUMBERS[number.__name__] = number
+        _METRICS[number.__name__] = Metric(metric, higher_is_better, low, high, **more)
+        return metric
+
+    return declare
+
+
+@_metric(draws=error_ratio_draws, cut=False, kept=kept)
+def error_ratio(known: Known) -> Any:
+    """Error of the priors' means over that of five real answers, averaged over quantities."""
+    return mean_of(known.judged.ratio)
+
+
+@_metric()
+def error_ratio_stderr(known: Known) -> Any:
+    """Standard error of the error ratio over quantities.
+
+    These differ by the sampling error of their truths too, which is thereby part of it.
+    """
+    draws = _draws_of(known)
+    with np.errstate(over="ignore"):
+        return math.nan if draws is None else draws.at.std(ddof=1)
+
+
+@_metric()
+def error_ratio_published(known: Known) -> Any:
+    """The error ratio with the replies dropped that could not be read, as others published it."""
+    return mean_of(known.dropped.ratio)
+
+
+def _win_rate(of: str, place: int) -> Callable[[Sequence[Answer]], float]:
+    """Make the metric of ``Judged.wins`` or ``Judged.posterior_wins`` against a size of sample."""
+
+    def win_rate(known: Known) -> Any:
+        return mean_of(getattr(known.judged, of)[:, place])
+
+    # lm-eval finds a metric by its name.
+    win_rate.__name__ = win_rate.__qualname__ = f"{of.removesuffix('s')}_rate_{SIZES[place]}"
+    win_rate.__doc__ = (
+        f"Share of quantities whose {'prior' if of == 'wins' else 'posterior'} has a smaller error "
+        f"than {SIZES[place]} real answers."
+    )
+    return _metric(True, high=1)(win_rate)
+
+
+for _of, _place in itertools.product(("wins", "posterior_wins"), range(len(SIZES))):
+    _made = _win_rate(_of, _place)
+    globals()[_made.__name__] = _made
+
+
+@_metric()
+def crps(known: Known) -> Any:
+    """Mean CRPS, each in units of the standard deviation between people: without a unit."""
+    return mean_of(known.judged.crps / [one.marginal_sd for one in known.truth.quantities])
+
+
+@_metric()
+def crps_ratio(known: Known) -> Any:
+    """CRPS of the priors over that of the posteriors of five real answers, averaged."""
+    return mean_of(known.judged.crps_ratio)
+
+
+@_metric()
+def crps_ratio_published(known: Known) -> Any:
+    """The CRPS ratio with the replies dropped that could not be read."""
+    return mean_of(known.dropped.crps_ratio)
+
+
+@_metric(high=37.5)
+def ece(known: Known) -> Any:
+    """How far the quarters of the priors are from holding a quarter of the truths, in points."""
+    return calibration_error(known.judged.position)
+
+
+@_metric(None, high=1)
+def below_median(known: Known) -> Any:
+    """Share of truths below the stated median: above one half where priors are too high."""
+    return below_median_of(known.judged.position)
+
+
+@_metric(True, -1, 1)
+def uncertainty_rank(known: Known) -> Any:
+    """Rank correlation of stated uncertainty and error, both relative to five real answers."""
+    return uncertainty_rank_of(known.judged)
+
+
+@_metric(True, FEWER, MORE)
+def worth_samples(known: Known) -> Any:
+    """How many real answers a prior is worth; 0 means fewer than 5, 31 more than 30."""
+    return worth(mean_of(known.judged.wins, axis=0))
+
+
+def seen(answers: Sequence[Answer]) -> float:
+    """Share of the quantities that were asked completely: 1 without ``--limit``."""
+    texts = _said_of(answers)
+    return sum(_UNASKED not in repeats for repeats in texts) / len(texts)
+
+
+# Where none was there is nothing known, and the share is 0.
+_NUMBERS["seen"] = lambda known: known.asked.mean()
+_METRICS["seen"] = Metric(seen, True, 0, 1)
+
+
+@_metric(high=1)
+def end_mass(known: Known) -> Any:
+    """Mean probability of the two ends of the grid: what may lie beyond them."""
+    if isinstance(known.stated, Stated):
+        return math.nan
+    p = np.exp(known.stated - np.logaddexp.reduce(known.stated, axis=1, keepdims=True))
+    return (p[:, 0] + p[:, -1]).mean()
+
+
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name."""
-    found = {
-        "error_ratio": Metric(error_ratio, False, 0, draws=error_ratio_draws, cut=False, kept=kept),
-        "error_ratio_stderr": Metric(error_ratio_stderr, False, 0),
-        "error_ratio_published": Metric(error_ratio_published, False, 0),
-        **{one.__name__: Metric(one, True, 0, 1) for one in _RATES},
-        "crps": Metric(crps, False, 0),
-        "crps_ratio": Metric(crps_ratio, False, 0),
-        "crps_ratio_published": Metric(crps_ratio_published, False, 0),
-        "ece": Metric(ece, False, 0, 37.5),
-        "below_median": Metric(below_median, None, 0, 1),
-        "uncertainty_rank": Metric(uncertainty_rank, True, -1, 1),
-        "worth_samples": Metric(worth_samples, True, FEWER, MORE),
-        "seen": Metric(seen, True, 0, 1),
-    }
-    if not way.generated:
-        # Nothing is unread, so nothing is dropped.
-        found = {name: one for name, one in found.items() if not name.endswith("_published")}
-        found["end_mass"] = Metric(end_mass, False, 0, 1)
-    return {**found, **way.diagnostics}
+    # Of a grid nothing is unread, so nothing is dropped.
+    others = "end_mass" if way.generated else "_published"
+    metrics = {name: metric for name, metric in _METRICS.items() if not name.endswith(others)}
+    return {**metrics, **way.diagnostics}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.estimate.sampling import taylor_variance
 
 Mask = NDArray[np.bool_]
 
@@ -73,12 +74,11 @@ def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
     Returns
     -------
     Estimate
-        Its standard error is Taylor-linearised: with z = w (y - mean) in the domain and t the sums
-        of z in a stratum's PSUs that have members of the domain, the variance of the mean is the
-        sum over strata of m / (m - 1) times the squared deviations of the m sums t from their
-        mean, over (sum of w)^2; a stratum with one such PSU adds nothing (CDC's analytic
-        guidelines, and the published truths). With replicate weights only, it is `scale` times the
-        sum of squared deviations of the replicates' means.
+        Its standard error is Taylor-linearised (`taylor_variance`): with z = w (y - mean) in the
+        domain, from the sums of z in those PSUs that have members of the domain, over sum of w; a
+        stratum with one such PSU adds nothing (CDC's analytic guidelines, and the published
+        truths). With replicate weights only, the variance is `scale` times the sum of squared
+        deviations of the replicates' means.
     """
     y, w = value[domain], design.weight[domain]
     total = w.sum()
@@ -90,14 +90,11 @@ def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
         return Estimate(mean, sd, float(np.sqrt(design.scale * ((means - mean) ** 2).sum())))
     people = np.arange(len(value)) if design.psu is None else design.psu
     _, first, psu = np.unique(people[domain], return_index=True, return_inverse=True)
-    sums = np.bincount(psu, weights=w * (y - mean))
     stratum = np.zeros(len(first), dtype=np.int64)
     if design.strata is not None:
         stratum = np.unique(design.strata[domain][first], return_inverse=True)[1]
-    m = np.bincount(stratum)
-    deviation = sums - (np.bincount(stratum, weights=sums) / m)[stratum]
-    squares = np.bincount(stratum, weights=deviation**2)
-    several = m > 1
-    variance = (m[several] / (m[several] - 1) * squares[several]).sum()
-    told = float(w[several[stratum][psu]].sum() / total)
+    several = np.bincount(stratum)[stratum] > 1
+    sums = np.bincount(psu, weights=w * (y - mean)).astype(np.float64)
+    variance = taylor_variance(sums[several], stratum[several])
+    told = float(w[several[psu]].sum() / total)
     return Estimate(mean, sd, float(np.sqrt(variance) / total), told)

@@ -17,12 +17,14 @@ from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, Estimate, estimate
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DIFFICULTIES,
+    FEWEST,
     Condition,
+    Family,
     Quantities,
     Quantity,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.span import span
-from lm_eval_epidemia.benchmarks.prior.quantities.store import FEWEST, PREFIX
+from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
@@ -79,7 +81,7 @@ class _Slice(NamedTuple):
     value: Array
 
 
-def family_of(value: Array, everyone: Array, weight: Array) -> str:
+def family_of(value: Array, everyone: Array, weight: Array) -> Family:
     """Return the family of the prior for a mean: lognormal where values are positive and skewed.
 
     Parameters
@@ -301,7 +303,9 @@ class Slices:
             raise Refused(f"it is {apart:g} from the marginal, more than {least:g} is needed")
         way = self.variables[base.variable]
         values = value[there]
-        family = "beta" if share else family_of(value[people], values, self.data.weight[there])
+        family: Family = (
+            "beta" if share else family_of(value[people], values, self.data.weight[there])
+        )
         check_family(family, value[people])
         low, high = (
             (0.0, 1.0)

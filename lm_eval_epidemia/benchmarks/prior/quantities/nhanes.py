@@ -60,6 +60,12 @@ class Measured(NamedTuple):
     unit: str
 
 
+def _told(diagnosis: str) -> tuple[str, str]:
+    """Say who has been told so, and who has not."""
+    by = f"been told by a doctor or other health professional that {diagnosis}"
+    return f"who have ever {by}", f"who have never {by}"
+
+
 VARIABLES: Mapping[str, Asked | Measured] = {
     "WaistCircumferenceCm": Measured("BMX_J", "BMXWAIST", "waist circumference", "cm"),
     "TotalCholesterolMgdl": Measured("TCHOL_J", "LBXTC", "total cholesterol level", "mg/dL"),
@@ -71,10 +77,7 @@ VARIABLES: Mapping[str, Asked | Measured] = {
     "DoctorToldYouHaveDiabetes": Asked(
         "DIQ_J",
         "DIQ010",
-        "who have ever been told by a doctor or other health professional that they have diabetes "
-        "or borderline diabetes",
-        "who have never been told by a doctor or other health professional that they have diabetes "
-        "or borderline diabetes",
+        *_told("they have diabetes or borderline diabetes"),
         codes=(1, 3),
         unknown=True,
     ),
@@ -93,19 +96,13 @@ VARIABLES: Mapping[str, Asked | Measured] = {
     "EverToldYouHadCancerOrMalignancy": Asked(
         "MCQ_J",
         "MCQ220",
-        "who have ever been told by a doctor or other health professional that they had cancer or "
-        "a malignancy of any kind",
-        "who have never been told by a doctor or other health professional that they had cancer or "
-        "a malignancy of any kind",
+        *_told("they had cancer or a malignancy of any kind"),
         age=20,
     ),
     "EverToldYouHadHeartAttack": Asked(
         "MCQ_J",
         "MCQ160E",
-        "who have ever been told by a doctor or other health professional that they had a heart "
-        "attack",
-        "who have never been told by a doctor or other health professional that they had a heart "
-        "attack",
+        *_told("they had a heart attack"),
         age=20,
     ),
     "HaveSeriousDifficultyConcentrating": Asked(

@@ -138,20 +138,8 @@ def made_from(folder: Path) -> Quantities:
     import numpy as np
 
     files = [folder / name for name in ("variables.parquet", "baseline_samples.parquet")]
-    variables = _read(
-        files[0],
-        [
-            "variable",
-            "base_variable",
-            "conditions",
-            "description",
-            "mean",
-            "std",
-            "se",
-            "n",
-            "ground_truth_distribution_type",
-        ],
-    )
+    told = ["variable", "base_variable", "conditions", "description", "mean", "std", "se", "n"]
+    variables = _read(files[0], [*told, "ground_truth_distribution_type"])
     people = _read(files[1], ["variable", "n", "trial", "draw", "value", "weight_WTMEC2YR"])
     source = json.loads((folder / "SOURCE.json").read_text(encoding="utf-8"))
     rows: list[Any] = list(variables.itertuples(index=False))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field, FiniteFloat
 
 from lm_eval_epidemia.core.distance import Array
 
@@ -13,6 +15,12 @@ DIFFICULTIES = ("base", "easy", "medium", "hard")
 #: How many real answers a baseline has seen, and how often it was drawn.
 SIZES = (5, 10, 20, 30)
 DRAWS = 25
+
+#: People in a slice, at least.
+FEWEST = 30
+
+Family = Literal["normal", "beta", "lognormal"]
+_AtLeast0 = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class Condition(NamedTuple):
@@ -64,18 +72,18 @@ class Quantity(NamedTuple):
 
     name: str
     base: str
-    conditions: tuple[Condition, ...]
-    family: str
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=len(DIFFICULTIES) - 1)]
+    family: Family
     unit: str
     wording: str
-    mean: float
-    se: float
-    sd: float
-    n: int
-    marginal_mean: float
-    marginal_sd: float
-    low: float
-    high: float
+    mean: FiniteFloat
+    se: _AtLeast0
+    sd: _AtLeast0
+    n: Annotated[int, Field(ge=FEWEST)]
+    marginal_mean: FiniteFloat
+    marginal_sd: Annotated[FiniteFloat, Field(gt=0)]
+    low: FiniteFloat
+    high: FiniteFloat
 
     @property
     def difficulty(self) -> str:
@@ -140,10 +148,7 @@ class Quantities(NamedTuple):
     def given(self) -> list[list[str]]:
         """What each quantity is about, in words."""
         return [
-            [
-                f"quantity: {one.base}",
-                *(f"{each.variable}: {each.level}" for each in one.conditions),
-            ]
+            [f"quantity: {one.base}", *(f"{c.variable}: {c.level}" for c in one.conditions)]
             for one in self.quantities
         ]
 

@@ -19,7 +19,12 @@ from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, esti
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family
 from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import ADULT, Asked
 from lm_eval_epidemia.benchmarks.prior.quantities.published import wording_of
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Condition, Quantities, Quantity
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
+    FEWEST,
+    Condition,
+    Quantities,
+    Quantity,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities.span import span
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
@@ -88,7 +93,7 @@ def _joined(raw: Sequence[Path]) -> pd.DataFrame:
 
 def _people(frame: pd.DataFrame) -> _People:
     frame = frame[(frame["RIDAGEYR"] >= ADULT) & (frame["WTMEC2YR"] > 0)]
-    if len(frame) < store.FEWEST:
+    if len(frame) < FEWEST:
         raise EpidemiaError(
             f"DEMO_J has {len(frame)} examined people aged {ADULT} and over: is the file whole?"
         )
@@ -143,7 +148,7 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
     Raises
     ------
     EpidemiaError
-        Naming files and columns that are missing, or a slice with fewer than `store.FEWEST` people.
+        Naming files and columns that are missing, or a slice with fewer than `FEWEST` people.
     """
     shipped = store.read(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
     people = _people(_joined(raw))
@@ -155,9 +160,9 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
     }
     for k, one in enumerate(shipped.quantities):
         there, conditions = _slice(people, one)
-        if (n := int(there.sum())) < store.FEWEST:
+        if (n := int(there.sum())) < FEWEST:
             raise EpidemiaError(
-                f"{one.name} ({one.base}): {n} people are in the slice, {store.FEWEST} are needed; "
+                f"{one.name} ({one.base}): {n} people are in the slice, {FEWEST} are needed; "
                 "are the files whole?"
             )
         value = people.values[one.base]

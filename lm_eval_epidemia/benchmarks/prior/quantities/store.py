@@ -16,28 +16,34 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
-    DIFFICULTIES,
     DRAWS,
+    FEWEST,
     SIZES,
     Baseline,
-    Condition,
     Quantities,
     Quantity,
 )
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import WAYS, check_name
-from lm_eval_epidemia.estimate.registry import State, stamp
+from lm_eval_epidemia.core.sealed import (
+    State,
+    bases,
+    problem,
+    read_once,
+    seal_of,
+    stamp,
+    write_json,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,11 +53,6 @@ PREFIX = "epidemia_prior_"
 #: What makes a task's name that of a group.
 GROUPS = ("generated", "own")
 SCHEMA = 1
-#: People in a slice, at least.
-FEWEST = 30
-
-Stamp = tuple[int, int, int]
-Family = Literal["normal", "beta", "lognormal"]
 
 
 class Declared(NamedTuple):
@@ -80,33 +81,6 @@ class Declared(NamedTuple):
     path: Path
 
 
-class _Condition(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    variable: str
-    level: str
-    phrase: str
-
-
-class _Quantity(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    name: str
-    base: str
-    conditions: list[_Condition] = Field(max_length=len(DIFFICULTIES) - 1)
-    family: Family
-    unit: str
-    wording: str
-    mean: float
-    se: float = Field(ge=0)
-    sd: float = Field(ge=0)
-    n: int = Field(ge=FEWEST)
-    marginal_mean: float
-    marginal_sd: float = Field(gt=0)
-    low: float
-    high: float
-
-
 class _Draws(BaseModel):
     name: str
     sha256: str
@@ -123,7 +97,12 @@ class _Record(BaseModel):
     scored: str
     about: dict[str, str]
     draws: _Draws
-    quantities: list[_Quantity] = Field(min_length=1)
+    quantities: tuple[Quantity, ...] = Field(min_length=1)
+
+
+#: Fields of a set that its record holds as they are, and columns of numbers of its draws.
+_KEPT = ("task", "survey", "vintage", "title", "about", "quantities", "scored")
+_COLUMNS = ("mean", "variance", "count")
 
 
 def built() -> Path:
@@ -137,29 +116,20 @@ def _mend(path: Path) -> str:
     return f"make it again with 'epidemia quantities new', or delete {path}"
 
 
-def _seal(record: Mapping[str, Any]) -> str:
-    """Return the hash of a record, whatever the order and layout of its text."""
-    kept = {key: value for key, value in record.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-
-@lru_cache(maxsize=64)
-def _record(path: Path, _stamp: Stamp) -> _Record:
+@read_once
+def _record(path: Path) -> _Record:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        found = _Record.model_validate(raw)
+        record = _Record.model_validate(raw)
     except (ValueError, OSError) as error:
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            said = f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
-        else:
-            said = str(error)
-        raise EpidemiaError(f"{path} is no record of quantities ({said}): {_mend(path)}") from error
-    if found.sha256 != _seal(raw):
+        raise EpidemiaError(
+            f"{path} is no record of quantities ({problem(error)}): {_mend(path)}"
+        ) from error
+    if raw.pop("sha256") != seal_of(raw):
         raise EpidemiaError(
             f"{path} was changed after it was written (its hash is another): {_mend(path)}"
         )
-    return found
+    return record
 
 
 def check_set(name: str, folder: Path | None = None, option: str = "--name") -> None:
@@ -198,7 +168,7 @@ def _shipped(name: str) -> Path:
 
 def _in_the_way(path: Path, state: State) -> str:
     """Say why a set of the user's own cannot have its name; what was published keeps its."""
-    if state == "shipped" or _record(path, stamp(path)).published:
+    if state == "shipped" or _record(path).published:
         return ""
     try:
         check_set(path.stem, option="the name")
@@ -208,7 +178,7 @@ def _in_the_way(path: Path, state: State) -> str:
 
 
 def _folders() -> list[tuple[Path, State]]:
-    return [(paths.shipped_groundtruth() / "quantities", "shipped"), (built(), "built here")]
+    return [(base / "quantities", state) for base, state in bases()]
 
 
 def declared() -> dict[str, Declared]:
@@ -216,11 +186,11 @@ def declared() -> dict[str, Declared]:
 
     One whose record cannot be read is left out, with a warning; `load` says what is wrong with it.
     """
-    found: dict[str, Declared] = {}
-    for folder, state in _folders():
+    sets: dict[str, Declared] = {}
+    for folder, state in reversed(_folders()):
         for path in sorted(folder.glob("*.json")):
             try:
-                record = _record(path, stamp(path))
+                record = _record(path)
                 if record.task != PREFIX + path.stem:
                     raise EpidemiaError(
                         f"{path} is the set {record.task}: name it "
@@ -230,17 +200,10 @@ def declared() -> dict[str, Declared]:
                     raise EpidemiaError(fault)
             except EpidemiaError as error:
                 notices.warn("damaged quantities", f"{PREFIX}{path.stem} is left out: {error}")
-                continue
-            found[record.task] = Declared(
-                record.task,
-                record.survey,
-                record.vintage,
-                record.title,
-                record.published,
-                state,
-                path,
-            )
-    return dict(sorted(found.items(), key=lambda one: (not one[1].published, one[0])))
+            else:
+                about = record.model_dump(include={"survey", "vintage", "title", "published"})
+                sets[record.task] = Declared(record.task, **about, state=state, path=path)
+    return dict(sorted(sets.items(), key=lambda item: (not item[1].published, item[0])))
 
 
 def available() -> dict[str, Declared]:
@@ -248,15 +211,15 @@ def available() -> dict[str, Declared]:
 
     One whose draws are missing or damaged is left out, with a warning.
     """
-    found = {}
-    for name, one in declared().items():
+    usable = {}
+    for name, entry in declared().items():
         try:
             load(name)
         except EpidemiaError as error:
             notices.warn("damaged quantities", f"{name} is left out: {error}")
         else:
-            found[name] = one
-    return found
+            usable[name] = entry
+    return usable
 
 
 def load(task: str) -> Quantities:
@@ -273,7 +236,7 @@ def load(task: str) -> Quantities:
         If there is none of that name (with the nearest), or its files are damaged, incomplete or
         do not belong together.
     """
-    for folder, state in reversed(_folders()):
+    for folder, state in _folders():
         path = folder / f"{task.removeprefix(PREFIX)}.json"
         if task.startswith(PREFIX) and path.is_file() and not _in_the_way(path, state):
             return read(path)
@@ -294,39 +257,25 @@ def read(path: Path) -> Quantities:
         raise EpidemiaError(
             f"{path} has no {draws.name} beside it, which holds its baselines: {_mend(path)}"
         )
-    return _read(path, stamp(path), stamp(draws))
+    return _read(path, stamp(draws))
 
 
-@lru_cache(maxsize=64)
-def _read(path: Path, record_stamp: Stamp, _draws_stamp: Stamp) -> Quantities:
-    record, content = _record(path, record_stamp), _draws_of(path).read_bytes()
+@read_once
+def _read(path: Path, _draws_stamp: Any) -> Quantities:
+    record, draws = _record(path), _draws_of(path)
+    content = draws.read_bytes()
     if record.draws.sha256 != hashlib.sha256(content).hexdigest():
         raise EpidemiaError(
-            f"{_draws_of(path)} is not the file that {path.name} was written with (its hash is "
+            f"{draws} is not the file that {path.name} was written with (its hash is "
             f"another): {_mend(path)}"
         )
-    quantities = tuple(
-        Quantity(
-            **{
-                **one.model_dump(),
-                "conditions": tuple(Condition(**each.model_dump()) for each in one.conditions),
-            }
-        )
-        for one in record.quantities
-    )
-    found = Quantities(
-        task=record.task,
-        survey=record.survey,
-        vintage=record.vintage,
-        title=record.title,
-        about=record.about,
-        quantities=quantities,
-        baselines=_baselines(content, quantities, path),
-        scored=record.scored,
+    quantities = Quantities(
+        **{field: getattr(record, field) for field in _KEPT},
+        baselines=_baselines(content, record.quantities, path),
         fingerprint=hashlib.sha256(path.read_bytes() + content).hexdigest()[:12],
     )
-    _check(found)
-    return found
+    _check(quantities)
+    return quantities
 
 
 def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> dict[str, Baseline]:
@@ -334,8 +283,8 @@ def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> 
 
     table = pq.read_table(io.BytesIO(content))
     kinds = table["draws"].unique().to_pylist()
+    expected = _order(kinds, quantities)
     shape = (len(kinds), len(quantities), len(SIZES), DRAWS)
-    expected = _order(kinds, [one.name for one in quantities])
     if table.num_rows != math.prod(shape) or any(
         (table[name].to_numpy() != values).any() for name, values in expected.items()
     ):
@@ -343,11 +292,11 @@ def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> 
             f"{_draws_of(path)} does not hold {DRAWS} draws of {', '.join(map(str, SIZES))} for "
             f"each quantity of {path.name}, in their order: {_mend(path)}"
         )
-    values = [table[c].to_numpy().reshape(shape) for c in ("mean", "variance", "count")]
-    return {kind: Baseline(*(each[k] for each in values)) for k, kind in enumerate(kinds)}
+    values = [table[column].to_numpy().reshape(shape) for column in _COLUMNS]
+    return {kind: Baseline(*of_kind) for kind, *of_kind in zip(kinds, *values, strict=True)}
 
 
-def _check(found: Quantities) -> None:
+def _check(truth: Quantities) -> None:
     """Refuse a set that scores could not be computed from.
 
     Raises
@@ -355,60 +304,58 @@ def _check(found: Quantities) -> None:
     EpidemiaError
         Naming the quantity.
     """
-    repeated = [name for name, n in Counter(o.name for o in found.quantities).items() if n > 1]
-    if repeated:
-        raise EpidemiaError(f"{found.task}: several quantities are named {few(repeated)}")
-    if found.scored not in found.baselines:
+    times = Counter(quantity.name for quantity in truth.quantities)
+    if repeated := [name for name, number in times.items() if number > 1]:
+        raise EpidemiaError(f"{truth.task}: several quantities are named {few(repeated)}")
+    if truth.scored not in truth.baselines:
         raise EpidemiaError(
-            f"{found.task}: scores are to be relative to {found.scored!r} draws, but it has "
-            f"{', '.join(found.baselines) or 'none'}"
+            f"{truth.task}: scores are to be relative to {truth.scored!r} draws, but it has "
+            f"{', '.join(truth.baselines) or 'none'}"
         )
-    shape = (len(found.quantities), len(SIZES), DRAWS)
-    for kind, baseline in found.baselines.items():
-        for each in baseline:
-            if each.shape != shape or not np.isfinite(each).all():
+    shape = (len(truth.quantities), len(SIZES), DRAWS)
+    for kind, baseline in truth.baselines.items():
+        for values in baseline:
+            if values.shape != shape or not np.isfinite(values).all():
                 raise EpidemiaError(
-                    f"{found.task}: {kind} draws must be {shape} numbers, found {each.shape}"
-                    + (" with missing ones" if each.shape == shape else "")
+                    f"{truth.task}: {kind} draws must be {shape} numbers, found {values.shape}"
+                    + (" with missing ones" if values.shape == shape else "")
                 )
-    for one in found.quantities:
-        where = f"{found.task} {one.name} ({one.base}):"
-        if one.n < FEWEST:
-            raise EpidemiaError(f"{where} {one.n} people are in the slice, {FEWEST} are needed")
-        if not one.low < one.high:
-            raise EpidemiaError(f"{where} the grid goes from {one.low:g} to {one.high:g}")
-        if one.family == "beta" and not (0 <= one.mean <= 1 and 0 <= one.marginal_mean <= 1):
-            raise EpidemiaError(
-                f"{where} a beta prior is about a share, but the mean is {one.mean:g}"
-            )
-        if one.family == "lognormal" and one.mean <= 0:
-            raise EpidemiaError(
-                f"{where} a lognormal prior is about a positive number, the mean is {one.mean:g}"
-            )
+    for quantity in truth.quantities:
+        family, mean, low, high = quantity.family, quantity.mean, quantity.low, quantity.high
+        is_share = 0 <= mean <= 1 and 0 <= quantity.marginal_mean <= 1
+        for wrong, says in (
+            (quantity.n < FEWEST, f"{quantity.n} people are in the slice, {FEWEST} are needed"),
+            (not low < high, f"the grid goes from {low:g} to {high:g}"),
+            (
+                family == "beta" and not is_share,
+                f"a beta prior is about a share, but the mean is {mean:g}",
+            ),
+            (
+                family == "lognormal" and mean <= 0,
+                f"a lognormal prior is about a positive number, the mean is {mean:g}",
+            ),
+        ):
+            if wrong:
+                raise EpidemiaError(f"{truth.task} {quantity.name} ({quantity.base}): {says}")
 
 
-def _table(found: Quantities) -> pa.Table:
+def _table(truth: Quantities) -> pa.Table:
     import pyarrow as pa
 
-    def column(field: str) -> Any:
-        return np.stack([getattr(one, field) for one in found.baselines.values()]).ravel()
-
-    order = _order(list(found.baselines), [one.name for one in found.quantities])
+    order = _order(list(truth.baselines), truth.quantities)
+    values = (np.stack(of).ravel() for of in zip(*truth.baselines.values(), strict=True))
     return pa.table(
         {
-            "quantity": pa.array(order["quantity"]).dictionary_encode(),
-            "draws": pa.array(order["draws"]).dictionary_encode(),
-            "size": pa.array(order["size"], pa.int8()),
-            "draw": pa.array(order["draw"], pa.int8()),
-            "mean": column("mean"),
-            "variance": column("variance"),
-            "count": column("size"),
+            **{name: pa.array(order[name]).dictionary_encode() for name in ("quantity", "draws")},
+            **{name: pa.array(order[name], pa.int8()) for name in ("size", "draw")},
+            **dict(zip(_COLUMNS, values, strict=True)),
         }
     )
 
 
-def _order(kinds: Sequence[str], names: Sequence[str]) -> dict[str, NDArray[Any]]:
+def _order(kinds: Sequence[str], quantities: Sequence[Quantity]) -> dict[str, NDArray[Any]]:
     """Return what the rows of a table of draws are of, column by column."""
+    names = [quantity.name for quantity in quantities]
     values = {"draws": kinds, "quantity": names, "size": SIZES, "draw": range(DRAWS)}
     index = np.indices([len(each) for each in values.values()]).reshape(len(values), -1)
     return {
@@ -416,13 +363,13 @@ def _order(kinds: Sequence[str], names: Sequence[str]) -> dict[str, NDArray[Any]
     }
 
 
-def write(folder: Path, found: Quantities, published: bool = False) -> Path:
+def write(folder: Path, truth: Quantities, published: bool = False) -> Path:
     """Write a set: first its draws, then the record that vouches for them.
 
     Parameters
     ----------
     folder : Path
-    found : Quantities
+    truth : Quantities
         Its `fingerprint` is not looked at: it follows from what is written.
     published : bool
         Whether others published it.
@@ -439,37 +386,33 @@ def write(folder: Path, found: Quantities, published: bool = False) -> Path:
     """
     import pyarrow.parquet as pq
 
-    if not found.task.startswith(PREFIX):
-        raise EpidemiaError(f"a set of quantities is a task {PREFIX}..., not {found.task}")
-    _check(found)
-    name = found.task.removeprefix(PREFIX)
+    if not truth.task.startswith(PREFIX):
+        raise EpidemiaError(f"a set of quantities is a task {PREFIX}..., not {truth.task}")
+    _check(truth)
+    name = truth.task.removeprefix(PREFIX)
     if not published:
         check_set(name, folder, "the name")
     path = folder / f"{name}.json"
-    content = io.BytesIO()
-    pq.write_table(_table(found), content, compression="zstd", compression_level=15)
+    draws, content = _draws_of(path), io.BytesIO()
+    pq.write_table(_table(truth), content, compression="zstd", compression_level=15)
     record: dict[str, Any] = {
         "schema": SCHEMA,
-        "task": found.task,
-        "survey": found.survey,
-        "vintage": found.vintage,
-        "title": found.title,
+        "task": truth.task,
+        "survey": truth.survey,
+        "vintage": truth.vintage,
+        "title": truth.title,
         "published": published,
-        "scored": found.scored,
-        "about": dict(found.about),
-        "draws": {
-            "name": _draws_of(path).name,
-            "sha256": hashlib.sha256(content.getvalue()).hexdigest(),
-        },
+        "scored": truth.scored,
+        "about": dict(truth.about),
+        "draws": {"name": draws.name, "sha256": hashlib.sha256(content.getvalue()).hexdigest()},
         "quantities": [
-            {**one._asdict(), "conditions": [each._asdict() for each in one.conditions]}
-            for one in found.quantities
+            {**quantity._asdict(), "conditions": [each._asdict() for each in quantity.conditions]}
+            for quantity in truth.quantities
         ],
     }
-    record = {"sha256": _seal(record), **record}
-    with paths.atomic_write(_draws_of(path)) as temporary:
+    record = {"sha256": seal_of(record), **record}
+    _Record.model_validate(record)
+    with paths.atomic_write(draws) as temporary:
         temporary.write_bytes(content.getvalue())
-    with paths.atomic_write(path) as temporary:
-        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_json(path, record)
     return path
