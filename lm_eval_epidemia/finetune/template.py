@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import subject_of
+from lm_eval_epidemia.finetune.check import tagged
 from lm_eval_epidemia.finetune.words import dated
 from lm_eval_epidemia.surveys.record import Record
 from lm_eval_epidemia.surveys.variable import Variable
@@ -102,6 +103,8 @@ def note(
 ) -> str:
     """Put the facts of a person into a paragraph: each once, in any order, one to three a sentence.
 
+    Each is in a tag, see `check.tagged`.
+
     Parameters
     ----------
     facts : mapping of str to int
@@ -118,7 +121,8 @@ def note(
     def one_of(texts: Sequence[str]) -> str:
         return texts[int(rng.integers(len(texts)))]
 
-    names = [list(facts)[k] for k in rng.permutation(len(facts))]
+    order = list(facts)
+    names = [order[k] for k in rng.permutation(len(facts))]
     sentences = [one_of(_OPENINGS).format(survey=survey)]
     while names:
         # One sentence is about one subject.
@@ -131,9 +135,13 @@ def note(
             forms = (*forms, *_CONTRAST)
         who = about[taken[0]] or one_of(_PERSONS)
         relative = "which" if who == "the household" else "who"
-        said = dict(zip("abc", phrases, strict=False))
+        told = [
+            tagged(order.index(name) + 1, phrase)
+            for name, phrase in zip(taken, phrases, strict=True)
+        ]
         text = one_of(forms).replace("}, who {", f"}}, {relative} {{")
-        sentences.append(text.format(Who=who.capitalize(), who=who, **said))
+        told = dict(zip("abc", told, strict=False))
+        sentences.append(text.format(Who=who.capitalize(), who=who, **told))
         if names and rng.random() < 0.15:
             sentences.append(one_of(_FILLERS))
     sentences.append(one_of(_CLOSINGS))
