@@ -16,7 +16,7 @@ from conftest import evaluate
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune import train
+from lm_eval_epidemia.finetune import tokens, train
 from lm_eval_epidemia.finetune.train import Settings
 from lm_eval_epidemia.results import card
 
@@ -353,4 +353,4 @@ def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     with pytest.raises(EpidemiaError, match="tokens and the model takes 10"):
         from transformers import AutoTokenizer
 
-        train.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)
+        tokens.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)
