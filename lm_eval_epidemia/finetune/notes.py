@@ -104,15 +104,10 @@ def by_template(people: People, record: Record, vintage: str, rng: np.random.Gen
     about = subjects(record, vintage, people.variables)
     survey, year = named(record, vintage), record.vintages[vintage].said
 
-    def attempt(
-        waiting: Sequence[int], _faults: Mapping[int, list[Fault]], _number: int
-    ) -> list[tuple[str, list[Fault]]]:
-        return [
-            (note(people.stated(one), people.variables, about, survey, year, rng), [])
-            for one in waiting
-        ]
+    def about_one(person: int) -> str:
+        return note(people.stated(person), people.variables, about, survey, year, rng)
 
-    return attempt
+    return lambda waiting, _faults, _number: [(about_one(person), []) for person in waiting]
 
 
 def by_model(people: People, record: Record, vintage: str, writer: Writer) -> Attempt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -135,12 +136,9 @@ def note(
             forms = (*forms, *_CONTRAST)
         who = about[taken[0]] or one_of(_PERSONS)
         relative = "which" if who == "the household" else "who"
-        told = [
-            tagged(order.index(name) + 1, phrase)
-            for name, phrase in zip(taken, phrases, strict=True)
-        ]
         text = one_of(forms).replace("}, who {", f"}}, {relative} {{")
-        told = dict(zip("abc", told, strict=False))
+        numbers = [order.index(name) + 1 for name in taken]
+        told = dict(zip("abc", map(tagged, numbers, phrases), strict=False))
         sentences.append(text.format(Who=who.capitalize(), who=who, **told))
         if names and rng.random() < 0.15:
             sentences.append(one_of(_FILLERS))
@@ -150,7 +148,5 @@ def note(
 
 def _contrast(phrases: Sequence[str]) -> bool:
     """Tell whether one of two phrases says no, the other yes, of something done."""
-    said = [
-        next((word for word in ("never", "not", "no") if f" {word} " in one), "") for one in phrases
-    ]
-    return bool(said[0]) != bool(said[1]) and all(one.startswith("has ") for one in phrases)
+    denied = [bool(re.search(" (?:never|not|no) ", phrase)) for phrase in phrases]
+    return denied[0] != denied[1] and all(phrase.startswith("has ") for phrase in phrases)
