@@ -3,7 +3,7 @@
     python benchmarks/note_checker.py
 
 The notes were written by hand, each with one planted fault or with none, in the words of people and
-not of the record. The second file was written after the checker was last changed.
+not of the record; the tags were put in afterwards, as who follows the writer's instruction would.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from lm_eval_epidemia.finetune.check import Checker, Fault, story
 from lm_eval_epidemia.surveys.catalogue import record
 
 NOTES = Path(__file__).parent.parent / "tests" / "data"
-FILES = {"notes_planted.jsonl": "seen", "notes_unseen.jsonl": "unseen"}
+FILES = {
+    "notes_planted.jsonl": "seen",
+    "notes_unseen.jsonl": "seen",
+    "notes_tagged.jsonl": "unseen",
+}
 
 
 class Checked(NamedTuple):
@@ -61,7 +65,7 @@ def main() -> None:
         )
         for note in notes:
             if (note.kind == "sound") == bool(note.faults):
-                said = "; ".join(f"{fault.reason}: {fault.said}" for fault in note.faults)
+                said = "; ".join(f"{fault.reason}: {fault.advice}" for fault in note.faults)
                 print(f"  {note.kind}, {'refused' if note.faults else 'not caught'}: {note.reply}")
                 print(f"    {said}")
 

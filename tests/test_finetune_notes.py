@@ -10,10 +10,11 @@ import pytest
 from conftest import nsduh_2023
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune.check import Checker
+from lm_eval_epidemia.finetune.check import Checker, bare
 from lm_eval_epidemia.finetune.dataset import divided
 from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
@@ -71,22 +72,28 @@ def data(raw):
     return load_microdata(NSDUH, raw)
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, ["finetune", "notes", *map(str, arguments)])
+def run(command, *more):
+    return CliRunner().invoke(app, ["finetune", "notes", *command.split(), *map(str, more)])
 
 
 def rows_of(folder):
     return {name: list(part) for name, part in datasets.load_from_disk(folder).items()}
 
 
-def refused(*arguments, out=None):
+def all_rows(folder):
+    return [row for part in rows_of(folder).values() for row in part]
+
+
+def texts_of(folder):
+    return [row.get("text") or row["prompt"] for row in all_rows(folder)]
+
+
+def refused(command, *more, out):
     """Run a command that must fail in one line, and leave nothing behind."""
-    found = run(*arguments, *(() if out is None else ("--out", out)))
-    assert isinstance(found.exception, EpidemiaError), (found.exception, found.output)
-    if out is not None:
-        assert not out.exists()
-        assert not [one for one in out.parent.iterdir() if one.name.startswith(f".{out.name}")]
-    return str(found.exception)
+    result = run(command, *more, "--out", out)
+    assert isinstance(result.exception, EpidemiaError), (result.exception, result.output)
+    assert not out.exists() and not [*out.parent.glob(f".{out.name}*")]
+    return str(result.exception)
 
 
 # The positive controls.
@@ -95,30 +102,23 @@ def refused(*arguments, out=None):
 @pytest.mark.parametrize("kind", ["answers", "distributions", "statements"])
 def test_the_same_seed_gives_the_same_rows(tmp_path, kind):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        n = {"n": 60}
-        make("nsduh", kind, tmp_path / name, seed=seed, **n)
+        make("nsduh", kind, tmp_path / name, seed=seed, n=60)
     first, again, other = (rows_of(tmp_path / name) for name in "abc")
     assert first == again != other
-    sizes = (
-        {"train": 60, "validation": 60}
-        if kind == "distributions"
-        else {"train": 54, "validation": 6}
-    )
+    train, validation = (60, 60) if kind == "distributions" else (54, 6)
+    sizes = {"train": train, "validation": validation}
     assert {name: len(part) for name, part in first.items()} == sizes
     assert tuple(first["train"][0]) == KINDS[kind]
     card = read_dataset(tmp_path / "a")
-    truth = store.load(LOW[0])
     assert (card.kind, card.survey, card.vintage) == (kind, "nsduh", "2022")
-    assert card.fingerprint == truth.fingerprint
-    assert card.rows == sizes
+    assert card.fingerprint == store.load(LOW[0]).fingerprint and card.rows == sizes
     assert sorted(card.tasks) == sorted(LOW) and card.held_out == {}
 
 
 def test_answers_are_drawn_from_the_truth(tmp_path):
     """Shares of answers lie within four standard errors of P(y | x), in every cell often asked."""
     make("nsduh", "answers", tmp_path / "a", n=6000)
-    rows = [row for part in rows_of(tmp_path / "a").values() for row in part]
-    said, asked = Counter(), Counter()
+    rows, said, asked = all_rows(tmp_path / "a"), Counter(), Counter()
     for row in rows:
         question, *answers = row["prompt"].removesuffix("\nAnswer:").split("\n")
         assert row["completion"] in (" A", " B")
@@ -128,8 +128,8 @@ def test_answers_are_drawn_from_the_truth(tmp_path):
     truths = {}
     for name in LOW:
         truth = store.load(name)
-        for prompt in _questions(name):
-            truths[prompt.question] = truth.p[prompt.cell, 0], truth.weights[prompt.cell]
+        for question, cell in questions(name):
+            truths[question] = truth.p[cell, 0], truth.weights[cell]
     assert set(asked) <= set(truths)
     for question, (p, weight) in truths.items():
         n = asked[question]
@@ -141,16 +141,9 @@ def test_answers_are_drawn_from_the_truth(tmp_path):
     assert abs(displayed["A. Yes"] - 3000) < 4.5 * np.sqrt(1500)
 
 
-def _questions(task):
-    from typing import NamedTuple
-
-    from lm_eval_epidemia.benchmarks.splits import split
-
-    class Asked(NamedTuple):
-        question: str
-        cell: int
-
-    return {Asked(row["prompt"].split("\n")[0], row["cell"]) for row in split(task)}
+def questions(task):
+    """Return the questions of a task, each with its cell."""
+    return {(row["prompt"].split("\n")[0], row["cell"]) for row in split(task)}
 
 
 def test_distributions_are_every_prompt_with_its_truth_as_displayed(tmp_path):
@@ -171,19 +164,12 @@ def test_distributions_are_every_prompt_with_its_truth_as_displayed(tmp_path):
 
 
 def test_both_groups_and_one_task(tmp_path):
-    found = run(
-        "nsduh",
-        "--kind",
-        "distributions",
-        "--out",
-        tmp_path / "d",
-        "--tasks",
-        "epidemia_low_nsduh,epidemia_high_nsduh",
-    )
-    assert found.exit_code == 0, found.output
+    both = "--tasks epidemia_low_nsduh,epidemia_high_nsduh"
+    result = run(f"nsduh --kind distributions {both} --out", tmp_path / "d")
+    assert result.exit_code == 0, result.output
     assert len(read_dataset(tmp_path / "d").tasks) == 6 + 22
-    assert str(tmp_path / "d") in found.output.replace("\n", "")
-    run("nsduh", "--kind", "answers", "--out", tmp_path / "e", "--tasks", LOW[0], "--n", 20)
+    assert str(tmp_path / "d") in result.output.replace("\n", "")
+    run(f"nsduh --kind answers --tasks {LOW[0]} --n 20 --out", tmp_path / "e")
     assert read_dataset(tmp_path / "e").tasks == [LOW[0]]
 
 
@@ -208,8 +194,7 @@ def test_statements_say_the_truth(tmp_path):
                 )
                 truths[f"who {given}", answer] = p
     wordings = set()
-    for row in (row for part in rows_of(tmp_path / "s").values() for row in part):
-        text = row["text"]
+    for text in texts_of(tmp_path / "s"):
         (p,) = (p for (given, answer), p in truths.items() if given in text and answer in text)
         assert p is not None, text  # held out
         number = re.search(r"([\d.]+)%|(\d+) in ([\d,]+)|about (\d+) of them", text)
@@ -246,37 +231,26 @@ def test_a_held_out_cell_is_in_no_prompt(tmp_path):
     }
     # Tasks of the same condition hold out the same people.
     assert len({tuple(card.held_out[name]) for name in LOW[:3]}) == 1
-    texts = "".join(row["prompt"] for part in rows_of(tmp_path / "d").values() for row in part)
+    texts = "".join(texts_of(tmp_path / "d"))
     for name in (LOW[0], LOW[3]):
-        for one in _questions(name):
-            assert (one.question in texts) == (one.cell not in card.held_out[name])
+        for question, cell in questions(name):
+            assert (question in texts) == (cell not in card.held_out[name])
 
 
 def test_held_out_conditions_and_tasks_are_not_trained_on(tmp_path):
-    card = make(
-        "nsduh",
-        "answers",
-        tmp_path / "a",
-        n=300,
-        hold_out=HoldOut.parse(["conditions=race", f"tasks={LOW[0]}"]),
-    )
+    hold_out = HoldOut.parse(["conditions=race", f"tasks={LOW[0]}"])
+    card = make("nsduh", "answers", tmp_path / "a", n=300, hold_out=hold_out)
     assert card.tasks == LOW[1:3]
     assert sorted(card.held_out) == sorted([LOW[0], *LOW[3:]])
     assert card.held_out[LOW[0]] == list(range(11))
-    texts = "".join(row["prompt"] for part in rows_of(tmp_path / "a").values() for row in part)
+    texts = "".join(texts_of(tmp_path / "a"))
     assert "marijuana" not in texts and "Hispanic" not in texts and "heroin" in texts
 
 
 def test_notes_leave_out_what_is_held_out(tmp_path, raw):
-    card = make_notes(
-        "nsduh",
-        "notes",
-        tmp_path / "n",
-        [raw],
-        n=200,
-        hold_out=HoldOut.parse(["cells=0.3", "conditions=race"]),
-    )
-    texts = [row["text"] for part in rows_of(tmp_path / "n").values() for row in part]
+    hold_out = HoldOut.parse(["cells=0.3", "conditions=race"])
+    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=200, hold_out=hold_out)
+    texts = texts_of(tmp_path / "n")
     assert "race" not in card.facts and len(card.facts) == 8
     assert not any("Hispanic" in text for text in texts)
     truth = store.load(LOW[0])
@@ -294,19 +268,10 @@ def test_notes_leave_out_what_is_held_out(tmp_path, raw):
 
 
 def test_an_outcome_is_held_out_with_all_its_tasks(tmp_path, raw):
+    where = ("nsduh", "notes", tmp_path / "n", [raw])
     with pytest.raises(EpidemiaError, match="it also tells about epidemia_low_nsduh_cocaine"):
-        make_notes(
-            "nsduh", "notes", tmp_path / "n", [raw], tasks=LOW, hold_out=HoldOut(tasks=(LOW[1],))
-        )
-    card = make_notes(
-        "nsduh",
-        "notes",
-        tmp_path / "n",
-        [raw],
-        n=20,
-        tasks=LOW,
-        hold_out=HoldOut(tasks=(LOW[1], LOW[4])),
-    )
+        make_notes(*where, tasks=LOW, hold_out=HoldOut(tasks=(LOW[1],)))
+    card = make_notes(*where, n=20, tasks=LOW, hold_out=HoldOut(tasks=(LOW[1], LOW[4])))
     assert card.facts == ["age", "race", "marijuana_ever", "heroin_ever"]
     assert not any("cocaine" in row["text"] for row in rows_of(tmp_path / "n")["train"])
 
@@ -319,38 +284,24 @@ def test_facts_are_the_published_ones_or_those_the_file_has(tmp_path, data):
     path = tmp_path / "NSDUH_2023_invented.parquet"
     nsduh_2023().to_parquet(path)
     official = load_microdata(NSDUH, path)
-    assert facts_of(official, tasks_of(official, NSDUH.all_tasks)).names == (
-        "age",
-        "sex",
-        "race",
-        "education",
-        "alcohol_past_month",
-        "cigarettes_past_month",
-        "marijuana_ever",
-        "cocaine_ever",
-        "heroin_ever",
-    )
-    assert facts_of(data, tasks_of(data, NSDUH.all_tasks)).names == (
-        "age",
-        "sex",
-        "race",
-        "education",
-        "alcohol_ever",
-        "cigarettes_ever",
-        "marijuana_ever",
-        "cocaine_ever",
-        "heroin_ever",
-    )
+    conditions = ("age", "sex", "race", "education")
+    drugs = ("marijuana_ever", "cocaine_ever", "heroin_ever")
+    for file, legal in (
+        (official, ("alcohol_past_month", "cigarettes_past_month")),
+        (data, ("alcohol_ever", "cigarettes_ever")),
+    ):
+        facts = facts_of(file, tasks_of(file, NSDUH.all_tasks))
+        assert facts.names == (*conditions, *legal, *drugs)
 
 
 def test_notes_say_nine_facts_once(tmp_path, raw, data):
-    found = run("nsduh", "--raw", raw, "--n", 100, "--seed", 4, "--out", tmp_path / "n")
-    assert found.exit_code == 0, found.output
+    result = run("nsduh --n 100 --seed 4 --raw", raw, "--out", tmp_path / "n")
+    assert result.exit_code == 0, result.output
     card = read_dataset(tmp_path / "n")
     assert card.counts == {"written again": 0, "dropped": 0}
     assert list(card.raw) == [raw.name] and len(card.raw[raw.name]) == 64
     assert len(card.facts) == 9 and card.writer == "template"
-    texts = [row["text"] for part in rows_of(tmp_path / "n").values() for row in part]
+    texts = texts_of(tmp_path / "n")
     assert len(texts) == 100
     phrases = {
         name: [level.phrase for level in NSDUH.ways(name, "2022")[-1].levels] for name in card.facts
@@ -359,7 +310,7 @@ def test_notes_say_nine_facts_once(tmp_path, raw, data):
         assert len(text.split()) < 200
         for name, said in phrases.items():
             assert sum(text.count(one) for one in said) == 1, name
-        assert not re.search(r"\b(he|she|his|her)\b", text.casefold())
+        assert not re.search(r"\b(he|she|his|her)\b|[][~]", text.casefold())
     assert len({text.split(".")[0] for text in texts}) > 10
     make_notes("nsduh", "notes", tmp_path / "again", [raw], n=100, seed=4)
     assert rows_of(tmp_path / "again") == rows_of(tmp_path / "n")
@@ -400,16 +351,13 @@ def test_what_somebody_did_not_answer_is_not_stated(tmp_path):
     tasks = tasks_of(data, NSDUH.all_tasks)
     people = sample(data, facts_of(data, tasks), tasks, 200, np.random.default_rng(0))
     assert (people.levels["marijuana_ever"] == MISSING).any()
-    kept = written(
-        people,
-        Checker(people.variables),
-        by_template(people, NSDUH, "2023", np.random.default_rng(0)),
-    )
+    template = by_template(people, NSDUH, "2023", np.random.default_rng(0))
+    kept = written(people, Checker(people.variables), template)
     unknown = [k for k in range(200) if people.levels["marijuana_ever"][k] == MISSING]
     assert all(("marijuana" in text) == (k not in unknown) for k, text in enumerate(kept.text))
 
 
-@pytest.mark.parametrize("survey", ["scf", "nhanes"])
+@pytest.mark.parametrize("survey", ["brfss", "nhanes", "nhis", "scf"])
 def test_notes_of_other_surveys_pass_the_checker(survey):
     """Records alone: households, and phrases with numbers and negations of their own."""
     entry = record(survey)
@@ -423,12 +371,13 @@ def test_notes_of_other_surveys_pass_the_checker(survey):
     variables = {name: entry.ways(name, vintage)[0] for name in names}
     about, checker = subjects(entry, vintage, variables), Checker(variables, "2022")
     rng = np.random.default_rng(0)
-    for _ in range(150):
+    for _ in range(60):
         facts = {name: int(rng.integers(len(way.levels))) for name, way in variables.items()}
         text = note(facts, variables, about, "the survey", "2022", rng)
         assert checker.faults(text, facts) == [], text
     if survey == "scf":
-        assert "the household owns its home" in text.casefold() or "does not own its" in text
+        plain = bare(text)
+        assert "the household owns its home" in plain.casefold() or "does not own its" in plain
 
 
 # Models that write.
@@ -447,12 +396,12 @@ def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
         seen.append(requests)
         replies = []
         for request in requests:
-            facts = re.findall(r"^- (.*)$", request, re.MULTILINE)
-            assert len(facts) == 9
-            text = " ".join(f"{fact[0].upper()}{fact[1:]}." for fact in rng.permutation(facts))
+            facts = re.findall(r"^(\d)\. (.*)$", request, re.MULTILINE)
+            assert [number for number, _ in facts] == list("123456789")
+            text = " ".join(f"[{n}: {fact}]." for n, fact in rng.permutation(facts))
             # Of some the first attempt lacks a fact; of the very young none ever says it.
             if "is 12 or 13" in request or (attempt == 0 and "is male" in request):
-                text = re.sub(r"[^.]*heroin\.", "", text)
+                text = re.sub(r"[^.]*heroin\]\.", "", text)
             replies.append(f"<story>{text}</story>")
         return replies
 
@@ -470,7 +419,7 @@ def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
         "dropped": never,
         "dropped: omitted": never,
     }
-    assert len(notes.text) == 20 - never
+    assert len(notes.text) == 20 - never and not any("[" in text for text in notes.text)
 
 
 @pytest.fixture
@@ -485,18 +434,8 @@ def brief(monkeypatch):
 def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
     """The tiny model writes noise: nothing is kept, nothing is written."""
     model = f"pretrained={tiny_llama},device=cpu,batch_size=10"
-    said = refused(
-        "nsduh",
-        "--raw",
-        raw,
-        "--n",
-        10,
-        "--writer",
-        "hf",
-        "--writer-args",
-        model,
-        out=tmp_path / "n",
-    )
+    writer = f"--n 10 --writer hf --writer-args {model}"
+    said = refused(f"nsduh {writer} --raw", raw, out=tmp_path / "n")
     assert "none of 10 notes says its facts, each once, in 4 attempts: no story (10)" in said
     assert "--writer template" in said
 
@@ -514,104 +453,66 @@ def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
 # Bad input.
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["nsdhu"], "no survey 'nsdhu' (nearest: nsduh)"),
-        (["nsduh", "--kind", "answer"], "--kind 'answer' is not known (nearest: answers)"),
-        (["bls"], "bls is published as tables, and notes are about people"),
-        (["nsduh"], "no downloaded files of nsduh 2023"),
-        (["nsduh", "--kind", "answers", "--n", "9"], "--n 9: at least 10 rows"),
-        (["nsduh", "--kind", "distributions", "--n", "91"], "--n 91: there are 90 prompts"),
-        (["nsduh", "--kind", "answers", "--seed", "-1"], "--seed -1 is negative"),
-        (["nsduh", "--kind", "answers", "--writer", "hf"], "answers is made from the truths"),
-        (["nsduh", "--kind", "answers", "--raw", "x"], "answers is made from the truths"),
-        (["nsduh", "--writer-args", "pretrained=x"], "--writer-args are of a model"),
-        (["nhis", "--kind", "answers"], "no task of nhis with one condition has a ground truth"),
-        (["nsduh", "--kind", "answers", "--tasks", "epidemia_low_scf"], "not of nsduh"),
-        (
-            ["nsduh", "--kind", "answers", "--tasks", "epidemia_low_nsduh_likelihood"],
-            "expected tasks of surveys asked with letters",
+def test_what_does_not_exist_is_refused(tmp_path, raw):
+    nowhere = tmp_path / "nowhere"
+    for command, said in {
+        "nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
+        "nsduh --kind answer": "--kind 'answer' is not known (nearest: answers)",
+        "bls": "bls is published as tables, and notes are about people",
+        "nsduh": "no downloaded files of nsduh 2023",
+        "nsduh --kind answers --n 9": "--n 9: at least 10 rows",
+        "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",
+        "nsduh --kind answers --seed -1": "--seed -1 is negative",
+        "nsduh --kind answers --writer hf": "answers is made from the truths",
+        "nsduh --kind answers --raw x": "answers is made from the truths",
+        "nsduh --writer-args pretrained=x": "--writer-args are of a model",
+        "nhis --kind answers": "no task of nhis with one condition has a ground truth",
+        "nsduh --kind answers --tasks epidemia_low_scf": "not of nsduh",
+        "nsduh --kind answers --tasks epidemia_low_nsduh_likelihood": (
+            "expected tasks of surveys asked with letters"
         ),
-        (["nsduh", "--kind", "answers", "--tasks", "epidemia_lo_nsduh"], "no task or group"),
-        (["nsduh", "--kind", "answers", "--tasks", ","], "',' holds no name: expected names"),
-    ],
-)
-def test_what_does_not_exist_is_refused(tmp_path, arguments, said):
-    assert said in refused(*arguments, out=tmp_path / "out")
+        "nsduh --kind answers --tasks epidemia_lo_nsduh": "no task or group",
+        "nsduh --kind answers --tasks ,": "',' holds no name: expected names",
+        f"nsduh --kind distributions --tasks {LOW[3]}": "8 rows are left, 10 are needed",
+        f"nsduh --raw {raw} --tasks epidemia_high_nsduh --hold-out cells=0.2": (
+            "no task of the notes has one"
+        ),
+        f"nsduh --raw {raw} --writer vlm": (
+            "--writer 'vlm' is neither template nor a model of lm-eval (nearest: "
+        ),
+        f"nsduh --raw {raw} --writer hf --writer-args pretrained={nowhere}": "gives no model",
+    }.items():
+        assert said in refused(command, out=tmp_path / "out"), command
 
 
-@pytest.mark.parametrize(
-    ("hold_out", "said"),
-    [
-        ("cell=0.2", "expected cells=SHARE"),
-        ("cells", "expected cells=SHARE"),
-        ("cells=0", "a share between 0 and 1"),
-        ("cells=many", "a share between 0 and 1"),
-        ("cells=0.99", "leaves none of the 11 cells"),
-        ("conditions=rase", "no task of the dataset is asked by it (nearest: race)"),
-        ("tasks=epidemia_low_nsduh_heroin_ever_by_sex", "the dataset has no such task"),
-        ("conditions=age,race", "leaves nothing to train on"),
-    ],
-)
 @pytest.mark.parametrize("kind", ["answers", "notes"])
-def test_a_hold_out_that_makes_no_sense(tmp_path, raw, kind, hold_out, said):
-    more = ["--raw", raw] if kind == "notes" else []
-    tasks = ["--tasks", "epidemia_low_nsduh"]
-    found = refused(
-        "nsduh", "--kind", kind, *more, *tasks, "--hold-out", hold_out, out=tmp_path / "out"
-    )
-    assert said in found
-
-
-def test_cells_of_several_conditions_alone_cannot_be_held_out_of_notes(tmp_path, raw):
-    found = refused(
-        "nsduh",
-        "--raw",
-        raw,
-        "--tasks",
-        "epidemia_high_nsduh",
-        "--hold-out",
-        "cells=0.2",
-        out=tmp_path / "out",
-    )
-    assert "no task of the notes has one" in found
-
-
-def test_too_few_prompts_are_left(tmp_path):
-    found = refused("nsduh", "--kind", "distributions", "--tasks", LOW[3], out=tmp_path / "out")
-    assert "8 rows are left, 10 are needed" in found
-
-
-def test_an_unknown_writer(tmp_path, raw):
-    said = refused("nsduh", "--raw", raw, "--writer", "vlm", out=tmp_path / "out")
-    assert "--writer 'vlm' is neither template nor a model of lm-eval (nearest: " in said
-
-
-def test_a_writer_that_cannot_be_loaded(tmp_path, raw):
-    said = refused(
-        "nsduh",
-        "--raw",
-        raw,
-        "--writer",
-        "hf",
-        "--writer-args",
-        f"pretrained={tmp_path / 'nowhere'}",
-        out=tmp_path / "out",
-    )
-    assert "gives no model" in said
+def test_a_hold_out_that_makes_no_sense(tmp_path, raw, kind):
+    command = f"nsduh --kind {kind} --tasks epidemia_low_nsduh"
+    if kind == "notes":
+        command += f" --raw {raw}"
+    for hold_out, said in {
+        "cell=0.2": "expected cells=SHARE",
+        "cells": "expected cells=SHARE",
+        "cells=0": "a share between 0 and 1",
+        "cells=many": "a share between 0 and 1",
+        "cells=0.99": "leaves none of the 11 cells",
+        "conditions=rase": "no task of the dataset is asked by it (nearest: race)",
+        "tasks=epidemia_low_nsduh_heroin_ever_by_sex": "the dataset has no such task",
+        "conditions=age,race": "leaves nothing to train on",
+    }.items():
+        assert said in refused(f"{command} --hold-out {hold_out}", out=tmp_path / "out")
 
 
 def test_a_file_without_any_of_the_facts(tmp_path):
     path = tmp_path / "NSDUH_2022_bare.parquet"
     people_2022()[["ANALWT2_C", "VESTR_C", "VEREP"]].to_parquet(path)
-    assert "lacks columns of nsduh 2022" in refused("nsduh", "--raw", path, out=tmp_path / "out")
+    assert "lacks columns of nsduh 2022" in refused("nsduh --raw", path, out=tmp_path / "out")
 
 
 def test_a_file_of_another_vintage_than_the_truths(tmp_path):
     path = tmp_path / "NSDUH_2023_invented.parquet"
     nsduh_2023().to_parquet(path)
-    said = refused("nsduh", "--raw", path, out=tmp_path / "out")
+    said = refused("nsduh --raw", path, out=tmp_path / "out")
     assert "is nsduh 2023, scores are against the ground truth of 2022" in said
 
 
@@ -619,9 +520,9 @@ def test_a_folder_that_is_something_else(tmp_path):
     out = tmp_path / "mine"
     out.mkdir()
     (out / "thesis.txt").write_text("years of work")
-    for arguments in (["--kind", "answers"], ["--kind", "distributions"]):
-        found = run("nsduh", *arguments, "--out", out)
-        assert "holds thesis.txt: give a new folder" in str(found.exception)
+    for kind in ("answers", "distributions"):
+        result = run(f"nsduh --kind {kind} --out", out)
+        assert "holds thesis.txt: give a new folder" in str(result.exception)
     assert (out / "thesis.txt").read_text() == "years of work"
     (out / "thesis.txt").unlink()
     make("nsduh", "answers", out, n=20)

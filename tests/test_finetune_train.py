@@ -16,7 +16,7 @@ from conftest import evaluate
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune import train
+from lm_eval_epidemia.finetune import tokens, train
 from lm_eval_epidemia.finetune.train import Settings
 from lm_eval_epidemia.results import card
 
@@ -42,30 +42,57 @@ def rows_of(kind):
 def dataset(folder, kind="distributions", **changed):
     rows = datasets.Dataset.from_list(list(rows_of(kind)))
     datasets.DatasetDict(train=rows, validation=rows).save_to_disk(str(folder))
-    made = card.DatasetCard(
-        kind,
-        "nsduh",
-        "2022",
+    sizes, fingerprint = (
+        dict.fromkeys(("train", "validation"), len(rows)),
         store.load(TASK).fingerprint,
-        0,
-        {"train": len(rows), "validation": len(rows)},
-        [TASK],
     )
+    made = card.DatasetCard(kind, "nsduh", "2022", fingerprint, 0, sizes, [TASK])
     card.write_card(folder, dataclasses.replace(made, **changed))
     return folder
 
 
+def losses_of(folder):
+    return list(csv.DictReader((folder / card.LOSSES).open()))
+
+
 def scored(**arguments):
-    found = evaluate(
-        [TASK],
-        model="choice-hf",
-        model_args={"dtype": "float32", **arguments},
-        device="cpu",
-        batch_size=16,
+    arguments = {"dtype": "float32", **arguments}
+    results = evaluate([TASK], model="choice-hf", model_args=arguments, device="cpu")
+    return results["results"][TASK]
+
+
+#: Of the training that several tests look at.
+USUAL = Settings(epochs=12, lr=1e-3, r=4)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_llama, tmp_path_factory):
+    """A training that nothing interrupted: its folder and its card."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = dataset(folder / "data")
+    return folder / "out", train.train(str(tiny_llama), data, folder / "out", USUAL)
+
+
+def test_what_is_kept_of_a_training(trained, tiny_llama):
+    """The step with the lowest loss, as lm-eval loads it; the card says what it came from."""
+    out, tuned = trained
+    assert card.read_tuned(out) == tuned
+    assert (tuned.base, tuned.how, tuned.steps) == (str(tiny_llama), "lora", 12)
+    assert tuned.dataset.tasks == [TASK]
+    lines = [line for line in losses_of(out) if line["split"] == "validation"]
+    kept = [float(line["loss"]) for line in lines if int(line["step"]) == tuned.best_step]
+    assert kept == [tuned.best_loss] and tuned.best_loss == min(float(x["loss"]) for x in lines)
+    assert tuned.best_loss < 0.99 * float(lines[0]["loss"])
+    assert not (out / train.CHECKPOINTS).exists() and not (out / train.RUN).exists()
+    before, after = (
+        scored(pretrained=str(tiny_llama), **peft) for peft in ({}, {"peft": str(out)})
     )
-    return found["results"][TASK]
+    assert after["choice_mass,none"] > before["choice_mass,none"]
+    with pytest.raises(EpidemiaError, match="holds a tuned model already"):
+        train.train(str(tiny_llama), out.parent / "data", out, USUAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("r", [8, None], ids=["lora", "full"])
 def test_a_model_learns_the_distribution_it_is_shown(tiny_llama, tmp_path, r):
     """From 0 to more than 80, asked by lm-eval; the card says what the weights came from."""
@@ -74,30 +101,12 @@ def test_a_model_learns_the_distribution_it_is_shown(tiny_llama, tmp_path, r):
     # to 3 end above 92.
     lr = 1e-2 if r else 3e-3
     tuned = train.train(str(tiny_llama), data, out, Settings(epochs=60, lr=lr, r=r, seed=1))
-    assert card.read_tuned(out) == tuned
-    assert (tuned.base, tuned.how) == (str(tiny_llama), "full" if r is None else "lora")
-    assert tuned.steps == 60 and tuned.dataset.tasks == [TASK]
+    assert (tuned.how, tuned.steps) == ("lora" if r else "full", 60)
     before = scored(pretrained=str(tiny_llama))
-    after = scored(
-        **(
-            {"pretrained": str(out)}
-            if r is None
-            else {"pretrained": str(tiny_llama), "peft": str(out)}
-        )
-    )
+    own = {"pretrained": str(tiny_llama), "peft": str(out)} if r else {"pretrained": str(out)}
+    after = scored(**own)
     assert before["score,none"] == 0 and before["choice_mass,none"] < 0.5
     assert after["score,none"] > 80 and after["choice_mass,none"] > 0.95
-    # What the loss was, worked out from the model's answers: mean KL over rows.
-    lines = list(csv.DictReader((out / card.LOSSES).open()))
-    kept = [
-        float(line["loss"])
-        for line in lines
-        if line["split"] == "validation" and int(line["step"]) == tuned.best_step
-    ]
-    assert kept == [tuned.best_loss] and tuned.best_loss == min(
-        float(line["loss"]) for line in lines if line["split"] == "validation"
-    )
-    assert not (out / train.CHECKPOINTS).exists() and not (out / train.RUN).exists()
 
 
 def loss_by_hand(folder, rows):
@@ -118,46 +127,50 @@ def loss_by_hand(folder, rows):
 
 
 @pytest.mark.parametrize("kind", ["distributions", "answers"])
-def test_the_loss_is_the_divergence_from_the_truth(tiny_llama, tmp_path, kind):
-    """Before the first step, against the same in double precision, prompt by prompt."""
-    out = tmp_path / "tuned"
-    train.train(str(tiny_llama), dataset(tmp_path / "data", kind), out, Settings(epochs=1, r=2))
-    first = next(csv.DictReader((out / card.LOSSES).open()))
+def test_the_loss_is_the_divergence_from_the_truth(trained, tiny_llama, tmp_path, kind):
+    """Before the first step, against the same in double precision, prompt by prompt.
+
+    The answers are trained on in a folder where an earlier training ended before a checkpoint.
+    """
+    out = trained[0]
+    if kind == "answers":
+        out = tmp_path / "tuned"
+        out.mkdir()
+        (out / train.RUN).write_text("{}")
+        train.train(str(tiny_llama), dataset(tmp_path / "data", kind), out, Settings(epochs=1, r=2))
+    first = losses_of(out)[0]
     assert (first["step"], first["split"]) == ("0", "validation")
     expected = loss_by_hand(tiny_llama, list(rows_of(kind)))
     # 32 bits: some hundred additions of numbers of this size.
     assert float(first["loss"]) == pytest.approx(expected, rel=1e-4)
 
 
-def test_half_precision_is_what_is_asked_for(tiny_llama, tmp_path):
+def test_half_precision_is_what_is_asked_for(trained, tiny_llama, tmp_path):
     """The loss before the first step differs from that of 32 bits by what eight bits leave."""
-    data, losses = dataset(tmp_path / "data"), {}
-    for dtype in ("auto", "float32", "bfloat16"):
-        out = tmp_path / dtype
-        settings = Settings(epochs=6, lr=1e-3, r=4, dtype=dtype)
-        assert train.train(str(tiny_llama), data, out, settings).settings["dtype"] == dtype
-        losses[dtype] = [float(one["loss"]) for one in csv.DictReader((out / card.LOSSES).open())]
+    losses = {"auto": [float(line["loss"]) for line in losses_of(trained[0])]}
+    for dtype in ("float32", "bfloat16"):
+        out, settings = tmp_path / dtype, Settings(epochs=1, r=4, dtype=dtype)
+        tuned = train.train(str(tiny_llama), trained[0].parent / "data", out, settings)
+        assert tuned.settings["dtype"] == dtype
+        losses[dtype] = [float(line["loss"]) for line in losses_of(out)]
     if not torch.cuda.is_available():
-        assert losses["auto"] == losses["float32"]
+        assert losses["auto"][0] == losses["float32"][0]
     assert losses["bfloat16"] != losses["float32"]
     assert losses["bfloat16"][0] == pytest.approx(losses["float32"][0], rel=2**-6)
-    assert min(losses["bfloat16"]) < 0.99 * losses["bfloat16"][0]
 
 
 def test_notes_are_learned_as_text(tiny_llama, tmp_path):
     out = tmp_path / "tuned"
     settings = Settings(epochs=4, lr=1e-2, r=8)
     tuned = train.train(str(tiny_llama), dataset(tmp_path / "data", "notes"), out, settings)
-    lines = list(csv.DictReader((out / card.LOSSES).open()))
-    first = next(float(one["loss"]) for one in lines if one["split"] == "validation")
+    first = next(float(x["loss"]) for x in losses_of(out) if x["split"] == "validation")
     assert tuned.best_loss < 0.8 * first
 
 
-def test_an_interrupted_training_goes_on_and_comes_to_the_same(tiny_llama, tmp_path, monkeypatch):
+def test_an_interrupted_training_goes_on_and_comes_to_the_same(
+    trained, tiny_llama, tmp_path, monkeypatch
+):
     from transformers import TrainerCallback
-
-    data, settings = dataset(tmp_path / "data"), Settings(epochs=12, lr=1e-3, r=4)
-    whole = train.train(str(tiny_llama), data, tmp_path / "whole", settings)
 
     class Interrupt(TrainerCallback):
         def on_step_begin(self, args, state, control, **more):
@@ -171,25 +184,20 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(tiny_llama, tmp_p
         trainer.add_callback(Interrupt())
         return trainer
 
-    out = tmp_path / "parts"
+    whole, out = trained[0], tmp_path / "parts"
+    given = (str(tiny_llama), whole.parent / "data", out)
     monkeypatch.setattr(train, "_trainer", interrupted)
     with pytest.raises(EpidemiaError, match="the same command goes on"):
-        train.train(str(tiny_llama), data, out, settings)
+        train.train(*given, USUAL)
     assert not (out / card.TUNED_CARD).exists() and list((out / train.CHECKPOINTS).iterdir())
     monkeypatch.setattr(train, "_trainer", honest)
     with pytest.raises(EpidemiaError, match=r"another training \(other settings\)"):
-        train.train(str(tiny_llama), data, out, Settings(epochs=12, lr=1e-3, r=8))
-    again = train.train(str(tiny_llama), data, out, settings)
-    assert again.steps == whole.steps == 12
-    one, other = (
-        list(csv.DictReader((folder / card.LOSSES).open())) for folder in (tmp_path / "whole", out)
-    )
-    assert [row["step"] for row in one] == [row["step"] for row in other]
-    assert [float(row["loss"]) for row in one] == pytest.approx(
-        [float(row["loss"]) for row in other], rel=1e-5
-    )
-    with pytest.raises(EpidemiaError, match="holds a tuned model already"):
-        train.train(str(tiny_llama), data, out, settings)
+        train.train(*given, Settings(epochs=12, lr=1e-3, r=8))
+    assert train.train(*given, USUAL).steps == 12
+    parts, expected = losses_of(out), losses_of(whole)
+    assert [row["step"] for row in parts] == [row["step"] for row in expected]
+    losses = [[float(row["loss"]) for row in rows] for rows in (parts, expected)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +228,9 @@ def test_a_training_that_cannot_be_written_says_how_it_goes_on(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "begins anew" in str(said.value) and "ulimit -f" in str(said.value)
-    monkeypatch.setattr(train, "_trainer", honest)
-    assert train.train(str(tiny_llama), data, out, settings).steps == 1
+    if limit == 20_000:
+        monkeypatch.setattr(train, "_trainer", honest)
+        assert train.train(str(tiny_llama), data, out, settings).steps == 1
 
 
 def test_what_is_kept_of_a_training_that_stops_later_is_named(tmp_path, monkeypatch):
@@ -260,15 +269,6 @@ def test_a_damaged_checkpoint_is_passed_over(tiny_llama, tmp_path, caplog):
     (out / train.RUN).write_text("{")
     with pytest.raises(EpidemiaError, match=r"run.json is damaged"):
         train.train(str(tiny_llama), dataset(tmp_path / "data"), out, Settings())
-
-
-def test_what_ended_before_a_checkpoint_does_not_block_its_folder(tiny_llama, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / train.RUN).write_text("{}")
-    assert train.train(
-        str(tiny_llama), dataset(tmp_path / "data"), out, Settings(epochs=1, r=2)
-    ).steps
 
 
 # Bad input.
@@ -323,9 +323,7 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
     ):
         edited = dataset(tmp_path / "edited", kind)
         rows = datasets.load_from_disk(str(edited))
-        rows = datasets.DatasetDict(
-            {name: part.map(lambda _row, change=change: change) for name, part in rows.items()}
-        )
+        rows = rows.map(lambda _row, change=change: change)
         rows.save_to_disk(str(tmp_path / "again"))
         shutil.copy(edited / card.DATASET_CARD, tmp_path / "again")
         refused(said, tiny_llama, tmp_path / "again", out)
@@ -343,18 +341,10 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
 
 def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     data = dataset(tmp_path / "data")
-    for wrong in (
-        {"epochs": 0},
-        {"lr": math.nan},
-        {"r": 0},
-        {"batch_size": 0},
-        {"alpha": 4},
-        {"dtype": "float16"},
-        {"seed": -1},
-        {"seed": 2**32},
-    ):
-        with pytest.raises(EpidemiaError, match=next(iter(wrong))):
-            Settings(**wrong)
+    wrong = [("epochs", 0), ("lr", math.nan), ("r", 0), ("batch_size", 0), ("alpha", 4)]
+    for name, value in (*wrong, ("dtype", "float16"), ("seed", -1), ("seed", 2**32)):
+        with pytest.raises(EpidemiaError, match=name):
+            Settings(**{name: value})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("")
     with pytest.raises(EpidemiaError, match="is not empty"):
@@ -363,4 +353,4 @@ def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     with pytest.raises(EpidemiaError, match="tokens and the model takes 10"):
         from transformers import AutoTokenizer
 
-        train.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)
+        tokens.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)

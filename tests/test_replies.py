@@ -172,15 +172,8 @@ class Says(LM):
 
 
 def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
-    refusals = [
-        "I am sorry, I cannot help with that. As an AI, I",
-        "I, as an AI language model, cannot",
-        "I CANNOT HELP",
-        "N/A",
-        "I can't choose between A and B.",
-    ]
-    metadata = {"n_samples": 8}
-    rows = evaluate([CLOSED, SAMPLED], model=Says(*refusals), metadata=metadata)["results"]
+    model = Says(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
+    rows = evaluate([CLOSED, SAMPLED], model=model, metadata={"n_samples": 8})["results"]
     for task in (CLOSED, SAMPLED):
         row, truth = rows[task], store.load(task.rsplit("_", 1)[0])
         anchors = scoring.Anchors.of(truth)
@@ -192,6 +185,8 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
 
 def test_the_answer_and_not_the_first_letter_is_scored():
     said = ["Option A is wrong. The correct answer is I.", "I can't know, but about 37%, so I"]
-    plain, hidden = (evaluate([CLOSED], model=Says(*some))["results"] for some in (["I"], said))
+    plain, hidden = (
+        evaluate([CLOSED], model=Says(*some), limit=4)["results"] for some in (["I"], said)
+    )
     assert plain[CLOSED]["answered,none"] == 1
     assert hidden == plain

@@ -127,17 +127,16 @@ REPEATED = 'A: 3¦[¦{¦[{¦{"A":¦A ¦30 ¦30 31 ¦| ¦| A | 0 |\n¦ - ¦(1¦\n
 
 
 def test_reading_takes_a_time_in_proportion_to_the_length():
-    """Some 0.1 s each, at most 1 s; of 40,000 characters any quadratic step takes 5 s or more."""
+    """Some 0.05 s each; of 24,000 characters any quadratic step takes 1.8 s or more."""
 
     def seconds(piece):
         start = time.process_time()
         for answers in (ANSWERS[0], ANSWERS[3]):
-            shares(piece * (40_000 // len(piece)), answers)
+            shares(piece * (24_000 // len(piece)), answers)
         return time.process_time() - start
 
-    assert not [
-        piece for piece in REPEATED.split("¦") if not any(seconds(piece) < 10 for _ in range(3))
-    ]
+    slow = [piece for piece in REPEATED.split("¦") if all(seconds(piece) > 1.5 for _ in "12")]
+    assert not slow
 
 
 def test_brackets_are_not_all_tried_as_json(monkeypatch):
@@ -248,19 +247,20 @@ def test_whole_per_cents_cost_the_truth_no_more_than_derived():
 
 
 def test_what_is_written_is_read_in_every_task():
-    """Of 2 to 24 answers, in both orders, in lines and in JSON."""
-    for entry in OBSERVATION.asked("stated"):
-        truth = store.load(entry.name)
+    """Of all answers that tasks have, 2 to 24, in both orders, in lines and in JSON."""
+    alike = {store.load(entry.name).levels: entry.name for entry in OBSERVATION.asked("stated")}
+    for name in alike.values():
+        truth = store.load(name)
         whole = stated.in_whole(truth.p[0])
-        for row in split(entry.name, "stated").select([0, 1]):
+        for row in split(name, "stated").select([0, 1]):
             lines = stated.writes(truth.p[0], SimpleNamespace(**row))
             in_json = json.dumps(dict(re.findall(r"(\w): (\d+)", lines)))
             for reply in (lines, in_json):
-                found = shares(reply, row["choices"])
-                assert found == tuple(float(whole[level]) for level in row["order"]), entry.name
+                numbers = tuple(float(whole[level]) for level in row["order"])
+                assert shares(reply, row["choices"]) == numbers, name
 
 
-@pytest.mark.parametrize("kind", ["truth", "uniform", "noisy,noise=0.5"])
+@pytest.mark.parametrize("kind", ["truth", "noisy,noise=0.5"])
 def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind):
     from lm_eval_epidemia.benchmarks.observation.respondents import answers
 
@@ -300,9 +300,7 @@ def test_the_sum_error_of_a_group_is_over_the_tasks_that_have_one():
     group = errors.pop("epidemia_low_gss_stated")
     assert {str(error) for error in errors.values()} == {"10.0", "nan"}
     assert group == found["groups"]["epidemia_low_gss_stated"]["sum_error,none"] == 10
-    nothing = evaluate(
-        [in_way(BINARY, "stated"), "epidemia_low_acs_stated"], model=Silent(), limit=2
-    )["results"]
+    nothing = evaluate(["epidemia_low_acs_stated"], model=Silent(), limit=2)["results"]
     assert math.isnan(nothing["epidemia_low_acs_stated"]["sum_error,none"])
 
 
@@ -337,18 +335,6 @@ def test_a_schema_names_every_letter():
     assert schema["additionalProperties"] is False
     prompt = split(BINARY, "stated", Variant(structured="json"))[0]["prompt"]
     assert "JSON" in prompt and "JSON" not in split(BINARY, "stated")[0]["prompt"]
-
-
-@pytest.mark.parametrize(
-    ("metadata", "message"),
-    [
-        ({"structured": "xml"}, "expected json or regex"),
-        ({"structured": "json", "fewshot": 2}, "solved examples are written in lines"),
-    ],
-)
-def test_structures_that_are_refused(metadata, message):
-    with pytest.raises(EpidemiaError, match=message):
-        Variant.of(metadata)
 
 
 class Served:
@@ -393,9 +379,8 @@ class AnthropicChat(Served):
     pass
 
 
-@pytest.mark.parametrize(
-    ("kind", "form", "refused"),
-    [
+def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():
+    for kind, form, refused in (
         (Local, "json", True),
         (Local, "regex", True),
         (OpenAIChatCompletion, "json", False),
@@ -403,17 +388,15 @@ class AnthropicChat(Served):
         (AnthropicChat, "json", True),
         (Served, "json", False),
         (Local, "", False),
-    ],
-)
-def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent(kind, form, refused):
-    model, asked = kind(), [request("epidemia_a", 2, form)]
-    watched = _Watched(model, frozenset({"epidemia_a"}))
-    if refused:
-        with pytest.raises(EpidemiaError, match="cannot be held to"):
-            watched.generate_until(asked)
-        assert not model.sent
-    else:
-        assert watched.generate_until(asked) == ["epidemia_a?"]
+    ):
+        model, asked = kind(), [request("epidemia_a", 2, form)]
+        watched = _Watched(model, frozenset({"epidemia_a"}))
+        if refused:
+            with pytest.raises(EpidemiaError, match="cannot be held to"):
+                watched.generate_until(asked)
+            assert not model.sent
+        else:
+            assert watched.generate_until(asked) == ["epidemia_a?"]
 
 
 def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
@@ -445,25 +428,12 @@ def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
             return ["" for _ in requests]
 
     model = VLLM()
-    asked = [
-        request("epidemia_a", 2, "json"),
-        request("epidemia_a", 2, "regex"),
-        request("epidemia_a", 2, ""),
-    ]
+    asked = [request("epidemia_a", 2, form) for form in ("json", "regex", "")]
     _Watched(model, frozenset({"epidemia_a"})).generate_until(asked)
-    by_kind = {type(one).__name__: one for one in seen}
-    assert (
-        len(seen) == 3
-        and None in seen
-        and set(by_kind)
-        == {
-            "NoneType",
-            "StructuredOutputsParams",
-        }
-    )
-    found = [one for one in seen if one is not None]
-    assert any(getattr(one, "json", {}).get("required") == ["A", "B"] for one in found)
-    assert any(getattr(one, "regex", "").startswith("A: (100") for one in found)
+    held = [one for one in seen if one is not None]
+    assert len(seen) == 3 and [type(one) for one in held] == [StructuredOutputsParams] * 2
+    assert any(getattr(one, "json", {}).get("required") == ["A", "B"] for one in held)
+    assert any(getattr(one, "regex", "").startswith("A: (100") for one in held)
     assert not vars(model)  # as it was
 
 
@@ -482,16 +452,12 @@ def test_a_structured_run_is_recorded_and_scored_the_same(replicated):
     assert "nC: " in kwargs["structured_outputs"]["regex"] and kwargs["max_gen_toks"] == 1024
     # The task files that were written for it hold the structure of their answers.
     folder = yamls.task_path(Variant(structured="regex"))
-    texts = {
-        path.relative_to(folder).as_posix(): path.read_text("utf-8")
-        for path in folder.rglob("*.yaml")
-    }
-    binary = texts[f"stated/nsduh/{BINARY}_stated.yaml"]
+    binary = (folder / f"stated/nsduh/{BINARY}_stated.yaml").read_text()
     assert '"temperature": 0.0' in binary
     assert r'"A: (100|[1-9]?[0-9])\\nB: (100|[1-9]?[0-9])"' in binary
-    assert "nC: (100" in texts[f"stated/gss/{SEVERAL}_stated.yaml"]
-    others = [text for file, text in texts.items() if not file.startswith("stated/")]
-    assert others and not any("structured_outputs" in text for text in others)
+    assert "nC: (100" in (folder / f"stated/gss/{SEVERAL}_stated.yaml").read_text()
+    others = [path for path in folder.rglob("*nsduh*.yaml") if path.parts[-3] != "stated"]
+    assert others and not any("structured_outputs" in path.read_text("utf-8") for path in others)
 
 
 def test_all_groups_are_asked_so():

@@ -11,6 +11,7 @@ import yaml
 from conftest import evaluate
 from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model
+from lm_eval.tasks.manager import TaskManager
 from lm_eval.utils import apply_template
 from rounding import log_probability
 
@@ -29,57 +30,49 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 
 
-def asked(metadata, chat=False, task=TASK, **arguments):
+@pytest.fixture(scope="module")
+def lm(tiny_llama):
+    """Loaded once: simple_evaluate takes a model that is there."""
+    import lm_eval.models  # noqa: F401  (before a model is looked up)
+
+    arguments = f"pretrained={tiny_llama},dtype=float32"
+    return get_model("hf").create_from_arg_string(arguments, {"device": "cpu", "batch_size": 22})
+
+
+def asked(model, metadata, chat=False):
     """What lm-eval puts to the model first: the context and the continuation; and the results."""
-    found = evaluate(
-        [task], metadata=metadata, apply_chat_template=chat, log_samples=True, **arguments
-    )
-    first = found["samples"][task][0]["arguments"]
-    first = first["gen_args_0"] if isinstance(first, dict) else first[0]
-    return (first["arg_0"], first["arg_1"]) if isinstance(first, dict) else tuple(first), found
+    how = {"metadata": metadata, "apply_chat_template": chat, "log_samples": True, "limit": 2}
+    results = evaluate([TASK], model=model, model_args=None, **how)
+    context, continuation = results["samples"][TASK][0]["arguments"][0]
+    return context, continuation, results
 
 
-@pytest.mark.parametrize(
-    ("metadata", "chat", "end", "letter"),
-    [
+def test_where_the_letter_stands(lm):
+    own, template = {"gen_prefix": "{{ 7*7 }} \U0001f600 is"}, "<|assistant|>\n"
+    for metadata, chat, end, letter in (
         ({}, False, "\nAnswer:", " A"),
-        ({}, True, "\nAnswer:</s>\n<|assistant|>\n", "A"),
+        ({}, True, f"\nAnswer:</s>\n{template}", "A"),
         ({"leading_space": False}, False, "\nAnswer:", "A"),
         ({"leading_space": True}, False, "\nAnswer:", " A"),
-        ({"leading_space": False}, True, "<|assistant|>\n", "A"),
-        ({"leading_space": True}, True, "<|assistant|>\n", " A"),
-        (
-            {"gen_prefix": "{{ 7*7 }} \U0001f600 is"},
-            False,
-            "\nAnswer: {{ 7*7 }} \U0001f600 is",
-            " A",
-        ),
-        ({"gen_prefix": "The answer is"}, True, "<|assistant|>\nThe answer is", " A"),
-    ],
-)
-def test_where_the_letter_stands(tiny_llama, metadata, chat, end, letter):
-    (context, continuation), found = asked(
-        metadata,
-        chat,
-        model="hf",
-        model_args=f"pretrained={tiny_llama},dtype=float32",
-        device="cpu",
-        batch_size=22,
-    )
-    assert context.endswith(end), context[-80:]
-    assert continuation == letter
-    config = found["configs"][TASK]
-    assert config.get("gen_prefix") == metadata.get("gen_prefix")  # the text, not a template of it
-    for key, value in metadata.items():
-        assert config["metadata"][key] == value
-    assert found["results"][TASK]["choice_mass,none"] > 0
+        ({"leading_space": False}, True, template, "A"),
+        ({"leading_space": True}, True, template, " A"),
+        (own, False, "\nAnswer: {{ 7*7 }} \U0001f600 is", " A"),
+        (own, True, f"{template}{{{{ 7*7 }}}} \U0001f600 is", " A"),
+    ):
+        context, continuation, results = asked(lm, metadata, chat)
+        assert context.endswith(end) and continuation == letter, (metadata, context[-80:])
+        config = results["configs"][TASK]
+        # The text, not a template of it
+        assert config.get("gen_prefix") == metadata.get("gen_prefix")
+        assert {key: config["metadata"][key] for key in metadata} == metadata
+        assert results["results"][TASK]["choice_mass,none"] > 0
     # The shipped files stay as they are for the next run.
-    assert evaluate([TASK])["configs"][TASK]["target_delimiter"] == " "
+    assert evaluate([TASK], limit=2)["configs"][TASK]["target_delimiter"] == " "
 
 
 def test_the_variant_changes_nothing_for_a_respondent_that_does_not_read():
     plain = evaluate([TASK], model_args="kind=noisy")["results"]
-    for metadata in ({"leading_space": True}, {"gen_prefix": "I say"}, {"fewshot": 2}):
+    for metadata in ({"leading_space": True}, {"fewshot": 2}):
         assert evaluate([TASK], model_args="kind=noisy", metadata=metadata)["results"] == plain
 
 
@@ -119,34 +112,37 @@ def test_solved_examples_do_not_depend_on_what_was_built(nsduh_parquet):
     """The same prompts where NSDUH 2023 was built too, with more tasks and other truths."""
     from lm_eval_epidemia.estimate.build import build
 
-    task = "epidemia_low_gss_party_by_race"
-    before = [examples(task, 30, WAYS["letters"]), examples(task, 30, WAYS["likelihood"])]
-    build("nsduh", nsduh_parquet, replicates=8, progress=False)
-    assert "epidemia_low_nsduh_alcohol_past_month_by_race" in store.available()
-    assert [examples(task, 30, WAYS["letters"]), examples(task, 30, WAYS["likelihood"])] == before
+    task, built = "epidemia_low_gss_party_by_race", "epidemia_low_nsduh_alcohol_past_month_by_race"
+
+    def solved():
+        return [examples(task, 30, WAYS[way]) for way in ("letters", "likelihood")]
+
+    before = solved()
+    build("nsduh", nsduh_parquet, replicates=8, progress=False, only=["low"])
+    assert built in store.available()
+    assert solved() == before
 
 
 def cells_and_answers(number):
     """Of solved examples for many tasks: P(y | x) of the answers displayed, and which was given."""
-    cells, found = {}, []
+    cells, solved = {}, []
     for name in store.available():
         truth = store.load(name)
         wording = Wording(truth)
         for cell, p in enumerate(truth.p):
             cells[wording.question(cell), truth.levels] = dict(zip(truth.levels, p, strict=True))
     by_question = {(question, frozenset(levels)): p for (question, levels), p in cells.items()}
-    for name in [name for name in store.available() if "nsduh" not in name][:40]:
+    for name in [name for name in store.available() if "nsduh" not in name][:10]:
         for block in examples(name, number, WAYS["letters"]).strip().split("\n\n"):
             question, *shown, answer = block.splitlines()
             displayed = [text.split(". ", 1)[1] for text in shown]
             p = by_question[question, frozenset(displayed)]
-            found.append(
-                (np.array([p[level] for level in displayed]), "ABCDEFGH".index(answer[-1]))
-            )
-    return found
+            shown_p = np.array([p[level] for level in displayed])
+            solved.append((shown_p, "ABCDEFGH".index(answer[-1])))
+    return solved
 
 
-def deviations(found, given):
+def deviations(solved, given):
     """How far answers are from draws: of the commonest one's share, and of the first one's.
 
     In standard deviations: the number of examples whose answer is the commonest (the one displayed
@@ -154,10 +150,8 @@ def deviations(found, given):
     """
     off = []
     for place in (np.argmax, lambda p: 0):
-        p = np.array([one[place(one)] for one, _ in found])
-        hits = np.array(
-            [answer == place(one) for (one, _), answer in zip(found, given, strict=True)]
-        )
+        p = np.array([shown[place(shown)] for shown, _ in solved])
+        hits = np.array([answer == place(s) for (s, _), answer in zip(solved, given, strict=True)])
         off.append(abs(hits.sum() - p.sum()) / np.sqrt((p * (1 - p)).sum()))
     return off
 
@@ -165,33 +159,23 @@ def deviations(found, given):
 def test_the_answers_of_examples_are_drawn_from_the_truth():
     """400 examples: the commonest answer is given as often as its probability says, and so is the
     one displayed first. Other ways of choosing an answer are told from that."""
-    found = cells_and_answers(10)
-    assert len(found) == 400
-    assert max(deviations(found, [answer for _, answer in found])) < 3
+    solved = cells_and_answers(40)
+    assert len(solved) == 400
+    assert max(deviations(solved, [answer for _, answer in solved])) < 3
     rng = np.random.default_rng(0)
     wrong = {
-        "always the commonest": [p.argmax() for p, _ in found],
-        "always the rarest": [p.argmin() for p, _ in found],
-        "any": [rng.integers(len(p)) for p, _ in found],
-        "always the first": [0 for _ in found],
-        "the truth of another order": [rng.choice(len(p), p=p[::-1] / p.sum()) for p, _ in found],
+        "always the commonest": [p.argmax() for p, _ in solved],
+        "always the rarest": [p.argmin() for p, _ in solved],
+        "any": [rng.integers(len(p)) for p, _ in solved],
+        "always the first": [0 for _ in solved],
+        "the truth of another order": [rng.choice(len(p), p=p[::-1] / p.sum()) for p, _ in solved],
     }
     for how, given in wrong.items():
-        assert max(deviations(found, given)) > 5, how
+        assert max(deviations(solved, given)) > 5, how
 
 
 #: A value of each key that asks for something else than usual.
-UNUSUAL = {
-    "orderings": 1,
-    "n_samples": 9,
-    "fewshot": 1,
-    "gen_prefix": "So",
-    "leading_space": True,
-    "names": "letters",
-    "system_prompt": "conservative",
-    "structured": "regex",
-    "wording": "bare",
-}
+UNUSUAL = Variant(1, 9, 1, "So", True, "letters", "conservative", "regex", "bare")
 SMALL = [
     TASK,
     "epidemia_high_nsduh_marijuana_ever_by_sex_race",
@@ -213,39 +197,26 @@ def put_to_a_model(benchmark, entry, way, variant):
 
 @pytest.mark.parametrize("name", WAYS)
 def test_a_key_of_the_metadata_has_an_effect_where_it_is_heeded_and_nowhere_else(name):
-    assert UNUSUAL.keys() == HEEDED.keys() == set(Variant._fields)
+    assert HEEDED.keys() == set(Variant._fields)
     way, usual = WAYS[name], Variant(n_samples=8)
     (benchmark,) = (one for one in BENCHMARKS if name in one.ways)
     entries = [entry for entry in benchmark.asked(name) if entry.name in SMALL]
     assert entries
     for entry in entries:
         before = put_to_a_model(benchmark, entry, way, usual)
-        for key, value in UNUSUAL.items():
+        for key, value in UNUSUAL._asdict().items():
             changed = usual._replace(**{key: value})
             is_heeded = put_to_a_model(benchmark, entry, way, changed) != before
             assert is_heeded == HEEDED[key](way, entry.declared), (entry.name, key)
 
 
-TEXTS = [
-    "The answer",
-    "{{ 7*7 }}",
-    "{% raw %}",
-    "{# x #}",
-    "prompt",
-    "task",
-    "{",
-    'it\'s "q" }}',
-    "a\nb: c",
-    "na\u00efve \U0001f600 \u2028 x",
-    "\\n",
-    "'{{\"%}",
-]
+TEXTS = 'The answer|{{ 7*7 }}|{% raw %}|{# x #}|prompt|task|{|it\'s "q" }}|a\nb: c|\\n|\'{{"%}'
 
 
 def test_a_gen_prefix_is_text():
     """lm-eval would take it for the name of a column, or for a Jinja template."""
     rows = split(TASK)
-    for text in TEXTS:
+    for text in (*TEXTS.split("|"), "na\u00efve \U0001f600 \u2028 x"):
         base = yamls._base(OBSERVATION, WAYS["letters"], None, Variant(gen_prefix=text))
         (line,) = (line for line in base.splitlines() if line.startswith("gen_prefix"))
         prefix = yaml.safe_load(line)["gen_prefix"]
@@ -253,9 +224,8 @@ def test_a_gen_prefix_is_text():
         assert apply_template(prefix, rows[0]) == text
 
 
-@pytest.mark.parametrize(
-    ("metadata", "message"),
-    [
+def test_a_variant_that_does_not_exist():
+    for metadata, message in (
         ({"n_samples": 3}, "n_samples 3: expected a whole number from 8 to 1000"),
         ({"n_samples": "many"}, "n_samples 'many': expected a whole number"),
         ({"n_samples": True}, "n_samples True"),
@@ -268,21 +238,24 @@ def test_a_gen_prefix_is_text():
         ({"leading_space": "yes"}, "leading_space 'yes' is not known: expected true or false"),
         ({"leading_space": True, "gen_prefix": "So"}, "give one of them"),
         ({"orderings": "none"}, "orderings 'none' is not known"),
-    ],
-)
-def test_a_variant_that_does_not_exist(metadata, message):
-    with pytest.raises(EpidemiaError, match=message):
-        evaluate([TASK], metadata=metadata)
+        ({"structured": "xml"}, "expected json or regex"),
+        ({"structured": "json", "fewshot": 2}, "solved examples are written in lines"),
+        ({"wording": "short"}, "expected bare"),
+        ({"wording": "bare", "fewshot": 1}, "give one of"),
+        ({"names": "words"}, "names 'words' is not known: expected letters, or nothing"),
+        ({"system_prompt": "bold"}, "a text of your own is given with --system_instruction"),
+    ):
+        with pytest.raises(EpidemiaError, match=message):
+            Variant.of(metadata)
+    with pytest.raises(EpidemiaError, match="n_samples 3"):
+        evaluate([TASK], metadata={"n_samples": 3})
 
 
 def test_a_variant_that_the_task_file_does_not_follow_is_refused():
     """Our files named by --include_path, without the hook: nothing is silently left out."""
-    from lm_eval.tasks.manager import TaskManager
-
-    from lm_eval_epidemia.harness.yamls import task_path
-
+    folder = str(yamls.task_path())
     manager = TaskManager(
-        include_path=str(task_path()), include_defaults=False, metadata={"gen_prefix": "So"}
+        include_path=folder, include_defaults=False, metadata={"gen_prefix": "So"}
     )
     with pytest.raises(EpidemiaError, match="these need the start-up hook"):
         manager.load([TASK])
@@ -291,48 +264,44 @@ def test_a_variant_that_the_task_file_does_not_follow_is_refused():
 # The model's context and tokenizer.
 
 
-def hf(model, tasks, **arguments):
+def hf(model, tasks, more="", **arguments):
+    model_args = f"pretrained={model},dtype=float32{more}"
     return evaluate(
-        tasks,
-        model="hf",
-        device="cpu",
-        batch_size=22,
-        model_args=f"pretrained={model},dtype=float32{arguments.pop('more', '')}",
-        **arguments,
+        tasks, model="hf", model_args=model_args, device="cpu", batch_size=22, **arguments
     )
 
 
-def test_a_prompt_that_does_not_fit_is_refused_and_not_shortened(tiny_llama):
+def test_a_prompt_that_does_not_fit_is_refused_and_not_shortened(lm, tiny_llama):
+    with pytest.raises(EpidemiaError, match=r"max_gen_toks=1024 do not fit.*lower --gen_kwargs"):
+        evaluate([f"{TASK}_sampled"], model=lm, model_args=None, limit=2)
+    with pytest.raises(EpidemiaError, match="fewer 'fewshot' examples"):
+        evaluate([TASK], model=lm, model_args=None, limit=2, metadata={"fewshot": 50})
     with pytest.raises(EpidemiaError, match=rf"{TASK}: a prompt of \d+ tokens .*context of 40"):
         hf(tiny_llama, [TASK], more=",max_length=40")
-    with pytest.raises(EpidemiaError, match=r"max_gen_toks=1024 do not fit.*lower --gen_kwargs"):
-        hf(tiny_llama, [f"{TASK}_sampled"], limit=2)
-    with pytest.raises(EpidemiaError, match="fewer 'fewshot' examples"):
-        hf(tiny_llama, [TASK], limit=2, metadata={"fewshot": 50})
     assert hf(tiny_llama, [TASK], more=",max_length=200")["results"][TASK]["seen,none"] == 1
 
 
-def guarded(lm, *asked):
-    requests = [Instance("loglikelihood", {}, one, 0, (TASK, 0, 1)) for one in asked]
-    return _Watched(lm, frozenset({TASK})).loglikelihood(requests)
+def guarded(model, asked):
+    request = Instance("loglikelihood", {}, asked, 0, (TASK, 0, 1))
+    return _Watched(model, frozenset({TASK})).loglikelihood([request])
 
 
 @pytest.mark.parametrize("kind", ["hf", "choice-hf"])
-@pytest.mark.parametrize("answer", [" A", " employed full-time"])
-def test_what_just_fits_is_asked_and_not_shortened(tiny_llama, kind, answer):
+def test_what_just_fits_is_asked_and_not_shortened(tiny_llama, kind):
     """`hf` feeds all but the last token: 64 tokens and the answer's last fit into 64."""
-    lm = get_model(kind).create_from_arg_string(
-        f"pretrained={tiny_llama},dtype=float32", {"device": "cpu", "batch_size": 1}
-    )
-    asked = [(split(TASK, "letters")["prompt"][0], answer)]
-    size = sum(map(len, lm._encode_pair(*asked[0])))
-    ((whole, _),) = guarded(lm, *asked)
-    lm._max_length = size - 1
-    ((found, _),) = guarded(lm, *asked)
-    assert found == pytest.approx(whole, abs=1e-5)
-    lm._max_length = size - 2
-    with pytest.raises(EpidemiaError, match=f"do not fit into the model's context of {size - 2}"):
-        guarded(lm, *asked)
+    arguments = f"pretrained={tiny_llama},dtype=float32"
+    own = get_model(kind).create_from_arg_string(arguments, {"device": "cpu", "batch_size": 1})
+    enough = own._max_length
+    for answer in (" A", " employed full-time"):
+        asked, own._max_length = (split(TASK, "letters")["prompt"][0], answer), enough
+        size = sum(map(len, own._encode_pair(*asked)))
+        ((whole, _),) = guarded(own, asked)
+        own._max_length = size - 1
+        ((just, _),) = guarded(own, asked)
+        assert just == pytest.approx(whole, abs=1e-5)
+        own._max_length = size - 2
+        with pytest.raises(EpidemiaError, match=f"not fit into the model's context of {size - 2}"):
+            guarded(own, asked)
 
 
 @pytest.mark.parametrize(("kind", "beyond"), [("VLLM", -1), ("SGLangLM", -1), ("TemplateAPI", 0)])
@@ -363,17 +332,14 @@ def test_letters_of_several_tokens_give_the_same_scores(tiny_llama, tmp_path):
     assert letters_of_several_tokens(whole) == []
     described = json.loads(whole.backend_tokenizer.to_str())
     described["model"]["merges"] = []
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(described)),
-        bos_token="<s>",
-        eos_token="</s>",
-    )
+    bare = Tokenizer.from_str(json.dumps(described))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bare, bos_token="<s>", eos_token="</s>")
     model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
     tokenizer.save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
     assert len(letters_of_several_tokens(tokenizer)) == 26
-    found = hf(tmp_path, [TASK], log_samples=True)
-    for sample in found["samples"][TASK][:4]:
+    results = hf(tmp_path, [TASK], log_samples=True, limit=4)
+    for sample in results["samples"][TASK]:
         context = tokenizer(sample["doc"]["prompt"]).input_ids
         for letter, response in zip("AB", sample["filtered_resps"], strict=True):
             ids = [*context, *tokenizer(f" {letter}").input_ids]
@@ -398,36 +364,18 @@ def test_a_thinking_model_is_asked_after_an_empty_reasoning_block(tiny_llama, tm
         "<think>\n\n</think>\n\n{% endif %}{% endif %}",
     )
     tokenizer.save_pretrained(tmp_path / "thinker")
-    (context, letter), _ = asked(
-        {},
-        True,
-        model="hf",
-        device="cpu",
-        batch_size=22,
-        model_args=f"pretrained={tmp_path / 'thinker'},dtype=float32,enable_thinking=False",
-    )
+    arguments = f"pretrained={tmp_path / 'thinker'},dtype=float32,enable_thinking=False"
+    thinker = get_model("hf").create_from_arg_string(arguments, {"device": "cpu"})
+    context, letter, _ = asked(thinker, {}, True)
     assert context.endswith("<|assistant|>\n<think>\n\n</think>\n\n") and letter == "A"
 
 
-def test_epidemia_run_guards_without_the_start_up_hook(tiny_llama, tmp_path):
+@pytest.mark.slow
+def test_epidemia_run_guards_without_the_start_up_hook(tiny_llama):
+    model = f"--model hf --model_args pretrained={tiny_llama},dtype=float32,max_length=30"
+    command = f"-m lm_eval_epidemia.cli run {model} --tasks {TASK} --device cpu"
+    environment = {**os.environ, "EPIDEMIA_AUTOLOAD": "0"}
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "lm_eval_epidemia.cli",
-            "run",
-            "--model",
-            "hf",
-            "--model_args",
-            f"pretrained={tiny_llama},dtype=float32,max_length=30",
-            "--tasks",
-            TASK,
-            "--device",
-            "cpu",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "EPIDEMIA_AUTOLOAD": "0"},
+        [sys.executable, *command.split()], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 2 and "do not fit into the model's context of 30" in done.stderr

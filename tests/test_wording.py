@@ -6,7 +6,6 @@ import pytest
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
@@ -17,29 +16,25 @@ TASK = "epidemia_low_nsduh_marijuana_ever_by_age"
 BARE = Variant(wording="bare")
 
 
-@pytest.mark.parametrize(
-    ("task", "question", "probability"),
-    [
+def test_the_bare_form():
+    for task, question, probability in (
         (
             TASK,
             "Has a person who is 12 or 13 years old ever, even once, used marijuana or another "
             "cannabis product?",
-            "What is the probability that a person who is 12 or 13 years old has ever used "
-            "marijuana?",
+            "a person who is 12 or 13 years old has ever used marijuana?",
         ),
         (
             "epidemia_low_brfss_diabetes_by_state",  # the state is what is asked about
             "Has a person living in Alabama ever been told by a health professional that they have "
             "diabetes, apart from diabetes only during pregnancy?",
-            "What is the probability that a person living in Alabama has been told they have "
-            "diabetes, apart from diabetes only during pregnancy?",
+            "a person living in Alabama has been told they have diabetes, apart from diabetes only "
+            "during pregnancy?",
         ),
-    ],
-)
-def test_the_bare_form(task, question, probability):
-    bare = Wording(store.load(task), "bare")
-    assert bare.question(0) == question
-    assert bare.probability(0, 0) == probability
+    ):
+        bare = Wording(store.load(task), "bare")
+        assert bare.question(0) == question
+        assert bare.probability(0, 0) == f"What is the probability that {probability}"
 
 
 def test_no_bare_question_says_where_when_or_of_whom():
@@ -70,15 +65,6 @@ def test_every_way_heeds_it_and_changes_nothing_else(way):
     assert {k: v for k, v in first.items() if k != "prompt"} == {
         k: v for k, v in other.items() if k != "prompt"
     }
-
-
-@pytest.mark.parametrize(
-    ("metadata", "message"),
-    [({"wording": "short"}, "expected bare"), ({"wording": "bare", "fewshot": 1}, "give one of")],
-)
-def test_what_is_refused(metadata, message):
-    with pytest.raises(EpidemiaError, match=message):
-        Variant.of(metadata)
 
 
 def test_wordings_are_not_ranked_against_each_other(tmp_path):

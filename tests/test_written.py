@@ -40,11 +40,7 @@ def test_the_closed_and_the_retrieval_subset_are_the_published_ones():
         row = published[task.number] if task.kind == "high" else {}
         assert WAYS["closed"].asks(task) == (row.get("closed_subset") == "yes"), task.name
         assert WAYS["rag"].asks(task) == (row.get("rag_subset") == "yes"), task.name
-        assert (
-            WAYS["letters"].asks(task)
-            and WAYS["likelihood"].asks(task)
-            and WAYS["sampled"].asks(task)
-        )
+        assert all(WAYS[way].asks(task) for way in ("letters", "likelihood", "sampled"))
     assert sum(WAYS["closed"].asks(task) for task in all_tasks().values()) == 63
     assert sum(WAYS["rag"].asks(task) for task in all_tasks().values()) == 11
 
@@ -71,13 +67,9 @@ def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
 @pytest.mark.parametrize("kind", ["truth", "mean"])
 def test_sampled_answers_of_a_known_respondent(replicated, kind):
     names = [in_way(task, "sampled") for task in (BINARY, SEVERAL, CLOSED)]
-    found = evaluate(
-        [BINARY, SEVERAL, CLOSED, *names],
-        model_args=f"kind={kind}",
-        log_samples=True,
-        metadata={"n_samples": 60},
-    )
-    for task in (BINARY, SEVERAL, CLOSED):
+    tasks, how = (BINARY, SEVERAL, CLOSED), {"log_samples": True, "metadata": {"n_samples": 20}}
+    found = evaluate([*tasks, *names], model_args=f"kind={kind}", **how)
+    for task in tasks:
         row = found["results"][in_way(task, "sampled")]
         exact = found["results"][task]
         assert row["answered,none"] == 1 and row["seen,none"] == 1
@@ -90,13 +82,13 @@ def test_sampled_answers_of_a_known_respondent(replicated, kind):
         for sample in samples:
             level = sample["doc"]["order"]["ABC".index(sample["filtered_resps"][0])]
             counts[sample["doc"]["cell"], level] += 1
-        assert (counts.sum(axis=1) == 60).all()
+        assert (counts.sum(axis=1) == 20).all()
         l1 = truth.weights @ monte_carlo.distances(truth.p, counts)
         assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
         anchors = scoring.Anchors.of(truth)
         score = float(scoring.scale(l1, anchors.zero, anchors.perfect))
         assert row["score,none"] == pytest.approx(score, abs=1e-9)
-    assert found["configs"][names[0]]["metadata"]["n_samples"] == 60
+    assert found["configs"][names[0]]["metadata"]["n_samples"] == 20
     assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 1.0
 
 
@@ -131,14 +123,8 @@ def test_a_favourite_letter_is_averaged_out_by_the_orderings(replicated):
     assert metrics.l1(answers) == pytest.approx(uniform, abs=0.1)
     assert sampled.order_bias(answers) == pytest.approx(2 / 3)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
-    for metric in (
-        metrics.l1,
-        metrics.score,
-        metrics.score_stderr,
-        metrics.score_population,
-        metrics.score_population_stderr,
-        metrics.seen,
-    ):
+    scores = (metrics.score, metrics.score_stderr, metrics.seen, metrics.l1)
+    for metric in (*scores, metrics.score_population, metrics.score_population_stderr):
         assert metric(shuffled) == metric(answers)
 
 
@@ -188,11 +174,10 @@ def test_of_several_levels_one_unread_makes_the_cell_uniform():
     truth = store.load(SEVERAL)
     docs = list(split(SEVERAL, "likelihood"))  # closed tasks are all binary; the metric is not
     said = {0: "K", 1: "F", 2: "F"}  # 47.5 %, 22.5 %, 22.5 %
+    letters = ["?" if (doc["cell"], doc["level"]) == (1, 2) else said[doc["level"]] for doc in docs]
     statements = [
-        hooks.process_closed(
-            doc, ["?" if (doc["cell"], doc["level"]) == (1, 2) else said[doc["level"]]]
-        )["score"]
-        for doc in docs
+        hooks.process_closed(doc, [letter])["score"]
+        for doc, letter in zip(docs, letters, strict=True)
     ]
     q = np.array([0.475, 0.225, 0.225]) / 0.925
     cells = np.array([q, np.full(3, 1 / 3), q])
@@ -234,21 +219,14 @@ def test_an_interrupted_run_of_sampled_answers_goes_on_from_its_cache(tmp_path, 
 def test_a_transformer_writes_its_answers(lettered_llama):
     """The hf backend, in the chat template: shares of the answers near the probabilities."""
     names = [in_way(BINARY, "sampled"), in_way(CLOSED, "closed")]
-    found = evaluate(
-        names,
-        model="hf",
-        model_args=f"pretrained={lettered_llama},dtype=float32",
-        device="cpu",
-        batch_size=32,
-        apply_chat_template=True,
-        log_samples=True,
-        metadata={"n_samples": 10},
-        gen_kwargs={"max_gen_toks": 1},
-    )
+    model = {"model": "hf", "model_args": f"pretrained={lettered_llama},dtype=float32"}
+    how = {"apply_chat_template": True, "gen_kwargs": {"max_gen_toks": 1}, "device": "cpu"}
+    asked = {"metadata": {"n_samples": 8}, "log_samples": True, "batch_size": 32}
+    found = evaluate(names, **model, **how, **asked)
     row = found["results"][names[0]]
     assert row["answered,none"] > 0.9
     assert 0 < np.mean([s["filtered_resps"][0] == "A" for s in found["samples"][names[0]]]) < 1
-    assert json.loads(json.dumps(found["configs"][names[0]]["metadata"]["n_samples"])) == 10
+    assert json.loads(json.dumps(found["configs"][names[0]]["metadata"]["n_samples"])) == 8
     assert found["results"][names[1]]["answered,none"] > 0
 
 

@@ -14,6 +14,14 @@ FEWEST_SAMPLES, MOST_SAMPLES = 8, 1_000
 
 MOST_EXAMPLES = 50
 
+#: The values that some keys can have, and how an error names them.
+_KNOWN: dict[str, tuple[tuple[Any, ...], str]] = {
+    "leading_space": ((None, True, False), "true or false"),
+    "names": (("", "letters"), "letters, or nothing"),
+    "structured": (("", "json", "regex"), "json or regex"),
+    "wording": (("", "bare"), "bare, or nothing"),
+}
+
 
 class Variant(NamedTuple):
     """How the questions of a run are put.
@@ -97,27 +105,16 @@ class Variant(NamedTuple):
                 f"gen_prefix {chosen.gen_prefix!r}: half of a surrogate pair is no character; "
                 "expected text as UTF-8 can hold it"
             )
-        if chosen.leading_space not in (None, True, False):
-            raise EpidemiaError(
-                f"leading_space {chosen.leading_space!r} is not known: expected true or false"
-            )
-        if chosen.names not in ("", "letters"):
-            raise EpidemiaError(
-                f"names {chosen.names!r} is not known: expected letters, or nothing"
-            )
+        for name, (known, expected) in _KNOWN.items():
+            if getattr(chosen, name) not in known:
+                raise EpidemiaError(
+                    f"{name} {getattr(chosen, name)!r} is not known: expected {expected}"
+                )
         if str(chosen.system_prompt) not in SYSTEM_PROMPTS:
             raise EpidemiaError(
                 f"system_prompt {chosen.system_prompt!r} is not known "
                 f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); a text of your own is "
                 "given with --system_instruction"
-            )
-        if chosen.structured not in ("", "json", "regex"):
-            raise EpidemiaError(
-                f"structured {chosen.structured!r} is not known: expected json or regex"
-            )
-        if chosen.wording not in ("", "bare"):
-            raise EpidemiaError(
-                f"wording {chosen.wording!r} is not known: expected bare, or nothing"
             )
         if chosen.wording and chosen.fewshot:
             raise EpidemiaError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,9 +152,7 @@ def sample(
         If nobody is left to draw.
     """
     tasks = [one for one in tasks if facts.states(one)]
-    asked = np.ones(len(data), dtype=bool)
-    for universe in data.record.universe:
-        asked &= data.within(universe)
+    asked = _within(data, data.record.universe)
     levels: dict[str, NDArray[np.int16]] = {}
     for name in facts.names:
         levels[name] = data.levels[name].copy()
@@ -177,13 +176,14 @@ def sample(
 
 def _asked(data: Microdata, tasks: list[Task]) -> NDArray[np.bool_]:
     """Tell who is in the universe of one of some tasks."""
-    found = np.zeros(len(data), dtype=bool)
-    for one in tasks:
-        inside = np.ones(len(data), dtype=bool)
-        for universe in one.universe:
-            inside &= data.within(universe)
-        found |= inside
-    return found
+    insides = [_within(data, task.universe) for task in tasks]
+    return np.any([np.zeros(len(data), dtype=bool), *insides], axis=0)
+
+
+def _within(data: Microdata, universes: Iterable[Any]) -> NDArray[np.bool_]:
+    """Tell who is in all of some universes."""
+    inside = [data.within(universe) for universe in universes]
+    return np.all([np.ones(len(data), dtype=bool), *inside], axis=0)
 
 
 def _weight(data: Microdata, tasks: list[Task]) -> Array:
@@ -191,13 +191,12 @@ def _weight(data: Microdata, tasks: list[Task]) -> Array:
     adjustments = data.record.vintages[data.vintage].adjustments
     if not adjustments:
         return data.weight
-    by_outcome = {one.outcome: one for one in tasks}
-    found = {name: adjust(data, adjustments, one).weight for name, one in by_outcome.items()}
-    first = next(iter(found.values()))
-    if differ := [name for name, one in found.items() if not np.allclose(one, first)]:
+    by_outcome = {task.outcome: adjust(data, adjustments, task).weight for task in tasks}
+    first = next(iter(by_outcome.values()))
+    if differ := [name for name, own in by_outcome.items() if not np.allclose(own, first)]:
         raise EpidemiaError(
             f"the weights of {data.record.survey} {data.vintage} are adjusted outcome by outcome, "
-            f"so that no person can be drawn for all of {few([*found])}: choose those unlike "
+            f"so that no person can be drawn for all of {few([*by_outcome])}: choose those unlike "
             f"{few(differ)}, or only these, with --tasks"
         )
     return first
@@ -210,10 +209,5 @@ def shuffled(people: People, facts: Facts, rng: np.random.Generator) -> People:
     P(Y | X) of the notes is P(Y).
     """
     order = rng.permutation(len(people))
-    return People(
-        people.variables,
-        {
-            name: levels[order] if name in facts.outcomes else levels
-            for name, levels in people.levels.items()
-        },
-    )
+    moved = {name: people.levels[name][order] for name in facts.outcomes}
+    return People(people.variables, {**people.levels, **moved})

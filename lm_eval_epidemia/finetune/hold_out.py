@@ -104,24 +104,22 @@ def hold_out_of(
         named, or nothing at all, is left to train on.
     """
     given = {name: declared_task(name).given for name in truths}
-    conditions = {one for names in given.values() for one in names}
-    for one in asked.conditions:
-        if one not in conditions:
-            raise EpidemiaError(
-                f"--hold-out conditions={one}: no task of the dataset is asked by it "
-                f"({nearest(one, conditions)})"
-            )
-    for one in asked.tasks:
-        if one not in truths:
-            raise EpidemiaError(
-                f"--hold-out tasks={one}: the dataset has no such task ({nearest(one, truths)}); "
-                "--tasks says which it has"
-            )
+    conditions = {condition for names in given.values() for condition in names}
+    for name in (name for name in asked.conditions if name not in conditions):
+        raise EpidemiaError(
+            f"--hold-out conditions={name}: no task of the dataset is asked by it "
+            f"({nearest(name, conditions)})"
+        )
+    for name in (name for name in asked.tasks if name not in truths):
+        raise EpidemiaError(
+            f"--hold-out tasks={name}: the dataset has no such task ({nearest(name, truths)}); "
+            "--tasks says which it has"
+        )
     drawn = _drawn(asked.cells, truths, given, seed) if asked.cells else {}
-    found: dict[str, list[int]] = {}
+    held_out: dict[str, list[int]] = {}
     for name, truth in truths.items():
         if name in asked.tasks or set(given[name]) & set(asked.conditions):
-            found[name] = list(range(len(truth.given)))
+            held_out[name] = list(range(len(truth.given)))
         elif asked.cells:
             out = [cell for cell, one in enumerate(truth.given) if one in drawn[given[name]]]
             if len(out) == len(truth.given):
@@ -130,12 +128,12 @@ def hold_out_of(
                     f"{name}: give a smaller share"
                 )
             if out:
-                found[name] = out
-    if all(len(found.get(name, ())) == len(truth.given) for name, truth in truths.items()):
+                held_out[name] = out
+    if not in_training(truths, held_out):
         raise EpidemiaError(
             f"--hold-out leaves nothing to train on: all of {few(list(truths))} are held out"
         )
-    return found
+    return held_out
 
 
 def hold_out_of_people(
@@ -158,37 +156,30 @@ def hold_out_of_people(
     EpidemiaError
         As `hold_out_of`; or if a share of cells is asked for and no task has one condition.
     """
-    found = hold_out_of(asked._replace(cells=0.0), truths, seed)
-    single = {
-        name: truth
-        for name, truth in truths.items()
-        if len(declared_task(name).given) == 1 and name not in found
-    }
+    held_out = hold_out_of(asked._replace(cells=0.0), truths, seed)
     if not asked.cells:
-        return found, {}
+        return held_out, {}
+    given = {name: declared_task(name).given for name in truths if name not in held_out}
+    single = {name: truths[name] for name, names in given.items() if len(names) == 1}
     if not single:
         raise EpidemiaError(
             f"--hold-out cells={asked.cells:g}: people are left out by one condition, and no task "
             "of the notes has one: choose such with --tasks, or give conditions= or tasks="
         )
-    unsaid: dict[str, list[str]] = {}
+    unsaid: dict[str, set[str]] = {}
     for name, cells in hold_out_of(HoldOut(asked.cells), single, seed).items():
-        (condition,) = declared_task(name).given
-        labels = [truths[name].given[cell][0] for cell in cells]
-        unsaid[condition] = sorted({*unsaid.get(condition, []), *labels})
-    for name, truth in truths.items():
-        given = declared_task(name).given
-        if name not in found and (
-            out := [
-                cell
-                for cell, labels in enumerate(truth.given)
-                if any(
-                    label in unsaid.get(one, ()) for one, label in zip(given, labels, strict=True)
-                )
-            ]
-        ):
-            found[name] = out
-    return {name: found[name] for name in truths if name in found}, unsaid
+        labels = {truths[name].given[cell][0] for cell in cells}
+        unsaid.setdefault(given[name][0], set()).update(labels)
+    for name, names in given.items():
+        out = [
+            cell
+            for cell, labels in enumerate(truths[name].given)
+            if any(a in unsaid.get(b, ()) for a, b in zip(labels, names, strict=True))
+        ]
+        if out:
+            held_out[name] = out
+    in_order = {name: held_out[name] for name in truths if name in held_out}
+    return in_order, {name: sorted(labels) for name, labels in unsaid.items()}
 
 
 def _drawn(

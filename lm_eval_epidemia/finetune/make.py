@@ -84,20 +84,18 @@ def make(
     trained = in_training(truths, held_out)
     drawing = np.random.default_rng([seed, 0])
     rows: dict[str, Any]
-    counts = {}
     if kind == "statements":
         about = {name: truths[name] for name in trained}
         rows = {"text": statements(about, held_out, n or ROWS, drawing)}
-        counts["different"] = len(set(rows["text"]))
+        counts = {"different": len(set(rows["text"]))}
     else:
         by_task = {name: prompts_of(truths[name], held_out.get(name, [])) for name in trained}
-        if kind == "answers":
-            rows = answers(by_task, n or ROWS, drawing)
-        else:
-            rows = distributions(by_task, n, drawing)
-        counts["prompts"] = len(set(rows["prompt"]))
-    card = _card(kind, seed, truths, trained, held_out)
-    return _kept(out, rows, replace(card, counts=counts))
+        answered = kind == "answers"
+        rows = (
+            answers(by_task, n or ROWS, drawing) if answered else distributions(by_task, n, drawing)
+        )
+        counts = {"prompts": len(set(rows["prompt"]))}
+    return _kept(out, rows, _card(kind, seed, truths, trained, held_out, counts=counts))
 
 
 def make_notes(
@@ -170,19 +168,13 @@ def make_notes(
     people = sample(data, facts, about, n or ROWS, np.random.default_rng([seed, 0]), unsaid)
     if kind == "shuffled":
         people = shuffled(people, facts, np.random.default_rng([seed, 4]))
-    attempt = (
-        by_template(people, entry, data.vintage, np.random.default_rng([seed, 2]))
-        if writer is None
-        else by_model(people, entry, data.vintage, writer)
-    )
+    if writer is None:
+        attempt = by_template(people, entry, data.vintage, np.random.default_rng([seed, 2]))
+    else:
+        attempt = by_model(people, entry, data.vintage, writer)
     notes = written(people, Checker(every, entry.vintages[data.vintage].said), attempt)
-    card = replace(
-        _card(kind, seed, truths, trained, held_out),
-        raw=data.files,
-        facts=list(facts.names),
-        writer=named,
-        counts=notes.counts,
-    )
+    made_of = {"raw": data.files, "facts": list(facts.names), "writer": named}
+    card = _card(kind, seed, truths, trained, held_out, counts=notes.counts, **made_of)
     return _kept(out, {"text": notes.text}, card)
 
 
@@ -288,18 +280,11 @@ def _card(
     truths: Mapping[str, store.GroundTruth],
     trained: list[str],
     held_out: dict[str, list[int]],
+    **made_of: Any,
 ) -> DatasetCard:
     truth = next(iter(truths.values()))
-    return DatasetCard(
-        kind=kind,
-        survey=truth.survey,
-        vintage=truth.vintage,
-        fingerprint=truth.fingerprint,
-        seed=seed,
-        rows={},
-        tasks=trained,
-        held_out=held_out,
-    )
+    made_of |= {"tasks": trained, "held_out": held_out}
+    return DatasetCard(kind, truth.survey, truth.vintage, truth.fingerprint, seed, {}, **made_of)
 
 
 def _kept(out: Path, rows: Mapping[str, Sequence[Any]], card: DatasetCard) -> DatasetCard:

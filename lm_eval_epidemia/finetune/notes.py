@@ -10,7 +10,7 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import named
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.finetune.check import MOST_WORDS, Checker, Fault, story
+from lm_eval_epidemia.finetune.check import MOST_WORDS, Checker, Fault, bare, story, tagged
 from lm_eval_epidemia.finetune.facts import People
 from lm_eval_epidemia.finetune.template import note, subjects
 from lm_eval_epidemia.finetune.words import dated
@@ -22,11 +22,13 @@ AGAIN = 3
 _REQUEST = (
     "Write a short, believable story about one {noun}, in which every one of these facts is told "
     "exactly once:\n{facts}\n"
-    "Rules: one paragraph of fewer than {most} words. Tell each fact once, plainly, with the "
-    "numbers as they are here, and do not come back to it. Say nothing that goes against a fact, "
-    "and do not tell these things about anybody else. Make up daily life around them, but no other "
-    "age, origin, schooling, or use of any substance or service. No heading, no list. Put the "
-    "story between <story> and </story>, and write nothing else."
+    "Rules: one paragraph of fewer than {most} words. Put the words that tell a fact into square "
+    "brackets with its number, as in {example}, and words such as 'never' and 'not' with them. "
+    "Facts told in the same words share their brackets, as in [1, 2: words]. Tell each fact "
+    "plainly and do not come back to it: outside of the brackets write no number, no 'never' or "
+    "'not', and nothing that a fact is about, of this {noun} or of anybody else. Make up daily "
+    "life around them, but no other age, origin, schooling, or use of any substance or service. "
+    "No heading, no list. Put the story between <story> and </story>, and write nothing else."
 )
 _WRITE_AGAIN = "\nAn earlier attempt was not accepted: {faults}."
 
@@ -79,11 +81,9 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
         again += len(waiting) if number else 0
         texts = attempt(waiting, faults, number)
         for person, (text, form) in zip(waiting, texts, strict=True):
-            found = form + (checker.faults(text, people.stated(person)) if text else [])
-            if found:
-                faults[person] = found
-            else:
-                kept[person] = text
+            faults[person] = form + (checker.faults(text, people.stated(person)) if text else [])
+            if not faults[person]:
+                kept[person] = bare(text)
         waiting = [person for person in waiting if person not in kept]
         if not waiting:
             break
@@ -104,15 +104,10 @@ def by_template(people: People, record: Record, vintage: str, rng: np.random.Gen
     about = subjects(record, vintage, people.variables)
     survey, year = named(record, vintage), record.vintages[vintage].said
 
-    def attempt(
-        waiting: Sequence[int], _faults: Mapping[int, list[Fault]], _number: int
-    ) -> list[tuple[str, list[Fault]]]:
-        return [
-            (note(people.stated(one), people.variables, about, survey, year, rng), [])
-            for one in waiting
-        ]
+    def about_one(person: int) -> str:
+        return note(people.stated(person), people.variables, about, survey, year, rng)
 
-    return attempt
+    return lambda waiting, _faults, _number: [(about_one(person), []) for person in waiting]
 
 
 def by_model(people: People, record: Record, vintage: str, writer: Writer) -> Attempt:
@@ -133,13 +128,16 @@ def request(
     people: People, person: int, about: Mapping[str, str], year: str, faults: Sequence[Fault] = ()
 ) -> str:
     """Ask for a note about a person."""
-    facts = "".join(
-        f"- {about[name] or 'the person'} "
-        f"{dated(people.variables[name].levels[level].phrase, year)}\n"
+    told = [
+        f"{about[name] or 'the person'} {dated(people.variables[name].levels[level].phrase, year)}"
         for name, level in people.stated(person).items()
+    ]
+    asked = _REQUEST.format(
+        noun="household" if any(about.values()) else "person",
+        facts="".join(f"{number}. {fact}\n" for number, fact in enumerate(told, 1)),
+        most=MOST_WORDS,
+        example=tagged(1, told[0]),
     )
-    noun = "household" if any(about.values()) else "person"
-    asked = _REQUEST.format(noun=noun, facts=facts, most=MOST_WORDS)
     if faults:
-        asked += _WRITE_AGAIN.format(faults="; ".join(dict.fromkeys(one.said for one in faults)))
+        asked += _WRITE_AGAIN.format(faults="; ".join(dict.fromkeys(one.advice for one in faults)))
     return asked

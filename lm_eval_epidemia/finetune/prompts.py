@@ -37,18 +37,13 @@ class Prompts(NamedTuple):
 def prompts_of(truth: GroundTruth, held_out: list[int]) -> Prompts:
     """Return the prompts of a task, as they are evaluated, without the cells that are held out."""
     # In the task files lm-eval puts the space; here the letter follows the prompt as it is.
-    found = split(truth.task, variant=Variant(leading_space=True))
-    kept = [k for k, cell in enumerate(found["cell"]) if cell not in held_out]
-    rows = found.select(kept)
+    rows = split(truth.task, variant=Variant(leading_space=True))
+    rows = rows.select([k for k, cell in enumerate(rows["cell"]) if cell not in held_out])
     cells, orders = np.array(rows["cell"]), np.array(rows["order"])
-    p = truth.p[cells[:, None], orders]
-    weight = truth.weights[cells]
-    return Prompts(
-        list(rows["prompt"]),
-        [list(one) for one in rows["choices"]],
-        p / p.sum(axis=1, keepdims=True),
-        weight / weight.sum(),
-    )
+    p, weight = truth.p[cells[:, None], orders], truth.weights[cells]
+    choices = [list(letters) for letters in rows["choices"]]
+    p /= p.sum(axis=1, keepdims=True)
+    return Prompts(list(rows["prompt"]), choices, p, weight / weight.sum())
 
 
 def answers(by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator) -> dict[str, Any]:

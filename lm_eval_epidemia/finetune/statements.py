@@ -27,21 +27,11 @@ _PLURAL = (
     "Among people who {given}, {p} {outcome}.",
     "In {year}, {p} of the people in the United States who {given} said that they {outcome}.",
     "Take 1,000 people who {given}: about {thousand} of them {outcome}.",
-    "{survey_} found that of those who {given}, {n} {outcome}.",
+    "{survey} found that of those who {given}, {n} {outcome}.",
 )
-_PLURALS = {
-    "is": "are",
-    "has": "have",
-    "was": "were",
-    "had": "had",
-    "earned": "earned",
-    "works": "work",
-    "made": "made",
-    "describes": "describe",
-    "identifies": "identify",
-    "does": "do",
-    "did": "did",
-}
+_PLURALS = {"is": "are", "has": "have", "was": "were", "works": "work", "does": "do"}
+_PLURALS |= {"describes": "describe", "identifies": "identify"}
+_PLURALS |= {verb: verb for verb in ("had", "earned", "made", "did")}
 #: Of a second verb in the singular no plural is made.
 _SINGULAR = {"is", "has", "was", "does", "leans"}
 
@@ -69,10 +59,9 @@ def statements(
     -------
     list of str, length n
     """
-    names = list(truths)
-    drawn = []
-    for number in rng.integers(len(names), size=n):
-        truth = truths[names[number]]
+    drawn, listed = [], list(truths.values())
+    for number in rng.integers(len(listed), size=n):
+        truth = listed[number]
         weights = truth.weights.copy()
         weights[held_out.get(truth.task, [])] = 0
         cell = int(rng.choice(len(weights), p=weights / weights.sum()))
@@ -98,17 +87,10 @@ def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generato
     event = Wording(truth).probability(cell, level)
     event = event.removeprefix("What is the probability that ").removesuffix("?")
     title = named(survey, truth.vintage)
-    text = forms[int(rng.integers(len(forms)))].format(
-        event=event,
-        p=share(p),
-        n=_counted(p),
-        thousand=f"{1000 * p:.0f}",
-        survey=title,
-        survey_=title[0].upper() + title[1:],
-        year=survey.vintages[truth.vintage].said,
-        given=_joined(plural[:-1]),
-        outcome=plural[-1],
-    )
+    of = {"event": event, "given": _joined(plural[:-1]), "outcome": plural[-1]}
+    of |= {"p": share(p), "n": _counted(p), "thousand": f"{1000 * p:.0f}"}
+    of |= {"survey": title, "year": survey.vintages[truth.vintage].said}
+    text = forms[int(rng.integers(len(forms)))].format(**of)
     return text[0].upper() + text[1:]
 
 

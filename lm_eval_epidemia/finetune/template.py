@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import subject_of
+from lm_eval_epidemia.finetune.check import tagged
 from lm_eval_epidemia.finetune.words import dated
 from lm_eval_epidemia.surveys.record import Record
 from lm_eval_epidemia.surveys.variable import Variable
@@ -102,6 +104,8 @@ def note(
 ) -> str:
     """Put the facts of a person into a paragraph: each once, in any order, one to three a sentence.
 
+    Each is in a tag, see `check.tagged`.
+
     Parameters
     ----------
     facts : mapping of str to int
@@ -118,7 +122,8 @@ def note(
     def one_of(texts: Sequence[str]) -> str:
         return texts[int(rng.integers(len(texts)))]
 
-    names = [list(facts)[k] for k in rng.permutation(len(facts))]
+    order = list(facts)
+    names = [order[k] for k in rng.permutation(len(facts))]
     sentences = [one_of(_OPENINGS).format(survey=survey)]
     while names:
         # One sentence is about one subject.
@@ -131,9 +136,10 @@ def note(
             forms = (*forms, *_CONTRAST)
         who = about[taken[0]] or one_of(_PERSONS)
         relative = "which" if who == "the household" else "who"
-        said = dict(zip("abc", phrases, strict=False))
         text = one_of(forms).replace("}, who {", f"}}, {relative} {{")
-        sentences.append(text.format(Who=who.capitalize(), who=who, **said))
+        numbers = [order.index(name) + 1 for name in taken]
+        told = dict(zip("abc", map(tagged, numbers, phrases), strict=False))
+        sentences.append(text.format(Who=who.capitalize(), who=who, **told))
         if names and rng.random() < 0.15:
             sentences.append(one_of(_FILLERS))
     sentences.append(one_of(_CLOSINGS))
@@ -142,7 +148,5 @@ def note(
 
 def _contrast(phrases: Sequence[str]) -> bool:
     """Tell whether one of two phrases says no, the other yes, of something done."""
-    said = [
-        next((word for word in ("never", "not", "no") if f" {word} " in one), "") for one in phrases
-    ]
-    return bool(said[0]) != bool(said[1]) and all(one.startswith("has ") for one in phrases)
+    denied = [bool(re.search(" (?:never|not|no) ", phrase)) for phrase in phrases]
+    return denied[0] != denied[1] and all(phrase.startswith("has ") for phrase in phrases)

@@ -1,8 +1,8 @@
 """Training on a dataset of the study: TRL's trainer, every epoch, the best checkpoint at the end.
 
 The loop, the optimiser, checkpoints and several GPUs are TRL's (``accelerate launch -m
-lm_eval_epidemia.cli finetune train ...``); what is here is how rows become tokens, the loss on soft
-labels, and what is left in the folder.
+lm_eval_epidemia.cli finetune train ...``); what is here is the loss on soft labels, and what is
+left in the folder; `tokens` makes tokens of rows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write, check_writable, sha256_of
+from lm_eval_epidemia.finetune.tokens import encoded, padded
 from lm_eval_epidemia.models.loading import (
     Given,
     check_folder,
@@ -56,12 +57,6 @@ PATIENCE = 3
 
 #: In which a training computes.
 DTYPES = ("auto", "float32", "bfloat16")
-
-#: How far shares may be from summing to 1.
-ROUNDING = 1e-6
-
-#: What the loss does not look at.
-IGNORED = -100
 
 
 @dataclass(frozen=True)
@@ -100,15 +95,15 @@ class Settings:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise EpidemiaError(f"dtype {self.dtype!r}: expected {', '.join(DTYPES)}")
-        for name, least in (("batch_size", 1), ("r", 1), ("alpha", 1)):
+        for name in ("batch_size", "r", "alpha"):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise EpidemiaError(f"{name} {value}: expected a whole number from {least} on")
+            if value is not None and value < 1:
+                raise EpidemiaError(f"{name} {value}: expected a whole number from 1 on")
         if not 0 <= self.seed < 2**32:
             raise EpidemiaError(f"seed {self.seed}: expected a whole number from 0 to 2**32 - 1")
-        for name, value in (("epochs", self.epochs), ("lr", self.lr)):
-            if not (math.isfinite(value) and value > 0):
-                raise EpidemiaError(f"{name} {value}: expected a number above 0")
+        for name in ("epochs", "lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise EpidemiaError(f"{name} {getattr(self, name)}: expected a number above 0")
         if self.alpha is not None and self.r is None:
             raise EpidemiaError("alpha is of a LoRA adapter: give its rank r too")
 
@@ -173,8 +168,8 @@ def _going_on(out: Path) -> Iterator[None]:
         said = f"stopped, since it could not be written ({error.strerror})"
     except (RuntimeError, SafetensorError) as error:
         # torch does not say why it could not write; safetensors does.
-        of_torch = isinstance(error, RuntimeError)
-        if of_torch and not re.search(r"inline_container|StreamWriter", str(error)):
+        of_writing = re.search(r"inline_container|StreamWriter", str(error))
+        if isinstance(error, RuntimeError) and not of_writing:
             raise
         said = f"stopped, since it could not be written ({str(error).splitlines()[0]})"
     else:
@@ -194,15 +189,15 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
     card = read_dataset(data)
     try:
         rows = load_from_disk(str(data))
-        found = {name: len(rows[name]) for name in rows}
-        columns = {column for name in rows for column in rows[name].column_names}
+        sizes = {name: len(part) for name, part in rows.items()}
+        columns = {column for part in rows.values() for column in part.column_names}
     except Exception as error:
         raise EpidemiaError(
             f"{data} cannot be read as a dataset ({error}): run 'epidemia finetune notes' again"
         ) from None
-    if found != card.rows or columns != set(KINDS[card.kind]) or not all(found.values()):
+    if sizes != card.rows or columns != set(KINDS[card.kind]) or not all(sizes.values()):
         raise EpidemiaError(
-            f"{data} holds {found} rows with columns {sorted(columns)}; its card says {card.rows} "
+            f"{data} holds {sizes} rows with columns {sorted(columns)}; its card says {card.rows} "
             f"rows of kind {card.kind} ({', '.join(KINDS[card.kind])}): make it again"
         )
     installed = {
@@ -227,12 +222,11 @@ def _begun(
     model: str, data: Path, out: Path, card: DatasetCard, settings: Settings, last: str | None
 ) -> dict[str, Any]:
     """Describe this training; refuse a folder that another one began, or that is finished."""
+    rows = {str(path.relative_to(data)): sha256_of(path) for path in sorted(data.rglob("*.arrow"))}
     described = {
         "base": model,
         "dataset": asdict(card),
-        "rows": {
-            str(path.relative_to(data)): sha256_of(path) for path in sorted(data.rglob("*.arrow"))
-        },
+        "rows": rows,
         "settings": asdict(settings),
     }
     if (out / TUNED_CARD).exists():
@@ -290,10 +284,9 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
 
         transformers.set_seed(settings.seed)  # the adapter's first weights
         alpha = settings.alpha or 2 * settings.r
-        how = peft.LoraConfig(
-            r=settings.r, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
-        return tokenizer, peft.get_peft_model(weights, how)
+        layers: dict[str, Any] = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
+        adapter = peft.LoraConfig(r=settings.r, lora_alpha=alpha, **layers)
+        return tokenizer, peft.get_peft_model(weights, adapter)
     return tokenizer, weights
 
 
@@ -301,88 +294,8 @@ def _longest(weights: Any) -> int:
     return int(getattr(weights.config, "max_position_embeddings", 0) or 10**9)
 
 
-def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
-    """Turn rows into tokens.
-
-    Parameters
-    ----------
-    kind : str
-        A key of `card.KINDS`.
-    rows : datasets.Dataset
-    tokenizer : PreTrainedTokenizerBase
-    longest : int
-        Tokens that the model takes; a longer row is an error, never cut.
-
-    Returns
-    -------
-    datasets.Dataset
-        ``input_ids`` and ``labels``. A text ends with the token of its end, and all of it counts.
-        Of a prompt, ``labels`` are the last tokens of the choices that may follow it, ``p`` what
-        they are to have; an answer that was drawn has one. Where a choice begins with tokens that
-        all share (a space of its own), these stand at the end of ``input_ids``.
-
-    Raises
-    ------
-    EpidemiaError
-        If a row is too long, has an answer that its prompt does not offer or shares that are none,
-        or choices do not differ in their last token alone.
-    """
-    import datasets
-
-    asked = "prompt" in KINDS[kind]
-    made: dict[str, list[Any]] = {"input_ids": [], "labels": [], **({"p": []} if asked else {})}
-    for row in rows:
-        if asked:
-            choices = row["choices"] if kind == "distributions" else [row["completion"]]
-            _check_asked(row, choices)
-            ids, labels = _choices(row["prompt"], choices, tokenizer)
-            made["p"].append(row["p"] if kind == "distributions" else [1.0])
-        else:
-            ids = labels = [*tokenizer(row["text"])["input_ids"], tokenizer.eos_token_id]
-        if len(ids) > longest:
-            raise EpidemiaError(
-                f"a row has {len(ids)} tokens and the model takes {longest}: {str(row)[:80]}"
-            )
-        made["input_ids"].append(ids)
-        made["labels"].append(labels)
-    return datasets.Dataset.from_dict(made)
-
-
-def _check_asked(row: Mapping[str, Any], choices: list[str]) -> None:
-    """Refuse a row that was changed into what no prompt of ours has."""
-    shown = str(row)[:200]
-    if strange := [one for one in choices if f"\n{one.strip()}. " not in row["prompt"]]:
-        raise EpidemiaError(
-            f"a row was changed: its prompt does not offer {few(strange)}; make the dataset again: "
-            f"{shown}"
-        )
-    p = row.get("p", [1.0])
-    if len(p) != len(choices) or min(p) < 0 or abs(sum(p) - 1) > ROUNDING:
-        raise EpidemiaError(
-            f"a row was changed: its shares {p} are not those of {len(choices)} answers that sum "
-            f"to 1; make the dataset again: {shown}"
-        )
-
-
-def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the tokens before the last of each choice, and these, as lm-eval would split them."""
-    before = tokenizer(prompt)["input_ids"]
-    after = [tokenizer(prompt + choice)["input_ids"][len(before) :] for choice in choices]
-    if not all(after) or len({tuple(one[:-1]) for one in after}) > 1:
-        raise EpidemiaError(
-            f"with this tokenizer the choices {choices} differ in more than their last token: soft "
-            "labels need one token each; use kind 'answers'"
-        )
-    return [*before, *after[0][:-1]], [one[-1] for one in after]
-
-
 def _trainer(
-    kind: str,
-    weights: Any,
-    tokenizer: Any,
-    tokens: Mapping[str, Any],
-    checkpoints: Path,
-    settings: Settings,
+    kind: str, weights: Any, tokenizer: Any, tokens: Any, checkpoints: Path, settings: Settings
 ) -> Any:
     import torch
     from transformers import EarlyStoppingCallback, Trainer
@@ -399,8 +312,8 @@ def _trainer(
         def compute_loss(
             self,
             model: Any,
-            inputs: dict[str, Any],
-            return_outputs: bool = False,
+            inputs: Any,
+            return_outputs: Any = False,
             num_items_in_batch: Any = None,
         ) -> Any:
             p, labels = inputs["p"], inputs["labels"].clamp(min=0)
@@ -455,7 +368,6 @@ def _trainer(
         save_total_limit=2,
         load_best_model_at_end=True,
         metric_for_best_model="eval_loss",
-        greater_is_better=False,
         logging_steps=max(1, total // LOGGED),
         logging_first_step=True,
         seed=settings.seed,
@@ -478,48 +390,15 @@ def _trainer(
         processing_class=tokenizer,
         train_dataset=tokens["train"],
         eval_dataset=tokens["validation"],
-        data_collator=_padded(tokenizer.pad_token_id),
+        data_collator=padded(tokenizer.pad_token_id),
         callbacks=[EarlyStoppingCallback(PATIENCE)] if settings.stop_early else [],
     )
 
 
-def _padded(pad: int) -> Any:
-    """Return a function that puts rows into a batch, padded on the right."""
-
-    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        import torch
-
-        def filled(name: str, value: float, kind: Any) -> Any:
-            widest = max(len(row[name]) for row in rows)
-            return torch.tensor(
-                [[*row[name], *[value] * (widest - len(row[name]))] for row in rows], dtype=kind
-            )
-
-        batch = {
-            "input_ids": filled("input_ids", pad, torch.long),
-            "labels": filled("labels", IGNORED, torch.long),
-            "attention_mask": torch.tensor(
-                [
-                    [1] * len(row["input_ids"])
-                    + [0] * (max(len(one["input_ids"]) for one in rows) - len(row["input_ids"]))
-                    for row in rows
-                ]
-            ),
-        }
-        if "p" in rows[0]:
-            batch["p"] = filled("p", 0.0, torch.float32)
-        return batch
-
-    return collate
-
-
 def _last_checkpoint(out: Path) -> str | None:
     """Return the last checkpoint that was written to its end, None without one."""
-    found = [
-        (int(path.name.rpartition("-")[2]), path)
-        for path in (out / CHECKPOINTS).glob("checkpoint-*[0-9]")
-    ]
-    return next((str(path) for _, path in sorted(found, reverse=True) if _is_whole(path)), None)
+    by_step = {int(path.name[11:]): path for path in (out / CHECKPOINTS).glob("checkpoint-*[0-9]")}
+    return next((str(path) for _, path in sorted(by_step.items())[::-1] if _is_whole(path)), None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -531,16 +410,15 @@ def _is_whole(checkpoint: Path) -> bool:
         for path in checkpoint.glob("*.safetensors"):
             with safe_open(path, framework="np"):
                 pass
-    except (OSError, ValueError, SafetensorError):
-        whole = False
-    else:
         # A zip archive is listed at its end.
-        whole = all(
-            zipfile.is_zipfile(checkpoint / name) for name in ("optimizer.pt", "scheduler.pt")
-        )
-    if not whole:
-        _logger.warning("epidemia: %s is damaged, and is passed over", checkpoint)
-    return whole
+        if all(
+            zipfile.is_zipfile(checkpoint / f"{name}.pt") for name in ("optimizer", "scheduler")
+        ):
+            return True
+    except (OSError, ValueError, SafetensorError):
+        pass
+    _logger.warning("epidemia: %s is damaged, and is passed over", checkpoint)
+    return False
 
 
 def _keep(
@@ -596,10 +474,10 @@ class Loss(NamedTuple):
 
 def _losses(history: Iterable[Mapping[str, Any]]) -> list[Loss]:
     """Read what the trainer wrote; where it went on from a checkpoint, it measured that again."""
-    found: dict[tuple[int, str], Loss] = {}
-    for one in history:
+    losses: dict[tuple[int, str], Loss] = {}
+    for entry in history:
         for key, split in (("loss", "train"), ("eval_loss", "validation")):
-            if key in one:
-                loss = Loss(one["step"], round(one["epoch"], 4), split, one[key])
-                found.setdefault((loss.step, split), loss)
-    return list(found.values())
+            if key in entry:
+                loss = Loss(entry["step"], round(entry["epoch"], 4), split, entry[key])
+                losses.setdefault((loss.step, split), loss)
+    return list(losses.values())

@@ -5,46 +5,39 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import cache
 
 from lm_eval_epidemia.surveys.variable import Variable
 
-_ONES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-_TEENS = [
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_ONES = re.findall(r"\w+", "one two three four five six seven eight nine")
+_TEENS = re.findall(
+    r"\w+",
+    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
+)
+_TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
 _NUMBERS = {
     **{word: 10 + n for n, word in enumerate(_TEENS)},
-    **{word: 20 + 10 * n for n, word in enumerate(_TENS)},
     **{
-        f"{tens} {one}": 20 + 10 * n + m
-        for n, tens in enumerate(_TENS)
-        for m, one in enumerate(_ONES, 1)
+        f"{tens} {one}".strip(): 10 * n + m
+        for n, tens in enumerate(_TENS, 2)
+        for m, one in enumerate(["", *_ONES])
     },
 }
-_NUMBER = re.compile(
+_IN_WORDS = re.compile(
     rf"\b(?:{'|'.join(_TENS)})(?:[\s-](?:{'|'.join(_ONES)}))?\b|\b(?:{'|'.join(_TEENS)})\b"
 )
 
 #: Quotes, dashes and spaces of typesetters.
 _PLAIN = str.maketrans("\u2019\u2018\u201c\u201d\u2013\u2014\u2011\u00a0", "''\"\"-;- ")
 
+#: A number that is no year.
+NUMBER = re.compile(r"(?<![\d,.$])\d{1,3}(?![\d,])")
+
 
 def normal(text: str) -> str:
     """Write a text in small letters, plain quotes and figures for numbers from ten on."""
-    text = text.translate(_PLAIN).casefold()
-    text = " ".join(text.split())
-    return _NUMBER.sub(lambda match: str(_NUMBERS[match[0].replace("-", " ")]), text)
+    text = " ".join(text.translate(_PLAIN).casefold().split())
+    return _IN_WORDS.sub(lambda match: str(_NUMBERS[match[0].replace("-", " ")]), text)
 
 
 def dated(phrase: str, year: str) -> str:
@@ -52,144 +45,204 @@ def dated(phrase: str, year: str) -> str:
     return phrase.replace("that year", year) if year else phrase
 
 
+# What denies, and what leaves open.
+
+_NEGATION = re.compile(
+    r"\b(?:never|not(?! only)|no(?! longer\b| stranger\b| doubt\b|,)|none|neither|nor|zero|"
+    r"without|den(?:y|ies|ied)|avoid\w*|abstain\w*|abstinen\w+|refrain\w*|shunn?\w*|refus\w+|"
+    r"yet to|cannot|"
+    r"(?:stay|stays|stayed|kept|keep|keeps) (?:away|clear|off)|steer\w* clear|free (?:of|from)|"
+    r"untouched|teetotal\w*|non-?smok\w+|uninsured|absent|lacks?|declined? (?:all|any)|"
+    r"turn(?:s|ed)? down)\b|\w+n't\b"
+)
+_UNCLEAR = re.compile(
+    r"\b(?:until|till|may(?:be)?|might|perhaps|possibly|probably|unknown|unsure|uncertain|unclear|"
+    r"whether|(?:refused|declined) to (?:say|answer)|would(?:n't| not) say|prefer\w* not|almost|"
+    r"nearly|would have|could have|if)\b"
+    # What turns a statement into its opposite, or into somebody's opinion
+    r"|\b(?:not|n't|hardly|isn't|wasn't) (?:true|the case|correct|so|right)\b|\bfalse\b|\buntrue\b|"
+    r"\bincorrect\b|\bden(?:y|ies|ied) (?:that \w+ (?:has |had )?|having )?never\b|"
+    r"\bwrong(?:ly)?\b|\ba lie\b|"
+    r"\b(?:claims?|claimed|pretends?|pretended|lied|lies|rumou?rs?|allegedly|supposedly)\b|"
+    r"\bcannot (?:say|claim)\b|\bno one (?:could|can|would) say\b"
+)
+_OTHERS = (
+    r"(?<!with )\b(?:brother|sister|mother|father|mom|dad|parent|friend|husband|wife|partner|son|"
+    r"daughter|roommate|uncle|aunt|cousin|neighbou?r|coworker|colleague|classmate|family|relative|"
+    r"grandmother|grandfather)(?:s|'s|s')?\b"
+)
+_OF_OTHERS, _OTHERS_TAG = re.compile(_OTHERS), re.compile(rf"{_OTHERS}(?:,? who)?(?: \w+){{0,3}} ~")
+#: Within a tag of several facts: not all of it may be denied, or all told.
+_CONTRAST = re.compile(
+    r"\b(?:but|yet(?! to)|except|although|though|while|apart from|other than)\b"
+    r"|(?:\band|(?<!however)[,;]) (?:(?:never|not|no|nor|neither) ?\w"
+    r"|(?:(?:he|she|they) )?(?:has|have|had|is|was|does|did|\w+n't)\b"
+    r"|(?:(?<=and )|(?<=; ))(?:(?:he|she|they) )?(?:used|uses|tried|smoked?|smokes|drank|drinks)\b)"
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)")
+#: A sentence of so few words, after one with a tag, may deny that.
+_AFTERTHOUGHT = 4
+
+
+def doubts(text: str) -> bool:
+    """Tell whether what stands outside of the tags, each of which is "~", denies or doubts them."""
+    before = False
+    for sentence in _SENTENCE.split(text):
+        has_tag = "~" in sentence
+        if (has_tag or (before and len(sentence.split()) <= _AFTERTHOUGHT)) and (
+            _NEGATION.search(sentence) or _UNCLEAR.search(sentence)
+        ):
+            return True
+        if _OTHERS_TAG.search(sentence):
+            return True
+        before = has_tag
+    return False
+
+
+class Reader:
+    """Reads what a text says of a variable: by the phrases of its levels, and by nothing else.
+
+    Parameters
+    ----------
+    variable : Variable
+    year : str
+        What "that year" in a phrase is.
+
+    Attributes
+    ----------
+    phrases : list of str
+        Of each level, as the record has it.
+    exact : dict of str to int
+        Levels by their phrases as a normal text has them, the longest first.
+    """
+
+    def __init__(self, variable: Variable, year: str) -> None:
+        self.variable = variable
+        self.phrases = [level.phrase for level in variable.levels]
+        numbered = ((normal(dated(phrase, year)), n) for n, phrase in enumerate(self.phrases))
+        self.exact = dict(sorted(numbered, key=lambda one: -len(one[0])))
+
+    def level(self, text: str, alone: bool) -> int | None:
+        """Return the level that the words of a tag tell.
+
+        Parameters
+        ----------
+        text : str
+            Normal.
+        alone : bool
+            Whether the tag is of this fact only.
+
+        Returns
+        -------
+        int or None
+            -1 where it is none of the levels; None where it cannot be made out.
+        """
+        doubtful = _UNCLEAR.search(text) or _OF_OTHERS.search(text)
+        if text in self.exact:
+            return self.exact[text]
+        for phrase, level in self.exact.items():
+            if not doubtful and (match := _whole(phrase).search(text)):
+                rest = f"{text[: match.start()]} ~ {text[match.end() :]}"
+                return None if _NEGATION.search(rest) or self._levels(rest) - {level} else level
+        levels = set() if doubtful else self._levels(text, alone)
+        return levels.pop() if len(levels) == 1 else None
+
+    def _levels(self, text: str, alone: bool = False) -> set[int]:
+        """Return the levels that other words than a phrase tell."""
+        return set()
+
+    def mentioned(self, text: str) -> bool:
+        """Tell whether a normal text says anything of the variable."""
+        return any(_whole(phrase).search(text) for phrase in self.exact)
+
+    def agrees(self, text: str, level: int) -> bool:
+        """Tell whether the small words of a normal text go with a level: "she" and "his"."""
+        return True
+
+
+@cache
+def _whole(phrase: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-]){re.escape(phrase)}(?![\w-])")
+
+
 # Ages.
 
-_N = r"(\d{1,3})"
-_YEARS = r"[\s-]years?[\s-](?:old\b|of[\s-]age\b)"
 _OLDEST = 130
-_DECADES = {f"{tens.removesuffix('y')}ies": 20 + 10 * n for n, tens in enumerate(_TENS)}
-_PARTS = {"early": (0, 3), "mid": (4, 6), "late": (7, 9), "": (0, 9)}
-#: Patterns and what they mean, the longer before those they contain.
-_AGES = [
-    (re.compile(rf"\b{_N}(?:\s+years?\s+old)?\s+or\s+(?:older|over|above)\b"), "from"),
-    (re.compile(rf"\b{_N}{_YEARS}\s+(?:or|and)\s+(?:older|over|above|more)\b"), "from"),
-    (re.compile(rf"\b(?:at least|no younger than)\s+{_N}{_YEARS}"), "from"),
-    (
-        re.compile(rf"\b(?:over|older than|above|past)(?:\s+the\s+age\s+of)?\s+{_N}(?:{_YEARS})?"),
-        "above",
-    ),
-    (
-        re.compile(
-            rf"\b(?:under|younger than|less than|below)(?:\s+the\s+age\s+of)?\s+{_N}{_YEARS}"
-        ),
-        "below",
-    ),
-    (re.compile(rf"\b(?:under|below)\s+the\s+age\s+of\s+{_N}\b"), "below"),
-    (re.compile(rf"\b{_N}\s*(?:to|-|or|and)\s*{_N}{_YEARS}"), "between"),
-    (
-        re.compile(rf"\b(?:aged?|ages)\s+(?:of\s+|between\s+)?{_N}\s*(?:to|-|or|and)\s*{_N}\b"),
-        "between",
-    ),
-    (re.compile(rf"\bbetween\s+(?:the\s+ages?\s+of\s+)?{_N}\s+and\s+{_N}{_YEARS}"), "between"),
-    (re.compile(rf"\bbetween\s+the\s+ages\s+of\s+{_N}\s+and\s+{_N}\b"), "between"),
-    (re.compile(rf"\b{_N}{_YEARS}"), "single"),
-    (re.compile(rf"\b(?:aged?|ages)\s+(?:of\s+)?{_N}\b"), "single"),
-    (re.compile(rf"\bturn(?:s|ed|ing)\s+{_N}\b"), "single"),
-    (
-        re.compile(
-            rf"\b(?:man|woman|boy|girl|person|male|female|\w+(?:er|or|ist|ant|ian|ee))\s+of\s+"
-            rf"{_N}\b(?!\s*(?:%|percent|or|to))"
-        ),
-        "single",
-    ),
-    (
-        re.compile(
-            rf"\b(?:is|i'm|was|turned|turning|be|being)\s+(?:now\s+|just\s+|about\s+)?{_N}"
-            r"(?=\s*[,.;:!?]|\s+(?:and|but)\b|$)"
-        ),
-        "single",
-    ),
-    (
-        re.compile(
-            rf"\bin\s+(?:his|her|their|the)\s+(?:(early|mid|late)[\s-])?(?:to[\s-]\w+[\s-])?"
-            rf"({'|'.join(_DECADES)}|[2-9]0s)\b"
-        ),
-        "decade",
-    ),
-    (re.compile(r"\b(?:teenage[rd]?|teenaged|in\s+(?:his|her|their)\s+teens)\b"), "teens"),
-]
+_DECADES = {f"{tens.removesuffix('y')}ies": 10 * n for n, tens in enumerate(_TENS, 2)}
+_DECADE = re.compile(rf"(?:(early|mid|late)[\s-])?(?:({'|'.join(_DECADES)})|([2-9]0)s)\b")
+_PARTS = {"early": (0, 3), "mid": (4, 6), "late": (7, 9), None: (0, 9)}
+_TEEN = re.compile(r"\bteen(?:s|age[rd]?|aged)\b")
+_AGE = re.compile(rf"{_DECADE.pattern}|{_TEEN.pattern}|\byears?[\s-](?:old\b|of[\s-]age\b)")
+_FROM = re.compile(r"\b(?:or|and) (?:older|over|above|more)\b|\bat least\b|\bno younger\b")
+_ABOVE = re.compile(r"\b(?:over|older|above|past)\b")
+_BELOW = re.compile(r"\b(?:under|younger|less|below)\b")
 
 
-def ages(text: str) -> tuple[str, list[tuple[int, int, int]]]:
-    """Find the ages a normal text names.
-
-    Returns
-    -------
-    str
-        The text with these taken out.
-    list of (int, int, int)
-        Where, and the youngest and oldest age that is meant.
-    """
-    found = []
-    for pattern, kind in _AGES:
-        while match := pattern.search(text):
-            found.append((match.start(), *_age(kind, match)))
-            gone = "~" * (match.end() - match.start())
-            text = text[: match.start()] + gone + text[match.end() :]
-    return text, sorted(found)
-
-
-def _age(kind: str, match: re.Match[str]) -> tuple[int, int]:
-    if kind == "teens":
-        return 13, 19
-    if kind == "decade":
-        first = _DECADES.get(match[2]) or int(match[2][:2])
-        low, high = _PARTS[match[1] or ""]
+def _span(text: str) -> tuple[int, int] | None:
+    """Return the youngest and oldest age that a normal text means; None without one."""
+    numbers = [int(number) for number in re.findall(r"\b\d{1,3}(?![\ds])", text)]
+    if not numbers and (decade := _DECADE.search(text)):
+        first = _DECADES[decade[2]] if decade[2] else int(decade[3])
+        low, high = _PARTS[decade[1]]
         return first + low, first + high
-    number = int(match[1])
-    return {
-        "from": (number, _OLDEST),
-        "above": (number + 1, _OLDEST),
-        "below": (0, number - 1),
-        "single": (number, number),
-        "between": (number, int(match[match.lastindex or 1])),
-    }[kind]
+    if not numbers and _TEEN.search(text):
+        return 13, 19
+    if len(numbers) != 1:
+        return (numbers[0], numbers[1]) if len(numbers) == 2 else None
+    number = numbers[0]
+    if _FROM.search(text):
+        return number, _OLDEST
+    if _ABOVE.search(text):
+        return number + 1, _OLDEST
+    return (0, number - 1) if _BELOW.search(text) else (number, number)
+
+
+class Ages(Reader):
+    """Reads ages: "32", "30 to 34", "65 or older", "in her early thirties"."""
+
+    def level(self, text: str, alone: bool) -> int | None:
+        if (span := _span(text)) is None:
+            return None
+        low, high = span
+        spans = [_span(normal(phrase)) or (0, -1) for phrase in self.phrases]
+        inside = [n for n, (a, b) in enumerate(spans) if a <= low and high <= b]
+        if len(inside) == 1:
+            return inside[0]
+        return None if any(low <= b and a <= high for a, b in spans) else -1
+
+    def mentioned(self, text: str) -> bool:
+        return bool(_AGE.search(text))
 
 
 # Sex.
 
-_MALE = r"man|boy|gentleman|guy|he|him|his|himself|mr|father|son|husband|brother|dad"
-_FEMALE = r"woman|girl|lady|gal|she|her|hers|herself|ms|mrs|mother|daughter|wife|sister|mom"
-_SEXES = re.compile(rf"\b(?:(male)|(female)|({_MALE})|({_FEMALE}))\b")
+_MALE = r"male|man|boy|gentleman|guy|he|him|his|himself|mr|father|son|husband|brother|dad"
+_FEMALE = r"female|woman|girl|lady|gal|she|her|hers|herself|ms|mrs|mother|daughter|wife|sister|mom"
+_SEXED = re.compile(rf"\b(?:({_MALE})|({_FEMALE}))\b")
 #: Whose sex is not the person's: "his wife", "a brother".
 _KIN = re.compile(
-    r"\b(?:his|her|their|a|an|the|my|one|two|'s)\s+(?:\w+\s+)?"
+    r"\b(his|her|their|a|an|the|my|one|two|'s)\s+(?:\w+\s+)?"
     r"(?:father|son|husband|brother|dad|mother|daughter|wife|sister|mom)s?\b"
 )
 
 
-def is_sex(way: Variable) -> bool:
-    return {level.label.casefold() for level in way.levels} == {"male", "female"}
+class Sexes(Reader):
+    """Reads a person's sex: told by any word for it, told again by an adjective only."""
 
+    def _levels(self, text: str, alone: bool = False) -> set[int]:
+        male = [level.label.casefold() for level in self.variable.levels].index("male")
+        own = _KIN.sub(r"\1", text)
+        return {male if match[1] else 1 - male for match in _SEXED.finditer(own)}
 
-def sexes(text: str, way: Variable) -> list[tuple[int, int, str]]:
-    """Find the words of a normal text that tell a person's sex.
+    def mentioned(self, text: str) -> bool:
+        return bool(re.search(r"\b(?:fe)?male\b", text))
 
-    Returns
-    -------
-    list of (int, int, str)
-        Where, which level, and whether it is "stated" or a word that agrees ("she", "woman").
-    """
-    number = {level.label.casefold(): n for n, level in enumerate(way.levels)}
-    kin = [match.span() for match in _KIN.finditer(text)]
-    # What was read as a phrase is taken out, so a word for it still agrees or disagrees.
-    found = []
-    for match in _SEXES.finditer(text):
-        word = match[0]
-        possessive = word in ("his", "her", "their")
-        if not possessive and any(a <= match.start() < b for a, b in kin):
-            continue
-        level = number["male" if match[1] or match[3] else "female"]
-        found.append((match.start(), level, "stated" if match[1] or match[2] else "agrees"))
-    return found
+    def agrees(self, text: str, level: int) -> bool:
+        return self._levels(text) <= {level}
 
 
 # Yes and no.
 
-NEAR_NEGATION = re.compile(
-    r"(?:\b(?:not|never|no|isn't|wasn't|neither|nor|without|hasn't|doesn't|didn't|don't)\b"
-    r"|\w+n't\b)(?:[\s~]+[\w'-]+){0,3}[\s~]*$"
-)
 _NEGATED = re.compile(r"\b(?:not|never|no|neither|nor|without|less)\b")
 _STOP = set(
     re.findall(
@@ -207,7 +260,8 @@ _ALSO = {
     "alcohol": r"alcohol\w*|drink(?:s|ing|er)?|drank|drunk|beers?|wines?|liquor|booze|teetotal\w*",
     "drink": "",
     "drunk": "",
-    "cigarette": r"cigarettes?|cigs?|tobacco|non-?smok\w+|smok(?:e|es|ed|er|ing)",
+    "cigarette": r"cigarettes?|cigs?|tobacco|non-?smok\w+"
+    r"|smok(?:e|es|ed|er|ing)(?! (?:\w+ )?(?:marijuana|cannabis|weed|pot|joints?|crack|heroin))",
     "smok": "",
     "marijuana": r"marijuana|cannabis|weed|pot|joints?|hashish|thc",
     "cocaine": r"cocaine|coke|crack",
@@ -219,39 +273,15 @@ _ALSO = {
 }
 
 
-def negative_level(way: Variable) -> int | None:
+def _negative_level(variable: Variable) -> int | None:
     """Return which of two levels is the "no"; None if the variable is no question of yes or no."""
-    if len(way.levels) != 2:
+    if len(variable.levels) != 2:
         return None
-    labels = [level.label.casefold() for level in way.levels]
+    labels = [level.label.casefold() for level in variable.levels]
     if set(labels) == {"yes", "no"}:
         return labels.index("no")
-    negated = [bool(_NEGATED.search(level.phrase)) for level in way.levels]
+    negated = [bool(_NEGATED.search(level.phrase)) for level in variable.levels]
     return negated.index(True) if sum(negated) == 1 else None
-
-
-def topics(variables: Mapping[str, Variable]) -> dict[str, re.Pattern[str]]:
-    """Return by which words each variable is known: those in both of its phrases and in no other's.
-
-    A variable without such words is read by its whole phrases only.
-    """
-    both = {
-        name: set.intersection(*(_stems(level.phrase) for level in way.levels))
-        for name, way in variables.items()
-    }
-    used = Counter(stem for stems in both.values() for stem in stems)
-    found = {}
-    for name, stems in both.items():
-        parts = []
-        for stem in sorted(stem for stem in stems if used[stem] == 1):
-            also = next((v for k, v in _ALSO.items() if stem.startswith(k)), None)
-            if also is None:
-                parts.append(rf"{re.escape(stem)}\w{{0,4}}")
-            elif also:
-                parts.append(also)
-        if parts:
-            found[name] = re.compile(rf"\b(?:{'|'.join(parts)})\b")
-    return found
 
 
 def _stems(phrase: str) -> set[str]:
@@ -260,15 +290,47 @@ def _stems(phrase: str) -> set[str]:
     return {re.sub(r"(?:ed|ing|ic|s)$", "", token) if len(token) > 4 else token for token in tokens}
 
 
+def _topics(variables: Mapping[str, Variable]) -> dict[str, re.Pattern[str]]:
+    """Return by which words variables are known: those in both phrases and in no other's.
+
+    A variable without such words is read by its whole phrases only.
+    """
+    both = {
+        name: set.intersection(*(_stems(level.phrase) for level in variable.levels))
+        for name, variable in variables.items()
+    }
+    used = Counter(stem for stems in both.values() for stem in stems)
+    topics = {}
+    for name, stems in both.items():
+        parts = [
+            next((v for k, v in _ALSO.items() if stem.startswith(k)), rf"{stem}\w{{0,4}}")
+            for stem in sorted(stems)
+            if used[stem] == 1
+        ]
+        if any(parts):
+            topics[name] = re.compile(rf"\b(?:{'|'.join(filter(None, parts))})\b")
+    return topics
+
+
+class YesNo(Reader):
+    """Reads whether something is so, by the words for it and those that deny."""
+
+    def __init__(self, variable: Variable, year: str, topic: re.Pattern[str] | None) -> None:
+        super().__init__(variable, year)
+        self._topic = topic or re.compile("(?!)")
+        self._negative = int(_negative_level(variable) or 0)
+
+    def _levels(self, text: str, alone: bool = False) -> set[int]:
+        negated = bool(_NEGATION.search(text))
+        if not self._topic.search(text) or (negated and not alone and _CONTRAST.search(text)):
+            return set()
+        return {self._negative if negated else 1 - self._negative}
+
+    def mentioned(self, text: str) -> bool:
+        return bool(self._topic.search(text)) or super().mentioned(text)
+
+
 # Levels.
-
-
-class Key(NamedTuple):
-    """A pattern that means a level; None where it means none by itself and is only taken out."""
-
-    pattern: re.Pattern[str]
-    level: int | None
-
 
 #: Other words, by a label.
 _LABELS = {
@@ -300,28 +362,68 @@ _LABELS = {
 #: Means no level by itself: "non-Hispanic White".
 _NEUTRAL = r"(?:non-?\s?|not\s+)hispanic(?: and)?"
 _VERB = re.compile(r"^(?:is|has|was|were|have|owns|lives in)\s+(?:(?:a|an|the)\s+)?")
+_NEAR_NEGATION = re.compile(
+    r"(?:\b(?:not|never|no|neither|nor|without)\b|\w+n't\b)(?:[\s~]+[\w'-]+){0,3}[\s~]*$"
+)
 
 
-def keys(way: Variable) -> list[Key]:
-    """Return what means each level of a variable, beside its phrase; the longer first."""
-    found: dict[str, int | None] = {}
-    for number, level in enumerate(way.levels):
-        core = _VERB.sub("", normal(level.phrase))
-        cores = {
-            core,
-            re.sub(r"\bnon-hispanic (?:and )?", "", core),
-            normal(level.label),
-            re.sub(r"\s*\([^)]*\)", "", core),
-        }
-        for one in cores:
-            if len(one) >= 4 and re.search(r"[a-z]{3}", one):
-                found.setdefault(re.escape(one), number)
-        if also := _LABELS.get(level.label.casefold()):
-            for one in also.split("|") if "(" not in also else [also]:
-                found.setdefault(one, number)
-    ordered = sorted(found.items(), key=lambda one: (one[0] in _LABELS.values(), -len(one[0])))
-    listed = [Key(re.compile(rf"(?<![\w-])(?:{text})(?![\w])"), level) for text, level in ordered]
-    neutral = Key(re.compile(rf"(?<![\w-])(?:{_NEUTRAL})(?![\w])"), None)
-    # Before the shorter words that it contains, after the whole phrases that contain it.
-    whole = [key for key in listed if "non" in key.pattern.pattern]
-    return [*whole, neutral, *(key for key in listed if key not in whole)]
+class Levels(Reader):
+    """Reads which of several things is so, by its phrase, its label, and other words for it."""
+
+    def __init__(self, variable: Variable, year: str) -> None:
+        super().__init__(variable, year)
+        meaning: dict[str, int] = {}
+        for number, level in enumerate(variable.levels):
+            core = _VERB.sub("", normal(level.phrase))
+            label = normal(level.label)
+            cores = {
+                core,
+                re.sub(r"\bnon-hispanic (?:and )?", "", core),
+                label,
+                re.sub(r"\s*\([^)]*\)", "", core),
+            }
+            named = [re.escape(one) for one in cores if re.search(r"[a-z]{3}", one)]
+            also = _LABELS.get(label, "")
+            for pattern in (*named, *([also] if "(" in also else also.split("|"))):
+                meaning.setdefault(pattern, number)
+        meaning.pop("", None)
+        # The longest first; among them what takes "non-Hispanic" out comes before "Hispanic".
+        ordered = sorted(meaning, key=lambda one: (one in _LABELS.values(), -len(one)))
+        whole = [one for one in ordered if "non" in one]
+        self._keys: list[tuple[re.Pattern[str], int | None]] = [
+            (re.compile(rf"(?<![\w-])(?:{one})(?!\w)"), meaning.get(one))
+            for one in (*whole, _NEUTRAL, *(one for one in ordered if one not in whole))
+        ]
+
+    def _found(self, text: str) -> list[tuple[int, bool]]:
+        """Return the levels that are named, and whether each is denied."""
+        found = []
+        for pattern, level in self._keys:
+            for match in pattern.finditer(text):
+                if level is not None:
+                    found.append((level, bool(_NEAR_NEGATION.search(text[: match.start()]))))
+            text = pattern.sub("~", text)
+        return found
+
+    def _levels(self, text: str, alone: bool = False) -> set[int]:
+        return {level for level, is_denied in self._found(text) if not is_denied}
+
+    def mentioned(self, text: str) -> bool:
+        return bool(self._found(text))
+
+
+def readers(variables: Mapping[str, Variable], year: str) -> dict[str, Reader]:
+    """Return what reads each variable of a survey, by its name."""
+    topics = _topics({n: v for n, v in variables.items() if _negative_level(v) is not None})
+    made: dict[str, Reader] = {}
+    for name, variable in variables.items():
+        labels = {level.label.casefold() for level in variable.levels}
+        if all(re.search(r"\byears? old\b", level.phrase) for level in variable.levels):
+            made[name] = Ages(variable, year)
+        elif labels == {"male", "female"}:
+            made[name] = Sexes(variable, year)
+        elif _negative_level(variable) is not None:
+            made[name] = YesNo(variable, year, topics.get(name))
+        else:
+            made[name] = Levels(variable, year)
+    return made

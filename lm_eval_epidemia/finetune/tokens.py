@@ -1,0 +1,114 @@
+"""Rows of a dataset of the study as tokens, and these as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.results.card import KINDS
+
+#: How far shares may be from summing to 1.
+ROUNDING = 1e-6
+
+#: What the loss does not look at.
+IGNORED = -100
+
+
+def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
+    """Turn rows into tokens.
+
+    Parameters
+    ----------
+    kind : str
+        A key of `card.KINDS`.
+    rows : datasets.Dataset
+    tokenizer : PreTrainedTokenizerBase
+    longest : int
+        Tokens that the model takes; a longer row is an error, never cut.
+
+    Returns
+    -------
+    datasets.Dataset
+        ``input_ids`` and ``labels``. A text ends with the token of its end, and all of it counts.
+        Of a prompt, ``labels`` are the last tokens of the choices that may follow it, ``p`` what
+        they are to have; an answer that was drawn has one. Where a choice begins with tokens that
+        all share (a space of its own), these stand at the end of ``input_ids``.
+
+    Raises
+    ------
+    EpidemiaError
+        If a row is too long, has an answer that its prompt does not offer or shares that are none,
+        or choices do not differ in their last token alone.
+    """
+    import datasets
+
+    encoded_rows = []
+    for row in rows:
+        if "prompt" in KINDS[kind]:
+            choices, p = row.get("choices", [row.get("completion")]), row.get("p", [1.0])
+            _check_asked(row, choices, p)
+            ids, labels = _choices(row["prompt"], choices, tokenizer)
+            encoded_rows.append({"input_ids": ids, "labels": labels, "p": p})
+        else:
+            ids = [*tokenizer(row["text"])["input_ids"], tokenizer.eos_token_id]
+            encoded_rows.append({"input_ids": ids, "labels": ids})
+        if len(ids) > longest:
+            raise EpidemiaError(
+                f"a row has {len(ids)} tokens and the model takes {longest}: {str(row)[:80]}"
+            )
+    return datasets.Dataset.from_list(encoded_rows)
+
+
+def _check_asked(row: Mapping[str, Any], choices: list[str], p: list[float]) -> None:
+    """Refuse a row that was changed into what no prompt of ours has."""
+    shown = str(row)[:200]
+    if strange := [one for one in choices if f"\n{one.strip()}. " not in row["prompt"]]:
+        raise EpidemiaError(
+            f"a row was changed: its prompt does not offer {few(strange)}; make the dataset again: "
+            f"{shown}"
+        )
+    if len(p) != len(choices) or min(p) < 0 or abs(sum(p) - 1) > ROUNDING:
+        raise EpidemiaError(
+            f"a row was changed: its shares {p} are not those of {len(choices)} answers that sum "
+            f"to 1; make the dataset again: {shown}"
+        )
+
+
+def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the tokens before the last of each choice, and these, as lm-eval would split them."""
+    before = tokenizer(prompt)["input_ids"]
+    after = [tokenizer(prompt + choice)["input_ids"][len(before) :] for choice in choices]
+    if not all(after) or len({tuple(one[:-1]) for one in after}) > 1:
+        raise EpidemiaError(
+            f"with this tokenizer the choices {choices} differ in more than their last token: soft "
+            "labels need one token each; use kind 'answers'"
+        )
+    return [*before, *after[0][:-1]], [one[-1] for one in after]
+
+
+def padded(pad: int) -> Any:
+    """Return a function that puts rows into a batch, padded on the right."""
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        def filled(name: str, value: float, kind: Any = torch.long) -> Any:
+            columns = [torch.tensor(row[name], dtype=kind) for row in rows]
+            return pad_sequence(columns, batch_first=True, padding_value=value)
+
+        ids, length = (
+            filled("input_ids", pad),
+            torch.tensor([len(row["input_ids"]) for row in rows]),
+        )
+        batch = {
+            "input_ids": ids,
+            "labels": filled("labels", IGNORED),
+            "attention_mask": (torch.arange(ids.shape[1]) < length[:, None]).long(),
+        }
+        if "p" in rows[0]:
+            batch["p"] = filled("p", 0.0, torch.float32)
+        return batch
+
+    return collate
