@@ -83,9 +83,9 @@ def test_the_quintiles_are_weighted():
     old = np.where(values >= 90, 9.0, 1.0)
     assert sum(cut >= 90 for cut in cuts.round_cuts(values, old, True)) >= 2
     assert cuts.round_cuts(np.array([0.0, 1, 2]), np.array([0.98, 0.01, 0.01]), True) == [1]
-    assert cuts.in_words(cuts.Bin(30, 45), True) == "30 to 44"
-    assert cuts.in_words(cuts.Bin(1.5, 2), False) == "1.5 to under 2"
-    assert cuts.in_words(cuts.Bin(None, 30), True) == "Under 30"
+    assert cuts.in_words(30, 45, True) == "30 to 44"
+    assert cuts.in_words(1.5, 2, False) == "1.5 to under 2"
+    assert cuts.in_words(None, 30, True) == "Under 30"
 
 
 @pytest.mark.parametrize(
@@ -297,9 +297,11 @@ def test_one_year_of_several_is_selected(tmp_path):
 def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
     path = tmp_path / "one.parquet"
     people().assign(year=2018.0).to_parquet(path)
-    assert not any("year" in said for said in draft([path], Wishes(weight="finalwt")).source.checks)
+    assert not any(
+        "year" in said for said in draft([path], Wishes(weight="finalwt")).source.sampling.checks
+    )
     found = draft([path], Wishes(weight="finalwt", year=2022))
-    (said,) = [said for said in found.source.checks if "year" in said]
+    (said,) = [said for said in found.source.sampling.checks if "year" in said]
     assert said == "year says 2018 of every record, --year 2022: questions say 2022"
     assert "2022" in loaded(found, tmp_path).vintages
 
@@ -353,29 +355,32 @@ def test_a_guess_is_never_used_without_being_asked(sav):
     ):
         draft([sav])
     alone = draft([sav], Wishes(weight="FINALWT"))
-    assert (alone.source.weight, alone.source.strata, alone.source.psu) == ("finalwt", "", "")
-    assert any("vstrat and vpsu look like" in check for check in alone.source.checks)
+    assert (
+        alone.source.sampling.weight,
+        alone.source.sampling.strata,
+        alone.source.sampling.psu,
+    ) == ("finalwt", "", "")
+    assert any("vstrat and vpsu look like" in check for check in alone.source.sampling.checks)
     alike = draft([sav], Wishes(weight="none", strata="none"))
-    assert alike.source.weight == "" and not alike.source.checks
+    assert alike.source.sampling.weight == "" and not alike.source.sampling.checks
     assert [c.name for c in alike.left_out["weights"]] == ["finalwt"]
 
 
 def test_answers_to_questions_are_used(sav):
     asked = []
 
-    def answer(question):
-        asked.append(question.what)
-        return {"weight": ("finalwt",), "outcomes": ("gun",), "conditions": ("SEX", "age")}.get(
-            question.what, ()
-        )
+    def answer(proposal):
+        asked.append(proposal.what)
+        answers = {"weight": ["finalwt"], "outcomes": ["gun"], "conditions": ["SEX", "age"]}
+        return answers.get(proposal.what, ())
 
     found = draft([sav], choose=answer)
     assert asked == ["weight", "strata and PSUs", "conditions", "outcomes"]
-    assert found.source.strata == ""
+    assert found.source.sampling.strata == ""
     assert {plan.outcome for plan in found.plans} == {"gun"}
     assert {one for plan in found.plans for one in plan.given} == {"sex", "age"}
     with pytest.raises(EpidemiaError, match="--given nobody: no such variable"):
-        draft([sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.proposed[:1])
+        draft([sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.columns[:1])
 
 
 def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
@@ -388,7 +393,7 @@ def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
     path = tmp_path / "r2020.sav"
     pyreadstat.write_sav(frame, str(path), column_labels={"W_FSTUWT": "Final student weight"})
     found = draft([path], choose=everything)
-    assert found.source.weight == "W_FSTUWT"
+    assert found.source.sampling.weight == "W_FSTUWT"
     assert len(found.left_out["replicate weights"]) == 10
     assert "weight" in {one.name for one in found.variables}
 
@@ -401,7 +406,9 @@ def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
     with pytest.raises(EpidemiaError, match="1 of 10 strata have a single PSU"):
         draft([path], Wishes(weight="finalwt", strata="vstrat", psu="vpsu"))
     guessed = draft([path], choose=everything)
-    assert guessed.source.strata == "" and "single PSU" in guessed.source.checks[0]
+    assert (
+        guessed.source.sampling.strata == "" and "single PSU" in guessed.source.sampling.checks[0]
+    )
 
 
 #: What a column is (or nothing), its name and its label.

@@ -31,7 +31,8 @@ from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.draft import columns, tally
 from lm_eval_epidemia.surveys.draft.drafting import check_free, draft, own_path, write
-from lm_eval_epidemia.surveys.draft.tasks import Plan
+from lm_eval_epidemia.surveys.draft.people import Sampling
+from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.text import (
     CHECK,
     apart,
@@ -43,7 +44,7 @@ from lm_eval_epidemia.surveys.draft.text import (
 )
 from lm_eval_epidemia.surveys.draft.variables import drafted
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
-from lm_eval_epidemia.surveys.draft.writing import Source, record_text
+from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.record import Design
 
@@ -96,9 +97,11 @@ def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, 
         assert all(isinstance(one, str) for one in made)
         return
     text = record_text(
-        Source("any", cleaned(question), [(name, [])], 2020, f"from {name!r}", 200),
+        DraftSource(
+            "any", cleaned(question), [(name, [])], 200, "", Sampling(2020, f"from {name!r}")
+        ),
         made,
-        [Plan(made[0].name, (made[1].name,))],
+        [TaskPlan(made[0].name, (made[1].name,))],
         {question: [made[0].column]},
     )
     path = tmp_path_factory.mktemp("any") / "any.yaml"
@@ -527,7 +530,11 @@ def test_a_known_survey_is_drafted_from_its_official_layout(tmp_path):
     path = tmp_path / "NSDUH_2023.parquet"
     nsduh_2023(800).to_parquet(path)
     found = draft([path], Wishes(name="mynsduh"), choose=everything)
-    assert (found.source.weight, found.source.strata, found.source.psu) == (
+    assert (
+        found.source.sampling.weight,
+        found.source.sampling.strata,
+        found.source.sampling.psu,
+    ) == (
         "ANALWT2_C",
         "VESTR_C",
         "VEREP",

@@ -131,7 +131,7 @@ def test_weights_of_no_population(tmp_path, factor, said):
 
 
 def test_some_replicate_weights_without_the_others_are_refused(tmp_path):
-    frame = official.acs(200).drop(columns=["SERIALNO", "PWGTP7", "PWGTP80"])
+    frame = official.people("acs", 200).drop(columns=["PWGTP7", "PWGTP80"])
     with pytest.raises(EpidemiaError) as error:
         load_microdata(record("acs"), write(frame, tmp_path / "psam_2023.csv"), "2023")
     said = str(error.value)
@@ -155,7 +155,7 @@ def test_some_replicate_weights_without_the_others_are_refused(tmp_path):
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_a_bad_replicate_weight(tmp_path, value, said, suffix):
-    frame = official.acs(200).drop(columns="SERIALNO").astype({"PWGTP7": float})
+    frame = official.people("acs", 200)
     path = write(frame, tmp_path / f"psam_2023{suffix}")
     assert load_microdata(record("acs"), path, "2023").replicates.shape == (200, 80)
     frame.loc[4 if value != 0 else slice(None), "PWGTP7"] = value

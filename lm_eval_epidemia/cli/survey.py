@@ -17,7 +17,7 @@ from lm_eval_epidemia.surveys.draft.wishes import NONE
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.draft.drafting import Drafted
-    from lm_eval_epidemia.surveys.draft.wishes import Question
+    from lm_eval_epidemia.surveys.draft.wishes import Proposal
 
 app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, draft records, check, describe.")
 
@@ -63,21 +63,20 @@ def new(
 
     called = drafting.fitting_name(files, name)
     drafting.check_free(out or drafting.own_path(called), replace)
-    wishes = Wishes(
-        name, weight, strata, psu, _listed(outcomes), _listed(given), join, encoding, year, tasks
-    )
+    named = _listed(outcomes), _listed(given)
+    wishes = Wishes(name, weight, strata, psu, *named, join, encoding, year, tasks)
     choose = _accept if yes else _ask if _on_terminal() else None
-    found = drafting.draft(files, wishes, choose, progress=True)
-    path = drafting.write(found, out, replace)
-    _say(found)
-    print(f"the draft is in {path}: {found.marks} places wait for your eye, marked '{CHECK}'")
+    draft = drafting.draft(files, wishes, choose, progress=True)
+    path = drafting.write(draft, out, replace)
+    _say(draft)
+    print(f"the draft is in {path}: {draft.marks} places wait for your eye, marked '{CHECK}'")
     raw = " ".join(f"--raw {shlex.quote(str(file))}" for file in files)
     print("next:")
     if out is not None:
         print(f"  export EPIDEMIA_RECORDS={shlex.quote(str(path.resolve()))}")
-    print(f"  epidemia survey check {found.name} {raw}")
-    print(f"  epidemia groundtruth build {found.name} {raw}")
-    print(f"  lm_eval --tasks epidemia_{found.name} --model ...")
+    print(f"  epidemia survey check {draft.name} {raw}")
+    print(f"  epidemia groundtruth build {draft.name} {raw}")
+    print(f"  lm_eval --tasks epidemia_{draft.name} --model ...")
 
 
 def _listed(names: str | None) -> list[str] | None:
@@ -86,56 +85,57 @@ def _listed(names: str | None) -> list[str] | None:
 
     if names is None:
         return None
-    found = [name.strip() for name in next(csv.reader([names], skipinitialspace=True))]
-    return [name for name in found if name]
+    stripped = (name.strip() for name in next(csv.reader([names], skipinitialspace=True)))
+    return [name for name in stripped if name]
 
 
 def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _accept(question: Question) -> Sequence[str]:
-    return question.proposed[:1] if question.what == "weight" else question.proposed
+def _accept(proposal: Proposal) -> Sequence[str]:
+    return proposal.columns[:1] if proposal.what == "weight" else proposal.columns
 
 
-def _ask(question: Question) -> Sequence[str]:
+def _ask(proposal: Proposal) -> Sequence[str]:
     """Show what was guessed, and ask for it."""
-    table = table_of(f"Proposed as {question.what}", "column", "label")
-    for column in question.proposed:
-        table.add_row(plain(column), plain(question.labels.get(column, "")))
+    table = table_of(f"Proposed as {proposal.what}", "column", "label")
+    for column in proposal.columns:
+        table.add_row(plain(column), plain(proposal.labels.get(column, "")))
     show(table)
-    if question.what == "weight":
-        said = typer.prompt("weight (none: all records count alike)", default=question.proposed[0])
-        return [] if said.strip().casefold() == NONE else [said.strip()]
-    if question.what == "strata and PSUs":
-        return question.proposed if typer.confirm("use them?", default=True) else ()
-    quoted = ",".join(f'"{one}"' if "," in one else one for one in question.proposed)
-    return _listed(typer.prompt(f"{question.what}, with commas between", default=quoted)) or ()
+    if proposal.what == "weight":
+        ask = "weight (none: all records count alike)"
+        weight = typer.prompt(ask, default=proposal.columns[0]).strip()
+        return [] if weight.casefold() == NONE else [weight]
+    if proposal.what == "strata and PSUs":
+        return proposal.columns if typer.confirm("use them?", default=True) else ()
+    quoted = ",".join(f'"{name}"' if "," in name else name for name in proposal.columns)
+    return _listed(typer.prompt(f"{proposal.what}, with commas between", default=quoted)) or ()
 
 
-def _say(found: Drafted) -> None:
+def _say(draft: Drafted) -> None:
     """Say what a draft is of, what is in it, and what was left out and why."""
-    source = found.source
-    if found.left_out:
+    source, sampling = draft.source, draft.source.sampling
+    if draft.left_out:
         table = table_of("Left out", "reason", "columns", "which", right=("columns",))
-        for reason, columns in found.left_out.items():
+        for reason, columns in draft.left_out.items():
             names = few([column.name or "(no name)" for column in columns])
             table.add_row(reason, f"{len(columns):,}", plain(names))
         show(table)
-    design = [f"weight {source.weight}" if source.weight else "no weight"]
-    design += [f"strata {source.strata}, PSUs {source.psu}"] if source.strata else []
+    design = [f"weight {sampling.weight}" if sampling.weight else "no weight"]
+    design += [f"strata {sampling.strata}, PSUs {sampling.psu}"] if sampling.strata else []
     design += [f"joined by {source.join}"] if source.join else []
     print(
-        f"{found.name} {source.year} ({source.year_from}): {source.rows:,} records, "
+        f"{draft.name} {sampling.year} ({sampling.year_from}): {source.rows:,} records, "
         f"{', '.join(design)}"
     )
-    outcomes = list(dict.fromkeys(plan.outcome for plan in found.plans))
-    given = list(dict.fromkeys(one for plan in found.plans for one in plan.given))
+    outcomes = list(dict.fromkeys(plan.outcome for plan in draft.plans))
+    given = dict.fromkeys(name for plan in draft.plans for name in plan.given)
     print(
-        f"{len(found.variables):,} variables, {_counted(found.plans, 'task')}: "
+        f"{len(draft.variables):,} variables, {_counted(draft.plans, 'task')}: "
         f"{_counted(outcomes, 'outcome')} ({few(outcomes)}) by {', '.join(given)}"
     )
-    for note in [*source.checks, *found.notes]:
+    for note in [*sampling.checks, *draft.notes]:
         print(f"note: {note}")
 
 
@@ -158,32 +158,21 @@ def check(
     from lm_eval_epidemia.surveys.draft.text import CHECK, marks
 
     entry, path = record(survey), file_of(survey)
-    if raw:
-        found = check_files(entry, raw, vintage)
-        table = table_of(
-            "",
-            "variable",
-            "column",
-            "known",
-            "missing",
-            "levels that nobody has",
-            right=("known", "missing"),
-        )
-        for seen in found.variables:
-            table.add_row(
-                seen.variable,
-                plain(seen.column),
-                f"{seen.known:,}",
-                f"{seen.missing:,}",
-                plain(", ".join(seen.absent)),
-            )
-        show(table)
-        weight = f", weight {found.weight}" if found.weight else ""
-        print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
-        tasks = len(found.tasks) + len(found.left_out)
-        print(f"{len(found.tasks)} of {tasks} tasks have their columns")
     waiting = marks(path.read_text(encoding="utf-8"))
-    if waiting and not raw:
+    if raw:
+        files = check_files(entry, raw, vintage)
+        counts, names = ("known", "missing"), "levels that nobody has"
+        table = table_of("", "variable", "column", *counts, names, right=counts)
+        for seen in files.variables:
+            known, missing = f"{seen.known:,}", f"{seen.missing:,}"
+            absent = plain(", ".join(seen.absent))
+            table.add_row(seen.variable, plain(seen.column), known, missing, absent)
+        show(table)
+        weight = f", weight {files.weight}" if files.weight else ""
+        print(f"{survey} {files.vintage}: {files.rows:,} rows{weight}")
+        tasks = len(files.tasks) + len(files.left_out)
+        print(f"{len(files.tasks)} of {tasks} tasks have their columns")
+    elif waiting:
         table = table_of("", "line", "to check", right=("line",))
         for mark in waiting:
             table.add_row(str(mark.line), plain(mark.says))

@@ -29,7 +29,7 @@ from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.fresh import Asked, Drawn, FreshSet, FreshTask
+from lm_eval_epidemia.surveys.fresh import FreshDraws, FreshOptions, FreshSet, FreshTask
 from lm_eval_epidemia.surveys.microdata import Microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 
@@ -104,7 +104,7 @@ class Made(NamedTuple):
 
 def plan(
     survey: str,
-    raw: Sequence[Path],
+    raw: Sequence[Path] | None = None,
     *,
     n: int = 40,
     seed: int = 0,
@@ -122,8 +122,8 @@ def plan(
     Parameters
     ----------
     survey : str
-    raw : sequence of Path
-        The survey's files, or a folder that holds them.
+    raw : sequence of Path, optional
+        The survey's files, or a folder that holds them; by default those that were downloaded.
     n : int
         How many to keep; fewer where the survey has no more.
     seed : int
@@ -164,7 +164,7 @@ def plan(
                 refused[why] += 1
             if len(kept) == n or len(kept) + refused.total() == ATTEMPTS * n:
                 break
-    counted = Drawn(
+    counted = FreshDraws(
         tried=len(kept) + refused.total(),
         kept=len(kept),
         refused={why: refused[why] for why in REASONS if refused[why]},
@@ -185,7 +185,7 @@ def plan(
         rules=RULES,
         draws=counted,
         tasks=tuple(kept),
-        asked=Asked(
+        asked=FreshOptions(
             n=n, dimension=space.dimensions, outcomes=tuple(outcomes), replicates=replicates
         ),
     )
