@@ -26,17 +26,22 @@ def zipped(path: Path, members: dict[str, Path | str]) -> Path:
 
 
 def save(frame: pd.DataFrame, path: Path, **options: Any) -> Path:
-    """Write a file as agencies do: Stata 14, SAS transport version 5, codes as whole numbers."""
+    """Write a file as agencies do: Stata 14, SAS transport version 5."""
     import pyreadstat
 
     match path.suffix.lower():
         case ".dta":
             pyreadstat.write_dta(frame, str(path), version=14, **options)
         case ".xpt":
-            named = {"table_name": path.stem[:8], "file_format_version": 5}
+            # Names are in upper case; only those of version 8 may have more than 8 characters.
+            frame = frame.rename(columns=str.upper)
+            version = 5 if max(map(len, frame)) <= 8 else 8
+            named = {"table_name": path.stem[:8], "file_format_version": version}
             pyreadstat.write_xport(frame, str(path), **named, **options)
         case ".csv":
-            frame.to_csv(path, index=False, float_format="%.10g", **options)
+            frame.to_csv(path, index=False)
+        case ".sav":
+            pyreadstat.write_sav(frame, str(path), **options)
         case ".xlsx":
             frame.to_excel(path, index=False)
         case ".parquet":
