@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from lm_eval_epidemia.cli.options import InVintage, Raw, Text
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -17,28 +18,25 @@ if TYPE_CHECKING:
 
 
 def fresh(
-    survey: Annotated[str, typer.Argument(help="For example gss, or one of your own.")],
-    raw: Annotated[
-        list[Path] | None,
-        typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
-    ] = None,
-    n: Annotated[int, typer.Option(help="How many tasks.")] = 40,
-    seed: Annotated[int, typer.Option(help="Another seed, other tasks.")] = 0,
-    dimension: Annotated[str, typer.Option(help="Numbers of conditions.")] = "1,2,3",
+    survey: Annotated[str, Argument(help="For example gss, or one of your own.")],
+    raw: Raw = None,
+    n: Annotated[int, Option(help="How many tasks.")] = 40,
+    seed: Annotated[int, Option(help="Another seed, other tasks.")] = 0,
+    dimension: Annotated[str, Option(help="Numbers of conditions.")] = "1,2,3",
     outcomes: Annotated[
-        str, typer.Option(help="Only these variables, A,B; default: all that have a question.")
+        str, Option(help="Only these variables, A,B; default: all that have a question.")
     ] = "",
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+    vintage: InVintage = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="Read the file, draw and check, and build nothing.")
+        bool, Option("--list", help="Read the file, draw and check, and build nothing.")
     ] = False,
-    replicates: Annotated[int, typer.Option(help="Bootstrap replicates, as of a build.")] = 200,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    replicates: Annotated[int, Option(help="Bootstrap replicates, as of a build.")] = 200,
+    jobs: Annotated[int, Option(help="Processes.")] = 1,
     backend: Annotated[
-        str | None, typer.Option(help="Of joblib: dask or ray, on a cluster that is set up.")
+        Text, Option(help="Of joblib: dask or ray, on a cluster that is set up.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="In the place of another set of this seed.")
+        bool, Option("--replace", help="In the place of another set of this seed.")
     ] = False,
 ) -> None:
     """Draw random tasks from a survey's variables that nobody has published, and build them."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from lm_eval_epidemia.cli.options import InVintage, Raw, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 
@@ -19,22 +21,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Quantities to ask priors about: make, build, list.")
 
-_OUT = Annotated[Path | None, typer.Option(help="Folder; default: your own, which lm_eval reads.")]
+_OUT = Annotated[Path | None, Option(help="Folder; default: your own, which lm_eval reads.")]
 
 
 @app.command("new")
 def new(
-    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[
-        list[Path] | None,
-        typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
-    ] = None,
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
-    n: Annotated[int, typer.Option(help="How many quantities, 4 at least.")] = 60,
-    seed: Annotated[int, typer.Option(help="Another seed, other quantities.")] = 0,
-    name: Annotated[
-        str | None, typer.Option(help="Task epidemia_prior_NAME; default: SURVEY_SEED.")
-    ] = None,
+    survey: Annotated[str, Argument(help="For example nsduh.")],
+    raw: Raw = None,
+    vintage: InVintage = None,
+    n: Annotated[int, Option(help="How many quantities, 4 at least.")] = 60,
+    seed: Annotated[int, Option(help="Another seed, other quantities.")] = 0,
+    name: Annotated[Text, Option(help="Task epidemia_prior_NAME; default: SURVEY_SEED.")] = None,
     out: _OUT = None,
 ) -> None:
     """Make a set of quantities from random slices of a survey: a task that is new to any model."""
@@ -63,9 +60,9 @@ def new(
 def build(
     raw: Annotated[
         list[Path],
-        typer.Option(help="Official files of NHANES 2017-2018 (DEMO_J, BMX_J, ...), or a folder."),
+        Option(help="Official files of NHANES 2017-2018 (DEMO_J, BMX_J, ...), or a folder."),
     ],
-    seed: Annotated[int, typer.Option(help="Of the corrected draws.")] = 0,
+    seed: Annotated[int, Option(help="Of the corrected draws.")] = 0,
     out: _OUT = None,
 ) -> None:
     """Recompute the published quantities from the official files, and say what differs."""
@@ -81,7 +78,7 @@ def build(
 
 @app.command("list")
 def listed(
-    tasks: Annotated[list[str] | None, typer.Argument(help="Sets: every quantity of them.")] = None,
+    tasks: Annotated[Texts, Argument(help="Sets: every quantity of them.")] = None,
 ) -> None:
     """List the sets of quantities that are here, or the quantities of some."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load

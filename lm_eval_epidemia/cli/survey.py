@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from lm_eval_epidemia.cli.options import InVintage, RawOrNone, Text, Texts
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import few
@@ -25,36 +27,29 @@ app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, draft records
 @app.command("new")
 def new(
     files: Annotated[
-        list[Path],
-        typer.Argument(help="A survey's file, or several that share the number of a person."),
+        list[Path], Argument(help="A survey's file, or several that share the number of a person.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="Of the survey, in names of tasks. Default: the file's.")
+        Text, Option(help="Of the survey, in names of tasks. Default: the file's.")
     ] = None,
-    weight: Annotated[
-        str | None, typer.Option(help="Column; none: all records count alike.")
-    ] = None,
-    strata: Annotated[str | None, typer.Option(help="Column, with --psu; or none.")] = None,
-    psu: Annotated[str | None, typer.Option(help="Column, with --strata; or none.")] = None,
+    weight: Annotated[Text, Option(help="Column; none: all records count alike.")] = None,
+    strata: Annotated[Text, Option(help="Column, with --psu; or none.")] = None,
+    psu: Annotated[Text, Option(help="Column, with --strata; or none.")] = None,
     outcomes: Annotated[
-        str | None, typer.Option(help="Columns, with commas between. Default: proposed.")
+        Text, Option(help="Columns, with commas between. Default: proposed.")
     ] = None,
-    given: Annotated[
-        str | None, typer.Option(help="Conditions: columns, with commas between.")
-    ] = None,
-    year: Annotated[int | None, typer.Option(help="Of the records, if no name tells.")] = None,
-    tasks: Annotated[int, typer.Option(help="How many at most.")] = 40,
-    join: Annotated[
-        str | None, typer.Option(help="Column by which several files are joined.")
-    ] = None,
+    given: Annotated[Text, Option(help="Conditions: columns, with commas between.")] = None,
+    year: Annotated[int | None, Option(help="Of the records, if no name tells.")] = None,
+    tasks: Annotated[int, Option(help="How many at most.")] = 40,
+    join: Annotated[Text, Option(help="Column by which several files are joined.")] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="Of labels, if they are unreadable: latin-1, cp1251, ...")
+        Text, Option(help="Of labels, if they are unreadable: latin-1, cp1251, ...")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A .yaml file. Default: where yours are found.")
+        Path | None, Option(help="A .yaml file. Default: where yours are found.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over a file.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Accept all that is guessed.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Write over a file.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Accept all that is guessed.")] = False,
 ) -> None:
     """Draft the record of any survey from its file: variables, design, tasks."""
     from lm_eval_epidemia.surveys.draft import drafting
@@ -145,12 +140,9 @@ def _counted(things: Sequence[object], noun: str) -> str:
 
 @app.command("check")
 def check(
-    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[
-        list[Path] | None,
-        typer.Option(help="File or folder; may be given several times. Without: only the record."),
-    ] = None,
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+    survey: Annotated[str, Argument(help="For example nsduh.")],
+    raw: RawOrNone = None,
+    vintage: InVintage = None,
 ) -> None:
     """Check files against the survey's record; list what of a draft waits for your eye."""
     from lm_eval_epidemia.surveys.catalogue import file_of, record
@@ -186,8 +178,8 @@ def check(
 
 @app.command("download")
 def download(
-    surveys: Annotated[list[str], typer.Argument(help="For example scf nhanes.")],
-    vintage: Annotated[str | None, typer.Option(help="Default: the official one.")] = None,
+    surveys: Annotated[list[str], Argument(help="For example scf nhanes.")],
+    vintage: Annotated[Text, Option(help="Default: the official one.")] = None,
 ) -> None:
     """Fetch the official files of surveys; run again to go on where it stopped."""
     from lm_eval_epidemia.surveys.catalogue import record
@@ -202,8 +194,8 @@ def download(
 
 @app.command("card")
 def card(
-    surveys: Annotated[list[str] | None, typer.Argument(help="All if none.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
+    surveys: Annotated[Texts, Argument(help="All if none.")] = None,
+    out: Annotated[Path | None, Option(help="Folder; without it, print.")] = None,
 ) -> None:
     """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
     from lm_eval_epidemia.core.paths import atomic_write
