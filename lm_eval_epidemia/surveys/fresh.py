@@ -133,16 +133,16 @@ def hash_of(record: Record, vintage: str) -> str:
         64 hexadecimal digits. What a schema adds later, and a record does not use, changes nothing.
     """
 
-    def said(model: Strict, *fields: str) -> dict[str, Any]:
+    def dumped(model: Strict, *fields: str) -> dict[str, Any]:
         chosen = set(fields) or None
         return model.model_dump(mode="json", exclude_defaults=True, include=chosen)
 
     parts = [
-        said(record, "survey", "subject", "join", "universe", "variables"),
-        [said(task, "outcome", "given", "universe", "subject") for task in record.all_tasks],
+        dumped(record, "survey", "subject", "join", "universe", "variables"),
+        [dumped(task, "outcome", "given", "universe", "subject") for task in record.all_tasks],
         vintage,
-        said(record.vintages[vintage], "year", "period", "select", "adjustments"),
-        said(record.design_of(vintage)),
+        dumped(record.vintages[vintage], "year", "period", "select", "adjustments"),
+        dumped(record.design_of(vintage)),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -38,9 +38,9 @@ def refuse(faults: Iterable[Fault]) -> None:
     """Raise all faults of a part of a record, so that each is reported with its own line."""
     details = [
         InitErrorDetails(
-            type=PydanticCustomError("fault", "{said}", {"said": said}), loc=place, input=None
+            type=PydanticCustomError("fault", "{fault}", {"fault": fault}), loc=place, input=None
         )
-        for place, said in faults
+        for place, fault in faults
     ]
     if details:
         raise ValidationError.from_exception_data("record", details)

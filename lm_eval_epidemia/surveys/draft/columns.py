@@ -53,7 +53,7 @@ class Column(NamedTuple):
     kind: Kind = "numbers"
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """Its label, or its name."""
         return self.label or self.name
 

@@ -74,7 +74,7 @@ def _rounder(value: float, whole: bool) -> list[float]:
     return [*rounder, float(value), *([value + 1.0] if whole else [])]
 
 
-def said(value: float) -> str:
+def shown(value: float) -> str:
     if float(value).is_integer() and abs(value) < 1e15:
         # Years have no comma.
         return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
@@ -87,9 +87,9 @@ def in_words(low: float | None, high: float | None, whole: bool) -> str:
     Whole numbers are said with both ends in: ``30 to 44``. None is no end.
     """
     if low is None:
-        return f"Under {said(high or 0)}"
+        return f"Under {shown(high or 0)}"
     if high is None:
-        return f"{said(low)} or more"
+        return f"{shown(low)} or more"
     if not whole:
-        return f"{said(low)} to under {said(high)}"
-    return said(low) if high == low + 1 else f"{said(low)} to {said(high - 1)}"
+        return f"{shown(low)} to under {shown(high)}"
+    return shown(low) if high == low + 1 else f"{shown(low)} to {shown(high - 1)}"

@@ -152,13 +152,13 @@ def draft(
         source = DraftSource(name, title, members, people, read.join, rows.sampling)
         plans = planned(outcomes, conditions, 10 * wishes.tasks)
         if not plans:
-            raise _nothing_left(read.said, variables, left_out)
+            raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
         data = load_microdata(recorded(record_text(source, variables, plans, left_out)), files)
         plans = planned(outcomes, conditions, wishes.tasks, possible(data))
         if not plans:
             raise EpidemiaError(
-                f"{read.said}: no pair of an outcome and a condition has {PEOPLE} people who "
+                f"{read.names}: no pair of an outcome and a condition has {PEOPLE} people who "
                 "answered both: name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
@@ -374,17 +374,17 @@ def _foreign(files: Sequence[Path]) -> list[str]:
 
 
 def _nothing_left(
-    said: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Column]]
+    names: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Column]]
 ) -> EpidemiaError:
     reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
     listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])
     gone = f"(left out: {listed or 'nothing'})"
     if len(variables) > 1:
         return EpidemiaError(
-            f"{said}: no outcome and condition could be proposed: name them with --outcomes and "
+            f"{names}: no outcome and condition could be proposed: name them with --outcomes and "
             f"--given, of {few([draft.column.name for draft in variables])} {gone}"
         )
     return EpidemiaError(
-        f"{said}: {'one column is' if variables else 'no column is'} left to make tasks of "
+        f"{names}: {'one column is' if variables else 'no column is'} left to make tasks of "
         f"{gone}; a task takes an outcome and a condition"
     )

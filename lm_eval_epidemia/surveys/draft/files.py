@@ -22,7 +22,7 @@ class Files(NamedTuple):
     join: str
 
     @property
-    def said(self) -> str:
+    def names(self) -> str:
         return ", ".join(path.name for path in self.given)
 
     def column(self, name: str, option: str, among: Sequence[Column] | None = None) -> Column:
@@ -32,7 +32,7 @@ class Files(NamedTuple):
             if column.name.casefold() == name.casefold():
                 return column
         hint = nearest(name, [column.name for column in every])
-        raise EpidemiaError(f"{option} {name}: {self.said} has no such column ({hint})")
+        raise EpidemiaError(f"{option} {name}: {self.names} has no such column ({hint})")
 
 
 def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:

@@ -113,7 +113,7 @@ def rows_of(
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
-            raise EpidemiaError(f"--year {year}: {read.said} has no record of it ({column.name})")
+            raise EpidemiaError(f"--year {year}: {read.names} has no record of it ({column.name})")
         select.append((str(column.name), year, year))
     elif column is not None and year != column.iloc[0]:
         checks.append(
@@ -241,11 +241,11 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
     if column is not None:
         more = ", the last of several: --year takes another" if column.nunique() > 1 else ""
         return int(column.max()), f"the column {column.name}{more}"
-    for text in [*(path.name for path in read.given), *(one.title for one in read.headers)]:
+    for text in [*(path.name for path in read.given), *(header.title for header in read.headers)]:
         if years := re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text):
             return int(years[-1]), f"from {text!r}"
     raise EpidemiaError(
-        f"{read.said}: neither a name nor a column called year says of which year it is: give "
+        f"{read.names}: neither a name nor a column called year says of which year it is: give "
         "--year"
     )
 

@@ -130,15 +130,15 @@ class Tally:
     def _texts(self, texts: list[str], counts: Array, weights: Array) -> None:
         import pandas as pd
 
-        said = pd.Series(texts, dtype=object)
-        blank = said.isin(NO_NUMBERS).to_numpy()
+        series = pd.Series(texts, dtype=object)
+        blank = series.isin(NO_NUMBERS).to_numpy()
         for n in np.flatnonzero(blank):
             if texts[n] in BLANKS:
                 self.blank += counts[n]
                 self.blank_weight += weights[n]
             else:
                 _add(self.unknown, texts[n], counts[n], weights[n])
-        numbers = pd.to_numeric(said.where(~blank), errors="coerce").to_numpy(float)
+        numbers = pd.to_numeric(series.where(~blank), errors="coerce").to_numpy(float)
         there = ~np.isnan(numbers)
         self.words |= bool((~there & ~blank).any())
         if self.texts is not None and (~blank).sum() <= KINDS:
@@ -208,7 +208,7 @@ def blocks(
             places = [column.place - 1 for column in columns]
             for batch in csv_batches(path, places, len(every), of_texts=True):
                 # Encoded first: a column of millions of rows has few texts.
-                held = (one.dictionary_encode().to_pandas() for one in batch.columns)
+                held = (column.dictionary_encode().to_pandas() for column in batch.columns)
                 yield start, dict(zip(names, held, strict=True))
                 start += batch.num_rows
             return

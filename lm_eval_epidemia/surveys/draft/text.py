@@ -44,8 +44,8 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 def quoted(text: str) -> str:
     """Write a text as a YAML scalar: whatever is in it, it is read back as it is."""
     # JSON's strings are YAML's double-quoted ones, once nothing unprintable is among them.
-    said = json.dumps(text, ensure_ascii=False)
-    return said if said.isprintable() else "".join(map(_escaped, said))
+    scalar = json.dumps(text, ensure_ascii=False)
+    return scalar if scalar.isprintable() else "".join(map(_escaped, scalar))
 
 
 def _escaped(character: str) -> str:
@@ -59,8 +59,8 @@ def number(value: float) -> str:
     if float(value).is_integer() and abs(value) < 2**53:
         return str(int(value))
     # Without a point before the exponent, YAML 1.1 would read a text.
-    said = repr(float(value))
-    return said if "." in said else said.replace("e", ".0e")
+    scalar = repr(float(value))
+    return scalar if "." in scalar else scalar.replace("e", ".0e")
 
 
 def variable_name(column: str, place: int) -> str:

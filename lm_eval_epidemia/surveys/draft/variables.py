@@ -265,13 +265,13 @@ def _amounts(
     inner = np.array([value not in low and value not in high for value in weight], dtype=bool)
     checks, asides = [], []
     if inner.sum() <= VALUES and tally.exact:
-        levels = _levels(draft, list(weight), meant, weight, cuts.said)
+        levels = _levels(draft, list(weight), meant, weight, cuts.shown)
         if not meant and tally.whole:
             checks.append("if these are codes, say what they mean: the file does not")
     else:
-        levels = _levels(draft, low, meant, weight, cuts.said)
+        levels = _levels(draft, low, meant, weight, cuts.shown)
         levels += _binned(draft, values[inner], weights[inner], tally.whole, low, high)
-        levels += _levels(draft, high, meant, weight, cuts.said)
+        levels += _levels(draft, high, meant, weight, cuts.shown)
         checks.append("cut at round numbers near the quintiles")
     if bare_ends := [code for code in high if code not in meant]:
         checks.append(f"without a label, and a level: {_listed(map(number, bare_ends))}")
@@ -296,7 +296,7 @@ def _binned(
         below_high = min(high) if below is None and high else below
         bounds = {"at_least": at_least, "above": above, "below": below_high}
         if at_least is None and whole and values[0] == ends - 1:
-            label = cuts.said(values[0])
+            label = cuts.shown(values[0])
         else:
             label = cuts.in_words(at_least, below, whole)
         if draft.kind == "age":
@@ -430,7 +430,7 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _about(column: Column) -> str:
-    return shortened(column.said.rstrip(" :.;,") or column.name)
+    return shortened(column.words.rstrip(" :.;,") or column.name)
 
 
 #: Answers that name no race and no region, only that it is another one.

@@ -178,12 +178,12 @@ def _texts(texts: Iterable[str]) -> str:
 
 
 def _title(name: str, plan: TaskPlan, drafts: Mapping[str, Draft]) -> str:
-    def said(variable: str) -> str:
+    def called(variable: str) -> str:
         draft = drafts[variable]
         label = draft.column.label.rstrip(" :?.")
         return draft.kind.capitalize() or (label if 0 < len(label) <= 60 else variable)
 
-    return f"{name.upper()}: {said(plan.outcome)} by {', '.join(map(said, plan.given))}"
+    return f"{name.upper()}: {called(plan.outcome)} by {', '.join(map(called, plan.given))}"
 
 
 def _left_out(left_out: Mapping[str, Sequence[Column]]) -> list[str]:
