@@ -67,7 +67,11 @@ def people(survey: str, rows: int = 400, vintage: str | None = None, seed: int =
     for name in sorted(entry.variables):
         way = entry.ways(name, vintage)[0]
         universes += [universe for level in way.levels for universe in level.also]
-        levels = {span: 1.0 for level in way.levels for span in level.intervals}
+        # Of few answers some are commoner, so that there is something to know.
+        skew = 1.0 if len(way.levels) <= 10 else 0.0
+        levels = {
+            s: 1 / (1 + skew * n) for n, level in enumerate(way.levels) for s in level.intervals
+        }
         for column in [] if way.both else way.column.split(" + "):
             spans.setdefault(column, {}).update(dict.fromkeys(way.missing, 0.1) | levels)
     for universe in universes:
