@@ -73,8 +73,8 @@ def labelled_sav(folder):
     return path
 
 
-def everything(question):
-    return question.proposed[:1] if question.what == "weight" else question.proposed
+def everything(proposal):
+    return proposal.columns[:1] if proposal.what == "weight" else proposal.columns
 
 
 def loaded(found, tmp_path):

@@ -1,5 +1,7 @@
 """A second survey is YAML only: several levels, cut points, a universe, families of records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,6 @@ from conftest import evaluate
 
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.estimate.cells import Prepared
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.estimate.task import estimate_task
@@ -102,12 +103,7 @@ def test_families_are_resampled_whole(toy, raw):
     ready = prepare(load_microdata(toy, raw), task(TASK))
     assert len(np.unique(ready.sample.units)) == 189
     families = estimate_task(ready, ("iid",), 200)
-    alone = Prepared(
-        **{
-            **{f: getattr(ready, f) for f in ready.__dataclass_fields__},
-            "sample": Sample(ready.sample.weight, size=len(ready.sample.weight)),
-        }
-    )
+    alone = replace(ready, sample=Sample(ready.sample.weight, size=len(ready.sample.weight)))
     implicates = estimate_task(alone, ("iid",), 200)
     ratio = np.mean(families["distances"]["iid"]) / np.mean(implicates["distances"]["iid"])
     assert 1.5 < ratio < 2.6
@@ -118,18 +114,18 @@ def test_it_runs_through_lm_eval_with_sampled_orderings(toy, raw):
     assert built.key == "toy_2020"
     truth = store.load(TASK)
     assert truth.p.shape == (2, 6)
-    found = {
-        kind: evaluate(["epidemia_toy"], model_args=f"kind={kind}")["results"]
-        for kind in ("truth", "uniform", "mean", "noisy,noise=0.5", "truth,position_bias=0.5")
+    runs = {
+        kind: evaluate(["epidemia_toy"], model_args=f"kind={kind}")
+        for kind in ("truth", "uniform", "truth,position_bias=0.5")
     }
-    assert found["truth"][TASK]["score,none"] == 100
-    assert found["uniform"][TASK]["score,none"] == pytest.approx(0, abs=1e-6)
-    assert found["mean"]["epidemia_toy"]["score,none"] > 0
+    of_task = {kind: run["results"][TASK] for kind, run in runs.items()}
+    assert of_task["truth"]["score,none"] == 100
+    assert of_task["uniform"]["score,none"] == pytest.approx(0, abs=1e-6)
     # 120 of 720 orderings: a position bias leaves an ordering error, a fair reader has none.
-    biased = found["truth,position_bias=0.5"][TASK]
+    biased = of_task["truth,position_bias=0.5"]
     assert biased["order_bias,none"] > 0.05
-    assert biased["l1,none"] > found["truth"][TASK]["l1,none"]
-    samples = evaluate([TASK], limit=3)["samples"][TASK]
+    assert biased["l1,none"] > of_task["truth"]["l1,none"]
+    samples = runs["truth"]["samples"][TASK]
     assert samples[0]["doc"]["prompt"].startswith(
         "Consider a household in 2020 that lives in the north. What is this household worth?\nA. "
     )

@@ -161,7 +161,7 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
     (folder / "old").symlink_to(REPOSITORY / "groundtruth")
     (folder / "benchmarks").symlink_to(REPOSITORY / "benchmarks")
     nsduh_2023(1500).to_parquet(folder / "nsduh_2022.parquet")
-    official.write_gss(official.gss(4149, 3544), folder / "GSS2022.dta")
+    official.save(official.people("gss", 3544), folder / "GSS2022.dta")
     answers = {
         "sex": ["male", "female"],
         "race": ["white", "black", "other race"],
@@ -177,7 +177,7 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
     pyreadstat = pytest.importorskip("pyreadstat")
     labels = {name: dict(enumerate(levels, 1)) for name, levels in answers.items()}
     pyreadstat.write_sav(people, str(folder / "gss7224_r3.sav"), variable_value_labels=labels)
-    official.write_brfss(folder, official.brfss(300))
+    official.write("brfss", folder, official.people("brfss", 300))
     (folder / "docs").mkdir()
     (folder / "docs" / "results").symlink_to(REPOSITORY / "docs" / "results")
     others = folder / "others"

@@ -3,12 +3,14 @@
 import hashlib
 import http.server
 import threading
+from pathlib import Path
 
 import pytest
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import catalogue as records
-from lm_eval_epidemia.surveys.download import download, fetch, raw_folder
+from lm_eval_epidemia.surveys.download import download, fetch, raw_folder, raw_paths
+from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.record import File
 
 pytest.importorskip("pooch")
@@ -133,6 +135,17 @@ def test_every_file_of_a_vintage_is_fetched_into_its_folder(server, home):
     assert folder == raw_folder("scf", "2022")
     assert folder.is_relative_to(home)
     assert sorted(path.name for path in folder.iterdir()) == ["one.zip", "two.zip"]
+
+
+def test_files_are_those_given_or_those_downloaded(home):
+    scf, path = records.record("scf"), Path("mine.dta")
+    assert raw_paths(scf, path, None) == raw_paths(scf, [path], None) == ([path], None)
+    with pytest.raises(EpidemiaError, match="no downloaded files of scf 2022: run 'epidemia surv"):
+        load_microdata(scf)
+    raw_folder("scf", "2022").mkdir(parents=True)
+    assert raw_paths(scf, None, None) == ([raw_folder("scf", "2022")], "2022")
+    with pytest.raises(EpidemiaError, match="scf has no vintage '1066'"):
+        raw_paths(scf, path, "1066")
 
 
 def test_addresses_of_records_are_https():

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from conftest import evaluate
 from drafts import LABELS, ROWS, everything, labelled_sav, labels_of, loaded, people, way
+from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
@@ -83,9 +84,9 @@ def test_the_quintiles_are_weighted():
     old = np.where(values >= 90, 9.0, 1.0)
     assert sum(cut >= 90 for cut in cuts.round_cuts(values, old, True)) >= 2
     assert cuts.round_cuts(np.array([0.0, 1, 2]), np.array([0.98, 0.01, 0.01]), True) == [1]
-    assert cuts.in_words(cuts.Bin(30, 45), True) == "30 to 44"
-    assert cuts.in_words(cuts.Bin(1.5, 2), False) == "1.5 to under 2"
-    assert cuts.in_words(cuts.Bin(None, 30), True) == "Under 30"
+    assert cuts.in_words(30, 45, True) == "30 to 44"
+    assert cuts.in_words(1.5, 2, False) == "1.5 to under 2"
+    assert cuts.in_words(None, 30, True) == "Under 30"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_what_becomes_of_codes(tmp_path, codes, labels, levels, missing, said):
         {"x": np.resize(codes, ROWS).astype(float), "sex": rng.integers(1, 3, ROWS).astype(float)}
     )
     path = tmp_path / "codes2020.sav"
-    pyreadstat.write_sav(frame, str(path), variable_value_labels={"x": labels} if labels else None)
+    save(frame, path, variable_value_labels={"x": labels} if labels else None)
     found = draft([path], Wishes(outcomes=["x"], given=["sex"]))
     record = loaded(found, tmp_path)
     assert labels_of(record, "x") == levels
@@ -152,11 +153,8 @@ def test_answers_that_look_alike_stay_apart_with_a_mark(tmp_path):
     ]
 
     codes = pd.DataFrame({"sex": np.resize([1.0, 2], ROWS), "x": np.resize([1.0, 1, 2, 3], ROWS)})
-    pyreadstat.write_sav(
-        codes,
-        str(path := tmp_path / "codes2021.sav"),
-        variable_value_labels={"x": {1: "Own", 2: "own ", 3: "Rent"}},
-    )
+    path = tmp_path / "codes2021.sav"
+    save(codes, path, variable_value_labels={"x": {1: "Own", 2: "own ", 3: "Rent"}})
     found = draft([path], Wishes(outcomes=["x"], given=["sex"]))
     assert any("x: 'Own', 'own' look alike" in mark.says for mark in marks(found.text))
 
@@ -190,9 +188,7 @@ def test_stata_letters_and_texts_with_labels(tmp_path):
         {"sex": np.resize([1.0, 2], ROWS), "opinion": np.resize([1.0, 1, 2], ROWS)}
     )
     path = tmp_path / "p2020.dta"
-    pyreadstat.write_dta(
-        frame, str(path), version=14, variable_value_labels={"opinion": {1: "for", 2: "against"}}
-    )
+    save(frame, path, variable_value_labels={"opinion": {1: "for", 2: "against"}})
     (one,) = [c for c in columns.header_of(path).columns if c.name == "opinion"]
     assert one.labels == {1.0: "for", 2.0: "against"}
     # .a, as Stata has it, is told by letter and read as blank.
@@ -201,9 +197,8 @@ def test_stata_letters_and_texts_with_labels(tmp_path):
         {"sex": np.resize([1.0, 2], ROWS), "vote": np.resize(["d", "r", "d"], ROWS)}
     )
     spss = tmp_path / "q2020.sav"
-    pyreadstat.write_sav(
-        words_, str(spss), variable_value_labels={"vote": {"d": "Democrat", "r": "Republican"}}
-    )
+    parties = {"vote": {"d": "Democrat", "r": "Republican"}}
+    save(words_, spss, variable_value_labels=parties)
     record = loaded(draft([spss]), tmp_path)
     assert [(x.label, x.texts) for x in way(record, "vote").levels] == [
         ("Democrat", ("d",)),
@@ -297,9 +292,10 @@ def test_one_year_of_several_is_selected(tmp_path):
 def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
     path = tmp_path / "one.parquet"
     people().assign(year=2018.0).to_parquet(path)
-    assert not any("year" in said for said in draft([path], Wishes(weight="finalwt")).source.checks)
+    plain = draft([path], Wishes(weight="finalwt")).source.sampling
+    assert not any("year" in check for check in plain.checks)
     found = draft([path], Wishes(weight="finalwt", year=2022))
-    (said,) = [said for said in found.source.checks if "year" in said]
+    (said,) = [check for check in found.source.sampling.checks if "year" in check]
     assert said == "year says 2018 of every record, --year 2022: questions say 2022"
     assert "2022" in loaded(found, tmp_path).vintages
 
@@ -326,12 +322,8 @@ def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
         9: "DK",
     }
     path = tmp_path / "nasty2022.sav"
-    pyreadstat.write_sav(
-        frame,
-        str(path),
-        column_labels={"happy": "%s {0} {conditions} #"},
-        variable_value_labels={**LABELS, "happy": nasty},
-    )
+    asked = {"happy": "%s {0} {conditions} #"}
+    save(frame, path, column_labels=asked, variable_value_labels={**LABELS, "happy": nasty})
     wishes = Wishes(weight="finalwt", strata="vstrat", psu="vpsu", tasks=10)
     record = load_record(write(draft([path], wishes)))
     built = building.build(record.survey, path, replicates=8, progress=False)
@@ -352,30 +344,29 @@ def test_a_guess_is_never_used_without_being_asked(sav):
         EpidemiaError, match="--weight finalwt --strata vstrat --psu vpsu, or --weight none"
     ):
         draft([sav])
-    alone = draft([sav], Wishes(weight="FINALWT"))
-    assert (alone.source.weight, alone.source.strata, alone.source.psu) == ("finalwt", "", "")
-    assert any("vstrat and vpsu look like" in check for check in alone.source.checks)
+    alone = draft([sav], Wishes(weight="FINALWT")).source.sampling
+    assert (alone.weight, alone.strata, alone.psu) == ("finalwt", "", "")
+    assert any("vstrat and vpsu look like" in check for check in alone.checks)
     alike = draft([sav], Wishes(weight="none", strata="none"))
-    assert alike.source.weight == "" and not alike.source.checks
+    assert alike.source.sampling.weight == "" and not alike.source.sampling.checks
     assert [c.name for c in alike.left_out["weights"]] == ["finalwt"]
 
 
 def test_answers_to_questions_are_used(sav):
     asked = []
 
-    def answer(question):
-        asked.append(question.what)
-        return {"weight": ("finalwt",), "outcomes": ("gun",), "conditions": ("SEX", "age")}.get(
-            question.what, ()
-        )
+    def answer(proposal):
+        asked.append(proposal.what)
+        answers = {"weight": ["finalwt"], "outcomes": ["gun"], "conditions": ["SEX", "age"]}
+        return answers.get(proposal.what, ())
 
     found = draft([sav], choose=answer)
     assert asked == ["weight", "strata and PSUs", "conditions", "outcomes"]
-    assert found.source.strata == ""
+    assert found.source.sampling.strata == ""
     assert {plan.outcome for plan in found.plans} == {"gun"}
     assert {one for plan in found.plans for one in plan.given} == {"sex", "age"}
     with pytest.raises(EpidemiaError, match="--given nobody: no such variable"):
-        draft([sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.proposed[:1])
+        draft([sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.columns[:1])
 
 
 def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
@@ -386,9 +377,9 @@ def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
     for number_ in range(1, 11):
         frame[f"repwt{number_}"] = frame["W_FSTUWT"] * (1 + number_ / 100)
     path = tmp_path / "r2020.sav"
-    pyreadstat.write_sav(frame, str(path), column_labels={"W_FSTUWT": "Final student weight"})
+    save(frame, path, column_labels={"W_FSTUWT": "Final student weight"})
     found = draft([path], choose=everything)
-    assert found.source.weight == "W_FSTUWT"
+    assert found.source.sampling.weight == "W_FSTUWT"
     assert len(found.left_out["replicate weights"]) == 10
     assert "weight" in {one.name for one in found.variables}
 
@@ -397,11 +388,11 @@ def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
     frame = people()
     frame.loc[frame["vstrat"] == 3, "vpsu"] = 1.0
     path = tmp_path / "single2022.sav"
-    pyreadstat.write_sav(frame, str(path))
+    save(frame, path)
     with pytest.raises(EpidemiaError, match="1 of 10 strata have a single PSU"):
         draft([path], Wishes(weight="finalwt", strata="vstrat", psu="vpsu"))
-    guessed = draft([path], choose=everything)
-    assert guessed.source.strata == "" and "single PSU" in guessed.source.checks[0]
+    guessed = draft([path], choose=everything).source.sampling
+    assert guessed.strata == "" and "single PSU" in guessed.checks[0]
 
 
 #: What a column is (or nothing), its name and its label.
@@ -444,7 +435,7 @@ def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
     frame = pd.concat([people()[["age", "sex"]], asked], axis=1)
     path = tmp_path / "wide2020.sav"
     labels = {f"q{n}": {1: "yes", 2: "no"} for n in range(100)} | {"sex": LABELS["sex"]}
-    pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
+    save(frame, path, variable_value_labels=labels)
     found = draft([path])
     assert len(found.plans) == 40
     assert sum(len(plan.given) == 2 for plan in found.plans) == 4
@@ -460,7 +451,7 @@ def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
 def test_a_recoding_is_no_task(tmp_path):
     frame = people()[["sex", "gun", "happy"]].assign(woman=lambda f: f["sex"] - 1)
     path = tmp_path / "same2020.sav"
-    pyreadstat.write_sav(frame, str(path))
+    save(frame, path)
     found = draft([path], Wishes(outcomes=["woman", "happy"], given=["sex"]))
     assert [plan.outcome for plan in found.plans] == ["happy"]
     assert "woman by sex" in found.notes[0]

@@ -596,7 +596,7 @@ def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path
         plan("toi", [raw])
     with pytest.raises(EpidemiaError, match="published as tables"):
         plan("bls", [raw])
-    with pytest.raises(EpidemiaError, match="no downloaded files of toy"):
+    with pytest.raises(EpidemiaError, match="toy is a survey of your own: give its file"):
         raise command("toy").exception
     lacking = tmp_path / "toy.csv"
     people().drop(columns="HAPPY").to_csv(lacking, index=False)

@@ -158,60 +158,46 @@ def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
         load_microdata(record, tmp_path / "duo.csv", "2020")
 
 
-BOTH = "both: [happy, healthy]"
+BOTH, LABELLED = "both: [happy, healthy]", "[Both, Happy only, "
+ASKED = "    question: Is this person happy, and are they healthy?\n"
+JOINT = "  extra:\n    - {outcome: both_well"
+GIVEN = "outcome: both_well, given: [region]"
+#: What is changed, to what, the line that is named, and what is said of it.
 WRONG = {
     "an unknown name": (BOTH, "both: [happy, helthy]", "helthy", "not define 'helthy' .*healthy"),
     "one twice": (BOTH, "both: [happy, happy]", "happy, happy", "names 'happy' twice"),
     "three": (BOTH, "both: [happy, healthy, region]", "healthy, region", "at most 2 items"),
     "many levels": (BOTH, "both: [happy, region]", "happy, region", "'region' has 3 levels"),
-    "itself": (
-        BOTH,
-        "both: [happy, both_well]",
-        "happy, both_well",
-        "'both_well' is a joint outcome itself",
-    ),
-    "three answers": ("[Both, Happy only, ", "[Happy only, ", "labels:", "takes four different"),
-    "doubled": ("[Both, Happy only", "[Both, Both", "labels:", "takes four different answers"),
+    "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
+    "three answers": (LABELLED, "[Happy only, ", "labels:", "takes four different answers"),
+    "doubled": (LABELLED, "[Both, Both, ", "labels:", "takes four different answers"),
     "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "of its two variables"),
     "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "leave it out"),
     "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
-    "no question": (
-        "    question: Is this person happy, and are they healthy?\n",
-        "",
-        "both_well:",
-        "question: Field required",
-    ),
+    "no question": (ASKED, "", "both_well:", "question: Field required"),
     "a condition": (
-        "outcome: happy, given: [region]",
-        "outcome: happy, given: [both_well]",
-        "given: [both_well]",
-        "is a joint outcome, no condition",
+        *("outcome: happy, given: [region]", "outcome: happy, given: [both_well]"),
+        *("given: [both_well]", "is a joint outcome, no condition"),
     ),
     "a part": (
-        "outcome: both_well, given: [region]",
-        "outcome: both_well, given: [happy]",
-        "outcome: both_well, given: [happy]",
-        "'happy' is a part of its outcome",
+        *(GIVEN, "outcome: both_well, given: [happy]"),
+        *("outcome: both_well, given: [happy]", "'happy' is a part of its outcome"),
     ),
     "not joint": (
-        "  extra:\n    - {outcome: both_well",
-        "  joint:\n    - {outcome: happy, given: [region], title: A}\n"
-        "  extra:\n    - {outcome: both_well",
-        "title: A}",
-        "'happy' is no joint one",
+        *(JOINT, f"  joint:\n    - {{outcome: happy, given: [region], title: A}}\n{JOINT}"),
+        *("title: A}", "'happy' is no joint one"),
     ),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_mistakes_are_named_with_their_line(tmp_path, case):
-    old, new, line_with, said = WRONG[case]
-    assert old in RECORD
-    text = RECORD.replace(old, new, 1)
-    with pytest.raises(EpidemiaError, match=said) as error:
-        load_record(write(tmp_path, text))
-    (line,) = [n for n, line in enumerate(text.splitlines(), 1) if line_with in line]
-    assert f"duo.yaml:{line}:" in str(error.value)
+def test_mistakes_are_named_with_their_line(tmp_path):
+    for case, (old, new, line_with, said) in WRONG.items():
+        assert old in RECORD, case
+        text = RECORD.replace(old, new, 1)
+        with pytest.raises(EpidemiaError, match=said) as error:
+            load_record(write(tmp_path, text))
+        (line,) = [n for n, line in enumerate(text.splitlines(), 1) if line_with in line]
+        assert f"duo.yaml:{line}:" in str(error.value), case
 
 
 def counted(frame, by):
@@ -259,26 +245,22 @@ def test_who_lacks_one_answer_is_dropped(home, raw):
     )
 
 
-def test_lm_eval_asks_it(built):
-    asked = {
-        kind: evaluate([TASK, f"{TASK}_likelihood"], model_args=f"kind={kind}", limit=None)
-        for kind in ("truth", "uniform")
-    }
-    assert asked["truth"]["results"][TASK]["score,none"] == 100
-    assert asked["uniform"]["results"][TASK]["score,none"] == 0
-    assert asked["truth"]["results"][f"{TASK}_likelihood"]["score,none"] > 80
-    prompt = asked["truth"]["samples"][TASK][0]["doc"]["prompt"]
-    assert "lives in region 1. Is this person happy, and are they healthy?\nA. Both\n" in prompt
-
-
-def test_samples_are_recalibrated(built, tmp_path):
-    recorded(tmp_path / "runs", [TASK], model_args="kind=mean")
-    (one,), notes = recalibrated.read(make_report(read_results([tmp_path / "runs"])))
-    truth = store.load(TASK)
-    mean = np.tile(truth.weights @ truth.p, (3, 1))
-    assert notes == [] and one.gain.value == pytest.approx(0, abs=1e-6)
-    assert one.recalibrated.value == pytest.approx(score(load_truth(TASK), mean).score, abs=1e-6)
-    assert one.marginal == pytest.approx(0, abs=1e-6) and one.conditional > 0.1
+def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
+    """One that ships, whose task files need not be rendered."""
+    task = "epidemia_joint_nsduh_marijuana_and_cocaine_by_age"
+    asked = evaluate([task, f"{task}_likelihood"])
+    assert asked["results"][task]["score,none"] == 100
+    assert asked["results"][f"{task}_likelihood"]["score,none"] > 80
+    assert evaluate([task], model_args="kind=uniform")["results"][task]["score,none"] == 0
+    prompt = asked["samples"][task][0]["doc"]["prompt"]
+    assert "is 12 or 13 years old. " in prompt and "\nA. Both marijuana and cocaine\n" in prompt
+    recorded(tmp_path / "runs", [task], model_args="kind=mean")
+    (read,), notes = recalibrated.read(make_report(read_results([tmp_path / "runs"])))
+    truth = store.load(task)
+    mean = np.tile(truth.weights @ truth.p, (len(truth.p), 1))
+    assert notes == [] and read.gain.value == pytest.approx(0, abs=1e-6)
+    assert read.recalibrated.value == pytest.approx(score(load_truth(task), mean).score, abs=1e-6)
+    assert read.marginal == pytest.approx(0, abs=1e-6) and read.conditional > 0.1
 
 
 REPLACING = (
@@ -291,14 +273,8 @@ REPLACING = (
 def test_the_kind_has_a_folder_of_its_own(home, raw):
     """What is built of it later leaves the fingerprints of other truths alone."""
     write(home / "surveys", REPLACING, "gss.yaml")
-    names = [
-        f"epidemia_{one}"
-        for one in (
-            "joint_gss_both_well_by_region",
-            "low_gss_happy_by_region",
-            "marginal_gss_both_well",
-        )
-    ]
+    kinds = ("joint_gss_both_well_by_region", "low_gss_happy_by_region", "marginal_gss_both_well")
+    names = [f"epidemia_{kind}" for kind in kinds]
     building.build("gss", raw, replicates=8, progress=False)
     folders = {
         store.load(name).place.folder.relative_to(home / "groundtruth").as_posix(): name
@@ -306,7 +282,9 @@ def test_the_kind_has_a_folder_of_its_own(home, raw):
     }
     assert folders == {"joint": names[0], ".": names[1], "marginal": names[2]}
     before = [store.load(name).fingerprint for name in names]
+    # Where they are found by default; said so, task files are not rendered in between.
     command = ["groundtruth", "build", "gss", "--raw", str(raw), "--replicates", "8"]
+    command += ["--out", str(store.built_groundtruth())]
     people(1200).to_csv(raw, index=False)
     done = CliRunner().invoke(app, [*command, "--joint"])
     assert done.exit_code == 0 and "1 tasks of gss_2020" in done.output

@@ -10,6 +10,7 @@ import official
 import pandas as pd
 import pytest
 from conftest import nsduh_2023
+from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.catalogue import record
@@ -21,29 +22,12 @@ pyreadstat = pytest.importorskip("pyreadstat")
 NSDUH = record("nsduh")
 
 
-def write(frame: pd.DataFrame, path):
-    match path.suffix:
-        case ".parquet":
-            frame.to_parquet(path)
-        case ".csv":
-            frame.to_csv(path, index=False)
-        case ".dta":
-            pyreadstat.write_dta(frame, str(path))
-        case ".sav":
-            pyreadstat.write_sav(frame, str(path))
-        case ".xpt":
-            # Transport files have upper-case names; version 8 allows more than 8 characters.
-            upper = frame.rename(columns=str.upper)
-            pyreadstat.write_xport(upper, str(path), file_format_version=8)
-    return path
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".dta", ".sav", ".xpt"])
 @pytest.mark.parametrize("zipped", [False, True])
 def test_every_format_gives_the_same_microdata(tmp_path, suffix, zipped):
     frame = nsduh_2023(400)
-    expected = load_microdata(NSDUH, write(frame, tmp_path / "NSDUH_2023.parquet"))
-    path = write(frame, tmp_path / f"NSDUH_2023_again{suffix}")
+    expected = load_microdata(NSDUH, save(frame, tmp_path / "NSDUH_2023.parquet"))
+    path = save(frame, tmp_path / f"NSDUH_2023_again{suffix}")
     if zipped:
         archive = tmp_path / "NSDUH-2023-DS0001-bndl.zip"
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bundle:
@@ -65,7 +49,7 @@ def test_levels_follow_the_codes(tmp_path):
     frame = nsduh_2023(12)
     frame["alcrec"] = [1, 2, 3, 8, 9, 11, 14, 91, 85, 94, 97, np.nan]
     frame["IREDUHIGHST2"] = [1, 4, 5, 7, 8, 9, 10, 11, 11, 11, 11, 11]
-    data = load_microdata(NSDUH, write(frame, tmp_path / "NSDUH_2023.csv"))
+    data = load_microdata(NSDUH, save(frame, tmp_path / "NSDUH_2023.csv"))
     # 1 is yes; other valid codes no; bad data, don't know, refused and blank are missing.
     assert data.levels["alcohol_past_month"].tolist() == [0] + [1] * 7 + [MISSING] * 4
     assert data.levels["education"].tolist() == [0, 0, 1, 1, 2, 3, 4] + [5] * 5
@@ -74,7 +58,7 @@ def test_levels_follow_the_codes(tmp_path):
 def broken(tmp_path, change, name="NSDUH_2023.parquet", vintage=None):
     frame = change(nsduh_2023(50))
     with pytest.raises(EpidemiaError) as error:
-        load_microdata(NSDUH, write(frame, tmp_path / name), vintage)
+        load_microdata(NSDUH, save(frame, tmp_path / name), vintage)
     return str(error.value)
 
 
@@ -131,14 +115,14 @@ def test_weights_of_no_population(tmp_path, factor, said):
 
 
 def test_some_replicate_weights_without_the_others_are_refused(tmp_path):
-    frame = official.acs(200).drop(columns=["SERIALNO", "PWGTP7", "PWGTP80"])
+    frame = official.people("acs", 200).drop(columns=["PWGTP7", "PWGTP80"])
     with pytest.raises(EpidemiaError) as error:
-        load_microdata(record("acs"), write(frame, tmp_path / "psam_2023.csv"), "2023")
+        load_microdata(record("acs"), save(frame, tmp_path / "psam_2023.csv"), "2023")
     said = str(error.value)
     assert "78 of 80 replicate weights, it lacks PWGTP7, PWGTP80" in said
     assert "take the whole file, or leave out all of them" in said
     without = frame[[name for name in frame if not name.startswith("PWGTP")]]
-    path = write(without.assign(PWGTP=frame["PWGTP"]), tmp_path / "psam_2023.csv")
+    path = save(without.assign(PWGTP=frame["PWGTP"]), tmp_path / "psam_2023.csv")
     assert load_microdata(record("acs"), path, "2023").replicates is None
 
 
@@ -155,12 +139,12 @@ def test_some_replicate_weights_without_the_others_are_refused(tmp_path):
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_a_bad_replicate_weight(tmp_path, value, said, suffix):
-    frame = official.acs(200).drop(columns="SERIALNO").astype({"PWGTP7": float})
-    path = write(frame, tmp_path / f"psam_2023{suffix}")
+    frame = official.people("acs", 200)
+    path = save(frame, tmp_path / f"psam_2023{suffix}")
     assert load_microdata(record("acs"), path, "2023").replicates.shape == (200, 80)
     frame.loc[4 if value != 0 else slice(None), "PWGTP7"] = value
     with pytest.raises(EpidemiaError) as error:
-        load_microdata(record("acs"), write(frame, path), "2023")
+        load_microdata(record("acs"), save(frame, path), "2023")
     assert "column PWGTP7 " in str(error.value) and said in str(error.value)
 
 
@@ -238,39 +222,28 @@ def each(line, header=str):
     return "\n".join([header(first), *map(line, rest)]) + "\n"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\ufeff" + CSV,
-        CSV.replace("\n", "\r\n"),
-        CSV.replace("\n", "\r"),
-        CSV.rstrip(),
-        CSV.replace(",", ", ").replace(", ", ",", CSV.splitlines()[0].count(",")),
-        each(lambda line: line + ",1,2", lambda line: line + ",NOTE,note"),
-        each(lambda line: line + ',"two\nlines"', lambda line: line + ',"a ""note"""'),
-        each(lambda line: line + ",caf\udce9", lambda line: line + ",NOTE"),
-        each(lambda line: ",".join(f'"0{code}"' for code in line.split(","))),
-    ],
-    ids=[
-        "BOM",
-        "CRLF",
-        "CR",
-        "no last line end",
-        "spaces",
-        "twins nobody asks for",
-        "quotes",
-        "Latin-1",
-        "quoted, with zeros",
-    ],
-)
-def test_csv_as_it_is_written_elsewhere(tmp_path, text):
-    expected = load_microdata(NSDUH, write(nsduh_2023(60), tmp_path / "NSDUH_2023.parquet"))
+ELSEWHERE = {
+    "BOM": "\ufeff" + CSV,
+    "CRLF": CSV.replace("\n", "\r\n"),
+    "CR": CSV.replace("\n", "\r"),
+    "no last line end": CSV.rstrip(),
+    "spaces": CSV.replace(",", ", ").replace(", ", ",", CSV.splitlines()[0].count(",")),
+    "twins": each(lambda line: line + ",1,2", lambda line: line + ",NOTE,note"),
+    "quotes": each(lambda line: line + ',"two\nlines"', lambda line: line + ',"a ""note"""'),
+    "Latin-1": each(lambda line: line + ",caf\udce9", lambda line: line + ",NOTE"),
+    "zeros": each(lambda line: ",".join(f'"0{code}"' for code in line.split(","))),
+}
+
+
+def test_csv_as_it_is_written_elsewhere(tmp_path):
+    expected = load_microdata(NSDUH, save(nsduh_2023(60), tmp_path / "NSDUH_2023.parquet"))
     path = tmp_path / "NSDUH_2023.csv"
-    path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
-    found = load_microdata(NSDUH, path)
-    for name, levels in expected.levels.items():
-        assert (found.levels[name] == levels).all(), name
-    assert found.weight == pytest.approx(expected.weight, rel=1e-15)
+    for case, text in ELSEWHERE.items():
+        path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+        found = load_microdata(NSDUH, path)
+        for name, levels in expected.levels.items():
+            assert (found.levels[name] == levels).all(), (case, name)
+        assert found.weight == pytest.approx(expected.weight, rel=1e-15), case
 
 
 def test_blanks_of_every_kind_are_missing(tmp_path):
@@ -280,52 +253,35 @@ def test_blanks_of_every_kind_are_missing(tmp_path):
     assert frame["x"].isna().all() and frame["Y"].tolist() == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "does not begin with a header"),
-        (CSV.splitlines()[0], "has zero rows"),
-        (CSV.splitlines()[0] + "\n", "has zero rows"),
-        (CSV.replace(",", ";"), "is separated by ';', expected ','"),
-        (CSV.replace(",", "\t"), "is separated by '\\t', expected ','"),
-        (each(lambda line: line + ",", lambda line: line), "Expected 15 columns, got 16"),
-        (each(lambda line: "7," + line), "Expected 15 columns, got 16"),
-        (CSV.replace("\n1", "\n7,1", 5).replace("\n7,1", "\n1", 4), "Row #6: Expected 15 columns"),
-        (CSV[:-60], "Row #61: Expected 15 columns"),
-        (CSV[:600] + "\0" * 300 + CSV[900:], "Expected 15 columns"),
-        (CSV.replace("\n1", '\n"1', 1), "Expected 15 columns"),
-        (each(lambda line: line + ",2", lambda line: line + ",irsex"), "called irsex and irsex"),
-        (each(lambda line: line + ",2", lambda line: line + ",IRSEX"), "irsex and IRSEX"),
-        (each(lambda line: line.replace(".0,", "\0,", 1).replace(".0,", "\0,", 1)), "holds text"),
-        (CSV.encode("utf-16"), "has NUL bytes in its header"),
-        (
-            each(
-                lambda line: line + ",1" * MAX_COLUMNS,
-                lambda line: line + "".join(f",V{n}" for n in range(MAX_COLUMNS)),
-            ),
-            "has more than 32,767 columns",
-        ),
-    ],
-    ids=[
-        "nothing",
-        "header",
-        "header line",
-        "semicolons",
-        "tabs",
-        "commas at the end",
-        "row names",
-        "one wide row",
-        "cut",
-        "hole",
-        "open quote",
-        "twins",
-        "twins but for case",
-        "NUL",
-        "UTF-16",
-        "wide",
-    ],
-)
-def test_csv_that_would_be_misread(tmp_path, text, said):
+WIDE = "".join(f",V{n}" for n in range(MAX_COLUMNS))
+ONE_WIDE_ROW = CSV.replace("\n1", "\n7,1", 5).replace("\n7,1", "\n1", 4)
+NUL = each(lambda line: line.replace(".0,", "\0,", 1).replace(".0,", "\0,", 1))
+MISREAD = {
+    "nothing": ("", "does not begin with a header"),
+    "header": (CSV.splitlines()[0], "has zero rows"),
+    "header line": (CSV.splitlines()[0] + "\n", "has zero rows"),
+    "semicolons": (CSV.replace(",", ";"), "is separated by ';', expected ','"),
+    "tabs": (CSV.replace(",", "\t"), "is separated by '\\t', expected ','"),
+    "commas at the end": (each(lambda line: line + ",", str), "Expected 15 columns, got 16"),
+    "row names": (each(lambda line: "7," + line), "Expected 15 columns, got 16"),
+    "one wide row": (ONE_WIDE_ROW, "Row #6: Expected 15 columns"),
+    "cut": (CSV[:-60], "Row #61: Expected 15 columns"),
+    "hole": (CSV[:600] + "\0" * 300 + CSV[900:], "Expected 15 columns"),
+    "open quote": (CSV.replace("\n1", '\n"1', 1), "Expected 15 columns"),
+    "twins": (each(lambda line: line + ",2", lambda line: line + ",irsex"), "irsex and irsex"),
+    "Twins": (each(lambda line: line + ",2", lambda line: line + ",IRSEX"), "irsex and IRSEX"),
+    "NUL": (NUL, "holds text"),
+    "UTF-16": (CSV.encode("utf-16"), "has NUL bytes in its header"),
+    "wide": (
+        each(lambda line: line + ",1" * MAX_COLUMNS, lambda line: line + WIDE),
+        "has more than 32,767 columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISREAD)
+def test_csv_that_would_be_misread(tmp_path, case):
+    text, said = MISREAD[case]
     path = tmp_path / "NSDUH_2023.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(EpidemiaError) as error:
@@ -363,9 +319,7 @@ def test_the_head_of_a_table(tmp_path, suffix):
     if suffix == ".xlsx":
         pytest.importorskip("openpyxl")
     path = tmp_path / f"NSDUH_2023{suffix}"
-    nsduh_2023(200).to_excel(path, index=False) if suffix == ".xlsx" else write(
-        nsduh_2023(200), path
-    )
+    save(nsduh_2023(200), path)
     (whole,), (head,) = read_grids(path), read_grids(path, 7)
     assert len(whole) == 201 and len(head) in (7, 8) and head == whole[: len(head)]
 
@@ -382,7 +336,7 @@ def a_pipe(path):
 
 
 def unreadable(path):
-    write(nsduh_2023(50), path.with_suffix(".parquet")).rename(path)
+    save(nsduh_2023(50), path.with_suffix(".parquet")).rename(path)
     path.chmod(0)
     if os.access(path, os.R_OK):  # a superuser reads it all the same, but not this
         path.unlink()

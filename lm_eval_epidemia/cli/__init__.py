@@ -246,8 +246,6 @@ def truth_build(
     from lm_eval_epidemia.estimate.build import build, not_scored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
-    from lm_eval_epidemia.surveys.catalogue import own, record
-    from lm_eval_epidemia.surveys.download import raw_folder
 
     schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
@@ -255,23 +253,11 @@ def truth_build(
     if raw and len(surveys) > 1:
         raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
     for survey in surveys:
-        chosen, files = vintage, raw
-        if not files:
-            chosen = vintage or record(survey).official
-            folder = raw_folder(survey, chosen)
-            if not folder.is_dir() and survey in own():
-                raise EpidemiaError(f"{survey} is a survey of your own: give its file with --raw")
-            if not folder.is_dir():
-                raise EpidemiaError(
-                    f"no downloaded files of {survey} {chosen}: run 'epidemia survey download "
-                    f"{survey}' or give them with --raw"
-                )
-            files = [folder]
         try:
             built = build(
                 survey,
-                files,
-                vintage=chosen,
+                raw,
+                vintage=vintage,
                 bootstrap=schemes,
                 replicates=replicates,
                 jobs=jobs,

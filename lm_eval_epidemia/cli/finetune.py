@@ -169,22 +169,13 @@ def _lora(given: str | None) -> dict[str, int]:
 
 def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:
     """Return the files to read: those given, or the downloaded ones if there are any."""
-    from lm_eval_epidemia.core.errors import EpidemiaError
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import raw_folder
+    from lm_eval_epidemia.surveys.download import raw_paths
 
     entry = record(survey)
-    if raw or all(one.tables for one in entry.vintages.values()):
-        return raw or []
-    if vintage is not None:
-        entry.vintage(vintage)
-    chosen = vintage or entry.official
-    if not (folder := raw_folder(survey, chosen)).is_dir():
-        raise EpidemiaError(
-            f"no downloaded files of {survey} {chosen}, whose people notes are about: run "
-            f"'epidemia survey download {survey}' or give them with --raw"
-        )
-    return [folder]
+    if not raw and all(one.tables for one in entry.vintages.values()):
+        return []
+    return raw_paths(entry, raw, vintage)[0]
 
 
 def _tasks(given: str | None) -> list[str] | None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from lm_eval_epidemia.cli.options import InVintage, Raw, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 
@@ -19,22 +21,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Quantities to ask priors about: make, build, list.")
 
-_OUT = Annotated[Path | None, typer.Option(help="Folder; default: your own, which lm_eval reads.")]
+_OUT = Annotated[Path | None, Option(help="Folder; default: your own, which lm_eval reads.")]
 
 
 @app.command("new")
 def new(
-    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[
-        list[Path] | None,
-        typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
-    ] = None,
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
-    n: Annotated[int, typer.Option(help="How many quantities, 4 at least.")] = 60,
-    seed: Annotated[int, typer.Option(help="Another seed, other quantities.")] = 0,
-    name: Annotated[
-        str | None, typer.Option(help="Task epidemia_prior_NAME; default: SURVEY_SEED.")
-    ] = None,
+    survey: Annotated[str, Argument(help="For example nsduh.")],
+    raw: Raw = None,
+    vintage: InVintage = None,
+    n: Annotated[int, Option(help="How many quantities, 4 at least.")] = 60,
+    seed: Annotated[int, Option(help="Another seed, other quantities.")] = 0,
+    name: Annotated[Text, Option(help="Task epidemia_prior_NAME; default: SURVEY_SEED.")] = None,
     out: _OUT = None,
 ) -> None:
     """Make a set of quantities from random slices of a survey: a task that is new to any model."""
@@ -43,93 +40,68 @@ def new(
     from lm_eval_epidemia.core import paths
     from lm_eval_epidemia.core.errors import EpidemiaError
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import raw_folder
+    from lm_eval_epidemia.surveys.download import raw_paths
     from lm_eval_epidemia.surveys.microdata import load_microdata
 
     if name is not None:
         check_set(name, out)
     entry = record(survey)
-    if vintage is not None:
-        entry.vintage(vintage)
-    if not raw:
-        vintage = vintage or entry.official
-        if not (folder := raw_folder(survey, vintage)).is_dir():
-            raise EpidemiaError(
-                f"no downloaded files of {survey} {vintage}: run 'epidemia survey download "
-                f"{survey}' or give them with --raw"
-            )
-        raw = [folder]
-    if all(one.tables for one in entry.vintages.values()):
+    files, vintage = raw_paths(entry, raw, vintage)
+    if all(release.tables for release in entry.vintages.values()):
         raise EpidemiaError(
             f"{survey} is published as tables; quantities are made from people's answers, as "
             "those of nsduh, scf, gss, meps or nhanes"
         )
     paths.check_writable(out or built())
-    _keep(generate(load_microdata(entry, raw, vintage), n, seed, name), out)
+    _keep(generate(load_microdata(entry, files, vintage), n, seed, name), out)
 
 
 @app.command("build")
 def build(
     raw: Annotated[
         list[Path],
-        typer.Option(help="Official files of NHANES 2017-2018 (DEMO_J, BMX_J, ...), or a folder."),
+        Option(help="Official files of NHANES 2017-2018 (DEMO_J, BMX_J, ...), or a folder."),
     ],
-    seed: Annotated[int, typer.Option(help="Of the corrected draws.")] = 0,
+    seed: Annotated[int, Option(help="Of the corrected draws.")] = 0,
     out: _OUT = None,
 ) -> None:
     """Recompute the published quantities from the official files, and say what differs."""
     from lm_eval_epidemia.benchmarks.prior.quantities.rebuilt import rebuilt
 
-    found = rebuilt(raw, seed)
-    _keep(found.quantities, out, published=True)
-    same = len(found.quantities.quantities) - len(found.differing)
-    print(f"{same} of {len(found.quantities.quantities)} truths are as published, to 6 digits")
-    for line in found.differing:
+    made = rebuilt(raw, seed)
+    _keep(made.quantities, out, published=True)
+    total = len(made.quantities.quantities)
+    print(f"{total - len(made.differing)} of {total} truths are as published, to 6 digits")
+    for line in made.differing:
         print(f"  {line}")
 
 
 @app.command("list")
 def listed(
-    tasks: Annotated[list[str] | None, typer.Argument(help="Sets: every quantity of them.")] = None,
+    tasks: Annotated[Texts, Argument(help="Sets: every quantity of them.")] = None,
 ) -> None:
     """List the sets of quantities that are here, or the quantities of some."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load
 
-    if not tasks:
-        table = table_of(
-            "",
-            "task",
-            "quantities",
-            "survey",
-            "vintage",
-            "where",
-            "fingerprint",
-            right=("quantities",),
-        )
-        for name, one in declared().items():
-            found = load(name)
-            table.add_row(
-                name,
-                str(len(found.quantities)),
-                one.survey,
-                one.vintage,
-                one.state,
-                found.fingerprint,
-            )
-        show(table)
-        return
-    for task in separated(tasks):
+    for task in separated(tasks or []):
         _show(task, load(task))
+    if tasks:
+        return
+    head = ("task", "quantities", "survey", "vintage", "where", "fingerprint")
+    table = table_of("", *head, right=("quantities",))
+    for name, entry in declared().items():
+        kept = load(name)
+        place = (entry.survey, entry.vintage, entry.state)
+        table.add_row(name, str(len(kept.quantities)), *place, kept.fingerprint)
+    show(table)
 
 
-def _show(task: str, found: Quantities) -> None:
+def _show(task: str, kept: Quantities) -> None:
     from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS
 
-    print(
-        f"{found.title} ({task}): truth and its standard error, people, ends and step of the grid"
-    )
+    print(f"{kept.title} ({task}): truth and its standard error, people, ends and step of the grid")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
-    for each in found.quantities:
+    for each in kept.quantities:
         unit = f" {each.unit}" if each.unit else ""
         step = (each.high - each.low) / STEPS
         print(
@@ -147,8 +119,8 @@ def _keep(made: Quantities, out: Path | None, published: bool = False) -> None:
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
     path = write(out or built(), made, published)
-    families = list(dict.fromkeys(one.family for one in made.quantities))
-    count = Counter((one.difficulty, one.family) for one in made.quantities)
+    families = list(dict.fromkeys(each.family for each in made.quantities))
+    count = Counter((each.difficulty, each.family) for each in made.quantities)
     table = table_of("", "difficulty", *families, "all", right=(*families, "all"))
     for difficulty in DIFFICULTIES:
         row = [count[difficulty, family] for family in families]
@@ -156,5 +128,5 @@ def _keep(made: Quantities, out: Path | None, published: bool = False) -> None:
     show(table)
     print(f"{len(made.quantities)} quantities of {made.survey} {made.vintage} are in {path}")
     if out is None:
-        forget_cached_requests(n for n, one in leaves().items() if one.entry.name == made.task)
+        forget_cached_requests(n for n, leaf in leaves().items() if leaf.entry.name == made.task)
         print(f"task {made.task}: lm_eval run --tasks {made.task} ...")

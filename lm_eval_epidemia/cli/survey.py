@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+from lm_eval_epidemia.cli.options import InVintage, RawOrNone, Text, Texts
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import few
@@ -17,7 +19,7 @@ from lm_eval_epidemia.surveys.draft.wishes import NONE
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.draft.drafting import Drafted
-    from lm_eval_epidemia.surveys.draft.wishes import Question
+    from lm_eval_epidemia.surveys.draft.wishes import Proposal
 
 app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, draft records, check, describe.")
 
@@ -25,36 +27,29 @@ app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, draft records
 @app.command("new")
 def new(
     files: Annotated[
-        list[Path],
-        typer.Argument(help="A survey's file, or several that share the number of a person."),
+        list[Path], Argument(help="A survey's file, or several that share the number of a person.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="Of the survey, in names of tasks. Default: the file's.")
+        Text, Option(help="Of the survey, in names of tasks. Default: the file's.")
     ] = None,
-    weight: Annotated[
-        str | None, typer.Option(help="Column; none: all records count alike.")
-    ] = None,
-    strata: Annotated[str | None, typer.Option(help="Column, with --psu; or none.")] = None,
-    psu: Annotated[str | None, typer.Option(help="Column, with --strata; or none.")] = None,
+    weight: Annotated[Text, Option(help="Column; none: all records count alike.")] = None,
+    strata: Annotated[Text, Option(help="Column, with --psu; or none.")] = None,
+    psu: Annotated[Text, Option(help="Column, with --strata; or none.")] = None,
     outcomes: Annotated[
-        str | None, typer.Option(help="Columns, with commas between. Default: proposed.")
+        Text, Option(help="Columns, with commas between. Default: proposed.")
     ] = None,
-    given: Annotated[
-        str | None, typer.Option(help="Conditions: columns, with commas between.")
-    ] = None,
-    year: Annotated[int | None, typer.Option(help="Of the records, if no name tells.")] = None,
-    tasks: Annotated[int, typer.Option(help="How many at most.")] = 40,
-    join: Annotated[
-        str | None, typer.Option(help="Column by which several files are joined.")
-    ] = None,
+    given: Annotated[Text, Option(help="Conditions: columns, with commas between.")] = None,
+    year: Annotated[int | None, Option(help="Of the records, if no name tells.")] = None,
+    tasks: Annotated[int, Option(help="How many at most.")] = 40,
+    join: Annotated[Text, Option(help="Column by which several files are joined.")] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="Of labels, if they are unreadable: latin-1, cp1251, ...")
+        Text, Option(help="Of labels, if they are unreadable: latin-1, cp1251, ...")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A .yaml file. Default: where yours are found.")
+        Path | None, Option(help="A .yaml file. Default: where yours are found.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over a file.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Accept all that is guessed.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Write over a file.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Accept all that is guessed.")] = False,
 ) -> None:
     """Draft the record of any survey from its file: variables, design, tasks."""
     from lm_eval_epidemia.surveys.draft import drafting
@@ -63,21 +58,20 @@ def new(
 
     called = drafting.fitting_name(files, name)
     drafting.check_free(out or drafting.own_path(called), replace)
-    wishes = Wishes(
-        name, weight, strata, psu, _listed(outcomes), _listed(given), join, encoding, year, tasks
-    )
+    named = _listed(outcomes), _listed(given)
+    wishes = Wishes(name, weight, strata, psu, *named, join, encoding, year, tasks)
     choose = _accept if yes else _ask if _on_terminal() else None
-    found = drafting.draft(files, wishes, choose, progress=True)
-    path = drafting.write(found, out, replace)
-    _say(found)
-    print(f"the draft is in {path}: {found.marks} places wait for your eye, marked '{CHECK}'")
+    draft = drafting.draft(files, wishes, choose, progress=True)
+    path = drafting.write(draft, out, replace)
+    _say(draft)
+    print(f"the draft is in {path}: {draft.marks} places wait for your eye, marked '{CHECK}'")
     raw = " ".join(f"--raw {shlex.quote(str(file))}" for file in files)
     print("next:")
     if out is not None:
         print(f"  export EPIDEMIA_RECORDS={shlex.quote(str(path.resolve()))}")
-    print(f"  epidemia survey check {found.name} {raw}")
-    print(f"  epidemia groundtruth build {found.name} {raw}")
-    print(f"  lm_eval --tasks epidemia_{found.name} --model ...")
+    print(f"  epidemia survey check {draft.name} {raw}")
+    print(f"  epidemia groundtruth build {draft.name} {raw}")
+    print(f"  lm_eval --tasks epidemia_{draft.name} --model ...")
 
 
 def _listed(names: str | None) -> list[str] | None:
@@ -86,56 +80,57 @@ def _listed(names: str | None) -> list[str] | None:
 
     if names is None:
         return None
-    found = [name.strip() for name in next(csv.reader([names], skipinitialspace=True))]
-    return [name for name in found if name]
+    stripped = (name.strip() for name in next(csv.reader([names], skipinitialspace=True)))
+    return [name for name in stripped if name]
 
 
 def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _accept(question: Question) -> Sequence[str]:
-    return question.proposed[:1] if question.what == "weight" else question.proposed
+def _accept(proposal: Proposal) -> Sequence[str]:
+    return proposal.columns[:1] if proposal.what == "weight" else proposal.columns
 
 
-def _ask(question: Question) -> Sequence[str]:
+def _ask(proposal: Proposal) -> Sequence[str]:
     """Show what was guessed, and ask for it."""
-    table = table_of(f"Proposed as {question.what}", "column", "label")
-    for column in question.proposed:
-        table.add_row(plain(column), plain(question.labels.get(column, "")))
+    table = table_of(f"Proposed as {proposal.what}", "column", "label")
+    for column in proposal.columns:
+        table.add_row(plain(column), plain(proposal.labels.get(column, "")))
     show(table)
-    if question.what == "weight":
-        said = typer.prompt("weight (none: all records count alike)", default=question.proposed[0])
-        return [] if said.strip().casefold() == NONE else [said.strip()]
-    if question.what == "strata and PSUs":
-        return question.proposed if typer.confirm("use them?", default=True) else ()
-    quoted = ",".join(f'"{one}"' if "," in one else one for one in question.proposed)
-    return _listed(typer.prompt(f"{question.what}, with commas between", default=quoted)) or ()
+    if proposal.what == "weight":
+        ask = "weight (none: all records count alike)"
+        weight = typer.prompt(ask, default=proposal.columns[0]).strip()
+        return [] if weight.casefold() == NONE else [weight]
+    if proposal.what == "strata and PSUs":
+        return proposal.columns if typer.confirm("use them?", default=True) else ()
+    quoted = ",".join(f'"{name}"' if "," in name else name for name in proposal.columns)
+    return _listed(typer.prompt(f"{proposal.what}, with commas between", default=quoted)) or ()
 
 
-def _say(found: Drafted) -> None:
+def _say(draft: Drafted) -> None:
     """Say what a draft is of, what is in it, and what was left out and why."""
-    source = found.source
-    if found.left_out:
+    source, sampling = draft.source, draft.source.sampling
+    if draft.left_out:
         table = table_of("Left out", "reason", "columns", "which", right=("columns",))
-        for reason, columns in found.left_out.items():
+        for reason, columns in draft.left_out.items():
             names = few([column.name or "(no name)" for column in columns])
             table.add_row(reason, f"{len(columns):,}", plain(names))
         show(table)
-    design = [f"weight {source.weight}" if source.weight else "no weight"]
-    design += [f"strata {source.strata}, PSUs {source.psu}"] if source.strata else []
+    design = [f"weight {sampling.weight}" if sampling.weight else "no weight"]
+    design += [f"strata {sampling.strata}, PSUs {sampling.psu}"] if sampling.strata else []
     design += [f"joined by {source.join}"] if source.join else []
     print(
-        f"{found.name} {source.year} ({source.year_from}): {source.rows:,} records, "
+        f"{draft.name} {sampling.year} ({sampling.year_from}): {source.rows:,} records, "
         f"{', '.join(design)}"
     )
-    outcomes = list(dict.fromkeys(plan.outcome for plan in found.plans))
-    given = list(dict.fromkeys(one for plan in found.plans for one in plan.given))
+    outcomes = list(dict.fromkeys(plan.outcome for plan in draft.plans))
+    given = dict.fromkeys(name for plan in draft.plans for name in plan.given)
     print(
-        f"{len(found.variables):,} variables, {_counted(found.plans, 'task')}: "
+        f"{len(draft.variables):,} variables, {_counted(draft.plans, 'task')}: "
         f"{_counted(outcomes, 'outcome')} ({few(outcomes)}) by {', '.join(given)}"
     )
-    for note in [*source.checks, *found.notes]:
+    for note in [*sampling.checks, *draft.notes]:
         print(f"note: {note}")
 
 
@@ -145,12 +140,9 @@ def _counted(things: Sequence[object], noun: str) -> str:
 
 @app.command("check")
 def check(
-    survey: Annotated[str, typer.Argument(help="For example nsduh.")],
-    raw: Annotated[
-        list[Path] | None,
-        typer.Option(help="File or folder; may be given several times. Without: only the record."),
-    ] = None,
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+    survey: Annotated[str, Argument(help="For example nsduh.")],
+    raw: RawOrNone = None,
+    vintage: InVintage = None,
 ) -> None:
     """Check files against the survey's record; list what of a draft waits for your eye."""
     from lm_eval_epidemia.surveys.catalogue import file_of, record
@@ -158,32 +150,21 @@ def check(
     from lm_eval_epidemia.surveys.draft.text import CHECK, marks
 
     entry, path = record(survey), file_of(survey)
-    if raw:
-        found = check_files(entry, raw, vintage)
-        table = table_of(
-            "",
-            "variable",
-            "column",
-            "known",
-            "missing",
-            "levels that nobody has",
-            right=("known", "missing"),
-        )
-        for seen in found.variables:
-            table.add_row(
-                seen.variable,
-                plain(seen.column),
-                f"{seen.known:,}",
-                f"{seen.missing:,}",
-                plain(", ".join(seen.absent)),
-            )
-        show(table)
-        weight = f", weight {found.weight}" if found.weight else ""
-        print(f"{survey} {found.vintage}: {found.rows:,} rows{weight}")
-        tasks = len(found.tasks) + len(found.left_out)
-        print(f"{len(found.tasks)} of {tasks} tasks have their columns")
     waiting = marks(path.read_text(encoding="utf-8"))
-    if waiting and not raw:
+    if raw:
+        files = check_files(entry, raw, vintage)
+        counts, names = ("known", "missing"), "levels that nobody has"
+        table = table_of("", "variable", "column", *counts, names, right=counts)
+        for seen in files.variables:
+            known, missing = f"{seen.known:,}", f"{seen.missing:,}"
+            absent = plain(", ".join(seen.absent))
+            table.add_row(seen.variable, plain(seen.column), known, missing, absent)
+        show(table)
+        weight = f", weight {files.weight}" if files.weight else ""
+        print(f"{survey} {files.vintage}: {files.rows:,} rows{weight}")
+        tasks = len(files.tasks) + len(files.left_out)
+        print(f"{len(files.tasks)} of {tasks} tasks have their columns")
+    elif waiting:
         table = table_of("", "line", "to check", right=("line",))
         for mark in waiting:
             table.add_row(str(mark.line), plain(mark.says))
@@ -197,8 +178,8 @@ def check(
 
 @app.command("download")
 def download(
-    surveys: Annotated[list[str], typer.Argument(help="For example scf nhanes.")],
-    vintage: Annotated[str | None, typer.Option(help="Default: the official one.")] = None,
+    surveys: Annotated[list[str], Argument(help="For example scf nhanes.")],
+    vintage: Annotated[Text, Option(help="Default: the official one.")] = None,
 ) -> None:
     """Fetch the official files of surveys; run again to go on where it stopped."""
     from lm_eval_epidemia.surveys.catalogue import record
@@ -213,8 +194,8 @@ def download(
 
 @app.command("card")
 def card(
-    surveys: Annotated[list[str] | None, typer.Argument(help="All if none.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; without it, print.")] = None,
+    surveys: Annotated[Texts, Argument(help="All if none.")] = None,
+    out: Annotated[Path | None, Option(help="Folder; without it, print.")] = None,
 ) -> None:
     """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
     from lm_eval_epidemia.core.paths import atomic_write

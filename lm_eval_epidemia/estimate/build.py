@@ -30,6 +30,7 @@ from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
 from lm_eval_epidemia.surveys.catalogue import own, record
+from lm_eval_epidemia.surveys.download import raw_paths
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.read import raw_files
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -78,7 +79,7 @@ class _Job(NamedTuple):
 
 def build(
     survey: str,
-    raw: Path | Sequence[Path],
+    raw: Path | Sequence[Path] | None = None,
     *,
     vintage: str | None = None,
     bootstrap: Iterable[Scheme] | None = None,
@@ -97,8 +98,8 @@ def build(
     Parameters
     ----------
     survey : str
-    raw : Path or sequence of Path
-        The survey's files, or a folder that holds them.
+    raw : Path or sequence of Path, optional
+        The survey's files, or a folder that holds them; by default those that were downloaded.
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
     bootstrap : iterable of {"iid", "design", "population"}, optional
@@ -129,11 +130,9 @@ def build(
         to, or another build of the same is at work there.
     """
     check_options(replicates, backend, jobs)
-    raws = [raw] if isinstance(raw, Path) else [Path(path) for path in raw]
     folder = Path(out) if out else built_groundtruth()
     entry = record(survey)
-    if vintage is not None:
-        entry.vintage(vintage)
+    raws, vintage = raw_paths(entry, raw, vintage)
     asked = [task for task in entry.all_tasks if not only or task.kind in only]
     if not asked:
         raise EpidemiaError(f"the record of {survey} has no tasks of the kind {' or '.join(only)}")

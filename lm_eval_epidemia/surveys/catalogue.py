@@ -31,7 +31,7 @@ Stamped = tuple[Path, tuple[int, int, int]]
 
 
 class _Known(NamedTuple):
-    """What was found.
+    """What there is.
 
     Records and tasks by name, the files of own records, faults of records by file, fresh sets by
     folder, and what keeps others from being used.
@@ -53,112 +53,100 @@ def own_files() -> list[Path]:
     EpidemiaError
         If ``EPIDEMIA_RECORDS`` names what does not exist, or a folder without records.
     """
-    found = sorted((paths.home() / "surveys").glob("*.yaml"))
+    files = sorted((paths.home() / "surveys").glob("*.yaml"))
     for named in filter(None, os.environ.get(RECORDS, "").split(os.pathsep)):
         place = Path(named).expanduser()
-        if place.is_dir():
-            inside = sorted(place.glob("*.yaml"))
-            if not inside:
-                raise EpidemiaError(f"{place} ({RECORDS} or --record) holds no .yaml file")
-            found += inside
-        elif place.is_file():
-            found.append(place)
-        else:
+        if not place.exists():
             raise EpidemiaError(
                 f"{place} ({RECORDS} or --record) does not exist: give a record, or a folder of "
                 "records (*.yaml)"
             )
-    return list(dict.fromkeys(path.resolve() for path in found))
-
-
-def _stamped(path: Path) -> Stamped:
-    status = path.stat()
-    return path, (status.st_mtime_ns, status.st_ino, status.st_size)
+        inside = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
+        if not inside:
+            raise EpidemiaError(f"{place} ({RECORDS} or --record) holds no .yaml file")
+        files += inside
+    return list(dict.fromkeys(path.resolve() for path in files))
 
 
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, Record]:
-    found = [load_record(path) for path in sorted(Path(__file__).parent.glob("*.yaml"))]
-    return {entry.survey: entry for entry in found}
+    records = [load_record(path) for path in sorted(Path(__file__).parent.glob("*.yaml"))]
+    return {entry.survey: entry for entry in records}
 
 
 @lru_cache(maxsize=4)
 def _known(files: tuple[Stamped, ...]) -> _Known:
-    found, origin, faults = dict(_shipped()), dict[str, Path](), dict[Path, str]()
-    for path, _ in files:
-        if _is_set(path):
-            continue
+    known = _Known(dict(_shipped()), {}, {}, {}, {}, [])
+    # A record of the user's own may be called tasks.yaml, too.
+    sets = [path for path, _ in files if path.parent.parent == paths.fresh_tasks()]
+    for path in (path for path, _ in files if path not in sets):
         try:
             entry = load_record(path)
-            _check_own(entry, path, origin.get(entry.survey))
+            _check_own(entry, path, known.own.get(entry.survey))
         except EpidemiaError as error:
-            faults[path] = str(error)
+            known.faults[path] = str(error)
         else:
-            found[entry.survey] = entry
-            origin[entry.survey] = path
-    tasks = {entry.name: entry for item in found.values() for entry in item.all_tasks}
-    sets, stale = dict[Path, FreshSet](), list[str]()
-    for path, _ in files:
-        if _is_set(path):
-            try:
-                sets[path.parent] = one = _usable(path, found)
-            except EpidemiaError as error:
-                stale.append(str(error))
-            else:
-                tasks |= {task.name: task for task in one.tasks}
-    return _Known(found, tasks, origin, faults, sets, stale)
-
-
-def _is_set(path: Path) -> bool:
-    # A record of the user's own may be called tasks.yaml, too.
-    return path.parent.parent == paths.fresh_tasks()
+            known.records[entry.survey] = entry
+            known.own[entry.survey] = path
+    for entry in known.records.values():
+        known.tasks.update((task.name, task) for task in entry.all_tasks)
+    for path in sets:
+        try:
+            known.fresh[path.parent] = _usable(path, known.records)
+        except EpidemiaError as error:
+            known.stale.append(str(error))
+        else:
+            known.tasks.update((task.name, task) for task in known.fresh[path.parent].tasks)
+    return known
 
 
 def _usable(path: Path, known: Mapping[str, Record]) -> FreshSet:
     """Read a set of fresh tasks, and refuse it if it is not of the record that is here."""
-    found = fresh.read_set(path)
-    if (entry := known.get(found.survey)) is None:
-        raise EpidemiaError(f"{path}: there is no record of {found.survey} here")
-    if found.vintage not in entry.vintages or fresh.hash_of(entry, found.vintage) != found.record:
+    drawn = fresh.read_set(path)
+    if (entry := known.get(drawn.survey)) is None:
+        raise EpidemiaError(f"{path}: there is no record of {drawn.survey} here")
+    if drawn.vintage not in entry.vintages or fresh.hash_of(entry, drawn.vintage) != drawn.record:
         raise EpidemiaError(
-            f"{path.parent}: the record of {found.survey} has changed since it was drawn; make it "
-            f"anew: {fresh.command(found)}"
+            f"{path.parent}: the record of {drawn.survey} has changed since it was drawn; make it "
+            f"anew: {fresh.command(drawn)}"
         )
-    return found
+    return drawn
 
 
 def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     """Refuse a record that would take another's place, or change what a shipped group asks."""
-    name = entry.survey
+    name, ships = entry.survey, entry.survey in _shipped()
+    kinds = [kind for kind in entry.tasks if kind != "extra"]
     if other is not None:
-        raise EpidemiaError(f"{path}: {other} is a record of {name!r} too: rename one of them")
-    if name in RESERVED:
-        raise EpidemiaError(f"{path}: epidemia_{name} is another group: choose another 'survey'")
-    if entry.replaces not in (None, name) or (entry.replaces and name not in _shipped()):
-        raise EpidemiaError(
-            f"{path}: 'replaces: {entry.replaces}' in a record of {name!r}: a record takes the "
+        fault = f"{other} is a record of {name!r} too: rename one of them"
+    elif name in RESERVED:
+        fault = f"epidemia_{name} is another group: choose another 'survey'"
+    elif entry.replaces not in (None, name) or (entry.replaces and not ships):
+        fault = (
+            f"'replaces: {entry.replaces}' in a record of {name!r}: a record takes the "
             f"place of a shipped one of its own name ({nearest(name, _shipped())}), or of none"
         )
-    if name in _shipped():
-        if entry.replaces is None:
-            raise EpidemiaError(
-                f"{path}: {name!r} is a survey that ships: choose another 'survey', or say "
-                f"'replaces: {name}'"
-            )
-    elif kinds := [kind for kind in entry.tasks if kind != "extra"]:
-        raise EpidemiaError(
-            f"{path}: tasks of your own survey stand under 'extra', not {' and '.join(kinds)}: "
+    elif ships and entry.replaces is None:
+        fault = (
+            f"{name!r} is a survey that ships: choose another 'survey', or say 'replaces: {name}'"
+        )
+    elif kinds and not ships:
+        fault = (
+            f"tasks of your own survey stand under 'extra', not {' and '.join(kinds)}: "
             "epidemia_low and epidemia_high are the same for everybody"
         )
+    else:
+        return
+    raise EpidemiaError(f"{path}: {fault}")
 
 
 def _now() -> _Known:
-    found = _known(state())
-    for said in found.faults.values():
-        notices.warn("record left out", f"a record of your own is left out: {said}")
-    for said in found.stale:
-        notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {said}")
-    return found
+    known = _known(state())
+    for fault in known.faults.values():
+        notices.warn("record left out", f"a record of your own is left out: {fault}")
+    for fault in known.stale:
+        notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {fault}")
+    return known
 
 
 def records() -> dict[str, Record]:
@@ -182,7 +170,8 @@ def own_surveys() -> frozenset[str]:
 
 def state() -> tuple[Stamped, ...]:
     """Return what changes when an own record or a set of fresh tasks does, hashable."""
-    return tuple(_stamped(path) for path in declarations())
+    stats = [(path, path.stat()) for path in declarations()]
+    return tuple((path, (stat.st_mtime_ns, stat.st_ino, stat.st_size)) for path, stat in stats)
 
 
 def declarations() -> list[Path]:
@@ -200,18 +189,19 @@ def fresh_sets() -> dict[Path, FreshSet]:
 
 def drawn(task: str) -> FreshSet | None:
     """Return the set that a task is of; None where a record declares it."""
-    return next((one for one in fresh_sets().values() if task.startswith(f"{one.group}_")), None)
+    sets = fresh_sets().values()
+    return next((drawn for drawn in sets if task.startswith(f"{drawn.group}_")), None)
 
 
 def record(survey: str) -> Record:
     """Return one survey's record; an unknown name is answered with the nearest ones."""
-    found = _now()
-    if survey in found.records:
-        return found.records[survey]
-    for path, said in found.faults.items():
+    known = _now()
+    if survey in known.records:
+        return known.records[survey]
+    for path, fault in known.faults.items():
         if path.stem == survey:
-            raise EpidemiaError(said)
-    raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, found.records)})")
+            raise EpidemiaError(fault)
+    raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, known.records)})")
 
 
 def how_to_build(survey: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,10 +69,13 @@ def check_files(record: Record, paths: Sequence[Path], vintage: str | None = Non
     EpidemiaError
         As a build would.
     """
+    weight = ""
     if (name := tables_vintage(record, paths, vintage)) is not None:
         tables = load_tables(record, paths, name)
+        rows = max(len(table.cells) for table in tables)
         pairs = {(table.outcome, (table.given,)) for table in tables}
-        found = [
+        can_estimate = [(task.outcome, task.given) in pairs for task in record.all_tasks]
+        seen = [
             Seen(
                 f"{table.outcome} by {table.given}",
                 record.ways(table.given, name)[0].column,
@@ -81,30 +85,18 @@ def check_files(record: Record, paths: Sequence[Path], vintage: str | None = Non
             )
             for table in tables
         ]
-        possible = {task.name for task in record.all_tasks if (task.outcome, task.given) in pairs}
-        rows, weight = max(len(table.cells) for table in tables), ""
     else:
         data = load_microdata(record, paths, vintage)
         name, rows, weight = data.vintage, len(data), data.weight_column
-        found = []
+        can_estimate = [data.can_estimate(task) for task in record.all_tasks]
+        seen = []
         for variable, way in data.variables.items():
-            levels = data.levels[variable]
-            counts = np.bincount(levels[levels != MISSING], minlength=len(way.levels))
-            found.append(
-                Seen(
-                    variable,
-                    record.vintages[name].column(way.column),
-                    int(counts.sum()),
-                    int((levels == MISSING).sum()),
-                    tuple(way.levels[n].label for n in np.flatnonzero(counts == 0)),
-                )
-            )
-        possible = {task.name for task in record.all_tasks if data.can_estimate(task)}
-    return Checked(
-        vintage=name,
-        rows=rows,
-        weight=weight,
-        variables=found,
-        tasks=[task.name for task in record.all_tasks if task.name in possible],
-        left_out=[task.name for task in record.all_tasks if task.name not in possible],
-    )
+            column = record.vintages[name].column(way.column)
+            counts = np.bincount(data.levels[variable] - MISSING, minlength=len(way.levels) + 1)
+            missing, *known = counts.tolist()
+            absent = (level.label for level, n in zip(way.levels, known, strict=True) if not n)
+            seen.append(Seen(variable, column, sum(known), missing, tuple(absent)))
+    names = [task.name for task in record.all_tasks]
+    possible = list(compress(names, can_estimate))
+    left_out = [task for task in names if task not in possible]
+    return Checked(name, rows, weight, seen, possible, left_out)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,11 @@ BLANKS = ("",)
 
 #: What programs write in place of a number that is not known. In a column of words each may be an
 #: answer ("None") or a code ("NA" for Namibia), so there it is read as it stands.
-NO_NUMBERS = frozenset(
-    {*BLANKS, "None", "<NA>", "NULL", "null", "NA", "#NA", "N/A", "n/a", "#N/A"}
-) | {
-    *("#N/A N/A", "NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-    *(".", "-", "--", "?"),
-}
+_UNKNOWN = (
+    "None <NA> NULL null NA #NA N/A n/a #N/A NaN nan -NaN -nan 1.#IND -1.#IND 1.#QNAN -1.#QNAN"
+    " . - -- ?"
+)
+NO_NUMBERS = frozenset({*BLANKS, "#N/A N/A", *_UNKNOWN.split()})
 
 
 def header(path: Path) -> list[str]:
@@ -85,23 +84,21 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     import pyarrow.csv as arrow
 
     names = [str(place) for place in places]
-    yield from arrow.open_csv(
-        path,
-        arrow.ReadOptions(
-            column_names=[str(place) for place in range(width)],
-            skip_rows_after_names=1,
-            block_size=BLOCK,
-            use_threads=False,  # or an error would not say in which row
-            encoding=encoding_of(path) if of_texts else "utf8",
-        ),
-        arrow.ParseOptions(newlines_in_values=True),
-        arrow.ConvertOptions(
-            include_columns=names,
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[""],  # Arrow's own include NA and null, which may be answers
-            strings_can_be_null=True,
-        ),
+    reading = arrow.ReadOptions(
+        column_names=[str(place) for place in range(width)],
+        skip_rows_after_names=1,
+        block_size=BLOCK,
+        use_threads=False,  # or an error would not say in which row
+        encoding=encoding_of(path) if of_texts else "utf8",
     )
+    converting = arrow.ConvertOptions(
+        include_columns=names,
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],  # Arrow's own include NA and null, which may be answers
+        strings_can_be_null=True,
+    )
+    parsing = arrow.ParseOptions(newlines_in_values=True)
+    yield from arrow.open_csv(path, reading, parsing, converting)
 
 
 def encoding_of(path: Path) -> str:
@@ -110,19 +107,12 @@ def encoding_of(path: Path) -> str:
     That is ``cp1252`` as Windows writes it, and ``latin-1``, in which every byte is a character,
     where a byte has no meaning there.
     """
-    return next((one for one in ("utf8", "cp1252") if _is_in(path, one)), "latin-1")
-
-
-def _is_in(path: Path, encoding: str) -> bool:
-    decoder = codecs.getincrementaldecoder(encoding)()
-    with path.open("rb") as file:
-        try:
-            while block := file.read(BLOCK):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return False
-    return True
+    for encoding in ("utf8", "cp1252"):
+        with suppress(UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
+            while file.read(BLOCK):
+                pass
+            return encoding
+    return "latin-1"
 
 
 def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
@@ -136,6 +126,6 @@ def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
         numbers = pc.if_else(blank, None, trimmed).cast(pa.float64())
     except pa.ArrowInvalid:
         return texts.to_numpy(zero_copy_only=False)
-    found = numbers.to_numpy(zero_copy_only=False)
+    values = numbers.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):  # too large for single precision: infinite
-        return found.astype(np.float32) if small else found
+        return values.astype(np.float32) if small else values

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.surveys.catalogue import own
 from lm_eval_epidemia.surveys.record import Record
 
 #: Some agencies refuse programs that do not look like a browser.
@@ -18,6 +20,45 @@ TIMEOUT = 60
 def raw_folder(survey: str, vintage: str) -> Path:
     """Return where downloaded files of a vintage are (the folder need not exist)."""
     return paths.home() / "raw" / survey / vintage
+
+
+def raw_paths(
+    record: Record, given: Path | Sequence[Path] | None, vintage: str | None
+) -> tuple[list[Path], str | None]:
+    """Return the files or folders that a survey is read from, and their vintage.
+
+    Parameters
+    ----------
+    record : Record
+    given : Path or sequence of Path, optional
+        What the user names; nothing stands for what was downloaded.
+    vintage : str, optional
+
+    Returns
+    -------
+    paths : list of Path
+    vintage : str or None
+        As given; of downloaded files by default the official one.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such vintage, or nothing is given and nothing was downloaded.
+    """
+    if vintage is not None:
+        record.vintage(vintage)
+    if given:
+        return [given] if isinstance(given, Path) else [Path(path) for path in given], vintage
+    survey, vintage = record.survey, vintage or record.official
+    folder = raw_folder(survey, vintage)
+    if not folder.is_dir():
+        raise EpidemiaError(
+            f"{survey} is a survey of your own: give its file with --raw"
+            if survey in own()
+            else f"no downloaded files of {survey} {vintage}: run 'epidemia survey download "
+            f"{survey}' or give them with --raw"
+        )
+    return [folder], vintage
 
 
 class _Resuming:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.record import Record, Task
+from lm_eval_epidemia.surveys.variable import Strict
 
 #: The group of all fresh tasks, which begins their names.
 GROUP = "epidemia_fresh"
@@ -46,20 +47,22 @@ class FreshTask(Task):
         return f"{GROUP}_{self.survey}_{self.seed}"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class FreshOptions(Strict):
+    """What a set was drawn with, besides survey, vintage and seed.
 
-
-class Asked(_Strict):
-    """What a set was drawn with, besides survey, vintage and seed."""
+    Attributes
+    ----------
+    outcomes : tuple of str
+        All that have a question, if empty.
+    """
 
     n: int = Field(ge=1)
     dimension: tuple[int, ...] = Field(min_length=1)
-    outcomes: tuple[str, ...] = Field((), description="All that have a question, if empty.")
+    outcomes: tuple[str, ...] = ()
     replicates: int
 
 
-class Drawn(_Strict):
+class FreshDraws(Strict):
     """How many draws there were, how many were kept, and why others were not."""
 
     tried: int
@@ -67,17 +70,25 @@ class Drawn(_Strict):
     refused: dict[str, int]
 
 
-class FreshSet(_Strict):
-    """What ``tasks.yaml`` says."""
+class FreshSet(Strict):
+    """What ``tasks.yaml`` says.
+
+    Attributes
+    ----------
+    record : str
+        `hash_of` the survey's record.
+    files : dict of str to str
+        The raw files and their sha256.
+    """
 
     survey: str
     seed: int = Field(ge=0)
     vintage: str
-    record: str = Field(description="`hash_of` the survey's record.")
-    files: dict[str, str] = Field(description="The raw files and their sha256.")
-    asked: Asked
+    record: str
+    files: dict[str, str]
+    asked: FreshOptions
     rules: dict[str, float]
-    draws: Drawn
+    draws: FreshDraws
     tasks: tuple[FreshTask, ...] = Field(min_length=1)
     #: Of the file itself: the registry of the set's truth says it too.
     sha256: str = ""
@@ -121,48 +132,42 @@ def hash_of(record: Record, vintage: str) -> str:
     str
         64 hexadecimal digits. What a schema adds later, and a record does not use, changes nothing.
     """
-    said = record.model_dump(
-        mode="json",
-        exclude_defaults=True,
-        include={"survey", "subject", "join", "universe", "variables"},
-    )
-    asked = {"outcome", "given", "universe", "subject"}
-    declared = [
-        one.model_dump(mode="json", exclude_defaults=True, include=asked)
-        for one in record.all_tasks
+
+    def dumped(model: Strict, *fields: str) -> dict[str, Any]:
+        chosen = set(fields) or None
+        return model.model_dump(mode="json", exclude_defaults=True, include=chosen)
+
+    parts = [
+        dumped(record, "survey", "subject", "join", "universe", "variables"),
+        [dumped(task, "outcome", "given", "universe", "subject") for task in record.all_tasks],
+        vintage,
+        dumped(record.vintages[vintage], "year", "period", "select", "adjustments"),
+        dumped(record.design_of(vintage)),
     ]
-    release = record.vintages[vintage].model_dump(
-        mode="json", exclude_defaults=True, include={"year", "period", "select", "adjustments"}
-    )
-    design = record.design_of(vintage).model_dump(mode="json", exclude_defaults=True)
-    text = json.dumps([said, declared, vintage, release, design])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def command(found: FreshSet) -> str:
+def command(drawn: FreshSet) -> str:
     """Return the command that makes a set anew, but for the file."""
-    asked = found.asked
+    asked = drawn.asked
     given = f" --dimension {','.join(map(str, asked.dimension))}"
     if asked.outcomes:
         given += f" --outcomes {','.join(asked.outcomes)}"
     return (
-        f"epidemia tasks fresh {found.survey} --raw FILE --vintage {found.vintage} --n {asked.n} "
-        f"--seed {found.seed}{given} --replicates {asked.replicates} --replace"
+        f"epidemia tasks fresh {drawn.survey} --raw FILE --vintage {drawn.vintage} --n {asked.n} "
+        f"--seed {drawn.seed}{given} --replicates {asked.replicates} --replace"
     )
 
 
-def write_set(found: FreshSet) -> str:
+def write_set(drawn: FreshSet) -> str:
     """Return the text of the file that declares a set."""
-    about = found.model_dump(mode="json", exclude={"sha256", "tasks"})
     known = {"kind", "survey", "seed", "number"}
-    listed = [
-        one.model_dump(mode="json", exclude_defaults=True, exclude=known) for one in found.tasks
+    about = drawn.model_dump(mode="json", exclude={"sha256", "tasks"})
+    about["tasks"] = [
+        task.model_dump(mode="json", exclude_defaults=True, exclude=known) for task in drawn.tasks
     ]
-    head = f"# Drawn, not written: make it anew with\n# {command(found)}\n"
-    text = yaml.safe_dump(
-        {**about, "tasks": listed}, sort_keys=False, allow_unicode=True, width=100
-    )
-    return head + text
+    head = f"# Drawn, not written: make it anew with\n# {command(drawn)}\n"
+    return head + yaml.safe_dump(about, sort_keys=False, allow_unicode=True, width=100)
 
 
 def read_set(path: Path) -> FreshSet:
@@ -176,14 +181,13 @@ def read_set(path: Path) -> FreshSet:
     try:
         text = path.read_bytes()
         data = yaml.safe_load(text)
-        found = FreshSet.model_validate(data if isinstance(data, dict) else {})
+        drawn = FreshSet.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise EpidemiaError(f"{path} is damaged ({where}: {first['msg']})") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise EpidemiaError(f"{path} cannot be read ({said})") from None
-    if path.parent.name != found.name:
-        raise EpidemiaError(f"{path} is of the set {found.name}: its folder must be called so")
-    return found.model_copy(update={"sha256": hashlib.sha256(text).hexdigest()})
+        raise EpidemiaError(f"{path} cannot be read ({' '.join(str(error).split())})") from None
+    if path.parent.name != drawn.name:
+        raise EpidemiaError(f"{path} is of the set {drawn.name}: its folder must be called so")
+    return drawn.model_copy(update={"sha256": hashlib.sha256(text).hexdigest()})

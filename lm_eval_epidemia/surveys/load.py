@@ -138,12 +138,11 @@ def load_record(path: Path) -> Record:
     except (OSError, UnicodeDecodeError) as error:
         raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
     except yaml.YAMLError as error:
-        said = " ".join(str(error).split())
-        raise EpidemiaError(f"{path.name} is not valid YAML: {said}") from None
-    if repeated := [
-        f"{path.name}:{line}: {key} is given twice here: keep one" for line, key in _repeated(tree)
-    ]:
-        raise EpidemiaError("\n".join(dict.fromkeys(repeated)))
+        fault = " ".join(str(error).split())
+        raise EpidemiaError(f"{path.name} is not valid YAML: {fault}") from None
+    if repeated := dict.fromkeys(_repeated(tree)):
+        twice = (f"{path.name}:{line}: {key} is given twice here" for line, key in repeated)
+        raise EpidemiaError("\n".join(f"{fault}: keep one" for fault in twice))
     try:
         return Record.model_validate(data)
     except ValidationError as error:

@@ -72,17 +72,9 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
     """Unpack the data files of an archive, under their bare names, into `folder`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            inside = [item for item in archive.infolist() if not item.is_dir()]
-            members = [item for item in inside if suffix_of(item.filename) in FORMATS]
-            declared = [item for item in members if _stem(item.filename) in expected]
-            if len(members) != 1 and not declared:
-                found = ", ".join(item.filename for item in members) or "none"
-                raise EpidemiaError(
-                    f"{path.name} must hold exactly one data file ({', '.join(FORMATS)}); "
-                    f"found {found}. Unpack it and give the file itself"
-                )
-            members = declared or members
-            wanted = members + [item for item in inside if suffix_of(item.filename) == SETUP]
+            members = _members(path.name, archive, expected)
+            setups = [item for item in archive.infolist() if suffix_of(item.filename) == SETUP]
+            wanted = members + [item for item in setups if not item.is_dir()]
             unpacked = sum(item.file_size for item in wanted)
             packed = max(sum(item.compress_size for item in wanted), 1)
             if unpacked > MAX_UNPACKED or (unpacked > SMALL and unpacked / packed > MAX_RATIO):
@@ -91,9 +83,9 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
                     f"{unpacked / packed:.0f} times its size: that is no survey file; download it "
                     "again"
                 )
-            for item in wanted:
-                # Only the bare name is used, so nothing lands outside the folder.
-                target = folder / Path(item.filename.strip()).name
+            # Only bare names are used, so that nothing lands outside the folder.
+            targets = [folder / Path(item.filename.strip()).name for item in wanted]
+            for item, target in zip(wanted, targets, strict=True):
                 if target.exists():
                     raise EpidemiaError(
                         f"{path.name} holds two files called {target.name}: unpack it and give the "
@@ -101,7 +93,7 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
                     )
                 with archive.open(item) as source, target.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
-            return [folder / Path(item.filename.strip()).name for item in members]
+            return targets[: len(members)]
     except (NotImplementedError, RuntimeError) as error:
         raise EpidemiaError(
             f"{path.name} is packed in a way that cannot be read here ({error}): unpack it by "
@@ -116,6 +108,22 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
         raise EpidemiaError(
             f"{path.name} is not a whole zip archive ({error}): download it again"
         ) from None
+
+
+def _members(
+    name: str, archive: zipfile.ZipFile, expected: Collection[str]
+) -> list[zipfile.ZipInfo]:
+    """Choose the data files of an archive: those of official names, or the only one."""
+    inside = [item for item in archive.infolist() if not item.is_dir()]
+    members = [item for item in inside if suffix_of(item.filename) in FORMATS]
+    official = [item for item in members if _stem(item.filename) in expected]
+    if len(members) != 1 and not official:
+        raise EpidemiaError(
+            f"{name} must hold exactly one data file ({', '.join(FORMATS)}); found "
+            f"{', '.join(item.filename for item in members) or 'none'}. Unpack it and give the "
+            "file itself"
+        )
+    return official or members
 
 
 def _lay_beside(folder: Path, files: Iterable[Path]) -> None:
@@ -158,35 +166,30 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
     files: list[Path] = []
     for path in paths:
         try:
-            found = _files_in(path, expected) if path.is_dir() else [path]
-            for file in found:
+            here = _files_in(path, expected) if path.is_dir() else [path]
+            for file in here:
                 if not file.exists():
                     raise EpidemiaError(f"no file {file}")
                 if not file.is_file():
                     raise EpidemiaError(
                         f"{file} is no file but a folder, a pipe or a device: give the file itself"
                     )
-                with file.open("rb") as first:
-                    first.read(1)
+                with file.open("rb") as opened:
+                    opened.read(1)
         except OSError as error:
             raise EpidemiaError(f"{path} cannot be read: {error.strerror or error}") from None
-        files += found
+        files += here
     return files
 
 
 def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
-    known = (*FORMATS, ".zip")
-    found = sorted(
-        file
-        for file in folder.iterdir()
-        if suffix_of(file.name) in known and _stem(file.name) in expected
+    named = [file for file in sorted(folder.iterdir()) if _stem(file.name) in expected]
+    if files := [file for file in named if suffix_of(file.name) in (*FORMATS, ".zip")]:
+        return files
+    raise EpidemiaError(
+        f"{folder} holds none of the survey's files (expected names: "
+        f"{', '.join(sorted(expected))}); give the file itself"
     )
-    if not found:
-        raise EpidemiaError(
-            f"{folder} holds none of the survey's files (expected names: "
-            f"{', '.join(sorted(expected))}); give the file itself"
-        )
-    return found
 
 
 @contextmanager
@@ -212,24 +215,21 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
             suffix, own = suffix_of(path.name), Path(folder) / str(number)
-            if suffix == ".zip":
-                own.mkdir()
-                unpacked = _unpack(path, expected, own)
-                if any(suffix_of(file.name) == ".dat" for file in unpacked):
-                    _lay_beside(own, [*statements, *path.parent.iterdir()])
-                data += unpacked
-            elif suffix == ".dat":
-                own.mkdir()
-                (own / path.name).symlink_to(path.resolve())
-                _lay_beside(own, [*statements, *path.parent.iterdir()])
-                data.append(own / path.name)
-            elif suffix in FORMATS:
-                data.append(path)
-            elif suffix != SETUP:
+            if suffix not in (*FORMATS, ".zip", SETUP):
                 raise EpidemiaError(
                     f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
                     f"expected one of {', '.join([*FORMATS, '.zip'])})"
                 )
+            own.mkdir()
+            here = [path] if suffix in FORMATS else []
+            if suffix == ".zip":
+                here = _unpack(path, expected, own)
+            elif suffix == ".dat":
+                here = [own / path.name]
+                here[0].symlink_to(path.resolve())
+            if any(suffix_of(file.name) == ".dat" for file in here):
+                _lay_beside(own, [*statements, *path.parent.iterdir()])
+            data += here
         data = _once(data)
         if not data:
             raise EpidemiaError(f"no data file among {', '.join(path.name for path in paths)}")
@@ -290,9 +290,9 @@ def naming(path: Path) -> Iterator[None]:
         ) from None
     except Exception as error:
         # A reader may quote what it could not read: several lines of it, or control characters.
-        said = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
+        text = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
         raise EpidemiaError(
-            f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: {said})"
+            f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: {text})"
             ": it may be truncated or in another format; download it again"
         ) from error
 
@@ -356,17 +356,14 @@ def _read_csv(
     """Read the columns called `names` of a csv file whose header is `every`."""
     import pandas as pd
 
+    def held(name: str, column: Any) -> Any:
+        if name.casefold() in texts:
+            return column.dictionary_encode().to_pandas()
+        return parsed(column, name.casefold() in small)
+
     places = [every.index(name) for name in names]
     parts = [
-        pd.DataFrame(
-            {
-                name: column.dictionary_encode().to_pandas()
-                if name.casefold() in texts
-                else parsed(column, name.casefold() in small)
-                for name, column in zip(names, batch.columns, strict=True)
-            },
-            copy=False,
-        )
+        pd.DataFrame(dict(zip(names, map(held, names, batch.columns), strict=True)), copy=False)
         for batch in csv_batches(path, places, len(every), bool(texts))
     ]
     return stacked(parts) if parts else pd.DataFrame(columns=names)
@@ -423,24 +420,17 @@ def read_columns(
             with pyarrow.parquet.ParquetFile(path) as file:
                 frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
         elif suffix == ".csv":
-            frame = _read_csv(
-                path,
-                every,
-                names,
-                {name.casefold() for name in small},
-                {name.casefold() for name in texts},
-            )
+            folded = ({name.casefold() for name in some} for some in (small, texts))
+            frame = _read_csv(path, every, names, *folded)
         elif suffix in (".xlsx", ".xls"):
             frame = pd.read_excel(path, usecols=names)[names]
         elif suffix == ".dat":
-            positions = _positions(path)
-            spans = [positions[name] for name in names]
+            spans = [_positions(path)[name] for name in names]
             frame = pd.read_fwf(path, colspecs=spans, names=names, header=None)
-        elif suffix == ".xpt":
-            # The transport reader cannot select columns.
-            frame = read_labelled(path)[0][names]
         else:
-            frame = read_labelled(path, usecols=names)[0][names]
+            # The transport reader cannot select columns.
+            options = {} if suffix == ".xpt" else {"usecols": names}
+            frame = read_labelled(path, **options)[0][names]
     frame.columns = pd.Index(wanted)
     if frame.empty:
         raise EpidemiaError(f"{path.name} has zero rows")
@@ -468,12 +458,11 @@ def _words(column: pd.Series) -> pd.Series | None:
     import pandas as pd
 
     # Millions of records have few distinct texts.
-    numbers, found = pd.factorize(column)
-    said = pd.Series(list(found), dtype=object).map(lambda one: str(one).strip())
-    if pd.to_numeric(said[~said.isin(NO_NUMBERS)], errors="coerce").notna().all():
+    numbers, distinct = pd.factorize(column)
+    texts = pd.Series([str(text).strip() for text in distinct], dtype=object)
+    if pd.to_numeric(texts[~texts.isin(NO_NUMBERS)], errors="coerce").notna().all():
         return None
-    said = said.where(~said.isin(BLANKS))
-    kinds, names = pd.factorize(said)
+    kinds, names = pd.factorize(texts.where(~texts.isin(BLANKS)))
     # One more place, which -1 (blank) finds.
     codes: NDArray[np.int64] = np.append(kinds, -1)[numbers]
     return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(names)), column.index)
@@ -514,11 +503,10 @@ def stacked(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
     if len(parts) == 1:
         return parts[0]
-    columns = list(parts[0].columns)
     return pd.DataFrame(
         {
             name: pd.concat([part.pop(name) for part in parts], ignore_index=True)
-            for name in columns
+            for name in list(parts[0].columns)
         },
         copy=False,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BeforeValidator,
+    AfterValidator,
     Field,
     ValidatorFunctionWrapHandler,
     field_validator,
@@ -24,10 +24,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.names import WAYS, fault_of
 from lm_eval_epidemia.surveys.variable import (
     Fault,
+    Listed,
     Strict,
     Universe,
     Variable,
-    listed,
     refuse,
     with_joint,
 )
@@ -40,43 +40,76 @@ Kind = Literal[Declared, "marginal"]
 Domain = Literal["health", "economic", "social", "other"]
 
 
+def _address(url: str | None) -> str | None:
+    if url is not None and not url.startswith("https://"):
+        raise ValueError(f"must begin with https://, got {url!r}")
+    return url
+
+
+def _anyone(text: str | None) -> str | None:
+    if text is not None and not _fits(text, year=2000):
+        raise ValueError("may contain {year} and no other braces")
+    return text
+
+
+def _subject(text: str | None) -> str | None:
+    if text is not None and not _fits(text, year=2000, conditions=""):
+        raise ValueError("may contain {year} and {conditions} and no other braces")
+    if text is not None and "{conditions}" not in text:
+        raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
+    return text
+
+
+def _fits(text: str, **known: Any) -> bool:
+    """Tell whether a text has no other braces than those of what is known."""
+    try:
+        text.format(**known)
+    except (KeyError, IndexError, ValueError):
+        return False
+    return True
+
+
 class File(Strict):
-    """An official file."""
+    """An official file.
+
+    Attributes
+    ----------
+    url : str, optional
+        None where a site wants a browser or a key.
+    members : tuple of str
+        Data files of an archive; all are needed, if several.
+    aliases : tuple of str
+        Other names the data file has had.
+    """
 
     name: str
-    url: str | None = Field(None, description="None where a site wants a browser or a key.")
+    url: Annotated[str | None, AfterValidator(_address)] = None
     sha256: str | None = None
-    members: tuple[str, ...] = Field(
-        (), description="Data files of an archive; all are needed, if several."
-    )
-    aliases: tuple[str, ...] = Field((), description="Other names the data file has had.")
-
-    @field_validator("url")
-    @classmethod
-    def _https(cls, url: str | None) -> str | None:
-        if url is not None and not url.startswith("https://"):
-            raise ValueError(f"must begin with https://, got {url!r}")
-        return url
+    members: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
 class Design(Strict):
-    """The columns that carry the sampling design."""
+    """The columns that carry the sampling design.
 
-    weight: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(
-        (), description="Best first; the first that the file has is used. None: all count alike."
-    )
+    Attributes
+    ----------
+    weight : tuple of str
+        Best first; the first that the file has is used. None: all count alike.
+    unit : str, optional
+        Column of the sampled unit when it has several records (SCF: the family).
+    replicates : str, optional
+        Replicate weights, 'PWGTP1..80', used where the file has them.
+    replicate_scale : float
+        Variance = this times the sum of squared deviations of the replicates.
+    """
+
+    weight: Listed = ()
     strata: str | None = None
     psu: str | None = None
-    unit: str | None = Field(
-        None,
-        description="Column of the sampled unit when it has several records (SCF: the family).",
-    )
-    replicates: str | None = Field(
-        None, description="Replicate weights, 'PWGTP1..80', used where the file has them."
-    )
-    replicate_scale: float = Field(
-        0.0, description="Variance = this times the sum of squared deviations of the replicates."
-    )
+    unit: str | None = None
+    replicates: str | None = None
+    replicate_scale: float = 0.0
 
     @property
     def replicate_columns(self) -> list[str]:
@@ -88,29 +121,40 @@ class Design(Strict):
 
 
 class Margin(Strict):
-    """A known distribution of one or several variables of the record."""
+    """A known distribution of one or several variables of the record.
+
+    Attributes
+    ----------
+    shares : Any
+        Nested lists in the order of the levels; None: those of the file's records.
+    """
 
     variables: tuple[str, ...] = Field(min_length=1)
-    shares: Any = Field(
-        None,
-        description="Nested lists in the order of the levels; None: those of the file's records.",
-    )
+    shares: Any = None
 
 
 class Rake(Strict):
-    """Rake the weights of the records at hand to known margins of the population they stand for."""
+    """Rake the weights of the records at hand to known margins of the population they stand for.
+
+    Attributes
+    ----------
+    among : tuple of Universe
+        The population; all records if empty.
+    known : str, optional
+        Only records with a value in this column stand for the population.
+    outcomes : tuple of str
+        Only tasks with these outcomes; else all.
+    cells_only : bool
+        The raked weight gives P(X); P(Y | X) keeps the file's own weight.
+    """
 
     method: Literal["rake"] = "rake"
     reason: str
     margins: tuple[Margin, ...] = Field(min_length=1)
-    among: tuple[Universe, ...] = Field((), description="The population; all records if empty.")
-    known: str | None = Field(
-        None, description="Only records with a value in this column stand for the population."
-    )
-    outcomes: tuple[str, ...] = Field((), description="Only tasks with these outcomes; else all.")
-    cells_only: bool = Field(
-        False, description="The raked weight gives P(X); P(Y | X) keeps the file's own weight."
-    )
+    among: tuple[Universe, ...] = ()
+    known: str | None = None
+    outcomes: tuple[str, ...] = ()
+    cells_only: bool = False
 
 
 class Rescale(Strict):
@@ -124,55 +168,74 @@ class Rescale(Strict):
 Adjustment = Annotated[Rake | Rescale, Field(discriminator="method")]
 
 
-class Table(Strict):
-    """A published table: a distribution of `outcome` in each row of `given`."""
+class TableLayout(Strict):
+    """A published table: a distribution of `outcome` in each row of `given`.
+
+    Attributes
+    ----------
+    file : str
+        A word in the name of its file, where there are several.
+    rows : tuple of str
+        Header of the column of row names (other spellings may follow).
+    size : tuple of str
+        Header of the column that weighs the rows; none: all alike.
+    shares : dict of str to str
+        Level of the outcome -> header of its column, 'remainder' for what is left; by default the
+        first of the level's names.
+    where : dict of str to str
+        Only rows with these texts in these columns.
+    total : str, optional
+        The row of the grand total; it weighs what the other rows leave.
+    interval : pair of str, optional
+        Headers of the limits of a 95 % confidence interval of the first share.
+    leave_out : tuple of str
+        Patterns of rows left out on purpose: headings, totals.
+    """
 
     outcome: str
     given: str
-    file: str = Field("", description="A word in the name of its file, where there are several.")
-    rows: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(
-        description="Header of the column of row names (other spellings may follow)."
-    )
-    size: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(
-        (), description="Header of the column that weighs the rows; none: all alike."
-    )
-    shares: dict[str, str] = Field(
-        default={},
-        description="Level of the outcome -> header of its column, 'remainder' for what is left; "
-        "by default the first of the level's names.",
-    )
+    file: str = ""
+    rows: Listed
+    size: Listed = ()
+    shares: dict[str, str] = Field({})
     unit: Literal["percent", "count"]
-    where: dict[str, str] = Field(
-        default={}, description="Only rows with these texts in these columns."
-    )
-    total: str | None = Field(
-        None, description="The row of the grand total; it weighs what the other rows leave."
-    )
-    interval: tuple[str, str] | None = Field(
-        None, description="Headers of the limits of a 95 % confidence interval of the first share."
-    )
-    leave_out: tuple[str, ...] = Field(
-        (), description="Patterns of rows left out on purpose: headings, totals."
-    )
+    where: dict[str, str] = Field({})
+    total: str | None = None
+    interval: tuple[str, str] | None = None
+    leave_out: tuple[str, ...] = ()
 
 
 class Vintage(Strict):
-    """One release of a survey: its year, the official files, and what is special about it."""
+    """One release of a survey: its year, the official files, and what is special about it.
+
+    Attributes
+    ----------
+    period : str
+        How the year is said; the year if empty.
+    page : str
+        Where a person finds the files.
+    rows : int, optional
+        Records in the official file, where known.
+    select : tuple of Universe
+        Which records are of this vintage, in a file that holds several.
+    design : Design, optional
+        If it differs from the record's.
+    may_lack : tuple of str
+        Variables a known file of this vintage lacks; tasks on them are left out.
+    tables : tuple of TableLayout
+        Published tables, instead of microdata.
+    """
 
     year: int
-    period: str = Field("", description="How the year is said; the year if empty.")
+    period: str = ""
     files: tuple[File, ...] = Field(min_length=1)
-    page: str = Field(description="Where a person finds the files.")
-    rows: int | None = Field(None, description="Records in the official file, where known.")
-    select: tuple[Universe, ...] = Field(
-        (), description="Which records are of this vintage, in a file that holds several."
-    )
-    design: Design | None = Field(None, description="If it differs from the record's.")
-    may_lack: tuple[str, ...] = Field(
-        (), description="Variables a known file of this vintage lacks; tasks on them are left out."
-    )
+    page: str
+    rows: int | None = None
+    select: tuple[Universe, ...] = ()
+    design: Design | None = None
+    may_lack: tuple[str, ...] = ()
     adjustments: tuple[Adjustment, ...] = ()
-    tables: tuple[Table, ...] = Field((), description="Published tables, instead of microdata.")
+    tables: tuple[TableLayout, ...] = ()
     note: str = ""
 
     @property
@@ -195,55 +258,38 @@ _CLAUSE = re.compile(r",? (who|that|which|whose [^,{}]+) \{conditions\}")
 
 def _without_clause(*subjects: str | None) -> str:
     """Return the first subject of which nothing is left to fill in but the year; empty if none."""
-    said = [_CLAUSE.sub("", subject) for subject in subjects if subject]
-    return next((subject for subject in said if "{conditions}" not in subject), "")
-
-
-def _anyone(text: str | None) -> str | None:
-    if text is not None:
-        try:
-            text.format(year=2000)
-        except (KeyError, IndexError, ValueError):
-            raise ValueError("may contain {year} and no other braces") from None
-    return text
-
-
-def _subject(subject: str) -> str:
-    try:
-        subject.format(year=2000, conditions="")
-    except (KeyError, IndexError, ValueError):
-        raise ValueError("may contain {year} and {conditions} and no other braces") from None
-    if "{conditions}" not in subject:
-        raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
-    return subject
+    bare = (_CLAUSE.sub("", subject) for subject in subjects if subject)
+    return next((subject for subject in bare if "{conditions}" not in subject), "")
 
 
 class Task(Strict):
-    """One question about a survey: the distribution of `outcome` given `given`."""
+    """One question about a survey: the distribution of `outcome` given `given`.
+
+    Attributes
+    ----------
+    given : tuple of str
+        Conditions; none asks for P(Y).
+    number : int, optional
+        Position in the published list.
+    subject : str, optional
+        Who is asked about, if not the record's.
+    anyone : str, optional
+        The same where nothing is said of them, if that is no part of it.
+    retrieval : bool
+        In the published subset for retrieval.
+    """
 
     title: str
     outcome: str
-    given: tuple[str, ...] = Field(description="Conditions; none asks for P(Y).")
-    number: int | None = Field(None, description="Position in the published list.")
+    given: tuple[str, ...]
+    number: int | None = None
     universe: tuple[Universe, ...] = ()
-    subject: str | None = Field(None, description="Who is asked about, if not the record's.")
-    anyone: str | None = Field(
-        None, description="The same where nothing is said of them, if that is no part of it."
-    )
-    retrieval: bool = Field(False, description="In the published subset for retrieval.")
+    subject: Annotated[str | None, AfterValidator(_subject)] = None
+    anyone: Annotated[str | None, AfterValidator(_anyone)] = None
+    retrieval: bool = False
     # Filled in by the record.
     kind: Kind | Literal["fresh"] = "low"
     survey: str = ""
-
-    @field_validator("subject")
-    @classmethod
-    def _subject_takes_conditions(cls, subject: str | None) -> str | None:
-        return None if subject is None else _subject(subject)
-
-    @field_validator("anyone")
-    @classmethod
-    def _anyone_takes_none(cls, anyone: str | None) -> str | None:
-        return _anyone(anyone)
 
     @property
     def name(self) -> str:
@@ -257,29 +303,36 @@ class Task(Strict):
 
 
 class Record(Strict):
-    """A survey: source, design, variables and tasks."""
+    """A survey: source, design, variables and tasks.
+
+    Attributes
+    ----------
+    domain : Domain
+        What reports put it under.
+    replaces : str, optional
+        A record of your own in place of the shipped one: its name, the same.
+    subject : str
+        Who is asked about: {year} is the vintage's, {conditions} the cell's phrases.
+    anyone : str, optional
+        The same where nothing is said of them, if leaving ' who {conditions}' out of `subject` does
+        not say it.
+    join : str, optional
+        Column that several files of a vintage share.
+    """
 
     survey: str = Field(pattern=r"^[a-z][a-z0-9]*$")
-    domain: Domain = Field(description="What reports put it under.")
-    replaces: str | None = Field(
-        None, description="A record of your own in place of the shipped one: its name, the same."
-    )
+    domain: Domain
+    replaces: str | None = None
     title: str
     publisher: str
     homepage: str
     licence: str
     citation: str
-    subject: str = Field(
-        description="Who is asked about: {year} is the vintage's, {conditions} the cell's phrases."
-    )
-    anyone: str | None = Field(
-        None,
-        description="The same where nothing is said of them, if leaving ' who {conditions}' out of "
-        "`subject` does not say it.",
-    )
+    subject: Annotated[str, AfterValidator(_subject)]
+    anyone: Annotated[str | None, AfterValidator(_anyone)] = None
     design: Design
     vintages: dict[str, Vintage] = Field(min_length=1)
-    join: str | None = Field(None, description="Column that several files of a vintage share.")
+    join: str | None = None
     universe: tuple[Universe, ...] = ()
     variables: dict[str, tuple[Variable, ...]]
     tasks: dict[Declared, tuple[Task, ...]]
@@ -296,14 +349,14 @@ class Record(Strict):
                 name: [ways] if isinstance(ways, dict) else ways for name, ways in variables.items()
             }
         if isinstance(tasks := data.get("tasks"), dict):
+
+            def placed(kind: str, task: Any) -> Any:
+                place = {"kind": kind, "survey": data.get("survey", "")}
+                return {**task, **place} if isinstance(task, dict) else task
+
             data["tasks"] = {
-                kind: [
-                    {**entry, "kind": kind, "survey": data.get("survey", "")}
-                    if isinstance(entry, dict)
-                    else entry
-                    for entry in entries or []
-                ]
-                for kind, entries in tasks.items()
+                kind: [placed(kind, task) for task in listed or []]
+                for kind, listed in tasks.items()
             }
         return data
 
@@ -314,16 +367,6 @@ class Record(Strict):
     ) -> dict[str, tuple[Variable, ...]]:
         return with_joint(variables, read)
 
-    @field_validator("subject")
-    @classmethod
-    def _subject_takes_conditions(cls, subject: str) -> str:
-        return _subject(subject)
-
-    @field_validator("anyone")
-    @classmethod
-    def _anyone_takes_none(cls, anyone: str | None) -> str | None:
-        return _anyone(anyone)
-
     @model_validator(mode="after")
     def _parts_fit(self) -> Record:
         refuse(self._name_faults())
@@ -331,27 +374,27 @@ class Record(Strict):
         return self
 
     def _name_faults(self) -> Iterator[Fault]:
-        named = [("variable", name) for name in self.variables]
-        for kind, name in [*named, *(("vintage", name) for name in self.vintages)]:
-            if said := fault_of(kind, name):
-                yield (f"{kind}s", name), said
+        for kind, names in (("variable", self.variables), ("vintage", self.vintages)):
+            for name in names:
+                if fault := fault_of(kind, name):
+                    yield (f"{kind}s", name), fault
 
     def _task_faults(self) -> Iterator[Fault]:
         names = set()
-        for kind, entries in self.tasks.items():
-            for n, entry in enumerate(entries):
-                for said in self._faults_of(entry):
-                    yield ("tasks", kind, n), f"task {entry.title!r}: {said}"
-                if entry.name in names:
-                    yield ("tasks", kind, n), f"two tasks are called {entry.name}"
-                names.add(entry.name)
+        for kind, tasks in self.tasks.items():
+            for n, task in enumerate(tasks):
+                for fault in self._faults_of(task):
+                    yield ("tasks", kind, n), f"task {task.title!r}: {fault}"
+                if task.name in names:
+                    yield ("tasks", kind, n), f"two tasks are called {task.name}"
+                names.add(task.name)
         for name in names:
             plain, _, way = name.rpartition("_")
             if way in WAYS and plain in names:
-                yield (
-                    ("tasks",),
-                    f"{name} would be {plain} in another way of asking: rename its last variable",
+                fault = (
+                    f"{name} would be {plain} in another way of asking: rename its last variable"
                 )
+                yield ("tasks",), fault
 
     def _faults_of(self, entry: Task) -> Iterator[str]:
         for variable in (entry.outcome, *entry.given):
@@ -383,41 +426,33 @@ class Record(Strict):
 
     def _way_faults(self) -> Iterator[Fault]:
         for variable, ways in self.variables.items():
+            place = ("variables", variable)
             for n, way in enumerate(ways):
-                for vintage in way.vintages:
-                    if vintage not in self.vintages:
-                        yield (
-                            ("variables", variable, n, "vintages"),
-                            f"no vintage is called {vintage!r} ({nearest(vintage, self.vintages)})",
-                        )
-            for vintage in self.vintages:
-                if not self.ways(variable, vintage):
-                    yield (
-                        ("variables", variable),
-                        f"the variable is not recorded in any way in vintage {vintage!r}",
-                    )
+                for name in (v for v in way.vintages if v not in self.vintages):
+                    hint = nearest(name, self.vintages)
+                    yield (*place, n, "vintages"), f"no vintage is called {name!r} ({hint})"
+            for name in self.vintages:
+                if not self.ways(variable, name):
+                    yield place, f"the variable is not recorded in any way in vintage {name!r}"
 
     def _vintage_faults(self) -> Iterator[Fault]:
         for name, vintage in self.vintages.items():
+            place = ("vintages", name)
             named = {
                 "may_lack": vintage.may_lack,
                 "adjustments": self.margin_variables(name),
                 "tables": [v for table in vintage.tables for v in (table.outcome, table.given)],
             }
             for field, variables in named.items():
-                for variable in variables:
-                    if variable not in self.variables:
-                        yield (
-                            ("vintages", name, field),
-                            f"{field} names no variable: {variable!r} "
-                            f"({nearest(variable, self.variables)})",
-                        )
+                for variable in (v for v in variables if v not in self.variables):
+                    hint = nearest(variable, self.variables)
+                    yield (*place, field), f"{field} names no variable: {variable!r} ({hint})"
             for n, table in enumerate(vintage.tables):
                 ways = self.ways(table.outcome, name)
                 labels = [level.label for level in ways[0].levels] if ways else []
                 if table.shares and labels and list(table.shares) != labels:
                     yield (
-                        ("vintages", name, "tables", n),
+                        (*place, "tables", n),
                         f"the table of {table.outcome} by {table.given} has shares of "
                         f"{list(table.shares)}, the variable the levels {labels}",
                     )
@@ -450,21 +485,12 @@ class Record(Strict):
         if self.vintages[self.official].tables:
             return
         firsts: dict[str, Task] = {}
-        for one in self.declared:
-            firsts.setdefault(one.outcome, one)
+        for task in self.declared:
+            firsts.setdefault(task.outcome, task)
         for outcome, first in firsts.items():
-            yield Task(
-                title=f"{first.title.split(':')[0]}: {outcome.replace('_', ' ').capitalize()}",
-                outcome=outcome,
-                given=(),
-                number=None,
-                retrieval=False,
-                universe=first.universe,
-                subject=first.subject,
-                anyone=first.anyone,
-                kind="marginal",
-                survey=self.survey,
-            )
+            title = f"{first.title.split(':')[0]}: {outcome.replace('_', ' ').capitalize()}"
+            about = first.model_dump(include={"universe", "subject", "anyone", "survey", "outcome"})
+            yield Task(title=title, given=(), kind="marginal", **about)
 
     def about(self, task: Task) -> str:
         """Say whom a task is about; of P(Y), without a place for conditions."""
@@ -476,7 +502,7 @@ class Record(Strict):
     def people(self) -> str:
         """Say who is asked about, in every year that there is: "a person in 2022 or 2023"."""
         years = sorted({vintage.said for vintage in self.vintages.values()})
-        named = {name for one in self.declared if not one.subject for name in one.given}
+        named = {name for task in self.declared if not task.subject for name in task.given}
         subject = _without_clause(self.anyone, self.subject) or self.subject
         return subject.format(
             year=" or ".join(filter(None, [", ".join(years[:-1]), years[-1]])),
@@ -504,9 +530,12 @@ class Record(Strict):
     @property
     def expected_files(self) -> set[str]:
         """Names of all official files and members, lower case, without suffix."""
-        files = [file for vintage in self.vintages.values() for file in vintage.files]
-        names = [name for file in files for name in (file.name, *file.members, *file.aliases)]
-        return {Path(name.strip()).stem.casefold() for name in names}
+        return {
+            Path(name.strip()).stem.casefold()
+            for vintage in self.vintages.values()
+            for file in vintage.files
+            for name in (file.name, *file.members, *file.aliases)
+        }
 
     @property
     def official(self) -> str:

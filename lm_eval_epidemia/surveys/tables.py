@@ -7,6 +7,7 @@ header rows from year to year, and put titles above and footnotes below.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.read import open_raw, read_grids
-from lm_eval_epidemia.surveys.record import Record, Table, Vintage
+from lm_eval_epidemia.surveys.record import Record, TableLayout, Vintage
 from lm_eval_epidemia.surveys.variable import Level, normalised
 
 #: Published percentages are rounded: what is left may fall this far (in percent) below 0.
@@ -68,14 +69,20 @@ def _number(cell: Any) -> float:
         return float("nan")
 
 
-class _Found(NamedTuple):
-    """A table in its sheet: the rows below the headers, and which column is which."""
+class _Place(NamedTuple):
+    """A table in its sheet: rows down to the headers, rows below, and which column is which."""
 
+    head: list[list[Any]]
     rows: list[list[Any]]
     column: dict[str, int]
 
+    @property
+    def title(self) -> str:
+        """The texts above the data: titles and headers."""
+        return " ".join(str(cell) for row in self.head for cell in row if cell is not None)
 
-def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Found | list[str]:
+
+def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Place | list[str]:
     """Find the table with these headers; else say which headers are missing.
 
     `headers` has, by the name we use, the spellings it may have. A header that stands several
@@ -98,25 +105,21 @@ def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Found 
     for name, places in where.items():
         lowest = max(r for r, _ in places if r <= bottom)
         column[name] = min(c for r, c in places if r == lowest)
-    return _Found(grid[bottom + 1 :], column)
-
-
-def _names(level: Level) -> set[str]:
-    return {normalised(name) for name in level.names}
+    return _Place(grid[: bottom + 1], grid[bottom + 1 :], column)
 
 
 def _match(levels: Sequence[Level], cell: Any) -> int | None:
     """Return the number of the level that a row's name or code belongs to."""
     text, number = normalised(cell), _number(cell)
     for position, level in enumerate(levels):
-        if text in _names(level):
+        if text in map(normalised, level.names):
             return position
         if any(low <= number <= high for low, high in level.codes):
             return position
     return None
 
 
-def _headers(record: Record, vintage: str, table: Table) -> dict[str, tuple[str, ...]]:
+def _headers(record: Record, vintage: str, table: TableLayout) -> dict[str, tuple[str, ...]]:
     """List the headers of a table: of row names, of sizes, of every share, limit and filter."""
     headers = {"rows": table.rows, **{f"where {name}": (name,) for name in table.where}}
     if table.size:
@@ -130,7 +133,7 @@ def _headers(record: Record, vintage: str, table: Table) -> dict[str, tuple[str,
     return headers
 
 
-class _Row(NamedTuple):
+class _TableRow(NamedTuple):
     """One row of a table that belongs to a level of the condition."""
 
     name: str
@@ -139,55 +142,48 @@ class _Row(NamedTuple):
     limits: list[float]  # of the confidence interval of the first share, in percent
 
 
-def _shares(printed: dict[str, float], table: Table, levels: Sequence[Level]) -> list[float]:
+def _shares(printed: dict[str, float], table: TableLayout, levels: Sequence[Level]) -> list[float]:
     """Turn printed figures into shares; a level without a column gets what the others leave."""
     total = sum(printed.values())
     whole = 100.0 if table.unit == "percent" else total
     return [printed.get(level.label, whole - total) / whole for level in levels]
 
 
-def _left_out(table: Table, name: str) -> bool:
+def _left_out(table: TableLayout, name: str) -> bool:
     """Tell whether a row is left out on purpose: by its text as printed or normalised."""
     texts = (" ".join(name.split()), normalised(name))
     return any(re.fullmatch(p, t, re.IGNORECASE) for p in table.leave_out for t in texts)
 
 
 def _rows(
-    record: Record, vintage: str, table: Table, found: _Found, file: str
-) -> tuple[dict[int, _Row], dict[str, int]]:
+    record: Record, vintage: str, table: TableLayout, place: _Place, file: str
+) -> tuple[dict[int, _TableRow], dict[str, int]]:
     """Read the rows of a table by the number of their level, and count what is left out and why."""
     given = record.ways(table.given, vintage)[0].levels
     outcome = record.ways(table.outcome, vintage)[0].levels
-    rows: dict[int, _Row] = {}
-    dropped: dict[str, int] = {}
+    rows: dict[int, _TableRow] = {}
+    dropped: Counter[str] = Counter()
     unknown = []
-    for row in found.rows:
-
-        def cell(header: str, row: list[Any] = row) -> Any:
-            return row[found.column[header]]
-
-        name = cell("rows")
-        others = {
-            column: text
-            for column, text in table.where.items()
-            if normalised(cell(f"where {column}")) != normalised(text)
-        }
+    for row in place.rows:
+        cells = {header: row[column] for header, column in place.column.items()}
+        name = cells["rows"]
+        others = any(
+            normalised(cells[f"where {c}"]) != normalised(t) for c, t in table.where.items()
+        )
         printed = {
-            level.label: _number(cell(f"share {level.label}"))
+            level.label: _number(cells[f"share {level.label}"])
             for level in outcome
-            if f"share {level.label}" in found.column
+            if f"share {level.label}" in cells
         }
-        size = _number(cell("size")) if table.size else 1.0
+        size = _number(cells["size"]) if table.size else 1.0
         blank = np.isnan([size, *printed.values()])
         if not normalised(name) or others or blank.all():
             continue  # an empty line, a footnote, or a row about something else
         number = _match(given, name)
         if number is None and _left_out(table, str(name)):
-            reason = "left out on purpose (headings, totals, other)"
-            dropped[reason] = dropped.get(reason, 0) + 1
+            dropped["left out on purpose (headings, totals, other)"] += 1
         elif blank.any():
-            reason = "no figures published"
-            dropped[reason] = dropped.get(reason, 0) + 1
+            dropped["no figures published"] += 1
         elif number is None:
             unknown.append(" ".join(str(name).split()))
         elif number in rows:
@@ -200,8 +196,8 @@ def _rows(
                 raise EpidemiaError(
                     f"{file}: the shares of {name!r} are no distribution: {printed}"
                 )
-            limits = [_number(cell(limit)) for limit in ("low", "high")] if table.interval else []
-            rows[number] = _Row(str(name), size, shares, limits)
+            limits = [_number(cells[limit]) for limit in ("low", "high") if table.interval]
+            rows[number] = _TableRow(str(name), size, shares, limits)
     if unknown:
         raise EpidemiaError(
             f"{file} has {len(unknown)} rows that the record of {record.survey} does not know, "
@@ -213,32 +209,36 @@ def _rows(
             f"{file}: no row of the table belongs to a level of {table.given!r}; the record of "
             f"{record.survey} expects names such as {given[0].label!r}"
         )
-    return dict(sorted(rows.items())), dropped
+    return dict(sorted(rows.items())), dict(dropped)
 
 
-def _read(record: Record, vintage: str, table: Table, found: _Found, file: str) -> PublishedTable:
+def _read(
+    record: Record, vintage: str, table: TableLayout, place: _Place, file: str
+) -> PublishedTable:
     """Put the rows of a table together."""
     given = record.ways(table.given, vintage)[0].levels
     outcome = record.ways(table.outcome, vintage)[0].levels
-    rows, dropped = _rows(record, vintage, table, found, file)
+    rows, dropped = _rows(record, vintage, table, place, file)
     numbers = list(rows)
+
+    def check_positive(values: NDArray[np.float64], fault: str) -> None:
+        if not (values > 0).all():
+            bad = given[numbers[int(np.argmin(np.nan_to_num(values)))]].label
+            raise EpidemiaError(f"{file}: the row {bad!r} has {fault.format(values.min())}")
+
     weights = np.array([row.size for row in rows.values()])
     if table.total is not None and (total := _match(given, table.total)) in rows:
         # The grand total stands for what no other row covers, so that everybody counts once.
-        place = numbers.index(total)
-        weights[place] -= weights.sum() - weights[place]
-    if (weights <= 0).any():
-        bad = given[numbers[int(np.argmin(weights))]].label
-        raise EpidemiaError(f"{file}: the row {bad!r} has a size of {weights.min():g}")
+        at = numbers.index(total)
+        weights[at] -= weights.sum() - weights[at]
+    check_positive(weights, "a size of {:g}")
     p = np.clip([row.shares for row in rows.values()], 0, None)
     p = p / p.sum(axis=1, keepdims=True)
     n_eff = np.full(len(rows), np.inf)
     if table.interval:
         # A 95 % interval is 2 x 1.96 standard errors wide; se^2 = p (1 - p) / n_eff.
         width = np.array([row.limits[1] - row.limits[0] for row in rows.values()]) / 100
-        if not (width > 0).all():
-            bad = given[numbers[int(np.argmin(np.nan_to_num(width)))]].label
-            raise EpidemiaError(f"{file}: the row {bad!r} has no confidence interval")
+        check_positive(width, "no confidence interval")
         n_eff = p[:, 0] * (1 - p[:, 0]) / (width / 3.92) ** 2
     return PublishedTable(
         outcome=table.outcome,
@@ -251,12 +251,6 @@ def _read(record: Record, vintage: str, table: Table, found: _Found, file: str) 
         dropped=dropped,
         absent=tuple(level.label for n, level in enumerate(given) if n not in rows),
     )
-
-
-def _head(grid: list[list[Any]], found: _Found | list[str]) -> str:
-    """Return the texts above a table's data: titles and headers; nothing without a table."""
-    above = grid[: len(grid) - len(found.rows)] if isinstance(found, _Found) else []
-    return " ".join(str(cell) for row in above for cell in row if cell is not None)
 
 
 def _years(text: str, entry: Vintage) -> bool:
@@ -287,22 +281,23 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
             except EpidemiaError:
                 return None
             headers = _headers(record, candidates[0], entry.tables[0])
-            if not any(isinstance(_find(grid, headers), _Found) for grid in grids):
+            if not any(isinstance(_find(grid, headers), _Place) for grid in grids):
                 return None
     if len(candidates) == 1:
         return candidates[0]
     names = " ".join(path.name for path in paths)
     with open_raw(paths, record.expected_files) as files:
         names += " " + " ".join(file.name for file in files)
-        head = " ".join(
-            _head(grid, _find(grid, _headers(record, candidates[0], table)))
+        places = [
+            _find(grid, _headers(record, candidates[0], table))
             for file in files
             for grid in read_grids(file)[:1]
             for table in record.vintages[candidates[0]].tables
-        )
-    for text in (head, names):
-        if len(found := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
-            return found[0]
+        ]
+    title = " ".join(place.title for place in places if isinstance(place, _Place))
+    for text in (title, names):
+        if len(named := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
+            return named[0]
     raise EpidemiaError(
         f"cannot tell which vintage of {record.survey} {names.split(' ')[0]} is: pass --vintage "
         f"{' or '.join(candidates)}"
@@ -333,24 +328,24 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
         grids = {file: read_grids(file) for file in files}
         for table in entry.tables:
             chosen = [f for f in files if table.file.casefold() in f.name.casefold()] or files
-            file, grid, found = _locate(record, vintage, table, {f: grids[f] for f in chosen})
-            _check_year(record, vintage, grid, found, file.name)
-            tables.append(_read(record, vintage, table, found, file.name))
+            file, place = _locate(record, vintage, table, {f.name: grids[f] for f in chosen})
+            _check_year(record, vintage, place, file)
+            tables.append(_read(record, vintage, table, place, file))
     return tables
 
 
 def _locate(
-    record: Record, vintage: str, table: Table, grids: dict[Path, list[list[list[Any]]]]
-) -> tuple[Path, list[list[Any]], _Found]:
+    record: Record, vintage: str, table: TableLayout, grids: dict[str, list[list[list[Any]]]]
+) -> tuple[str, _Place]:
     """Find the sheet that has a table's headers; otherwise say which headers are missing."""
     entry, headers = record.vintages[vintage], _headers(record, vintage, table)
     missing: list[str] = []
     for file, sheets in grids.items():
         for grid in sheets:
-            found = _find(grid, headers)
-            if isinstance(found, _Found):
-                return file, grid, found
-            missing = found
+            place = _find(grid, headers)
+            if isinstance(place, _Place):
+                return file, place
+            missing = place
     first = next(iter(grids.values()))
     texts = {
         normalised(c): c for grid in first for row in grid[:20] for c in row if isinstance(c, str)
@@ -360,24 +355,17 @@ def _locate(
         for name in missing
     )
     raise EpidemiaError(
-        f"{', '.join(file.name for file in grids)} has no table of {table.outcome} by "
+        f"{', '.join(grids)} has no table of {table.outcome} by "
         f"{table.given}: no header {lacking}. The official file is {entry.needed}: {entry.page}"
     )
 
 
-def _year_column(grid: list[list[Any]], found: _Found) -> str:
-    """Return what a table says in a column called "year"; nothing without one."""
-    headers = grid[len(grid) - len(found.rows) - 1]
-    places = [number for number, cell in enumerate(headers) if normalised(cell) == "year"]
-    return " ".join(dict.fromkeys(normalised(row[place]) for row in found.rows for place in places))
-
-
-def _check_year(
-    record: Record, vintage: str, grid: list[list[Any]], found: _Found, file: str
-) -> None:
+def _check_year(record: Record, vintage: str, place: _Place, file: str) -> None:
     """Refuse a table of another year: as printed above it, else in a column, else in its name."""
     own = record.vintages[vintage]
-    for head in (_head(grid, found), _year_column(grid, found), file):
+    columns = [n for n, header in enumerate(place.head[-1]) if normalised(header) == "year"]
+    column = " ".join(dict.fromkeys(normalised(row[n]) for row in place.rows for n in columns))
+    for head in (place.title, column, file):
         if printed := re.findall(r"(?<![\d,.])(?:19|20)\d\d(?:-\d\d)?(?!\d)", head):
             break
     if not printed or (own.period in printed if own.period else str(own.year) in printed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from math import inf, nextafter
 from typing import Annotated, Any
 
@@ -35,12 +36,13 @@ Fault = tuple[tuple[str | int, ...], str]
 
 def refuse(faults: Iterable[Fault]) -> None:
     """Raise all faults of a part of a record, so that each is reported with its own line."""
-    if details := [
+    details = [
         InitErrorDetails(
-            type=PydanticCustomError("fault", "{said}", {"said": said}), loc=place, input=None
+            type=PydanticCustomError("fault", "{fault}", {"fault": fault}), loc=place, input=None
         )
-        for place, said in faults
-    ]:
+        for place, fault in faults
+    ]
+    if details:
         raise ValidationError.from_exception_data("record", details)
 
 
@@ -76,9 +78,10 @@ def _intervals(value: Any) -> tuple[tuple[float, float], ...]:
     return tuple(intervals)
 
 
-def listed(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
+#: Texts; one may be written without a list.
+Listed = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+]
 
 #: Codes as closed intervals, written as numbers and ranges: ``[1, 2, "5-7"]``.
 Codes = Annotated[tuple[tuple[float, float], ...], BeforeValidator(_intervals)]
@@ -92,24 +95,32 @@ class Universe(Strict):
 
 
 class Level(Strict):
-    """One answer: how it is shown, how it is said, and which codes mean it."""
+    """One answer: how it is shown, how it is said, and which codes mean it.
 
-    label: str = Field(description="As a displayed answer: 'Yes', '30-34'.")
-    phrase: str = Field(description="As a predicate: 'has ever used heroin', 'is 30 years old'.")
+    Attributes
+    ----------
+    label : str
+        As a displayed answer: 'Yes', '30-34'.
+    phrase : str
+        As a predicate: 'has ever used heroin', 'is 30 years old'.
+    names : tuple of str
+        Texts that mean it: its row or column in a published table.
+    texts : tuple of str
+        Texts of its column that mean it, in records without codes: 'Female'.
+    also : tuple of Universe
+        Records with these codes elsewhere belong here too if they lack `column`.
+    """
+
+    label: str
+    phrase: str
     codes: Codes = ()
     at_least: float | None = None
     above: float | None = None
     up_to: float | None = None
     below: float | None = None
-    names: tuple[str, ...] = Field(
-        (), description="Texts that mean it: its row or column in a published table."
-    )
-    texts: tuple[str, ...] = Field(
-        (), description="Texts of its column that mean it, in records without codes: 'Female'."
-    )
-    also: tuple[Universe, ...] = Field(
-        (), description="Records with these codes elsewhere belong here too if they lack `column`."
-    )
+    names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    also: tuple[Universe, ...] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Level:
@@ -157,8 +168,8 @@ def written_out(value: Any) -> Any:
                 raise ValueError(f"'each' takes two whole numbers such as [18, 88], got {other!r}")
         rest = {key: text for key, text in item.items() if key != "each"}
         for n in range(first, last + 1):
-            said = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
-            levels.append({**said, "codes": [n]})
+            texts = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
+            levels.append({**texts, "codes": [n]})
     return levels
 
 
@@ -182,38 +193,63 @@ def _shared(codes: Sequence[Codes]) -> Iterator[tuple[int, int, str]]:
 
 
 class Measure(Strict):
-    """What the numbers of a variable are, where their mean means something."""
+    """What the numbers of a variable are, where their mean means something.
 
-    words: str = Field(description="A noun phrase: 'total assets'.")
-    unit: str = Field("", description="'years', '$'; empty for a count.")
-    note: str = Field("", description="'counting everyone aged 85 or older as 85'.")
-    plural: bool = Field(False, description="Whether the noun is: 'total assets are'.")
+    Attributes
+    ----------
+    words : str
+        A noun phrase: 'total assets'.
+    unit : str
+        'years', '$'; empty for a count.
+    note : str
+        'counting everyone aged 85 or older as 85'.
+    plural : bool
+        Whether the noun is: 'total assets are'.
+    """
+
+    words: str
+    unit: str = ""
+    note: str = ""
+    plural: bool = False
 
 
 class Variable(Strict):
-    """One way of recording a variable: an official column and the levels made of its codes."""
+    """One way of recording a variable: an official column and the levels made of its codes.
 
-    column: str = Field(description="May hold {yy}, the vintage's year, and be a sum: 'A + B'.")
+    Attributes
+    ----------
+    column : str
+        May hold {yy}, the vintage's year, and be a sum: 'A + B'.
+    missing : Codes
+        Codes that drop the record; blanks always do.
+    missing_texts : tuple of str
+        The same of a column of texts.
+    question : str, optional
+        Asked when the variable is an outcome.
+    vintages : tuple of str
+        Only recorded so in these; in all if empty.
+    relative : str, optional
+        Begins a clause about it where the subject's word does not: 'which'.
+    among : str, optional
+        Of whom a share is, where an answer has no level: 'names no third party'.
+    revision : int
+        Raised when its wording changes, so that scores stop being comparable.
+    both : pair of str, optional
+        The two variables whose joint outcome it is: `JointOutcome`.
+    """
+
+    column: str
     levels: Annotated[tuple[Level, ...], BeforeValidator(written_out)] = Field(min_length=2)
-    missing: Codes = Field((), description="Codes that drop the record; blanks always do.")
-    missing_texts: tuple[str, ...] = Field((), description="The same of a column of texts.")
-    question: str | None = Field(None, description="Asked when the variable is an outcome.")
-    vintages: tuple[str, ...] = Field((), description="Only recorded so in these; in all if empty.")
+    missing: Codes = ()
+    missing_texts: tuple[str, ...] = ()
+    question: str | None = None
+    vintages: tuple[str, ...] = ()
     measure: Measure | None = None
-    relative: str | None = Field(
-        None, description="Begins a clause about it where the subject's word does not: 'which'."
-    )
-    among: str | None = Field(
-        None,
-        description="Of whom a share is, where an answer has no level: 'names no third party'.",
-    )
-    revision: int = Field(
-        0, description="Raised when its wording changes, so that scores stop being comparable."
-    )
+    relative: str | None = None
+    among: str | None = None
+    revision: int = 0
     # Filled in by the record.
-    both: tuple[str, str] | None = Field(
-        None, description="The two variables whose joint outcome it is: `Joint`."
-    )
+    both: tuple[str, str] | None = None
 
     @property
     def of_texts(self) -> bool:
@@ -227,34 +263,32 @@ class Variable(Strict):
 
     def _faults(self) -> Iterator[Fault]:
         """Find what two levels share, or a level and 'missing': nobody is both."""
-        give = "give it to one of them"
+        give, levels = "give it to one of them", self.levels
         labels: dict[str, int] = {}
         names: dict[str, int] = {}
-        for n, level in enumerate(self.levels):
+        for n, level in enumerate(levels):
             if labels.setdefault(level.label, n) != n:
                 yield ("levels", n, "label"), f"two levels share a label: {level.label!r}"
             for name in level.names:
                 if (first := names.setdefault(normalised(name), n)) != n:
-                    said = f"{name!r} is a name of {self.levels[first].label!r} too: {give}"
-                    yield ("levels", n, "names"), said
+                    fault = f"{name!r} is a name of {levels[first].label!r} too: {give}"
+                    yield ("levels", n, "names"), fault
         yield from self._faults_of_texts()
-        meant = {self.column: [level.intervals for level in self.levels]}
-        for column in dict.fromkeys(u.column for level in self.levels for u in level.also):
+        meant = {self.column: [level.intervals for level in levels]}
+        for column in dict.fromkeys(u.column for level in levels for u in level.also):
             meant[f"{column} ('also')"] = [
                 tuple(span for u in level.also if u.column == column for span in u.codes)
-                for level in self.levels
+                for level in levels
             ]
         for column, codes in meant.items():
             for later, earlier, both in _shared(codes):
-                level, other = self.levels[later], self.levels[earlier]
-                said = f"{level.label!r} and {other.label!r} both take {both} of {column}: {give}"
-                yield ("levels", later), said
+                pair = f"{levels[later].label!r} and {levels[earlier].label!r}"
+                yield ("levels", later), f"{pair} both take {both} of {column}: {give}"
         # Between cut points 'missing' is a hole; a level that lists its codes has no use for one.
-        codes = [*(level.codes for level in self.levels), self.missing]
-        for later, earlier, both in _shared(codes):
-            if later == len(self.levels):
-                said = f"{self.levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
-                yield ("levels", earlier), said
+        for later, earlier, both in _shared([*(level.codes for level in levels), self.missing]):
+            if later == len(levels):
+                fault = f"{levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
+                yield ("levels", earlier), fault
 
     def _faults_of_texts(self) -> Iterator[Fault]:
         """Find texts that mean two things, and what a column of texts cannot have."""
@@ -281,38 +315,46 @@ class Variable(Strict):
             yield ("column",), f"a sum ({self.column}) has no texts"
 
 
-class Joint(Strict):
-    """The joint outcome of two variables of the record that have two levels each."""
+class JointOutcome(Strict):
+    """The joint outcome of two variables of the record that have two levels each.
+
+    Attributes
+    ----------
+    question : str
+        Asks for the answer to both.
+    labels : tuple of str
+        Of yes and yes, yes and no, no and yes, no and no; yes is the first level.
+    revision : int
+        As of a variable.
+    """
 
     both: tuple[str, str]
-    question: str = Field(description="Asks for the answer to both.")
-    labels: tuple[str, ...] = Field(
-        description="Of yes and yes, yes and no, no and yes, no and no; yes is the first level."
-    )
-    revision: int = Field(0, description="As of a variable.")
+    question: str
+    labels: tuple[str, ...]
+    revision: int = 0
 
     @model_validator(mode="before")
     @classmethod
     def _has_no_own(cls, data: Any) -> Any:
         if isinstance(data, dict):
             own = sorted({"column", "levels", "missing", "vintages"} & data.keys())
-            said = "a joint outcome has those of its two variables: leave it out"
-            refuse(((field,), said) for field in own)
+            fault = "a joint outcome has those of its two variables: leave it out"
+            refuse(((field,), fault) for field in own)
         return data
 
     @model_validator(mode="after")
-    def _four_answers(self) -> Joint:
-        if len(set(self.labels)) != 4 or len(self.labels) != 4:
-            said = f"takes four different answers ({Joint.model_fields['labels'].description}), got"
-            refuse([(("labels",), f"{said} {list(self.labels)}")])
+    def _four_answers(self) -> JointOutcome:
+        if not len(set(self.labels)) == len(self.labels) == 4:
+            of = "Of yes and yes, yes and no, no and yes, no and no; yes is the first level."
+            fault = f"takes four different answers ({of}), got {list(self.labels)}"
+            refuse([(("labels",), fault)])
         return self
 
     def ways(self, one: Sequence[Variable], other: Sequence[Variable]) -> tuple[Variable, ...]:
         """Return how it is recorded: in each way of the one with each of the other, best first."""
         return tuple(
             self._way(first, second)
-            for first in one
-            for second in other
+            for first, second in product(one, other)
             if not (first.vintages and second.vintages)
             or set(first.vintages) & set(second.vintages)
         )
@@ -323,17 +365,14 @@ class Joint(Strict):
             {"label": label, "phrase": f"{a.phrase} and {b.phrase}", "codes": [k]}
             for k, (label, (a, b)) in enumerate(zip(self.labels, pairs, strict=True))
         ]
-        known = set(one.vintages or other.vintages) & set(other.vintages or one.vintages)
-        made = {
-            "column": joint_column(one, other),
-            "levels": levels,
-            "vintages": [v for v in one.vintages or other.vintages if v in known],
-        }
-        return Variable.model_validate(made | self.model_dump(include=_KEPT))
-
-
-#: What a way of a joint outcome has of its own.
-_KEPT = {"both", "question", "revision"}
+        shared = [
+            v for v in one.vintages or other.vintages if v in (other.vintages or one.vintages)
+        ]
+        own = self.model_dump(include={"both", "question", "revision"})
+        column = joint_column(one, other)
+        return Variable.model_validate(
+            {"column": column, "levels": levels, "vintages": shared} | own
+        )
 
 
 def joint_column(one: Variable, other: Variable) -> str:
@@ -342,7 +381,7 @@ def joint_column(one: Variable, other: Variable) -> str:
 
 
 #: As a record has them: a variable recorded in one way is a list of one.
-_JOINT = TypeAdapter(dict[str, tuple[Joint]])
+_JOINT = TypeAdapter(dict[str, tuple[JointOutcome]])
 
 
 def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tuple[Variable, ...]]:
@@ -355,18 +394,22 @@ def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tu
         if isinstance(ways, (list, tuple)) and any("both" in w for w in ways if isinstance(w, dict))
     }
     plain = read({name: ways for name, ways in written.items() if name not in joint})
-    made = {name: one for name, (one,) in _JOINT.validate_python(joint).items()}
+    outcomes = {name: outcome for name, (outcome,) in _JOINT.validate_python(joint).items()}
     refuse(
-        ((name, 0, "both"), said)
-        for name, one in made.items()
-        for said in _faults_of_both(one.both, plain, made)
+        ((name, 0, "both"), fault)
+        for name, outcome in outcomes.items()
+        for fault in _faults_of_both(outcome.both, plain, outcomes)
     )
-    ways = {name: one.ways(*(plain[part] for part in one.both)) for name, one in made.items()}
-    return {name: plain.get(name) or ways[name] for name in written}
+    return {
+        name: outcomes[name].ways(*(plain[part] for part in outcomes[name].both))
+        if name in outcomes
+        else plain[name]
+        for name in written
+    }
 
 
 def _faults_of_both(
-    both: tuple[str, str], plain: dict[str, tuple[Variable, ...]], joint: dict[str, Joint]
+    both: tuple[str, str], plain: dict[str, tuple[Variable, ...]], joint: dict[str, JointOutcome]
 ) -> Iterator[str]:
     if both[0] == both[1]:
         yield f"names {both[0]!r} twice: a joint outcome is of two variables"

@@ -53,7 +53,7 @@ class Column(NamedTuple):
     kind: Kind = "numbers"
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """Its label, or its name."""
         return self.label or self.name
 
@@ -107,61 +107,52 @@ def _of_parquet(path: Path, file: int) -> Header:
     import pyarrow as pa
     import pyarrow.parquet
 
+    types = pa.types
+    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null, types.is_decimal)
+
     def kind(held: Any) -> Kind:
         if isinstance(held, pa.DictionaryType):
             held = held.value_type
-        if pa.types.is_string(held) or pa.types.is_large_string(held):
+        if types.is_string(held) or types.is_large_string(held):
             return "texts"
-        if pa.types.is_temporal(held):
+        if types.is_temporal(held):
             return "dates"
-        plain = (
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_boolean,
-            pa.types.is_null,
-            pa.types.is_decimal,
-        )
         return "numbers" if any(is_one(held) for is_one in plain) else "other"
 
     with pyarrow.parquet.ParquetFile(path) as opened:
-        fields = list(opened.schema_arrow)
-        rows = opened.metadata.num_rows
-    columns = [Column(one.name, file, n, kind=kind(one.type)) for n, one in enumerate(fields, 1)]
-    return Header(columns, "", rows)
+        fields = enumerate(opened.schema_arrow, 1)
+        columns = [Column(field.name, file, n, kind=kind(field.type)) for n, field in fields]
+        return Header(columns, "", opened.metadata.num_rows)
 
 
 def _of_labelled(told: Any, file: int) -> list[Column]:
     labels, missing = told.variable_value_labels, getattr(told, "missing_ranges", None) or {}
-    return [
-        Column(
+    columns = []
+    for place, name in enumerate(told.column_names, 1):
+        of_texts = told.readstat_variable_types[name] == "string"
+        ranges = [(span["lo"], span["hi"]) for span in missing.get(name, ())]
+        column = Column(
             name=name,
             file=file,
             place=place,
             label=cleaned(told.column_names_to_labels.get(name))[:LONGEST],
-            labels=_labels(labels.get(name, {}), told.readstat_variable_types[name] == "string"),
-            missing=tuple(
-                (float(one["lo"]), float(one["hi"]))
-                for one in missing.get(name, ())
-                if not isinstance(one["lo"], str)
-            ),
-            kind="texts" if told.readstat_variable_types[name] == "string" else "numbers",
+            labels=_labels(labels.get(name, {}), of_texts),
+            missing=tuple((float(lo), float(hi)) for lo, hi in ranges if not isinstance(lo, str)),
+            kind="texts" if of_texts else "numbers",
         )
-        for place, name in enumerate(told.column_names, 1)
-    ]
+        columns.append(column)
+    return columns
 
 
 def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
     """Clean the labels of a column's values, in the order of their codes."""
-    found: dict[float | str, str] = {}
-    for code, label in given.items():
-        if of_texts:
-            found[str(code).strip()] = cleaned(label)[:LONGEST]
-        elif not isinstance(code, str) and math.isfinite(code):
-            # Stata's .a to .z, which are blank where they are read, have labels by letter.
-            found[float(code)] = cleaned(label)[:LONGEST]
-    return {
-        code: found[code] for code in sorted(found, key=lambda one: (isinstance(one, str), one))
-    }
+    if of_texts:
+        labels: dict[Any, Any] = {str(code).strip(): label for code, label in given.items()}
+    else:
+        # Stata's .a to .z, which are blank where they are read, have labels by letter.
+        coded = {code: label for code, label in given.items() if not isinstance(code, str)}
+        labels = {float(code): label for code, label in coded.items() if math.isfinite(code)}
+    return {code: cleaned(labels[code])[:LONGEST] for code in sorted(labels)}
 
 
 def unusable(columns: Sequence[Column], join: str | None) -> dict[str, list[Column]]:
@@ -175,11 +166,10 @@ def unusable(columns: Sequence[Column], join: str | None) -> dict[str, list[Colu
         The one that several files share.
     """
     times = Counter((column.file, column.name.casefold()) for column in columns)
-    found: dict[str, list[Column]] = {}
+    left_out: dict[str, list[Column]] = {}
     seen: set[str] = set()
     for column in columns:
-        name = column.name
-        reason = ""
+        name, reason = column.name, ""
         if not name.strip():
             reason = "without a name"
         elif times[column.file, name.casefold()] > 1:
@@ -194,8 +184,8 @@ def unusable(columns: Sequence[Column], join: str | None) -> dict[str, list[Colu
             reason = "neither numbers nor text"
         seen.add(name.casefold())
         if reason:
-            found.setdefault(reason, []).append(column)
-    return found
+            left_out.setdefault(reason, []).append(column)
+    return left_out
 
 
 def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | None) -> str | None:
@@ -221,26 +211,25 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
     """
     if len(headers) == 1:
         return None
-    common = [
-        column
+    others = [{column.name.casefold() for column in header.columns} for header in headers[1:]]
+    common = {
+        column.name: column.label
         for column in headers[0].columns
-        if all(
-            column.name.casefold() in {other.name.casefold() for other in header.columns}
-            for header in headers[1:]
-        )
-    ]
+        if all(column.name.casefold() in other for other in others)
+    }
+    listed = few([*common]) if common else "none"
     if given is not None:
-        if chosen := [one.name for one in common if one.name.casefold() == given.casefold()]:
+        if chosen := [name for name in common if name.casefold() == given.casefold()]:
             return chosen[0]
         raise EpidemiaError(
             f"--join {given}: not all of {', '.join(names)} have a column of that name (common: "
-            f"{few([one.name for one in common]) if common else 'none'})"
+            f"{listed})"
         )
-    best = [one.name for one in common if IDENTIFIER.fits(one.name, one.label)]
-    best = best or [one.name for one in common if re.search(r"id|no|num|seq|key", one.name.lower())]
+    best = [name for name, label in common.items() if IDENTIFIER.fits(name, label)]
+    best = best or [name for name in common if re.search(r"id|no|num|seq|key", name.lower())]
     if not best:
         raise EpidemiaError(
             f"{', '.join(names)} share no column that looks like a person's number (common: "
-            f"{few([one.name for one in common]) if common else 'none'}): name it with --join"
+            f"{listed}): name it with --join"
         )
     return best[0]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import floor, log10
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +14,6 @@ NEAR = 0.05
 LEAST = 0.02
 
 Array = NDArray[np.float64]
-
-
-class Bin(NamedTuple):
-    """Numbers from `at_least` (itself in) to `below` (itself out); None where there is no end."""
-
-    at_least: float | None
-    below: float | None
 
 
 def round_cuts(values: Array, weights: Array, whole: bool) -> list[float]:
@@ -49,15 +40,15 @@ def round_cuts(values: Array, weights: Array, whole: bool) -> list[float]:
     def share(cut: float) -> float:
         return float(below[np.searchsorted(values, cut, side="left")])
 
-    found: list[float] = []
+    near: set[float] = set()
     for quintile in (0.2, 0.4, 0.6, 0.8):
         place = min(int(np.searchsorted(below[1:], quintile)), len(values) - 1)
         for cut in _rounder(values[place], whole):
             if abs(share(cut) - quintile) <= NEAR and LEAST <= share(cut) <= 1 - LEAST:
-                found.append(cut)
+                near.add(cut)
                 break
     kept: list[float] = []
-    for cut in sorted(set(found)):
+    for cut in sorted(near):
         if share(cut) - (share(kept[-1]) if kept else 0) >= LEAST:
             kept.append(cut)
     if not kept and len(values) > 1:
@@ -71,38 +62,34 @@ def _rounder(value: float, whole: bool) -> list[float]:
     """List numbers near a number, the roundest first."""
     size = floor(log10(abs(value))) if value else 0
     lowest = 0 if whole else size - 3
-    found = []
-    for power in range(size + 1, lowest - 1, -1):
-        for step in (10.0**power, 5 * 10.0 ** (power - 1)):
-            if whole and step < 1:
-                continue
-            near = round(value / step)
-            for n in (near, near + 1, near - 1):
-                found.append(float(f"{n * step:.12g}"))
+    steps = [
+        step
+        for power in range(size + 1, lowest - 1, -1)
+        for step in (10.0**power, 5 * 10.0 ** (power - 1))
+        if not whole or step >= 1
+    ]
+    multiples = [(step, round(value / step)) for step in steps]
+    rounder = [float(f"{n * step:.12g}") for step, m in multiples for n in (m, m + 1, m - 1)]
     # As it is, or just above it where many have it.
-    return [*found, float(value), *([value + 1.0] if whole else [])]
+    return [*rounder, float(value), *([value + 1.0] if whole else [])]
 
 
-def bins(cuts: list[float]) -> list[Bin]:
-    """Return what lies between cut points, open at both ends."""
-    ends: list[float | None] = [None, *cuts, None]
-    return [Bin(low, high) for low, high in pairwise(ends)]
-
-
-def said(value: float) -> str:
+def shown(value: float) -> str:
     if float(value).is_integer() and abs(value) < 1e15:
         # Years have no comma.
         return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
     return f"{value:g}"
 
 
-def in_words(one: Bin, whole: bool, to: str = " to ") -> str:
-    """Say a bin: ``Under 30``, ``30 to 44`` (whole numbers), ``1.5 to under 2``, ``65 or more``."""
-    low, high = one
+def in_words(low: float | None, high: float | None, whole: bool) -> str:
+    """Say what lies from `low` to below `high`: ``Under 30``, ``1.5 to under 2``, ``65 or more``.
+
+    Whole numbers are said with both ends in: ``30 to 44``. None is no end.
+    """
     if low is None:
-        return f"Under {said(high or 0)}"
+        return f"Under {shown(high or 0)}"
     if high is None:
-        return f"{said(low)} or more"
+        return f"{shown(low)} or more"
     if not whole:
-        return f"{said(low)} to under {said(high)}"
-    return said(low) if high == low + 1 else f"{said(low)}{to}{said(high - 1)}"
+        return f"{shown(low)} to under {shown(high)}"
+    return shown(low) if high == low + 1 else f"{shown(low)} to {shown(high - 1)}"

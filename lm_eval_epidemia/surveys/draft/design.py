@@ -69,7 +69,7 @@ def guessed(columns: Sequence[Column]) -> Guess:
             continue  # an answer, or what somebody weighs
         elif WEIGHT.fits(column.name, column.label):
             weights.append(column)
-    weights.sort(key=lambda one: not _FINAL.search(f"{one.name} {one.label}".casefold()))
+    weights.sort(key=lambda c: not _FINAL.search(f"{c.name} {c.label}".casefold()))
     named = {column.name for column in weights} | {*replicates}
     others = [column for column in columns if column.name not in named]
     psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")

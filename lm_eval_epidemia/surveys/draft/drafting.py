@@ -5,34 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
 from lm_eval_epidemia.surveys.csv_text import encoding_of
-from lm_eval_epidemia.surveys.draft.columns import (
-    Column,
-    unusable,
-)
+from lm_eval_epidemia.surveys.draft.columns import Column, unusable
 from lm_eval_epidemia.surveys.draft.design import Guess, guessed
 from lm_eval_epidemia.surveys.draft.files import Files, described
 from lm_eval_epidemia.surveys.draft.files import named as named_columns
-from lm_eval_epidemia.surveys.draft.people import People, people_of, rows_in
+from lm_eval_epidemia.surveys.draft.people import Rows, Sampling, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
-from lm_eval_epidemia.surveys.draft.tasks import EACH, Plan, conditions_of, outcomes_of, planned
+from lm_eval_epidemia.surveys.draft.tasks import (
+    EACH,
+    TaskPlan,
+    conditions_of,
+    outcomes_of,
+    planned,
+)
 from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_name
 from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
 from lm_eval_epidemia.surveys.draft.variables import Draft, drafted
-from lm_eval_epidemia.surveys.draft.wishes import Chooser, Question, Wishes
-from lm_eval_epidemia.surveys.draft.writing import Source, record_text
+from lm_eval_epidemia.surveys.draft.wishes import Chooser, Proposal, Wishes
+from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import open_raw, suffix_of
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
-
-if TYPE_CHECKING:
-    pass
 
 #: A record has at most so many variables; with --outcomes and --given those that are named.
 VARIABLES = 500
@@ -49,9 +49,9 @@ class Drafted(NamedTuple):
         Its record.
     marks : int
         Places that wait for a person's eye.
-    source : Source
+    source : DraftSource
     variables : list of Draft
-    plans : list of Plan
+    plans : list of TaskPlan
     left_out : dict of str to list of Column
         By the reason.
     notes : list of str
@@ -61,9 +61,9 @@ class Drafted(NamedTuple):
     name: str
     text: str
     marks: int
-    source: Source
+    source: DraftSource
     variables: list[Draft]
-    plans: list[Plan]
+    plans: list[TaskPlan]
     left_out: dict[str, list[Column]]
     notes: list[str]
 
@@ -81,11 +81,10 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     EpidemiaError
         If it cannot be one, or is that of a survey that ships.
     """
-    if given is None:
+    name = given
+    if name is None:
         name = re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())[:34]
         name = name if name[:1].isalpha() else f"survey{name}"
-    else:
-        name = given
     check_name("survey", name)
     ships = records().keys() - own_surveys()
     if name in ships or name in RESERVED:
@@ -134,45 +133,32 @@ def draft(
     with open_raw(files) as unpacked:
         read = described(list(files), unpacked, wishes)
         left_out = unusable(read.columns, read.join or None)
-        bad = {id(column) for columns in left_out.values() for column in columns}
-        usable = [column for column in read.columns if id(column) not in bad]
+        usable = _without(read.columns, left_out)
         guess = guessed(usable)
-        design = people_of(read, usable, guess, wishes, choose)
+        rows = rows_of(read, usable, guess, wishes, choose)
         named = named_columns(read, usable, left_out, wishes)
-        _put_aside(usable, guess, design, read.join, named, left_out)
-        aside = {id(column) for columns in left_out.values() for column in columns}
-        asked = [column for column in usable if id(column) not in aside]
-        tallies = _counted(read, asked, design, wishes.encoding, progress)
+        _put_aside(usable, guess, rows.sampling, read.join, named, left_out)
+        asked = _without(usable, left_out)
+        tallies = _counted(read, asked, rows, wishes.encoding, progress)
         variables = _variables(asked, tallies, named, wishes, left_out)
         outcomes, conditions, notes = _chosen(variables, named, wishes, choose)
         variables = _fewer(variables, [*outcomes, *conditions], left_out)
+        titles = [header.title for header in read.headers if header.title]
         members = [
-            [path.name] if suffix_of(one.name) == ".zip" else []
-            for one, path in zip(read.given, read.paths, strict=True)
+            (path.name, [inside.name] if suffix_of(path.name) == ".zip" else [])
+            for path, inside in zip(read.given, read.paths, strict=True)
         ]
-        source = Source(
-            name=name,
-            title=next((one.title for one in read.headers if one.title), cleaned(files[0].stem)),
-            files=[(one.name, inside) for one, inside in zip(read.given, members, strict=True)],
-            year=design.year,
-            year_from=design.year_from,
-            rows=int(design.keep.sum()),
-            weight=design.weight,
-            strata=design.strata,
-            psu=design.psu,
-            join=read.join,
-            select=design.select,
-            checks=design.checks,
-        )
+        title, people = [*titles, cleaned(files[0].stem)][0], int(rows.keep.sum())
+        source = DraftSource(name, title, members, people, read.join, rows.sampling)
         plans = planned(outcomes, conditions, 10 * wishes.tasks)
         if not plans:
-            raise _nothing_left(read.said, variables, left_out)
+            raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
         data = load_microdata(recorded(record_text(source, variables, plans, left_out)), files)
         plans = planned(outcomes, conditions, wishes.tasks, possible(data))
         if not plans:
             raise EpidemiaError(
-                f"{read.said}: no pair of an outcome and a condition has {PEOPLE} people who "
+                f"{read.names}: no pair of an outcome and a condition has {PEOPLE} people who "
                 "answered both: name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
@@ -183,12 +169,12 @@ def draft(
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
 
 
-def write(found: Drafted, out: Path | None = None, replace: bool = False) -> Path:
+def write(draft: Drafted, out: Path | None = None, replace: bool = False) -> Path:
     """Write a draft, whole or not at all.
 
     Parameters
     ----------
-    found : Drafted
+    draft : Drafted
     out : Path, optional
         A file; by default where records of the user's own are found.
     replace : bool
@@ -199,10 +185,10 @@ def write(found: Drafted, out: Path | None = None, replace: bool = False) -> Pat
     EpidemiaError
         If there is one and it is not to be replaced, or it cannot be written.
     """
-    path = out or own_path(found.name)
+    path = out or own_path(draft.name)
     check_free(path, replace)
     with paths.atomic_write(path) as temporary:
-        temporary.write_text(found.text, encoding="utf-8")
+        temporary.write_text(draft.text, encoding="utf-8")
     return path
 
 
@@ -219,10 +205,16 @@ def check_free(path: Path, replace: bool) -> None:
 # -- Columns to variables -------------------------------------------------------------------------
 
 
+def _without(columns: Sequence[Column], left_out: Mapping[str, Sequence[Column]]) -> list[Column]:
+    """Return the columns that are not left out."""
+    gone = {id(column) for columns in left_out.values() for column in columns}
+    return [column for column in columns if id(column) not in gone]
+
+
 def _put_aside(
     usable: Sequence[Column],
     guess: Guess,
-    design: People,
+    sampling: Sampling,
     join: str,
     named: Mapping[str, Sequence[Column]],
     left_out: dict[str, list[Column]],
@@ -230,42 +222,38 @@ def _put_aside(
     """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
     wanted = {column.name for columns in named.values() for column in columns}
     roles = {
-        "used for the design": {design.weight, design.strata, design.psu} - {""},
+        "used for the design": {sampling.weight, sampling.strata, sampling.psu},
         "replicate weights": {*guess.replicates},
         "weights": {*guess.weights},
         "strata or PSUs, by name or label": {guess.strata, guess.psu},
     }
     for column in usable:
-        for reason, names in roles.items():
-            if column.name in names and column.name not in wanted:
-                left_out.setdefault(reason, []).append(column)
-                break
-        else:
-            if column.name.casefold() == join.casefold():
-                left_out.setdefault("the number of a person, in every file", []).append(column)
+        reasons = [reason for reason, names in roles.items() if column.name in names - wanted]
+        if column.name.casefold() == join.casefold():
+            reasons.append("the number of a person, in every file")
+        if reasons:
+            left_out.setdefault(reasons[0], []).append(column)
 
 
 def _counted(
-    read: Files, asked: Sequence[Column], design: People, encoding: str | None, progress: bool
+    read: Files, asked: Sequence[Column], rows: Rows, encoding: str | None, progress: bool
 ) -> dict[str, Tally]:
     """Count the values of columns, file by file, among the records that are used."""
     from tqdm import tqdm
 
-    found: dict[str, Tally] = {}
-    total = len(design.keep) * len(read.paths)
-    with tqdm(
-        total=total, desc="reading", unit="row", unit_scale=True, disable=None if progress else True
-    ) as bar:
+    counted: dict[str, Tally] = {}
+    total, hidden = len(rows.keep) * len(read.paths), None if progress else True
+    with tqdm(total=total, desc="reading", unit="row", unit_scale=True, disable=hidden) as bar:
         for number, path in enumerate(read.paths):
             columns = [column for column in asked if column.file == number]
-            keep, weights, lacking = rows_in(path, design, read.join)
+            keep, weights, lacking = rows_in(path, rows, read.join)
             tallies = count(path, columns, keep, weights, encoding, bar.update)
             for tally in tallies.values():
                 # Who is not in this file has no answer.
                 tally.blank += lacking[0]
                 tally.blank_weight += lacking[1]
-            found |= tallies
-    return found
+            counted |= tallies
+    return counted
 
 
 def _variables(
@@ -276,24 +264,22 @@ def _variables(
     left_out: dict[str, list[Column]],
 ) -> list[Draft]:
     wanted = {column.name: option for option, columns in named.items() for column in columns}
-    found: list[Draft] = []
-    names: set[str] = set()
+    drafts: dict[str, Draft] = {}
     for column in asked:
-        name = apart(variable_name(column.name, column.place), names)
+        name = apart(variable_name(column.name, column.place), drafts)
         tally = tallies[column.name]
-        made = drafted(column, tally, name, wanted=column.name in wanted)
-        if not isinstance(made, str) and wishes.encoding and tally.words:
-            made = "text in an encoding that the record does not know"
-        if isinstance(made, str):
-            if column.name in wanted:
-                raise EpidemiaError(
-                    f"{wanted[column.name]} {column.name}: the column cannot be used: {made}"
-                )
-            left_out.setdefault(made, []).append(column)
-            continue
-        names.add(name)
-        found.append(made)
-    return found
+        draft = drafted(column, tally, name, wanted=column.name in wanted)
+        if not isinstance(draft, str) and wishes.encoding and tally.words:
+            draft = "text in an encoding that the record does not know"
+        if not isinstance(draft, str):
+            drafts[name] = draft
+        elif column.name in wanted:
+            raise EpidemiaError(
+                f"{wanted[column.name]} {column.name}: the column cannot be used: {draft}"
+            )
+        else:
+            left_out.setdefault(draft, []).append(column)
+    return list(drafts.values())
 
 
 def _chosen(
@@ -303,41 +289,37 @@ def _chosen(
     choose: Chooser | None,
 ) -> tuple[list[Draft], list[Draft], list[str]]:
     """Settle outcomes and conditions: as named, or as proposed and agreed to."""
-    by_column = {one.column.name: one for one in variables}
-    labels = {one.column.name: one.column.label for one in variables}
-    notes: list[str] = []
+    by_column = {draft.column.name: draft for draft in variables}
+    labels = {name: draft.column.label for name, draft in by_column.items()}
 
     def settle(option: str, what: str, proposed: Sequence[Draft]) -> list[Draft]:
         if option in named:
             return list({c.name: by_column[c.name] for c in named[option]}.values())
         if choose is None or not proposed:
             return list(proposed)
-        asked = Question(what, option, tuple(one.column.name for one in proposed), labels)
-        known = {name.casefold(): one for name, one in by_column.items()}
-        taken = []
-        for name in choose(asked):
-            if name.casefold() not in known:
-                raise EpidemiaError(f"{option} {name}: no such variable ({nearest(name, labels)})")
-            taken.append(known[name.casefold()])
-        return taken
+        known = {name.casefold(): draft for name, draft in by_column.items()}
+        columns = tuple(draft.column.name for draft in proposed)
+        chosen = choose(Proposal(what, option, columns, labels))
+        if unknown := [name for name in chosen if name.casefold() not in known]:
+            hint = nearest(unknown[0], labels)
+            raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
+        return [known[name.casefold()] for name in chosen]
 
-    outcomes = [by_column[column.name] for column in named.get("--outcomes", ())]
-    free = [one for one in variables if one not in outcomes]
-    proposed = conditions_of(free)
-    if not proposed and "--given" not in named:
-        proposed = _any_conditions(free)
-        if proposed:
-            notes.append(
-                "no column looks like age, sex, race, education, income, region or "
-                "marital status: conditions are what else has few answers"
-            )
+    taken = [by_column[column.name] for column in named.get("--outcomes", ())]
+    free = [draft for draft in variables if draft not in taken]
+    proposed, notes = conditions_of(free), []
+    if not proposed and "--given" not in named and (proposed := _any_conditions(free)):
+        notes = [
+            "no column looks like age, sex, race, education, income, region or "
+            "marital status: conditions are what else has few answers"
+        ]
     conditions = settle("--given", "conditions", proposed)
     most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
     outcomes = settle("--outcomes", "outcomes", outcomes_of(variables, conditions, most))
-    for one in outcomes:
-        if len(one.levels) > MAX_LEVELS:
+    for draft in outcomes:
+        if len(draft.levels) > MAX_LEVELS:
             raise EpidemiaError(
-                f"--outcomes {one.column.name}: it has {len(one.levels)} answers, at most "
+                f"--outcomes {draft.column.name}: it has {len(draft.levels)} answers, at most "
                 f"{MAX_LEVELS} can be lettered A to Z: take it as a condition"
             )
     return outcomes, conditions, notes
@@ -345,7 +327,7 @@ def _chosen(
 
 def _any_conditions(drafts: Sequence[Draft]) -> list[Draft]:
     """Propose conditions where none is demographic: some of the variables with few answers."""
-    able = [one for one in drafts if len(one.levels) <= 6 and one.most < 0.9]
+    able = [draft for draft in drafts if len(draft.levels) <= 6 and draft.most < 0.9]
     return able[: min(3, len(drafts) // 2)]
 
 
@@ -353,18 +335,18 @@ def _fewer(
     variables: list[Draft], used: Sequence[Draft], left_out: dict[str, list[Column]]
 ) -> list[Draft]:
     """Keep a record readable: the variables of tasks, and the first of the others."""
-    names = {one.name for one in used}
-    room = max(VARIABLES - len(names), 0)
-    others = [one for one in variables if one.name not in names]
-    if gone := others[room:]:
+    names = {draft.name for draft in used}
+    others = [draft for draft in variables if draft.name not in names]
+    gone = others[max(VARIABLES - len(names), 0) :]
+    if gone:
         reason = f"beyond {VARIABLES} variables: name them in --outcomes or --given to have them"
-        left_out[reason] = [one.column for one in gone]
-    kept = names | {one.name for one in others[:room]}
-    return [one for one in variables if one.name in kept]
+        left_out[reason] = [draft.column for draft in gone]
+    without = {draft.name for draft in gone}
+    return [draft for draft in variables if draft.name not in without]
 
 
 def _those_without(
-    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[Plan], most: int
+    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[TaskPlan], most: int
 ) -> list[str]:
     """Say which of the named outcomes and conditions did not become a task, and why."""
     possible = len(outcomes) * len(conditions)
@@ -372,17 +354,13 @@ def _those_without(
         return [f"{possible} tasks of one condition could be made, {most} were: --tasks takes more"]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
-        f"{one.name} by {other.name}"
-        for one in outcomes
-        for other in conditions
-        if (one.name, other.name) not in there and one is not other
+        f"{outcome.name} by {condition.name}"
+        for outcome in outcomes
+        for condition in conditions
+        if (outcome.name, condition.name) not in there and outcome is not condition
     ]
-    if not gone:
-        return []
-    return [
-        f"no task of {few(gone)}: fewer than {PEOPLE} people answered both, or the one is a "
-        "recoding of the other"
-    ]
+    because = "fewer than {} people answered both, or the one is a recoding of the other"
+    return [f"no task of {few(gone)}: {because.format(PEOPLE)}"] if gone else []
 
 
 def _foreign(files: Sequence[Path]) -> list[str]:
@@ -396,17 +374,17 @@ def _foreign(files: Sequence[Path]) -> list[str]:
 
 
 def _nothing_left(
-    said: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Column]]
+    names: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Column]]
 ) -> EpidemiaError:
     reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
     listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])
+    gone = f"(left out: {listed or 'nothing'})"
     if len(variables) > 1:
         return EpidemiaError(
-            f"{said}: no outcome and condition could be proposed: name them with --outcomes and "
-            f"--given, of {few([one.column.name for one in variables])} (left out: "
-            f"{listed or 'nothing'})"
+            f"{names}: no outcome and condition could be proposed: name them with --outcomes and "
+            f"--given, of {few([draft.column.name for draft in variables])} {gone}"
         )
     return EpidemiaError(
-        f"{said}: {'one column is' if variables else 'no column is'} left to make tasks of "
-        f"(left out: {listed or 'nothing'}); a task takes an outcome and a condition"
+        f"{names}: {'one column is' if variables else 'no column is'} left to make tasks of "
+        f"{gone}; a task takes an outcome and a condition"
     )

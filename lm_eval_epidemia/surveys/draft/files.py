@@ -22,7 +22,7 @@ class Files(NamedTuple):
     join: str
 
     @property
-    def said(self) -> str:
+    def names(self) -> str:
         return ", ".join(path.name for path in self.given)
 
     def column(self, name: str, option: str, among: Sequence[Column] | None = None) -> Column:
@@ -32,7 +32,7 @@ class Files(NamedTuple):
             if column.name.casefold() == name.casefold():
                 return column
         hint = nearest(name, [column.name for column in every])
-        raise EpidemiaError(f"{option} {name}: {self.said} has no such column ({hint})")
+        raise EpidemiaError(f"{option} {name}: {self.names} has no such column ({hint})")
 
 
 def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
@@ -69,12 +69,12 @@ def named(
     read: Files, usable: Sequence[Column], left_out: Mapping[str, Sequence[Column]], wishes: Wishes
 ) -> dict[str, list[Column]]:
     """Find the columns that --outcomes and --given name."""
-    found: dict[str, list[Column]] = {}
+    columns: dict[str, list[Column]] = {}
     for option, names in (("--outcomes", wishes.outcomes), ("--given", wishes.given)):
         for name in names or ():
             column = read.column(name, option)
-            for reason, columns in left_out.items():
-                if column in columns:
+            for reason, gone in left_out.items():
+                if column in gone:
                     raise EpidemiaError(f"{option} {name}: the column cannot be used: {reason}")
-            found.setdefault(option, []).append(read.column(name, option, usable))
-    return found
+            columns.setdefault(option, []).append(read.column(name, option, usable))
+    return columns

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,13 @@ class Tally:
     unknown: dict[str, tuple[float, float]] = field(default_factory=dict)
     no_numbers: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def total(self) -> float:
+        """The weight of all records."""
+        texts = (self.texts or {}).values()
+        known = sum(weight for _, weight in texts) if self.words else self.weights.sum()
+        return float(self.blank_weight + known)
+
     def add(self, column: Any, weight: Array) -> None:
         """Count some more records.
 
@@ -80,21 +89,20 @@ class Tally:
 
         if self.odd:
             return
-        of_record, found = pd.factorize(column)
+        of_record, values = pd.factorize(column)
         known = of_record >= 0
         self.blank += float((~known).sum())
         self.blank_weight += float(weight[~known].sum())
-        counts = _sums(of_record[known], np.ones(known.sum()), len(found))
-        weights = _sums(of_record[known], weight[known], len(found))
-        kinds = getattr(found, "dtype", np.dtype(object)).kind
-        if kinds == "b":
-            self.truths = True
-        if kinds in "biuf":
-            self._numbers(np.asarray(found, dtype=float), counts, weights)
-        elif kinds in "mM" or not all(isinstance(one, str) or _is_number(one) for one in found):
+        counts = _sums(of_record[known], np.ones(known.sum()), len(values))
+        weights = _sums(of_record[known], weight[known], len(values))
+        kind = getattr(values, "dtype", np.dtype(object)).kind
+        self.truths |= kind == "b"
+        if kind in "biuf":
+            self._numbers(np.asarray(values, dtype=float), counts, weights)
+        elif kind in "mM" or not all(isinstance(v, (str, Real, Decimal)) for v in values):
             self.odd = "dates or times"
         else:
-            self._texts([str(one).strip() for one in found], counts, weights)
+            self._texts([str(value).strip() for value in values], counts, weights)
 
     def _numbers(self, values: Array, counts: Array, weights: Array) -> None:
         if np.isinf(values).any():
@@ -122,31 +130,24 @@ class Tally:
     def _texts(self, texts: list[str], counts: Array, weights: Array) -> None:
         import pandas as pd
 
-        said = pd.Series(texts, dtype=object)
-        blank = said.isin(NO_NUMBERS).to_numpy()
+        series = pd.Series(texts, dtype=object)
+        blank = series.isin(NO_NUMBERS).to_numpy()
         for n in np.flatnonzero(blank):
-            self._blank(texts[n], counts[n], weights[n])
-        numbers = pd.to_numeric(said.where(~blank), errors="coerce").to_numpy(float)
-        self.words |= bool((np.isnan(numbers) & ~blank).any())
+            if texts[n] in BLANKS:
+                self.blank += counts[n]
+                self.blank_weight += weights[n]
+            else:
+                _add(self.unknown, texts[n], counts[n], weights[n])
+        numbers = pd.to_numeric(series.where(~blank), errors="coerce").to_numpy(float)
+        there = ~np.isnan(numbers)
+        self.words |= bool((~there & ~blank).any())
         if self.texts is not None and (~blank).sum() <= KINDS:
             for n in np.flatnonzero(~blank):
-                before = self.texts.get(texts[n], (0.0, 0.0))
-                self.texts[texts[n]] = (before[0] + counts[n], before[1] + weights[n])
-        else:
+                _add(self.texts, texts[n], counts[n], weights[n])
+        if (~blank).sum() > KINDS or len(self.texts or ()) > KINDS:
             self.texts = None
-        if self.texts is not None and len(self.texts) > KINDS:
-            self.texts = None
-        there = ~np.isnan(numbers)
         if not self.words and there.any():
             self._numbers(numbers[there], counts[there], weights[there])
-
-    def _blank(self, text: str, count: float, weight: float) -> None:
-        if text in BLANKS:
-            self.blank += count
-            self.blank_weight += weight
-        else:
-            before = self.unknown.get(text, (0.0, 0.0))
-            self.unknown[text] = (before[0] + count, before[1] + weight)
 
     def finished(self) -> Tally:
         """Settle, when all is counted, what "None" and "NA" meant: of words, each is an answer."""
@@ -160,15 +161,13 @@ class Tally:
         return self
 
 
+def _add(sums: dict[str, tuple[float, float]], text: str, count: float, weight: float) -> None:
+    before = sums.get(text, (0.0, 0.0))
+    sums[text] = (before[0] + count, before[1] + weight)
+
+
 def _sums(of_one: NDArray[np.int64], weights: Array, size: int) -> Array:
     return np.bincount(of_one, weights, size).astype(float)
-
-
-def _is_number(value: Any) -> bool:
-    from decimal import Decimal
-    from numbers import Real
-
-    return isinstance(value, (Real, Decimal))
 
 
 def _to_digits(values: Array, digits: int) -> Array:
@@ -209,7 +208,7 @@ def blocks(
             places = [column.place - 1 for column in columns]
             for batch in csv_batches(path, places, len(every), of_texts=True):
                 # Encoded first: a column of millions of rows has few texts.
-                held = (one.dictionary_encode().to_pandas() for one in batch.columns)
+                held = (column.dictionary_encode().to_pandas() for column in batch.columns)
                 yield start, dict(zip(names, held, strict=True))
                 start += batch.num_rows
             return
@@ -251,14 +250,12 @@ def count(
     dict of str to Tally
         By column name.
     """
-    found = {column.name: Tally() for column in columns}
-    if not columns:
-        return found
-    for start, block in blocks(path, columns, encoding):
+    tallies = {column.name: Tally() for column in columns}
+    for start, block in blocks(path, columns, encoding) if columns else ():
         rows = len(next(iter(block.values())))
         here, weights = keep[start : start + rows], weight[start : start + rows]
         for name, column in block.items():
-            found[name].add(column[here], weights[here])
+            tallies[name].add(column[here], weights[here])
         if done is not None:
             done(rows)
-    return {name: tally.finished() for name, tally in found.items()}
+    return {name: tally.finished() for name, tally in tallies.items()}

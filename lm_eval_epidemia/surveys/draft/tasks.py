@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import NamedTuple
 
 from lm_eval_epidemia.surveys.draft.variables import Draft
@@ -20,7 +20,7 @@ OF_TEN = 1
 EACH = 2
 
 
-class Plan(NamedTuple):
+class TaskPlan(NamedTuple):
     """A task: an outcome and its conditions, by the names of their variables."""
 
     outcome: str
@@ -34,12 +34,11 @@ def conditions_of(drafts: Sequence[Draft]) -> list[Draft]:
     ----------
     drafts : sequence of Draft
     """
-    found = []
+    proposed = []
     for kind in DEMOGRAPHIC:
-        of_kind = [one for one in drafts if one.kind == kind and 2 <= len(one.levels) <= CELLS]
-        if of_kind:
-            found.append(max(of_kind, key=_as_condition))
-    return found
+        of_kind = [d for d in drafts if d.kind == kind and 2 <= len(d.levels) <= CELLS]
+        proposed += [max(of_kind, key=_as_condition)] if of_kind else []
+    return proposed
 
 
 def _as_condition(draft: Draft) -> tuple[bool, bool, bool, float]:
@@ -58,38 +57,31 @@ def outcomes_of(drafts: Sequence[Draft], conditions: Sequence[Draft], most: int)
     most : int
         How many at most.
     """
-    kinds = {one.kind for one in conditions} - {""}
+    kinds = {condition.kind for condition in conditions} - {""}
     able = [
-        one
-        for one in drafts
-        if one not in conditions
-        and one.kind not in kinds
-        and len(one.levels) <= MAX_LEVELS
-        and one.most <= ONE_SIDED
-        and not ABOUT_INTERVIEW.fits(one.column.name, one.column.label)
+        draft
+        for draft in drafts
+        if draft not in conditions
+        and draft.kind not in kinds
+        and len(draft.levels) <= MAX_LEVELS
+        and draft.most <= ONE_SIDED
+        and not ABOUT_INTERVIEW.fits(draft.column.name, draft.column.label)
     ]
-    found: list[Draft] = []
-    for easy in (True, False):
-        for labelled in (True, False):
-            alike = [
-                one
-                for one in able
-                if (len(one.levels) in EASY) == easy and one.labelled == labelled
-            ]
-            left = most - len(found)
-            if len(alike) > left:
-                # Neighbours in a questionnaire are about one thing.
-                alike = [alike[n * len(alike) // left] for n in range(left)] if left else []
-            found += alike
-    return sorted(found, key=list(drafts).index)
+    chosen: list[Draft] = []
+    for wanted in product((True, False), (True, False)):
+        alike = [d for d in able if (len(d.levels) in EASY, d.labelled) == wanted]
+        left = min(most - len(chosen), len(alike))
+        # Neighbours in a questionnaire are about one thing, so they are spread.
+        chosen += [alike[n * len(alike) // left] for n in range(left)]
+    return sorted(chosen, key=list(drafts).index)
 
 
 def planned(
     outcomes: Sequence[Draft],
     conditions: Sequence[Draft],
     most: int,
-    possible: Callable[[Plan], bool] = lambda plan: True,
-) -> list[Plan]:
+    possible: Callable[[TaskPlan], bool] = lambda plan: True,
+) -> list[TaskPlan]:
     """Plan tasks: mostly of one condition, a few of two where the outcome is yes or no.
 
     Parameters
@@ -102,28 +94,25 @@ def planned(
 
     Returns
     -------
-    list of Plan
+    list of TaskPlan
         Those of one condition first, each outcome's together.
     """
     pairs = [
-        Plan(outcome.name, (first.name, second.name))
+        TaskPlan(outcome.name, (first.name, second.name))
         for outcome in outcomes
         if len(outcome.levels) == 2
         for first, second in combinations(conditions, 2)
         if outcome.name not in (first.name, second.name)
     ]
-    single: list[Plan] = []
     # Round by round, so that every outcome has a task before one has three.
-    for round_ in range(len(conditions)):
-        for place, outcome in enumerate(outcomes):
-            given = conditions[(place + round_) % len(conditions)]
-            if given.name != outcome.name:
-                single.append(Plan(outcome.name, (given.name,)))
+    rounds = product(range(len(conditions)), enumerate(outcomes))
+    given = [(out, conditions[(place + n) % len(conditions)]) for n, (place, out) in rounds]
+    single = [TaskPlan(out.name, (one.name,)) for out, one in given if out.name != one.name]
     of_two = min(len(pairs), most * OF_TEN // 10)
-    kept: list[Plan] = []
+    kept: list[TaskPlan] = []
     names: set[str] = set()
 
-    def take(plans: Sequence[Plan], until: int) -> None:
+    def take(plans: Sequence[TaskPlan], until: int) -> None:
         for plan in plans:
             name = f"{plan.outcome}_by_{'_'.join(plan.given)}"
             if len(kept) < until and name not in names and possible(plan):

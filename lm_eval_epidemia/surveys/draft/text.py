@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import yaml
@@ -44,8 +44,8 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 def quoted(text: str) -> str:
     """Write a text as a YAML scalar: whatever is in it, it is read back as it is."""
     # JSON's strings are YAML's double-quoted ones, once nothing unprintable is among them.
-    said = json.dumps(text, ensure_ascii=False)
-    return said if said.isprintable() else "".join(map(_escaped, said))
+    scalar = json.dumps(text, ensure_ascii=False)
+    return scalar if scalar.isprintable() else "".join(map(_escaped, scalar))
 
 
 def _escaped(character: str) -> str:
@@ -59,8 +59,8 @@ def number(value: float) -> str:
     if float(value).is_integer() and abs(value) < 2**53:
         return str(int(value))
     # Without a point before the exponent, YAML 1.1 would read a text.
-    said = repr(float(value))
-    return said if "." in said else said.replace("e", ".0e")
+    scalar = repr(float(value))
+    return scalar if "." in scalar else scalar.replace("e", ".0e")
 
 
 def variable_name(column: str, place: int) -> str:
@@ -112,13 +112,9 @@ def marks(text: str) -> list[Mark]:
     list of Mark
         In their order; what to check is the rest of the line, or the line itself.
     """
-    return list(_marks(text))
-
-
-def _marks(text: str) -> Iterator[Mark]:
     lines = text.splitlines()
     if not any(CHECK in line for line in lines):
-        return
+        return []
     ends: dict[int, int] = {}
     inside: set[int] = set()
     for token in yaml.scan(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -127,10 +123,9 @@ def _marks(text: str) -> Iterator[Mark]:
             # A block scalar ends at the beginning of the line after it.
             inside.update(range(first.line, last.line))
             ends[last.line] = last.column
-    for row, line in enumerate(lines):
-        if row in inside:
-            continue
-        place = line.find(CHECK, ends.get(row, 0))
-        if place >= 0:
-            said = line[place + len(CHECK) :].strip()
-            yield Mark(row + 1, said or line.strip())
+    places = [(row, line, line.find(CHECK, ends.get(row, 0))) for row, line in enumerate(lines)]
+    return [
+        Mark(row + 1, line[place + len(CHECK) :].strip() or line.strip())
+        for row, line, place in places
+        if place >= 0 and row not in inside
+    ]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import entr
 
-from lm_eval_epidemia.surveys.draft.tasks import Plan
+from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Record
@@ -35,21 +36,16 @@ def recorded(text: str) -> Record:
         return load_record(path)
 
 
-def possible(data: Microdata) -> Callable[[Plan], bool]:
+def possible(data: Microdata) -> Callable[[TaskPlan], bool]:
     """Return what tells whether a task can be estimated from the records, and is worth it."""
 
-    def is_possible(plan: Plan) -> bool:
-        names = (plan.outcome, *plan.given)
-        keep = data.weight > 0
-        for name in names:
-            keep = keep & (data.levels[name] != MISSING)
-        if keep.sum() < PEOPLE:
+    def is_possible(plan: TaskPlan) -> bool:
+        columns = np.array([data.levels[name] for name in (plan.outcome, *plan.given)])
+        keep = (data.weight > 0) & (columns != MISSING).all(axis=0)
+        outcome, *given = columns[:, keep]
+        if keep.sum() < PEOPLE or any(len(np.unique(column)) < 2 for column in columns[:, keep]):
             return False
-        columns = [data.levels[name][keep] for name in names]
-        if any(len(np.unique(column)) < 2 for column in columns):
-            return False
-        weight = data.weight[keep]
-        return all(_information(columns[0], given, weight) < SAME for given in columns[1:])
+        return all(_information(outcome, one, data.weight[keep]) < SAME for one in given)
 
     return is_possible
 
@@ -61,11 +57,8 @@ def _information(
     table = np.zeros((one.max() + 1, other.max() + 1))
     np.add.at(table, (one, other), weight)
     p = table / table.sum()
-    rows, columns = p.sum(axis=1), p.sum(axis=0)
-
-    def entropy(shares: NDArray[np.float64]) -> float:
-        positive = shares[shares > 0]
-        return float(-(positive * np.log(positive)).sum())
-
-    least = min(entropy(rows), entropy(columns))
-    return (entropy(rows) + entropy(columns) - entropy(p.ravel())) / least if least > 0 else 1.0
+    rows, columns, both = (
+        float(entr(shares).sum()) for shares in (p.sum(axis=1), p.sum(axis=0), p)
+    )
+    least = min(rows, columns)
+    return (rows + columns - both) / least if least > 0 else 1.0

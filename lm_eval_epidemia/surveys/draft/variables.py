@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +30,8 @@ ANSWERS = 100
 FEW = 50
 
 
-class Level(NamedTuple):
-    """An answer of a draft: as `record.Level`, with how much of the population has it."""
+class DraftLevel(NamedTuple):
+    """An answer of a draft: as `variable.Level`, with how much of the population has it."""
 
     label: str
     phrase: str
@@ -50,7 +51,7 @@ class Draft(NamedTuple):
     kind : str
         Of `words.DEMOGRAPHIC`, or empty.
     question : str
-    levels : tuple of Level
+    levels : tuple of DraftLevel
     missing : tuple of (float, float)
     missing_texts : tuple of str
     checks : tuple of str
@@ -66,8 +67,8 @@ class Draft(NamedTuple):
     name: str
     column: Column
     kind: str
-    question: str
-    levels: tuple[Level, ...]
+    question: str = ""
+    levels: tuple[DraftLevel, ...] = ()
     missing: tuple[tuple[float, float], ...] = ()
     missing_texts: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
@@ -81,10 +82,24 @@ class Draft(NamedTuple):
         weights = [level.weight for level in self.levels]
         return max(weights) / (sum(weights) or 1)
 
+    def answered(
+        self,
+        levels: Iterable[DraftLevel],
+        checks: Iterable[str],
+        asides: Iterable[str] = (),
+        amount: bool = False,
+    ) -> Draft:
+        """Return the draft with its levels, what there is to say of them, and its question."""
+        levels = tuple(levels)
+        question = _question(self.kind, self.column, levels, amount)
+        checks, asides = (*self.checks, *checks), (*self.asides, *asides)
+        return self._replace(question=question, levels=levels, checks=checks, asides=asides)
+
 
 def kind_of(column: Column) -> str:
     """Return which demographic variable a column is by its name or label; empty if none."""
-    return next((k for k, one in DEMOGRAPHIC.items() if one.fits(column.name, column.label)), "")
+    kinds = (kind for kind, words in DEMOGRAPHIC.items() if words.fits(column.name, column.label))
+    return next(kinds, "")
 
 
 def drafted(column: Column, tally: Tally, name: str, wanted: bool = False) -> Draft | str:
@@ -106,58 +121,46 @@ def drafted(column: Column, tally: Tally, name: str, wanted: bool = False) -> Dr
     """
     if tally.odd:
         return tally.odd
-    total = tally.blank_weight + (
-        sum(weight for _, weight in (tally.texts or {}).values())
-        if tally.words
-        else tally.weights.sum()
-    )
-    found = _of_texts(column, tally, name) if tally.words else _of_numbers(column, tally, name)
-    if isinstance(found, str):
-        return found
-    if not wanted and IDENTIFIER.fits(column.name, column.label) and len(found.levels) > 2:
+    plain = Draft(name, column, kind_of(column))
+    draft = _of_texts(plain, tally) if tally.words else _of_numbers(plain, tally)
+    if isinstance(draft, str):
+        return draft
+    if not wanted and IDENTIFIER.fits(column.name, column.label) and len(draft.levels) > 2:
         return "identifiers, by name or label"
-    known = sum(level.weight for level in found.levels) / total if total else 0.0
+    known = sum(level.weight for level in draft.levels) / (tally.total or 1)
     if known <= 0.5 and not (wanted and known > 0):
         return "more than half of the people have no answer"
-    if sum(level.weight > 0 for level in found.levels) < 2:
+    if sum(level.weight > 0 for level in draft.levels) < 2:
         return "constant: everybody has one answer"
-    return found._replace(known=known)
+    return draft._replace(known=known)
 
 
 # -- Texts ----------------------------------------------------------------------------------------
 
 
-def _of_texts(column: Column, tally: Tally, name: str) -> Draft | str:
-    texts = tally.texts
-    if texts and sum(bool(DATE.fullmatch(text)) for text in texts) > len(texts) / 2:
+def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
+    texts, column = tally.texts or {}, draft.column
+    if sum(bool(DATE.fullmatch(text)) for text in texts) > len(texts) / 2:
         return "dates or times"
-    people = sum(count for count, _ in (texts or {}).values())
-    if texts is None or len(texts) > ANSWERS or (len(texts) > VALUES and people < 5 * len(texts)):
+    people = sum(count for count, _ in texts.values())
+    many = len(texts) > ANSWERS or (len(texts) > VALUES and people < 5 * len(texts))
+    if tally.texts is None or many:
         return "free text, or too many answers in words"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
     silent = [text for text in texts if asks_nothing(labels[text])]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
-    said = _told_apart([(labels[text], text) for text in kept])
-    kind = kind_of(column)
-    levels = tuple(
-        Level(label, _phrase(kind, label, column), texts[text][1], texts=(text,))
-        for text, label in zip(kept, said, strict=True)
-    )
-    checks = _look_alikes([labels[text] for text in kept], said)
+    shown = _told_apart([(labels[text], text) for text in kept])
+    levels = [
+        DraftLevel(label, _phrase(draft.kind, label, column), texts[text][1], texts=(text,))
+        for text, label in zip(kept, shown, strict=True)
+    ]
+    checks = _look_alikes([labels[text] for text in kept], shown)
     if "None" in kept:
         checks.append("taken as an answer: None")
     if silent:
         checks.append(f"taken as no answer: {_listed(shortened(cleaned(t), 60) for t in silent)}")
-    return Draft(
-        name,
-        column,
-        kind,
-        _question(kind, column, levels),
-        levels,
-        missing_texts=tuple(silent),
-        checks=tuple(checks),
-        labelled=bool(column.labels),
-    )
+    labelled = draft._replace(missing_texts=tuple(silent), labelled=bool(column.labels))
+    return labelled.answered(levels, checks)
 
 
 def _natural(text: str) -> tuple[float, str]:
@@ -169,8 +172,8 @@ def _natural(text: str) -> tuple[float, str]:
 # -- Numbers --------------------------------------------------------------------------------------
 
 
-def _of_numbers(column: Column, tally: Tally, name: str) -> Draft | str:
-    values, weights = tally.values, tally.weights
+def _of_numbers(draft: Draft, tally: Tally) -> Draft | str:
+    values, weights, column = tally.values, tally.weights, draft.column
     if not len(values):
         return "empty: nobody has a value"
     labels: dict[float, str] = {
@@ -182,158 +185,125 @@ def _of_numbers(column: Column, tally: Tally, name: str) -> Draft | str:
         labels = {0.0: "No", 1.0: "Yes"}
     silent = [code for code, label in labels.items() if asks_nothing(label)]
     missing = [*column.missing, *((code, code) for code in silent)]
-    meant = {c: text for c, text in labels.items() if not _inside(c, missing)}
+    meant = {code: label for code, label in labels.items() if not _inside(code, missing)}
     if tally.distinct and tally.whole and not meant and tally.counts.sum() >= FEW:
         return "identifiers: no two people have the same"
     checks = []
     if texts := [f"{text} ({count:,} people)" for text, count in tally.no_numbers.items()]:
         checks.append(f"taken as no answer: {_listed(texts)}")
-    if said := [f"{number(code)} '{shortened(labels[code], 60)}'" for code in silent]:
-        checks.append(f"taken as no answer, by label: {_listed(said)}")
+    if silent:
+        checks.append(f"taken as no answer, by label: {_labelled(silent, labels)}")
     known = np.array([not _inside(value, missing) for value in values], dtype=bool)
     if tally.exact and tally.whole and (odd := _standing_apart(values[known], set(meant))):
         missing += [(code, code) for code in odd]
         known &= ~np.isin(values, odd)
         listed = ", ".join(map(number, odd))
         checks.append(f"taken as no answer, since far from the other codes: {listed}")
-    values, weights = values[known], weights[known]
-    labelled = [value for value in values if value in meant]
-    bare = len(values) - len(labelled)
-    draft = Draft(
-        name,
-        column,
-        kind_of(column),
-        "",
-        (),
-        tuple(_joined(missing)),
-        checks=tuple(checks),
-        labelled=bool(meant),
-    )
-    if not len(values):
+    if not known.any():
         return "empty: nobody has an answer"
-    if bare <= len(labelled):
-        return _categories(draft, values, weights, meant)
-    return _amounts(draft, values, weights, meant, tally)
+    draft = draft._replace(
+        missing=tuple(_joined(missing)), checks=tuple(checks), labelled=bool(meant)
+    )
+    weight = dict(zip(values[known].tolist(), weights[known].tolist(), strict=True))
+    labelled = sum(value in meant for value in weight)
+    if len(weight) - labelled <= labelled:
+        return _categories(draft, weight, meant)
+    return _amounts(draft, weight, meant, tally)
 
 
-def _categories(
-    draft: Draft, values: Array, weights: Array, meant: dict[float, str]
-) -> Draft | str:
-    """Make a level of every labelled code, and of the few that have no label."""
-    weight = dict(zip(values.tolist(), weights.tolist(), strict=True))
-    nobody = [code for code in meant if code not in weight]
-    # A scale has no holes: an answer nobody gave is one between two that were given.
-    between = [code for code in nobody if values[0] < code < values[-1]]
-    codes = sorted({*weight, *between})
-    if len(codes) > ANSWERS:
-        return f"more than {ANSWERS} answers"
-    bare = [code for code in codes if code not in meant]
-    names = _without_codes({code: meant[code] for code in codes if code in meant})
-    said = _told_apart([(names.get(code, number(code)), number(code)) for code in codes])
-    levels = tuple(
-        Level(
+def _levels(
+    draft: Draft,
+    codes: Iterable[float],
+    labels: Mapping[float, str],
+    weight: Mapping[float, float],
+    say: Callable[[float], str],
+) -> list[DraftLevel]:
+    """Make a level of each code, called by its label or as numbers are said."""
+    shown = _told_apart([(labels.get(code, say(code)), number(code)) for code in codes])
+    return [
+        DraftLevel(
             label,
-            _phrase(draft.kind, label, draft.column, not_a_word=code in bare),
+            _phrase(draft.kind, label, draft.column, not_a_word=code not in labels),
             weight.get(code, 0.0),
             codes=(code,),
         )
-        for code, label in zip(codes, said, strict=True)
-    )
-    checks, asides = list(draft.checks), list(draft.asides)
-    checks += _look_alikes([names.get(code, number(code)) for code in codes], said)
-    if bare:
+        for code, label in zip(codes, shown, strict=True)
+    ]
+
+
+def _categories(draft: Draft, weight: dict[float, float], meant: dict[float, str]) -> Draft | str:
+    """Make a level of every labelled code, and of the few that have no label."""
+    nobody = [code for code in meant if code not in weight]
+    # A scale has no holes: an answer nobody gave is one between two that were given.
+    between = [code for code in nobody if min(weight) < code < max(weight)]
+    codes = sorted({*weight, *between})
+    if len(codes) > ANSWERS:
+        return f"more than {ANSWERS} answers"
+    names = _without_codes({code: meant[code] for code in codes if code in meant})
+    levels = _levels(draft, codes, names, weight, number)
+    labels = [names.get(code, number(code)) for code in codes]
+    checks, asides = _look_alikes(labels, [level.label for level in levels]), []
+    if bare := [code for code in codes if code not in meant]:
         checks.append(f"without a label, and a level: {_listed(map(number, bare))}")
     if between:
-        asides.append(
-            f"nobody has {_listed(map(number, between))}, between others that people have"
-        )
+        listed = _listed(map(number, between))
+        asides.append(f"nobody has {listed}, between others that people have")
     if out := [code for code in nobody if code not in between]:
-        listed = _listed(f"{number(code)} '{shortened(meant[code], 60)}'" for code in out)
-        asides.append(f"nobody has, so no level: {listed}")
-    return draft._replace(
-        levels=levels,
-        checks=tuple(checks),
-        asides=tuple(asides),
-        question=_question(draft.kind, draft.column, levels),
-    )
+        asides.append(f"nobody has, so no level: {_labelled(out, meant)}")
+    return draft.answered(levels, checks, asides)
 
 
 def _amounts(
-    draft: Draft, values: Array, weights: Array, meant: dict[float, str], tally: Tally
-) -> Draft | str:
+    draft: Draft, weight: dict[float, float], meant: dict[float, str], tally: Tally
+) -> Draft:
     """Make levels of a number: one each if there are few, else bins; its ends may have labels."""
-    bare = [value for value in values if value not in meant]
-    low = [v for v in values if v in meant and v < bare[0] and not _an_end(v, meant[v], bare)]
-    high = _far_above(values, meant) or [
-        v for v in values if v in meant and v > bare[-1] and not _an_end(v, meant[v], bare)
-    ]
-    inner = np.array([v not in low and v not in high for v in values], dtype=bool)
-    own = {float(v): w for v, w in zip(values, weights, strict=True)}
-    kind, column, checks = draft.kind, draft.column, list(draft.checks)
-
-    def alone(codes: Iterable[float]) -> list[Level]:
-        said = [(meant.get(code, cuts.said(code)), number(code)) for code in codes]
-        return [
-            Level(
-                label,
-                _phrase(kind, label, column, not_a_word=code not in meant),
-                own[code],
-                codes=(code,),
-            )
-            for code, label in zip(codes, _told_apart(said), strict=True)
-        ]
-
+    values, weights = np.array(list(weight)), np.array(list(weight.values()))
+    bare = [value for value in weight if value not in meant]
+    ends = [v for v in weight if v in meant and not _an_end(v, meant[v], bare)]
+    low = [v for v in ends if v < bare[0]]
+    high = _far_above(values, meant) or [v for v in ends if v > bare[-1]]
+    inner = np.array([value not in low and value not in high for value in weight], dtype=bool)
+    checks, asides = [], []
     if inner.sum() <= VALUES and tally.exact:
-        levels = alone([float(value) for value in values])
+        levels = _levels(draft, list(weight), meant, weight, cuts.shown)
         if not meant and tally.whole:
             checks.append("if these are codes, say what they mean: the file does not")
     else:
-        levels = [
-            *alone(low),
-            *_binned(draft, values[inner], weights[inner], tally.whole, low, high),
-            *alone(high),
-        ]
+        levels = _levels(draft, low, meant, weight, cuts.shown)
+        levels += _binned(draft, values[inner], weights[inner], tally.whole, low, high)
+        levels += _levels(draft, high, meant, weight, cuts.shown)
         checks.append("cut at round numbers near the quintiles")
-    if unsaid := [code for code in high if code not in meant]:
-        checks.append(f"without a label, and a level: {_listed(map(number, unsaid))}")
-    ends = [code for code in meant if code in own and code not in low and code not in high]
-    asides = [*draft.asides]
-    if ends and inner.sum() > VALUES:
-        listed = _listed(f"{number(code)} '{shortened(meant[code], 60)}'" for code in ends)
-        asides.append(f"a number among the others, in spite of its label: {listed}")
-    return draft._replace(
-        levels=tuple(levels),
-        checks=tuple(checks),
-        asides=tuple(asides),
-        question=_question(kind, column, tuple(levels), amount=True),
-    )
+    if bare_ends := [code for code in high if code not in meant]:
+        checks.append(f"without a label, and a level: {_listed(map(number, bare_ends))}")
+    among = [code for code in meant if code in weight and code not in low and code not in high]
+    if among and inner.sum() > VALUES:
+        asides.append(
+            f"a number among the others, in spite of its label: {_labelled(among, meant)}"
+        )
+    return draft.answered(levels, checks, asides, amount=True)
 
 
 def _binned(
     draft: Draft, values: Array, weights: Array, whole: bool, low: list[float], high: list[float]
-) -> list[Level]:
+) -> list[DraftLevel]:
     levels = []
-    for one in cuts.bins(cuts.round_cuts(values, weights, whole)):
-        begins = -np.inf if one.at_least is None else one.at_least
-        ends = np.inf if one.below is None else one.below
+    for at_least, below in pairwise([None, *cuts.round_cuts(values, weights, whole), None]):
+        begins = -np.inf if at_least is None else at_least
+        ends = np.inf if below is None else below
         weight = weights[(values >= begins) & (values < ends)].sum()
         # The lowest and the highest take whatever other files have, up to codes of another meaning.
-        bounds = {}
-        if one.at_least is not None:
-            bounds["at_least"] = one.at_least
-        elif low:
-            bounds["above"] = max(low)
-        if one.below is not None:
-            bounds["below"] = one.below
-        elif high:
-            bounds["below"] = min(high)
-        first = one.at_least is None and whole and values[0] == ends - 1
-        label = cuts.said(values[0]) if first else cuts.in_words(one, whole)
+        above = max(low) if at_least is None and low else None
+        below_high = min(high) if below is None and high else below
+        bounds = {"at_least": at_least, "above": above, "below": below_high}
+        if at_least is None and whole and values[0] == ends - 1:
+            label = cuts.shown(values[0])
+        else:
+            label = cuts.in_words(at_least, below, whole)
         if draft.kind == "age":
             label = label.replace("or more", "or older")
-        levels.append(
-            Level(label, _amount(draft.kind, label, draft.column), float(weight), bounds=bounds)
-        )
+        phrase = _amount(draft.kind, label, draft.column)
+        given = {name: bound for name, bound in bounds.items() if bound is not None}
+        levels.append(DraftLevel(label, phrase, float(weight), bounds=given))
     return levels
 
 
@@ -343,13 +313,13 @@ def _inside(code: float, ranges: Iterable[tuple[float, float]]) -> bool:
 
 def _joined(ranges: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Put ranges in order, each code in one of them."""
-    found: list[tuple[float, float]] = []
+    joined: list[tuple[float, float]] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1]:
-            found[-1] = (found[-1][0], max(high, found[-1][1]))
-        else:
-            found.append((low, high))
-    return found
+        if joined and low <= joined[-1][1]:
+            low, before = joined.pop()
+            high = max(high, before)
+        joined.append((low, high))
+    return joined
 
 
 def _far_above(values: Array, meant: dict[float, str]) -> list[float]:
@@ -406,31 +376,31 @@ def _refuses(code: float) -> bool:
 # -- Words ----------------------------------------------------------------------------------------
 
 
-def _told_apart(said: list[tuple[str, str]]) -> list[str]:
+def _told_apart(named: list[tuple[str, str]]) -> list[str]:
     """Shorten labels, and tell those that are then the same apart by their codes."""
-    found: list[str] = []
-    short = [shortened(label or code) for label, code in said]
-    for label, (_, code) in zip(short, said, strict=True):
+    shown: list[str] = []
+    short = [shortened(label or code) for label, code in named]
+    for label, (_, code) in zip(short, named, strict=True):
         if short.count(label) > 1:
             label = f"{label} ({shortened(cleaned(code), 40)})"
-        found.append(apart(label, found))
-    return found
+        shown.append(apart(label, shown))
+    return shown
 
 
-def _look_alikes(labels: Sequence[str], said: Sequence[str]) -> list[str]:
+def _look_alikes(labels: Sequence[str], shown: Sequence[str]) -> list[str]:
     """Name the answers that only capitals or spaces tell apart: whether they are one is not ours.
 
     Parameters
     ----------
     labels : sequence of str
         As the file has them.
-    said : sequence of str
+    shown : sequence of str
         As the draft has them.
     """
     alike: dict[str, list[str]] = {}
-    for label, shown in zip(labels, said, strict=True):
+    for label, text in zip(labels, shown, strict=True):
         key = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-        alike.setdefault(key, []).append(f"'{shortened(shown, 60)}'")
+        alike.setdefault(key, []).append(f"'{shortened(text, 60)}'")
     return [
         f"{_listed(several)} look alike: if they are one answer, make one level of them"
         for several in alike.values()
@@ -440,15 +410,18 @@ def _look_alikes(labels: Sequence[str], said: Sequence[str]) -> list[str]:
 
 def _without_codes(labels: dict[float, str]) -> dict[float, str]:
     """Take codes off labels that all begin with theirs: ``1. Yes``, ``(2) No``."""
-    found = {}
+    bare = {}
     for code, label in labels.items():
-        rest = re.fullmatch(
-            rf"\(?0*{re.escape(number(code))}\)?(?:\s*[.:)=]\s*|\s+-\s+)(\S.*)", label
-        )
+        own = re.escape(number(code))
+        rest = re.fullmatch(rf"\(?0*{own}\)?(?:\s*[.:)=]\s*|\s+-\s+)(\S.*)", label)
         if rest is None:
             return labels
-        found[code] = rest[1]
-    return found
+        bare[code] = rest[1]
+    return bare
+
+
+def _labelled(codes: Iterable[float], labels: Mapping[float, str]) -> str:
+    return _listed(f"{number(code)} '{shortened(labels[code], 60)}'" for code in codes)
 
 
 def _listed(items: Iterable[str]) -> str:
@@ -457,7 +430,7 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _about(column: Column) -> str:
-    return shortened(column.said.rstrip(" :.;,") or column.name)
+    return shortened(column.words.rstrip(" :.;,") or column.name)
 
 
 #: Answers that name no race and no region, only that it is another one.
@@ -507,7 +480,7 @@ _QUESTIONS = {
 }
 
 
-def _question(kind: str, column: Column, levels: tuple[Level, ...], amount: bool = False) -> str:
+def _question(kind: str, column: Column, levels: tuple[DraftLevel, ...], amount: bool) -> str:
     """Ask for a variable: by what it is known as, or by the column's label."""
     words = {level.label.casefold() for level in levels}
     if kind in _QUESTIONS and not words & {"yes", "no"}:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 NONE = "none"
 
 
-class Question(NamedTuple):
+class Proposal(NamedTuple):
     """What a draft asks before it goes on.
 
     Attributes
@@ -18,19 +18,19 @@ class Question(NamedTuple):
         weight, strata and PSUs, outcomes, or conditions.
     option : str
         Of the command line, which answers it too.
-    proposed : tuple of str
-        Columns, as they would be taken; of a weight the likeliest first.
+    columns : tuple of str
+        As they would be taken; of a weight the likeliest first.
     labels : mapping of str to str
     """
 
     what: str
     option: str
-    proposed: tuple[str, ...]
+    columns: tuple[str, ...]
     labels: Mapping[str, str]
 
 
-#: Answers a question with the columns to take; none of them is an answer too.
-Chooser = Callable[[Question], Sequence[str]]
+#: Answers a proposal with the columns to take; none of them is an answer too.
+Chooser = Callable[[Proposal], Sequence[str]]
 
 
 class Wishes(NamedTuple):

@@ -139,23 +139,11 @@ DEMOGRAPHIC: dict[str, Pattern] = {
 }
 
 #: Answers that continue "is" as they stand, once in small letters.
-PREDICATES = frozenset(
-    {
-        "male",
-        "female",
-        "married",
-        "widowed",
-        "divorced",
-        "separated",
-        "single",
-        "unmarried",
-        "employed",
-        "unemployed",
-        "retired",
-        "pregnant",
-        "hispanic",
-    }
+_IS = (
+    "male female married widowed divorced separated single unmarried employed unemployed retired "
+    "pregnant hispanic"
 )
+PREDICATES = frozenset(_IS.split())
 
 # -- Answers that say nothing -------------------------------------------------------------------
 
@@ -194,13 +182,13 @@ _PARTS = re.compile(r"\s*(?:[/,;&|()\[\]]|\bor\b|\band\b|(?<=\s)-(?=\s))\s*")
 
 def asks_nothing(label: str) -> bool:
     """Tell whether a label is that of no answer: refused, don't know, not applicable, blank."""
-    said = label.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").strip()
-    if said in (".", "-", "--", "?"):
+    text = label.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").strip()
+    if text in (".", "-", "--", "?"):
         return True
-    said = re.sub(r"^[\W\d_]+(?=[a-z])|[\W_]+$", "", said)
-    if re.fullmatch(_STRONG, said) or _BEGINS.match(said):
+    text = re.sub(r"^[\W\d_]+(?=[a-z])|[\W_]+$", "", text)
+    if re.fullmatch(_STRONG, text) or _BEGINS.match(text):
         return True
-    parts = [part for part in _PARTS.split(said) if part]
+    parts = [part for part in _PARTS.split(text) if part]
     return any(re.fullmatch(_STRONG, part) for part in parts) and all(
         re.fullmatch(f"{_STRONG}|{_WEAK}", part) for part in parts
     )

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lm_eval_epidemia.surveys.draft.columns import Column
-from lm_eval_epidemia.surveys.draft.tasks import Plan
+from lm_eval_epidemia.surveys.draft.people import Sampling
+from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, number, quoted, shortened
-from lm_eval_epidemia.surveys.draft.variables import Draft, Level
+from lm_eval_epidemia.surveys.draft.variables import Draft, DraftLevel
 
 WIDTH = 96
 
 
-class Source(NamedTuple):
+class DraftSource(NamedTuple):
     """Where a draft's records come from.
 
     Attributes
@@ -24,47 +25,35 @@ class Source(NamedTuple):
     title : str
     files : sequence of (str, sequence of str)
         Names of the files and, of archives, of the data files in them.
-    year : int
-    year_from : str
-        What told it.
     rows : int
         Records that are of this year and have a weight.
-    weight, strata, psu, join : str
-        Columns; empty where there is none.
-    select : sequence of (str, float, float)
-        Columns and the range that the records have there.
-    checks : sequence of str
-        What was decided about the design.
+    join : str
+        The column that several files share; empty if there is one file.
+    sampling : Sampling
     """
 
     name: str
     title: str
     files: Sequence[tuple[str, Sequence[str]]]
-    year: int
-    year_from: str
     rows: int
-    weight: str = ""
-    strata: str = ""
-    psu: str = ""
-    join: str = ""
-    select: Sequence[tuple[str, float, float]] = ()
-    checks: Sequence[str] = ()
+    join: str
+    sampling: Sampling
 
 
 def record_text(
-    source: Source,
+    source: DraftSource,
     drafts: Sequence[Draft],
-    plans: Sequence[Plan],
+    plans: Sequence[TaskPlan],
     left_out: Mapping[str, Sequence[Column]],
 ) -> str:
     """Write a record.
 
     Parameters
     ----------
-    source : Source
+    source : DraftSource
     drafts : sequence of Draft
         Those of tasks are marked for checking one by one, the others together.
-    plans : sequence of Plan
+    plans : sequence of TaskPlan
     left_out : mapping of str to sequence of Column
         By the reason.
 
@@ -75,36 +64,34 @@ def record_text(
     """
     used = {name for plan in plans for name in (plan.outcome, *plan.given)}
     lines = [*_head(source), "", "variables:"]
-    for draft in (one for one in drafts if one.name in used):
+    for draft in (draft for draft in drafts if draft.name in used):
         lines += _variable(draft, marked=True)
-    if others := [one for one in drafts if one.name not in used]:
+    if others := [draft for draft in drafts if draft.name not in used]:
         lines += ["", f"  {CHECK} in no task yet; read what is below before you use it in one"]
         for draft in others:
             lines += _variable(draft, marked=False)
-    lines += [
-        "",
-        f"tasks:  {CHECK} which outcomes and conditions are worth asking about",
-        "  extra:",
-    ]
+    tasks = f"tasks:  {CHECK} which outcomes and conditions are worth asking about"
+    lines += ["", tasks, "  extra:"]
     names = {draft.name: draft for draft in drafts}
     for plan in plans:
         given = ", ".join(plan.given)
         title = quoted(_title(source.name, plan, names))
         lines.append(f"    - {{outcome: {plan.outcome}, given: [{given}], title: {title}}}")
-    lines += _left_out(left_out)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_left_out(left_out)]) + "\n"
 
 
-def _head(source: Source) -> list[str]:
+def _head(source: DraftSource) -> list[str]:
+    sampling, unknown = source.sampling, quoted("not stated")
     files = ", ".join(_plain(name) for name, _ in source.files)
     text = (
         f"Drafted by 'epidemia survey new' from {files}. What waits for your eye is marked "
         f"'check:'; delete a mark when you have looked, 'epidemia survey check {source.name}' "
         "lists those that are left."
     )
-    lines = [f"# {line}" for line in textwrap.wrap(text, WIDTH)]
-    unknown = quoted("not stated")
-    lines += [
+    columns = {"weight": sampling.weight, "strata": sampling.strata, "psu": sampling.psu}
+    design = ", ".join(f"{key}: {quoted(column)}" for key, column in columns.items() if column)
+    lines = [
+        *(f"# {line}" for line in textwrap.wrap(text, WIDTH)),
         f"survey: {quoted(source.name)}",
         f"domain: other  {CHECK} the domain: health, economic or social, if one of these",
         f"title: {quoted(source.title)}  {CHECK} its title, as its publisher calls it",
@@ -115,41 +102,36 @@ def _head(source: Source) -> list[str]:
         f"{CHECK} who was asked, and where: 'a person aged 18 or older living in ... who'",
         f"subject: {quoted('a person in {year} who {conditions}')}",
         "",
+        *(f"{CHECK} {_plain(check)}" for check in sampling.checks),
+        f"design: {{{design}}}  {CHECK} {_design(sampling)}",
     ]
-    lines += [f"{CHECK} {_plain(said)}" for said in source.checks]
-    design = [("weight", source.weight), ("strata", source.strata), ("psu", source.psu)]
-    given = ", ".join(f"{key}: {quoted(column)}" for key, column in design if column)
-    lines.append(f"design: {{{given}}}  {CHECK} {_design(source)}")
     if source.join:
         lines.append(f"join: {quoted(source.join)}  {CHECK} the number of a person in all files")
-    year = str(source.year)
     lines += [
         "",
         "vintages:",
-        f"  {quoted(year)}:",
-        f"    year: {year}  {CHECK} the year, {_plain(source.year_from)}",
+        f"  {quoted(str(sampling.year))}:",
+        f"    year: {sampling.year}  {CHECK} the year, {_plain(sampling.year_from)}",
         "    files:",
     ]
     for name, members in source.files:
-        inside = f", members: [{', '.join(map(quoted, members))}]" if members else ""
+        inside = f", members: {_texts(members)}" if members else ""
         lines.append(f"      - {{name: {quoted(name)}{inside}}}")
     lines += [
         f"    page: {unknown}  {CHECK} where others find the files",
         f"    rows: {source.rows}",
     ]
-    if source.select:
+    if sampling.select:
         lines.append(f"    select:  {CHECK} only these records are of this year and have a weight")
-        lines += [
-            f"      - {{column: {quoted(column)}, codes: {_codes([(low, high)])}}}"
-            for column, low, high in source.select
-        ]
+    for column, *span in sampling.select:
+        lines.append(f"      - {{column: {quoted(column)}, codes: {_codes([span])}}}")
     return lines
 
 
-def _design(source: Source) -> str:
-    if not source.weight:
+def _design(sampling: Sampling) -> str:
+    if not sampling.weight:
         return "no weight, so that all records count alike"
-    if source.strata:
+    if sampling.strata:
         return "weight, strata and PSUs"
     return "no strata and PSUs, so that errors are as of people drawn one by one"
 
@@ -159,47 +141,49 @@ def _variable(draft: Draft, marked: bool) -> list[str]:
         return f"  {CHECK} {draft.name}: {text}" if marked else ""
 
     about = f"  # {_plain(shortened(draft.column.label))}" if draft.column.label else ""
-    lines = [f"  {draft.name}:{about}"]
-    lines += [
-        f"    {CHECK} {draft.name}: {_plain(said)}" if marked else f"    # {_plain(said)}"
-        for said in draft.checks
-    ]
-    lines += [f"    # {_plain(said)}" for said in draft.asides]
-    lines += [
+    sign = f"{CHECK} {draft.name}:" if marked else "#"
+    lines = [
+        f"  {draft.name}:{about}",
+        *(f"    {sign} {_plain(check)}" for check in draft.checks),
+        *(f"    # {_plain(aside)}" for aside in draft.asides),
         f"    column: {quoted(draft.column.name)}",
         f"    question: {quoted(draft.question)}{mark('as you would ask it')}",
         f"    levels:{mark('labels, and phrases that go on from: a person who')}",
+        *(f"      - {_level(level)}" for level in draft.levels),
     ]
-    lines += [f"      - {_level(level)}" for level in draft.levels]
     if draft.missing:
         lines.append(f"    missing: {_codes(draft.missing)}")
     if draft.missing_texts:
-        lines.append(f"    missing_texts: [{', '.join(map(quoted, draft.missing_texts))}]")
+        lines.append(f"    missing_texts: {_texts(draft.missing_texts)}")
     return lines
 
 
-def _level(level: Level) -> str:
-    said = f"label: {quoted(level.label)}, phrase: {quoted(level.phrase)}"
+def _level(level: DraftLevel) -> str:
+    words = f"label: {quoted(level.label)}, phrase: {quoted(level.phrase)}"
     if level.texts:
-        return f"{{{said}, texts: [{', '.join(map(quoted, level.texts))}]}}"
+        return f"{{{words}, texts: {_texts(level.texts)}}}"
     if level.codes:
-        return f"{{{said}, codes: {_codes([(code, code) for code in level.codes])}}}"
+        return f"{{{words}, codes: {_codes((code, code) for code in level.codes)}}}"
     bounds = ", ".join(f"{key}: {number(value)}" for key, value in level.bounds.items())
-    return f"{{{said}, {bounds}}}"
+    return f"{{{words}, {bounds}}}"
 
 
-def _codes(ranges: Iterable[tuple[float, float]]) -> str:
-    said = [number(lo) if lo == hi else f"[{number(lo)}, {number(hi)}]" for lo, hi in ranges]
-    return f"[{', '.join(said)}]"
+def _codes(ranges: Iterable[Sequence[float]]) -> str:
+    codes = [number(lo) if lo == hi else f"[{number(lo)}, {number(hi)}]" for lo, hi in ranges]
+    return f"[{', '.join(codes)}]"
 
 
-def _title(name: str, plan: Plan, drafts: Mapping[str, Draft]) -> str:
-    def said(variable: str) -> str:
+def _texts(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(quoted, texts))}]"
+
+
+def _title(name: str, plan: TaskPlan, drafts: Mapping[str, Draft]) -> str:
+    def called(variable: str) -> str:
         draft = drafts[variable]
         label = draft.column.label.rstrip(" :?.")
         return draft.kind.capitalize() or (label if 0 < len(label) <= 60 else variable)
 
-    return f"{name.upper()}: {said(plan.outcome)} by {', '.join(map(said, plan.given))}"
+    return f"{name.upper()}: {called(plan.outcome)} by {', '.join(map(called, plan.given))}"
 
 
 def _left_out(left_out: Mapping[str, Sequence[Column]]) -> list[str]:

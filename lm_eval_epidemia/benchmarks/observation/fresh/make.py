@@ -23,7 +23,7 @@ from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.fresh import Asked, Drawn, FreshSet, FreshTask
+from lm_eval_epidemia.surveys.fresh import FreshDraws, FreshOptions, FreshSet, FreshTask
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 
@@ -71,7 +71,7 @@ class FreshPlan(NamedTuple):
         return f"fewer than the {asked.n} asked for: {why}"
 
 
-def _reasons(drawn: Drawn) -> str:
+def _reasons(drawn: FreshDraws) -> str:
     return "; ".join(f"{count} {REASONS[why]}" for why, count in drawn.refused.items())
 
 
@@ -98,7 +98,7 @@ class Made(NamedTuple):
 
 def plan(
     survey: str,
-    raw: Sequence[Path],
+    raw: Sequence[Path] | None = None,
     *,
     n: int = 40,
     seed: int = 0,
@@ -116,8 +116,8 @@ def plan(
     Parameters
     ----------
     survey : str
-    raw : sequence of Path
-        The survey's files, or a folder that holds them.
+    raw : sequence of Path, optional
+        The survey's files, or a folder that holds them; by default those that were downloaded.
     n : int
         How many to keep; fewer where the survey has no more.
     seed : int
@@ -160,7 +160,7 @@ def plan(
             else:
                 refused[why] += 1
     by_reason = {why: refused[why] for why in REASONS if refused[why]}
-    drawn = Drawn(tried=len(kept) + refused.total(), kept=len(kept), refused=by_reason)
+    drawn = FreshDraws(tried=len(kept) + refused.total(), kept=len(kept), refused=by_reason)
     if not kept:
         said = _reasons(drawn)
         raise EpidemiaError(
@@ -177,7 +177,7 @@ def plan(
         rules=RULES,
         draws=drawn,
         tasks=tuple(kept),
-        asked=Asked(**options, replicates=replicates),
+        asked=FreshOptions(**options, replicates=replicates),
     )
     return FreshPlan(data, schemes, fresh_set, sum(space.sizes.values()))
 

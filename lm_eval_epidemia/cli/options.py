@@ -1,0 +1,17 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+Text = str | None
+#: Names that are given one by one.
+Texts = list[str] | None
+
+_SEVERAL = "File or folder; may be given several times."
+Raw = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Default: the downloaded.")]
+RawOrNone = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Without: only the record.")]
+InVintage = Annotated[Text, Option(help="Where the file does not tell.")]

@@ -1,0 +1,57 @@
+"""What no survey weight can be: blank, negative, of no population, no replicate of the weight."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.surveys.read import rows_said
+
+#: A weight says how many people a record stands for (or is relative, with a sum of at least about
+#: 1); its sum lies between these.
+TOTALS = (1e-6, 1e15)
+
+#: From so many records on, none weighs more than all others together.
+MANY = 100
+
+#: The sum of a replicate weight is that of the weight itself, but for chance: in a file of a few
+#: records within this factor.
+APART = 20
+
+
+def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
+    """Refuse what is no weight: blanks, negative numbers, a sum that is that of no population."""
+    what = f"{file}: column {column} (weight)"
+    if (blank := np.isnan(weight)).any():
+        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
+    if (negative := weight < 0).any():
+        raise EpidemiaError(f"{what} is negative in {rows_said(negative)}")
+    if not weight.any():
+        raise EpidemiaError(f"{what} is zero in every row")
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not TOTALS[0] < total < TOTALS[1]:
+        raise EpidemiaError(
+            f"{what} sums to {total:g}, which is the size of no population: the file was damaged "
+            "or badly converted; take the official one"
+        )
+    if len(weight) >= MANY and (most := weight.max()) > total / 2:
+        raise EpidemiaError(
+            f"{what} is {most:g} in row {int(weight.argmax()) + 1}, more than in all other rows "
+            "together: the file was damaged or badly converted; take the official one"
+        )
+
+
+def check_replicate(
+    replicate: NDArray[np.float32], weight: NDArray[np.float64], column: str, file: str
+) -> None:
+    """Refuse what is no replicate of a weight; some replicates of a few people are negative."""
+    what = f"{file}: column {column} (replicate weight)"
+    if (blank := np.isnan(replicate)).any():
+        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
+    total, known = replicate.sum(dtype=np.float64), weight.sum()
+    if not known / APART < total < known * APART:
+        raise EpidemiaError(
+            f"{what} sums to {total:g}, the weight itself to {known:g}: it is no replicate of it"
+        )
