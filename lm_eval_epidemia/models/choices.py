@@ -175,9 +175,8 @@ def group(
 def answer_requests(
     lm: Any,
     requests: Sequence[Any],
-    longest: int,
-    longest_choice: int,
-    answer: Callable[[list[Question], list[Encoded], list[Any]], list[int]],
+    fits: tuple[int, int],
+    answer: Callable[[list[Question], list[Encoded], list[Any], bool], list[int]],
     stock: Callable[..., list[tuple[float, bool]]],
     quiet: bool,
 ) -> list[tuple[float, bool]]:
@@ -188,33 +187,33 @@ def answer_requests(
     lm : TemplateLM
         A causal model of lm-eval.
     requests : sequence of Instance
-    longest, longest_choice : int
+    fits : (int, int)
         Tokens of a context and a choice that fit, and of a choice.
     answer : callable
-        Given questions, encoded requests and a list to fill in by number of request; returns the
-        numbers it could not answer.
+        Given questions, encoded requests, a list to fill in by number of request, and `quiet`;
+        returns the numbers that it could not answer.
     stock : callable
         lm-eval's own ``loglikelihood``, for requests without a context.
     quiet : bool
         Show no progress.
     """
-    bare = [number for number, request in enumerate(requests) if not request.args[0]]
-    if bare:
+    answers: list[Any] = [None] * len(requests)
+    if bare := [number for number, request in enumerate(requests) if not request.args[0]]:
         asked = [number for number, request in enumerate(requests) if request.args[0]]
         rest = [requests[number] for number in asked]
-        some = answer_requests(lm, rest, longest, longest_choice, answer, stock, quiet)
+        some = answer_requests(lm, rest, fits, answer, stock, quiet)
         alone = stock([requests[number] for number in bare], disable_tqdm=quiet)
-        by_number = dict(zip(chain(asked, bare), chain(some, alone), strict=True))
-        return [by_number[number] for number in range(len(requests))]
+        for number, answered in zip(chain(asked, bare), chain(some, alone), strict=True):
+            answers[number] = answered
+        return answers
     encoded = encode(lm, [request.args for request in requests], quiet)
-    questions, others = group(encoded, longest, longest_choice)
-    answers: list[Any] = [None] * len(requests)
-    others += answer(questions, encoded, answers)
+    questions, others = group(encoded, *fits)
+    others += answer(questions, encoded, answers, quiet)
     if others:
         left = [encoded[number] for number in others]
-        found = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
-        for number, one in zip(others, found, strict=True):
-            answers[number] = one
+        by_stock = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
+        for number, answered in zip(others, by_stock, strict=True):
+            answers[number] = answered
     return answers
 
 
