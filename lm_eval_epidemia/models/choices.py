@@ -90,10 +90,8 @@ def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list
             tokens.update(zip(batch, encoder(batch), strict=True))
             bar.update(len(batch))
     after = _tokens_of_choices(encoder, moved, tokens)
-    return [
-        (request, tokens[context], after[number])
-        for number, (request, (context, _)) in enumerate(zip(requests, moved, strict=True))
-    ]
+    before = [tokens[context] for context, _ in moved]
+    return list(zip(requests, before, after, strict=True))
 
 
 def _tokens_of_choices(
@@ -115,26 +113,26 @@ def _tokens_of_choices(
     alike: dict[Key, list[int]] = {}
     for number, (context, choice) in enumerate(pairs):
         alike.setdefault((context[-TAIL:], choice), []).append(number)
-    found: list[list[int]] = [[] for _ in pairs]
+    after: list[list[int]] = [[] for _ in pairs]
 
     def tokenize(numbers: list[int]) -> None:
         for start in range(0, len(numbers), BATCH):
             batch = numbers[start : start + BATCH]
             whole = encoder(["".join(pairs[number]) for number in batch])
             for number, ids in zip(batch, whole, strict=True):
-                found[number] = ids[len(tokens[pairs[number][0]]) :]
+                after[number] = ids[len(tokens[pairs[number][0]]) :]
 
     tokenize([number for numbers in alike.values() for number in numbers[:WITNESSES]])
     disagreed = []
     for numbers in alike.values():
-        witness, left = found[numbers[0]], numbers[WITNESSES:]
-        if all(found[number] == witness for number in numbers[1:WITNESSES]):
-            for number in left:
-                found[number] = witness
-        else:
+        witness, left = after[numbers[0]], numbers[WITNESSES:]
+        if any(after[number] != witness for number in numbers[1:WITNESSES]):
             disagreed += left
+            continue
+        for number in left:
+            after[number] = witness
     tokenize(disagreed)
-    return found
+    return after
 
 
 def group(
@@ -253,10 +251,10 @@ def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
     share : bool
         Whether the model can compute beginnings once.
     """
-    by_length = sorted(questions, key=lambda one: (one.shared, -len(one.tokens), one.tokens))
+    by_length = sorted(questions, key=lambda q: (q.shared, -len(q.tokens), q.tokens))
     plans = [_batches(by_length, limit, share=False)]
     if share:
-        by_tokens = sorted(questions, key=lambda one: (one.shared, one.tokens))
+        by_tokens = sorted(questions, key=lambda q: (q.shared, q.tokens))
         plans.append(_batches(by_tokens, limit, share=True))
     return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
 
