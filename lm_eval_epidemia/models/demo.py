@@ -124,7 +124,8 @@ def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
         Console(stderr=True).status("a tiny random transformer through lm-eval's hf backend"),
     ):
         tiny = make_tiny_llama(Path(folder) / "tiny-random-llama", split(task)["prompt"])
-        how = {"model": "hf", "model_args": {"pretrained": str(tiny), "dtype": "float32"}}
+        arguments = {"pretrained": str(tiny), "dtype": "float32"}
+        how: dict[str, Any] = {"model": "hf", "model_args": arguments}
         how |= {"device": "cpu", "batch_size": 64, "limit": limit}
         return _asked("tiny random Llama (hf)", out, groups, **how)
 

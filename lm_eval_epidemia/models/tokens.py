@@ -83,7 +83,9 @@ class _ByLine:
         if not self._trusted:
             return self._whole(texts)
         places = [_places(text) for text in texts]
-        asked, waiting, planned = [], [], set(self._known)
+        planned = set(self._known)
+        asked: list[int] = []
+        waiting: list[int] = []
         for number, of_text in enumerate(places):
             (waiting if planned.issuperset(of_text) else asked).append(number)
             planned.update(of_text)
