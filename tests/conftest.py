@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import real_model
 import replicates
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 # Before anything imports a library that might want the network.
@@ -165,6 +166,16 @@ def nsduh_parquet(tmp_path) -> Path:
     return path
 
 
+def made_once(factory, name, make) -> Path:
+    """Return a folder that the first process of the session to want it makes for all of them."""
+    own = factory.getbasetemp()
+    place = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    with FileLock(f"{place}.lock"):
+        if not place.exists():
+            make(place.with_suffix(".part")).rename(place)
+    return place
+
+
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory) -> Path:
     pytest.importorskip("torch")
@@ -172,7 +183,7 @@ def tiny_llama(tmp_path_factory) -> Path:
     from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     texts = split("epidemia_high_nsduh_cocaine_ever_by_age_sex")["prompt"]
-    return make_tiny_llama(tmp_path_factory.mktemp("tiny"), texts)
+    return made_once(tmp_path_factory, "tiny", lambda folder: make_tiny_llama(folder, texts))
 
 
 @pytest.fixture(scope="session")
@@ -191,13 +202,19 @@ def smollm2() -> Path:
 
 @pytest.fixture(scope="session")
 def lettered_llama(tmp_path_factory) -> Path:
-    """A tiny Llama that answers every prompt in its chat template with a letter.
+    """A tiny Llama that answers every prompt in its chat template with a letter."""
+    pytest.importorskip("torch")
+    return made_once(tmp_path_factory, "lettered", make_lettered_llama)
+
+
+def make_lettered_llama(folder: Path) -> Path:
+    """Save a tiny Llama that answers with letters.
 
     A direction is found along which the hidden states at the place of the answer are alike, and
     added to the rows of the output head that belong to letters: A and B become likely there, the
     other letters after them, and they differ as the random model has it.
     """
-    torch = pytest.importorskip("torch")
+    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from lm_eval_epidemia.benchmarks import OBSERVATION
@@ -213,7 +230,7 @@ def lettered_llama(tmp_path_factory) -> Path:
         if mode != "stated"  # which is answered in lines
         for text in split(task, mode)["prompt"][:22]
     ]
-    folder = make_tiny_llama(tmp_path_factory.mktemp("lettered"), texts)
+    make_tiny_llama(folder, texts)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.no_grad():

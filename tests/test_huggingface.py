@@ -7,29 +7,31 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import evaluate
+from conftest import recorded
 from rounding import log_probability, metric
 from test_harness import recompute
 
-from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-TASKS = ["epidemia_low_nsduh", "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
+TASKS = [
+    "epidemia_low_nsduh_heroin_ever_by_race",
+    "epidemia_high_nsduh_cocaine_ever_by_age_sex",
+]
+
+#: Starts a module of Python in two processes that share the work.
+TWO_PROCESSES = [sys.executable, "-m", "accelerate.commands.launch", "--cpu"]
+TWO_PROCESSES += ["--num_processes", "2", "--num_machines", "1"]
+TWO_PROCESSES += ["--mixed_precision", "no", "--dynamo_backend", "no", "-m"]
 
 
 def lm_eval(*arguments, launcher=()):
     """Run lm-eval's command line; `epidemia run` spares the tests lm-eval's own index."""
     command = [*(launcher or [sys.executable, "-m"]), "lm_eval_epidemia.cli", "run"]
-    done = subprocess.run(
-        [*command, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=os.environ,
-        check=False,
-    )
+    command += map(str, arguments)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -44,108 +46,57 @@ def samples_in(folder, task):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def hf(model, out, *more, launcher=()):
-    lm_eval(
-        "--model",
-        "hf",
-        "--model_args",
-        f"pretrained={model},dtype=float32",
-        "--tasks",
-        ",".join(TASKS),
-        "--device",
-        "cpu",
-        "--batch_size",
-        16,
-        "--output_path",
-        out,
-        "--log_samples",
-        *more,
-        launcher=launcher,
-    )
-    return results_in(out)
+@pytest.mark.rounding
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_transformer_is_scored_and_its_scores_can_be_recomputed(tiny_llama, tmp_path, chat):
+    """The elicited distribution is also that of transformers, called by hand."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-
-@pytest.mark.parametrize("more", [(), ("--apply_chat_template",)])
-def test_a_transformer_is_scored_and_its_scores_can_be_recomputed(tiny_llama, tmp_path, more):
-    results = hf(tiny_llama, tmp_path, *more)
-    tasks = [name for name in results["results"] if "_by_" in name]
-    assert len(tasks) == 6 + 1
-    for name in tasks:
-        row, samples = results["results"][name], samples_in(tmp_path, name)
+    how = {"model_args": f"pretrained={tiny_llama},dtype=float32", "device": "cpu"}
+    recorded(tmp_path, TASKS, model="hf", batch_size=16, apply_chat_template=chat, **how)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    network = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
+    for name in TASKS:
+        row, samples = results_in(tmp_path)["results"][name], samples_in(tmp_path, name)
         assert 0 <= row["score,none"] <= 100
         assert 0 < row["choice_mass,none"] <= 1
         assert row["seen,none"] == 1
         expected = recompute(samples, store.load(name))
         assert row["score,none"] == pytest.approx(expected, abs=1e-6)
-        context = samples[0]["arguments"]["gen_args_0"]
-        if more:
-            assert context["arg_0"].startswith("<|user|>")
-            assert context["arg_0"].endswith("<|assistant|>\n")
-            assert context["arg_1"] == "A"
-        else:
-            assert context["arg_0"] == samples[0]["doc"]["prompt"]
-            assert context["arg_1"] == " A"
+        for sample in samples[:8]:
+            prompt, arguments = sample["doc"]["prompt"], sample["arguments"]["gen_args_0"]
+            context, choice = arguments["arg_0"], arguments["arg_1"]
+            if chat:
+                assert context.startswith("<|user|>") and context.endswith("<|assistant|>\n")
+                assert prompt in context and choice == "A"
+                continue
+            assert context == prompt and choice == " A"
+            shared = tokenizer(prompt).input_ids
+            whole = [tokenizer(f"{prompt} {letter}").input_ids for letter in "AB"]
+            assert all(ids[:-1] == shared for ids in whole)
+            with torch.no_grad():
+                logits = network(torch.tensor([shared])).logits[0, -1]
+            logprobs = torch.log_softmax(logits.double(), -1)
+            by_hand = [float(logprobs[ids[-1]]) for ids in whole]
+            answer = [float(logprob) for logprob, _ in sample["filtered_resps"]]
+            assert np.allclose(answer, by_hand, atol=log_probability(by_hand), rtol=0)
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_scores_of_one(tiny_llama, tmp_path):
-    one = hf(tiny_llama, tmp_path / "one")
-    two = hf(
-        tiny_llama,
-        tmp_path / "two",
-        launcher=[
-            sys.executable,
-            "-m",
-            "accelerate.commands.launch",
-            "--cpu",
-            "--num_processes",
-            "2",
-            "--num_machines",
-            "1",
-            "--mixed_precision",
-            "no",
-            "--dynamo_backend",
-            "no",
-            "-m",
-        ],
-    )
-    for name, row in one["results"].items():
-        if "_by_" in name:
-            found = [
-                [(float(x), greedy) for x, greedy in sample["filtered_resps"]]
-                for sample in samples_in(tmp_path / "one", name)
-            ]
-            anchors = Anchors.of(store.load(name))
-            apart = log_probability(x for answer in found for x, _ in answer)
-            for metric_name, value in row.items():
-                if isinstance(value, float):
-                    may = metric(metric_name, apart, anchors.zero - anchors.perfect)
-                    assert two["results"][name][metric_name] == pytest.approx(value, abs=may)
+    def run(out, launcher=()):
+        given = f"pretrained={tiny_llama},dtype=float32"
+        how = ("--model", "hf", "--model_args", given, "--tasks", ",".join(TASKS))
+        how += ("--device", "cpu", "--batch_size", 16, "--output_path", out, "--log_samples")
+        lm_eval(*how, launcher=launcher)
+        return results_in(out)
+
+    one, two = run(tmp_path / "one"), run(tmp_path / "two", TWO_PROCESSES)
     assert two["n-samples"] == one["n-samples"]
-
-
-def test_log_probabilities_are_the_models_own(tiny_llama):
-    """The elicited distribution against transformers called by hand."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    name = "epidemia_low_nsduh_heroin_ever_by_race"
-    results = evaluate(
-        [name],
-        model="hf",
-        model_args=f"pretrained={tiny_llama},dtype=float32",
-        device="cpu",
-        log_samples=True,
-    )
-    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
-    model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
-    rows = list(split(name))
-    for row, sample in zip(rows, results["samples"][name], strict=True):
-        whole = [tokenizer(row["prompt"] + f" {letter}").input_ids for letter in "AB"]
-        shared = tokenizer(row["prompt"]).input_ids
-        assert all(ids[: len(shared)] == shared and len(ids) == len(shared) + 1 for ids in whole)
-        with torch.no_grad():
-            logits = model(torch.tensor([shared])).logits[0, -1]
-        logprobs = torch.log_softmax(logits.double(), -1)
-        expected = [float(logprobs[ids[-1]]) for ids in whole]
-        found = [response[0] for response in sample["filtered_resps"]]
-        assert np.allclose(found, expected, atol=log_probability(expected), rtol=0)
+    for name in TASKS:
+        samples, anchors = samples_in(tmp_path / "one", name), Anchors.of(store.load(name))
+        apart = log_probability(float(x) for one in samples for x, _ in one["filtered_resps"])
+        for measure, value in one["results"][name].items():
+            if isinstance(value, float):
+                may = metric(measure, apart, anchors.zero - anchors.perfect)
+                assert two["results"][name][measure] == pytest.approx(value, abs=may)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from rounding import assert_same
-from test_choice_hf import architecture, both, pairs
+from test_choice_hf import SEVERAL, TEXT, answered, batches, both, loaded, on_path, ours_of, pairs  # noqa: F401
 
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.models.choices import Batch, Question, plan
 from lm_eval_epidemia.models.prefix_tree import (
     Costs,
@@ -17,7 +18,7 @@ from lm_eval_epidemia.models.prefix_tree import (
     tree_of,
 )
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 LLAMA_8B = Costs(32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14_336), 2 * 32 * 4096)
 
@@ -131,34 +132,41 @@ def test_costs_by_hand():
     assert cost_of_rows(Batch(pack.questions, 30), costs) == 50_000 + behind
 
 
+def test_a_plan_has_every_question_once_within_the_limit():
+    rng, questions = np.random.default_rng(3), []
+    for number in range(400):
+        beginning = [7] * int(rng.integers(0, 3) * 40)
+        tokens = [*beginning, *rng.integers(0, 50, rng.integers(4, 30)).tolist()]
+        questions.append(question(tokens, number, int(rng.integers(0, 2))))
+    for limit in (1, 40, 1000, 10_000):
+        costs = []
+        for share in (False, True):
+            planned = plan(questions, limit, share)
+            numbers = [one.requests[0] for batch in planned for one in batch.questions]
+            assert sorted(numbers) == list(range(400))
+            for batch in planned:
+                longest = max(len(one.tokens) for one in batch.questions)
+                assert len(batch.questions) == 1 or len(batch.questions) * longest <= limit
+                (shared,) = {one.shared for one in batch.questions}
+                first = batch.questions[0].tokens[: batch.prefix]
+                for one in batch.questions:
+                    assert one.tokens[: batch.prefix] == first
+                    assert len(one.tokens) - batch.prefix >= shared + 2 or batch.prefix == 0
+            costs.append(sum(batch.cost for batch in planned))
+            assert any(batch.prefix for batch in planned) == (share and limit >= 1000)
+        assert costs[1] < costs[0] or limit < 1000
+
+
 # The model.
 
 
-def forced(monkeypatch, path):
-    """All prompts on one path; what was computed."""
-    from lm_eval_epidemia.models.choice_hf import ChoiceHF
-
-    monkeypatch.setattr(ChoiceHF, "only_path", path)
-    read, honest = [], ChoiceHF._read
-
-    def watched(self, batch):
-        read.append(batch)
-        return honest(self, batch)
-
-    monkeypatch.setattr(ChoiceHF, "_read", watched)
-    return read
-
-
-TEXT = "Among adults in the United States, how many have ever used it? Answer with a letter: "
 CASES = {
     "single prompt": [(f"{TEXT}A. Yes B. No", " A")],
     "no common beginning": [(f"{word} is a word.", " A") for word in ("Yes", "No", "May", "So")],
     "one token apart": [(f"{TEXT}{letter}", choice) for letter in "ABCDEF" for choice in "AB"],
     "beginning of another": [(TEXT[:end], " A") for end in (10, 30, 31, 32, 60, 80)],
     "the same twice": [
-        (f"{TEXT}A. Yes", " A"),
-        (f"{TEXT}A. Yes", " A"),
-        (f"{TEXT}B. No", " A"),
+        *((f"{TEXT}{said}", " A") for said in ("A. Yes", "A. Yes", "B. No")),
         (f"{TEXT}A. Yes", " B"),
     ],
     "choices of several tokens": [
@@ -170,163 +178,88 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.rounding
 @pytest.mark.parametrize("batch_size", [1, 2, 64, "auto"])
-def test_shapes_of_trees(tiny_llama, monkeypatch, case, batch_size):
+def test_shapes_of_trees(tiny_llama, batches, on_path, batch_size):  # noqa: F811
     """Limits of one and two prompts fall into branches; one pack of all repeats nothing."""
-    read = forced(monkeypatch, "tree")
-    assert_same(*both(tiny_llama, CASES[case], batch_size=batch_size))
-    assert read and all(isinstance(one, Pack) for one in read)
-    if batch_size == "auto":
-        asked = [one for pack in read for one in pack.questions]
-        assert sum(one.cost for one in read) == len(beginnings(asked))
+    on_path("tree")
+    for case, asked in CASES.items():
+        if (case, batch_size) == ("longer than the model", "auto"):
+            continue  # lm-eval's own path, which tries for 20 seconds how large a batch may be
+        batches.clear()
+        assert_same(*both(tiny_llama, asked, batch_size=batch_size))
+        assert batches and all(isinstance(batch, Pack) for batch in batches), case
+        if batch_size == "auto":
+            questions = [one for pack in batches for one in pack.questions]
+            assert sum(pack.cost for pack in batches) == len(beginnings(questions)), case
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize("batch_size", [1, 3, 16])
-def test_tasks_as_trees(tiny_llama, monkeypatch, batch_size):
-    read = forced(monkeypatch, "tree")
-    asked = pairs(cells=30)
-    assert_same(*both(tiny_llama, asked, batch_size=batch_size))
-    limit = batch_size * max(len(one.tokens) for pack in read for one in pack.questions)
-    assert all(isinstance(one, Pack) and one.cost <= limit for one in read)
-    assert len(read) > 1 or batch_size == 16
+def test_tasks_as_trees(tiny_llama, batches, on_path, batch_size):  # noqa: F811
+    on_path("tree")
+    assert_same(*both(tiny_llama, pairs(cells=20), batch_size=batch_size))
+    limit = batch_size * max(len(one.tokens) for pack in batches for one in pack.questions)
+    assert all(isinstance(pack, Pack) and pack.cost <= limit for pack in batches)
+    assert len(batches) > 1 or batch_size == 16
 
 
-@pytest.mark.parametrize("how", [{}, {"truncation": True}])
+@pytest.mark.rounding
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_truncated_prompts(tiny_llama, tmp_path, monkeypatch, how, side):
+def test_truncated_prompts(tiny_llama, tmp_path, batches, on_path, side):  # noqa: F811
     """A context of 100 tokens and longer prompts among shorter ones: those are stock's."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(tiny_llama, truncation_side=side)
-    tokenizer.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_llama, truncation_side=side).save_pretrained(tmp_path)
     AutoModelForCausalLM.from_pretrained(tiny_llama).save_pretrained(tmp_path)
-    read = forced(monkeypatch, "tree")
+    on_path("tree")
     asked = [(f"{TEXT}{'word ' * n}", " A") for n in range(0, 20)]
-    assert_same(*both(tmp_path, asked, max_length=100, **how))
-    assert all(isinstance(one, Pack) for one in read)
-    assert 0 < sum(len(pack.questions) for pack in read) < len(asked)
+    for how in ({}, {"truncation": True}):
+        batches.clear()
+        assert_same(*both(tmp_path, asked, max_length=100, **how))
+        assert all(isinstance(pack, Pack) for pack in batches)
+        assert 0 < sum(len(pack.questions) for pack in batches) < len(asked)
 
 
-def saved(tiny_llama, folder, config):
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    torch.manual_seed(1)
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_llama).save_pretrained(folder)
-    return folder
-
-
-def other_architecture(name, vocabulary):
-    import transformers as t
-
-    small = {
-        "vocab_size": vocabulary,
-        "num_hidden_layers": 2,
-        "hidden_size": 32,
-        "num_attention_heads": 2,
-        "initializer_range": 0.2,
-    }
-    if name == "mistral, window of 60":
-        return t.MistralConfig(
-            **small, num_key_value_heads=1, head_dim=16, intermediate_size=64, sliding_window=60
-        )
-    if name == "bloom":  # ALiBi: positions are in the scores
-        small.pop("num_attention_heads"), small.pop("num_hidden_layers")
-        return t.BloomConfig(**small, n_layer=2, n_head=2)
-    if name == "gpt-oss":  # sinks, experts, windows in every second layer
-        return t.GptOssConfig(
-            **small,
-            num_key_value_heads=1,
-            head_dim=16,
-            intermediate_size=64,
-            num_local_experts=2,
-            num_experts_per_tok=1,
-        )
-    return architecture(name, vocabulary)
-
-
-#: Tokens of the longest prompt in a tree: any, none, or a window.
-TAKES = {
-    "gpt2": "any",
-    "neox": "any",
-    "qwen3": "any",
-    "gemma2": 0,
-    "mamba": 0,
-    "bloom": 0,
-    "gpt-oss": 0,
-    "mistral, window of 60": 60,
-}
-
-
-@pytest.mark.parametrize("name", TAKES)
-def test_architectures_take_trees_or_keep_to_rows(tiny_llama, tmp_path, monkeypatch, name):
-    from transformers import AutoTokenizer
-
-    from lm_eval_epidemia.models.choice_hf import ChoiceHF
-
-    vocabulary = len(AutoTokenizer.from_pretrained(tiny_llama)) + 24
-    folder = saved(tiny_llama, tmp_path, other_architecture(name, vocabulary))
-    longest = ChoiceHF(pretrained=str(folder), dtype="float32", device="cpu")._longest_in_tree
-    read = forced(monkeypatch, "tree")
-    asked = [*pairs(cells=12), (f"{TEXT}A", " A"), (f"{TEXT}B", " A")]
-    assert_same(*both(folder, asked))
-    kinds = {type(one) for one in read}
-    if TAKES[name] == "any":
-        assert longest > 100_000 and kinds == {Pack}
-    else:
-        assert longest == TAKES[name]
-        assert kinds == ({Pack, Batch} if longest else {Batch})
-        for one in read:
-            assert isinstance(one, Batch) or max(len(q.tokens) for q in one.questions) <= longest
-
-
-@pytest.mark.parametrize(
-    ("arguments", "takes"),
-    [
+@pytest.mark.rounding
+def test_what_a_model_is_loaded_with(tiny_llama):
+    for arguments, takes in (
         ({}, True),
         ({"dtype": "bfloat16"}, True),
         ({"attn_implementation": "eager"}, True),
         ({"attn_implementation": "flex_attention"}, False),
-        ({"dtype": "float32", "mixed_precision_dtype": "bfloat16"}, False),
-    ],
-)
-def test_what_a_model_is_loaded_with(tiny_llama, arguments, takes):
-    from lm_eval_epidemia.models.choice_hf import ChoiceHF
-
-    how = {"pretrained": str(tiny_llama), "dtype": "float32", "device": "cpu", **arguments}
-    assert bool(ChoiceHF(**how)._longest_in_tree) is takes
+        ({"mixed_precision_dtype": "bfloat16"}, False),
+    ):
+        lm = loaded("choice-hf", str(tiny_llama), **arguments)
+        assert bool(lm._longest_in_tree) is takes, arguments
 
 
-def test_a_wrong_mask_or_position_is_found(tiny_llama, monkeypatch):
+@pytest.mark.rounding
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_wrong_mask_or_position_is_found(tiny_llama, monkeypatch, dtype):
     """The trial refuses a tree in which siblings are seen, or positions run on."""
     from lm_eval_epidemia.models import tree_attention
-    from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
-    honest = tree_attention.tree_of
-    for dtype in ("float32", "bfloat16"):
-        how = {"pretrained": str(tiny_llama), "dtype": dtype, "device": "cpu"}
-        for field, change in (
-            ("last", lambda tree: np.full_like(tree.last, len(tree.last) - 1)),
-            ("position", lambda tree: np.arange(len(tree.tokens))),
-        ):
-            with monkeypatch.context() as patched:
-                patched.setattr(
-                    tree_attention,
-                    "tree_of",
-                    lambda asked, f=field, c=change: (t := honest(asked))._replace(**{f: c(t)}),
-                )
-                assert ChoiceHF(**how)._longest_in_tree == 0, (dtype, field)
+    lm, honest = loaded("choice-hf", str(tiny_llama), dtype=dtype), tree_attention.tree_of
+    for field, change in (
+        ("last", lambda tree: np.full_like(tree.last, len(tree.last) - 1)),
+        ("position", lambda tree: np.arange(len(tree.tokens))),
+    ):
+
+        def wrong(asked, field=field, change=change):
+            tree = honest(asked)
+            return tree._replace(**{field: change(tree)})
+
+        monkeypatch.setattr(tree_attention, "tree_of", wrong)
+        assert type(lm)._longest_in_tree.func(lm) == 0, field
 
 
 def test_a_model_is_left_as_it_was(tiny_llama):
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    from lm_eval_epidemia.models.choice_hf import ChoiceHF
     from lm_eval_epidemia.models.tree_attention import NAME, tree_attention
 
-    lm = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu")
+    lm = loaded("choice-hf", str(tiny_llama))
     before = lm.model.config._attn_implementation
     with pytest.raises(ZeroDivisionError), tree_attention(lm.model, tree_of([question([1, 2])])):
         assert lm.model.config._attn_implementation == NAME
@@ -335,42 +268,58 @@ def test_a_model_is_left_as_it_was(tiny_llama):
     assert NAME not in ALL_ATTENTION_FUNCTIONS
 
 
-@pytest.mark.parametrize("kind", ["lora", "prompt tuning", "prefix tuning"])
-def test_adapters_take_trees_where_nothing_stands_before_the_prompt(tiny_llama, tmp_path, kind):
-    import peft
-    from transformers import AutoModelForCausalLM
-
+@pytest.mark.rounding
+@pytest.mark.parametrize("path", ["rows", "tree"])
+def test_no_tensor_of_prompt_times_vocabulary(tiny_llama, monkeypatch, on_path, path):  # noqa: F811
+    """The output head sees one position of each prompt, and of a shared beginning."""
     from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
-    config = {
-        "lora": peft.LoraConfig(r=4, target_modules=["q_proj", "lm_head"], task_type="CAUSAL_LM"),
-        "prompt tuning": peft.PromptTuningConfig(num_virtual_tokens=6, task_type="CAUSAL_LM"),
-        "prefix tuning": peft.PrefixTuningConfig(num_virtual_tokens=6, task_type="CAUSAL_LM"),
-    }[kind]
-    base = AutoModelForCausalLM.from_pretrained(tiny_llama)
-    peft.get_peft_model(base, config).save_pretrained(tmp_path)
-    lm = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu", peft=str(tmp_path))
-    assert bool(lm._longest_in_tree) is (kind == "lora")
+    on_path(path)
+    seen, widest, asked = [], [], pairs(cells=20)
+    honest, linear = ChoiceHF._logits_at, torch.nn.functional.linear
+
+    def watched(self, ids, *more, **named):
+        logits = honest(self, ids, *more, **named)
+        seen.append((ids.shape, logits.shape))
+        return logits
+
+    def watched_linear(states, weight, *more):
+        outputs = linear(states, weight, *more)
+        if weight.shape[0] >= 400:  # only the output head is that wide
+            widest.append(outputs.shape[:-1].numel())
+        return outputs
+
+    monkeypatch.setattr(ChoiceHF, "_logits_at", watched)
+    monkeypatch.setattr(torch.nn.functional, "linear", watched_linear)
+    ours_of(tiny_llama, asked[:1])  # asks what it can share
+    widest.clear(), seen.clear()
+    ours_of(tiny_llama, asked)
+    # Each prompt once: 20 of two choices, 20 of four.
+    assert sum(after[0] * after[1] for _, after in seen) == 40
+    assert 40 <= sum(widest) <= 40 + (len(seen) if path == "rows" else 0)
+    if path == "rows":
+        assert all(after[:2] == (before[0], 1) for before, after in seen)
+    answered.__wrapped__("hf", str(tiny_llama), asked[:4])
+    assert max(widest) > 50
 
 
-def test_a_model_spread_over_devices_and_one_of_four_bits_take_trees(tiny_llama, tmp_path):
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
-
+@pytest.mark.rounding
+@pytest.mark.parametrize("path", ["rows", "tree"])
+def test_beginnings_are_computed_once(tiny_llama, monkeypatch, on_path, path):  # noqa: F811
+    """The 24 orders of a question with four answers, after three solved examples."""
+    from lm_eval_epidemia.elicit.variants import Variant
     from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
-    spread = {"parallelize": True, "max_cpu_memory": "200KB", "offload_folder": str(tmp_path)}
-    lm = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu", **spread)
-    assert "disk" in lm.model.hf_device_map.values() and lm._longest_in_tree
+    rows = list(split(SEVERAL, variant=Variant(fewshot=3)).select(range(24)))
+    asked = [(row["prompt"], f" {letter}") for row in rows for letter in row["choices"]]
+    computed, honest = [], ChoiceHF._logits_at
 
-    how = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
-    model = AutoModelForCausalLM.from_pretrained(
-        tiny_llama, quantization_config=how, dtype=torch.float32
-    )
-    model.save_pretrained(tmp_path / "four")
-    AutoTokenizer.from_pretrained(tiny_llama).save_pretrained(tmp_path / "four")
-    lm = ChoiceHF(pretrained=str(tmp_path / "four"), dtype="float32", device="cpu")
-    assert lm._longest_in_tree
-    # Two weights in a byte count as two.
-    plain = ChoiceHF(pretrained=str(tiny_llama), dtype="float32", device="cpu")
-    assert lm._costs == plain._costs
+    def watched(self, ids, positions, before, **more):
+        computed.append(ids.numel())
+        return honest(self, ids, positions, before, **more)
+
+    on_path(path)
+    monkeypatch.setattr(ChoiceHF, "_logits_at", watched)
+    assert_same(*both(tiny_llama, asked))
+    whole = loaded("hf", str(tiny_llama)).tokenizer([row["prompt"] for row in rows])["input_ids"]
+    assert sum(computed) < 0.4 * sum(map(len, whole))

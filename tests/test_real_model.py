@@ -21,6 +21,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 
 #: Yes or no; four answers in four orders of 24; one of 22 intervals.
 TASKS = [

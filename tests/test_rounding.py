@@ -7,6 +7,7 @@ import rounding
 from lm_eval_epidemia.benchmarks.splits import split
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.rounding
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 

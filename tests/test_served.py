@@ -256,7 +256,9 @@ def test_a_certificate_that_is_not_trusted_is_not_asked_twice(tmp_path):
             "req",
             "-x509",
             "-newkey",
-            "rsa:2048",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
             "-nodes",
             "-subj",
             "/CN=127.0.0.1",
@@ -474,6 +476,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(tmp_path):
     """A file may grow to 20,000 bytes."""
     program = FULL.format(path=sys.path)
@@ -488,6 +491,38 @@ def test_a_disk_that_is_full(tmp_path):
         assert server.asked.total() < 400
     assert "EpidemiaError the file of --use_cache" in done.stdout, (done.stdout, done.stderr[-800:])
     assert "cannot be written" in done.stdout
+
+
+def test_a_file_that_takes_no_more_ends_the_run_in_a_line(tmp_path, monkeypatch):
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("lm_eval_epidemia.models.choice_api.remember", full)
+    with scripted() as server:
+        lm = cached(model(server, num_concurrent=2), str(tmp_path / "kept"))
+        with pytest.raises(EpidemiaError, match=r"--use_cache.*cannot be written: .*disk is full"):
+            lm.loglikelihood(plain(TEXTS))
+        assert server.asked.total() < 10
+
+
+def test_a_run_that_the_user_stops_keeps_whole_prompts_and_says_so(tmp_path, monkeypatch, caplog):
+    """As by Ctrl-C, after eight answers; what is under way is waited for."""
+    affordable = ChoiceAPI._affordable
+
+    def stops(self, running):
+        if server.answered.total() >= 8:
+            raise KeyboardInterrupt
+        return affordable(self, running)
+
+    monkeypatch.setattr(ChoiceAPI, "_affordable", stops)
+    with scripted() as server:
+        lm = cached(model(server), str(tmp_path / "kept"))
+        with pytest.raises(KeyboardInterrupt):
+            lm.loglikelihood(plain(TEXTS))
+    answered = server.answered.total()
+    assert 8 <= answered < 40 and len(lm.dbdict) == 4 * answered
+    assert "requests under way" in caplog.text
+    assert f"interrupted. {answered} of 40 prompts are answered; they are in the" in caplog.text
 
 
 # Tasks and arguments.
@@ -523,11 +558,13 @@ def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
 
 
 def test_a_form_for_tasks_that_have_none_is_refused():
+    run = guard.checked(lambda tasks=None, metadata=None: "run")
     for names in ([TASK], ["epidemia_high"], [f"{TASK}_sampled"]):
         with pytest.raises(
             EpidemiaError, match=r"structured has no effect.*for epidemia_low_stated"
         ):
-            evaluate(names, model="epidemia-baseline", metadata={"structured": "json"})
+            run(tasks=names, metadata={"structured": "json"})
+    assert run(tasks=[f"{TASK}_stated"], metadata={"structured": "json"}) == "run"
 
 
 def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request():
@@ -637,6 +674,7 @@ remember(model, answered())
 """
 
 
+@pytest.mark.slow
 def test_the_letters_of_a_prompt_are_kept_together_or_not_at_all(tmp_path):
     from sqlitedict import SqliteDict
 
@@ -657,6 +695,7 @@ lm.loglikelihood(plain(TEXTS))
 """
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_what_it_kept(tmp_path):
     from sqlitedict import SqliteDict
 

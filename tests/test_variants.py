@@ -320,6 +320,7 @@ def test_other_models_want_room_for_a_token(kind, beyond):
         guarded(lm, ("word " * (10 + beyond), " answered"))
 
 
+@pytest.mark.rounding
 def test_letters_of_several_tokens_give_the_same_scores(tiny_llama, tmp_path):
     """A tokenizer without merges: " A" is two tokens, and lm-eval adds their log-probabilities."""
     import torch

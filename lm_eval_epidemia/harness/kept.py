@@ -35,25 +35,20 @@ def check_file(use_cache: Any) -> None:
     """
     if not use_cache:
         return
-    path = Path(f"{use_cache}_rank0.db")
+    path, sound = Path(f"{use_cache}_rank0.db"), "ok"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = not path.exists()
-        with path.open("a+b"):
-            pass
-        if new:
+        if path.exists():
+            path.open("a+b").close()
+            sound = _checked(path)
+        else:
+            path.touch()
             path.unlink()
-            return
     except OSError as error:
         raise EpidemiaError(
             f"--use_cache {use_cache}: the file {path} cannot be written ({error.strerror}): "
             "give another path"
         ) from None
-    try:
-        with closing(_opened(path)) as connection:
-            sound = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        sound = str(error)
     if sound != "ok":
         raise EpidemiaError(
             f"--use_cache {use_cache}: {path} is no database, or a damaged one ({sound}): delete "
@@ -70,6 +65,15 @@ def writing(database: Any) -> Iterator[None]:
         raise EpidemiaError(
             f"the file of --use_cache, {database.filename}, cannot be written: {error}"
         ) from error
+
+
+def _checked(path: Path) -> str:
+    """Return "ok", or what is wrong with a database."""
+    try:
+        with closing(_opened(path)) as connection:
+            return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        return str(error)
 
 
 def refuse_served(database: Any) -> None:
@@ -127,14 +131,9 @@ class Kept:
                 f"did not write: {_ANOTHER}"
             )
         self._refuse_another(self.record)
-        if self.record["base_url"] != base_url:
-            _logger.warning(
-                "epidemia: %s holds answers of %s read at %s; they are taken for those of %s",
-                database.filename,
-                self.record["model"],
-                self.record["base_url"],
-                base_url,
-            )
+        if (before := self.record["base_url"]) != base_url:
+            held = f"{database.filename} holds answers of {self.record['model']} read at {before}"
+            _logger.warning("epidemia: %s; they are taken for those of %s", held, base_url)
 
     def note(self, read_by: str, variants: str) -> None:
         """Write down how letters are read, before the first answer is written.
@@ -149,17 +148,12 @@ class Kept:
         with writing(self._database), closing(_opened(self._database.filename)) as connection:
             # Of two runs that begin at once the second finds what the first wrote.
             connection.execute("BEGIN IMMEDIATE")
-            before = _record(connection)
-            if before:
+            if before := _record(connection):
                 self._refuse_another(before)
                 self._refuse_spellings(before, read_by, variants)
             ways = {*before.get("read_by", read_by).split(" and "), read_by}
-            self.record = {
-                **self._asks,
-                "base_url": self._url,
-                "read_by": " and ".join(sorted(ways)),
-                "spellings": variants,
-            }
+            how = {"read_by": " and ".join(sorted(ways)), "spellings": variants}
+            self.record = {**self._asks, "base_url": self._url, **how}
             connection.execute("CREATE TABLE IF NOT EXISTS choice_api (record TEXT)")
             connection.execute("CREATE TABLE IF NOT EXISTS choice_api_keys (key TEXT PRIMARY KEY)")
             connection.execute("DELETE FROM choice_api")
@@ -175,12 +169,11 @@ class Kept:
                 )
 
     def _refuse_spellings(self, record: Mapping[str, Any], read_by: str, variants: str) -> None:
-        if record["spellings"] != variants:
+        if (before := record["spellings"]) != variants:
             raise EpidemiaError(
                 f"{self._database.filename} holds letters read by {record['read_by']} with "
-                f"variants={record['spellings']}, and this server's are read by {read_by} "
-                f"with variants={variants}: give variants={record['spellings']} too, or "
-                "another path to --use_cache"
+                f"variants={before}, and this server's are read by {read_by} with "
+                f"variants={variants}: give variants={before} too, or another path to --use_cache"
             )
 
 

@@ -37,7 +37,7 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
     held = [name for name in SECRET if arguments.get(name)]
     try:
         url = urlsplit(str(arguments.get("base_url") or ""))
-        names = [name for name, _ in parse_qsl(url.query, keep_blank_values=True)]
+        names = dict(parse_qsl(url.query, keep_blank_values=True))
     except ValueError:
         raise EpidemiaError(
             "choice-api: base_url is not an address: expected http://HOST:PORT/v1/chat/completions "
@@ -76,17 +76,17 @@ def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
     EpidemiaError
         If a variable holds what no header can; of those that are not set see `refuse_keys`.
     """
-    found = {}
+    sent = {}
     if key := os.environ.get(api_key_env, "").strip():
-        found["Authorization"] = f"Bearer {_sendable(key, api_key_env)}"
+        sent["Authorization"] = f"Bearer {_sendable(key, api_key_env)}"
     if header_env is not None:
         name, colon, value = os.environ.get(header_env, "").partition(":")
         if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name.strip()):
             raise EpidemiaError(
                 f"choice-api: header_env={header_env}: expected a variable with 'Name: value'"
             )
-        found[name.strip()] = _sendable(value.strip(), header_env)
-    return found
+        sent[name.strip()] = _sendable(value.strip(), header_env)
+    return sent
 
 
 def _sendable(value: str, variable: str) -> str:

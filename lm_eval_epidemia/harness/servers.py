@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import ssl
 import threading
 from contextlib import suppress
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
@@ -80,18 +80,12 @@ def refuse_template(url: str, server: str = "auto", verify: bool | ssl.SSLContex
 def _version(address: str, context: ssl.SSLContext) -> Any:
     """Return what a server says of its version; None where it says none, or not in time."""
     versions: list[Any] = []
+    other = (ValueError, LookupError, TypeError, RecursionError)
 
     def ask() -> None:
         opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
         with (
-            suppress(
-                OSError,
-                http.client.HTTPException,
-                ValueError,
-                LookupError,
-                TypeError,
-                RecursionError,
-            ),
+            suppress(OSError, HTTPException, *other),
             opener.open(address, timeout=PATIENCE) as reply,
         ):
             versions.append(json.loads(reply.read(MOST_BYTES))["version"])

@@ -18,7 +18,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 #: Of all benchmarks: each answers as some of them.
-KINDS = tuple(dict.fromkeys(kind for one in BENCHMARKS for kind in one.kinds))
+KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS for kind in benchmark.kinds))
 
 #: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
 LOG_ZERO = -1e4
@@ -33,10 +33,8 @@ def _number(name: str, given: Any, at_least: float) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not at_least <= number <= LARGEST:
-        raise EpidemiaError(
-            f"epidemia-baseline: {name}={given!r}: expected a number from {at_least:g} to "
-            f"{LARGEST:g}"
-        )
+        expected = f"expected a number from {at_least:g} to {LARGEST:g}"
+        raise EpidemiaError(f"epidemia-baseline: {name}={given!r}: {expected}")
     return number
 
 
@@ -72,10 +70,9 @@ class Baseline(LM):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        if unknown:
-            known = ("kind", "noise", "seed", "position_bias")
-            hint = nearest(min(unknown), known)
-            raise EpidemiaError(f"epidemia-baseline has no argument {min(unknown)!r} ({hint})")
+        for name in sorted(unknown):
+            hint = nearest(name, ("kind", "noise", "seed", "position_bias"))
+            raise EpidemiaError(f"epidemia-baseline has no argument {name!r} ({hint})")
         if kind not in KINDS:
             raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
         self.kind, self.noise = kind, _number("noise", noise, at_least=0)
@@ -101,26 +98,24 @@ class Baseline(LM):
 
     def _believed(self, request: Any) -> Array:
         """Return what this respondent believes in the cell of one prompt."""
-        doc, asked = self._ours(request), self._leaves[request.task_name]
-        way, benchmark = WAYS[asked.way], asked.benchmark
+        doc, name, way = self._ours(request), request.task_name, self._way(request)
+        benchmark = self._leaves[name].benchmark
         if not (way.believed or way.writes) or benchmark.answers is None:
-            raise EpidemiaError(f"epidemia-baseline does not answer {request.task_name}")
+            raise EpidemiaError(f"epidemia-baseline does not answer {name}")
         if self.kind not in benchmark.kinds:
             raise EpidemiaError(
-                f"epidemia-baseline kind={self.kind} has no answers to {request.task_name}: "
+                f"epidemia-baseline kind={self.kind} has no answers to {name}: "
                 f"expected one of {', '.join(benchmark.kinds)}"
             )
-        if request.task_name not in self._believes:
+        if name not in self._believes:
             truth = way.load(doc["task"])
-            self._believes[request.task_name] = benchmark.answers(
-                truth, self.kind, self.noise, self.seed
-            )
-        believed: Array = self._believes[request.task_name][doc["cell"]]
+            self._believes[name] = benchmark.answers(truth, self.kind, self.noise, self.seed)
+        believed: Array = self._believes[name][doc["cell"]]
         return believed
 
     def _letters(self, request: Any) -> list[float]:
         """Log-probabilities of the choices of one prompt."""
-        way, believed = self._way(request), self._believed(request)
+        believed, way = self._believed(request), self._way(request)
         assert way.believed is not None
         p = way.believed(believed, way.of_row(request.doc))
         with np.errstate(divide="ignore"):
@@ -153,13 +148,12 @@ class Baseline(LM):
                 replies.append(way.writes(self._believed(request), way.of_row(doc)))
                 continue
             letters = self._letters(request)
+            number = np.argmax(letters)
             if way.drawn:
                 key = [self.seed, zlib.crc32(doc["task"].encode()), doc["cell"], doc["sample"]]
                 drawn = np.random.default_rng(key).random()
-                number = int(np.searchsorted(np.cumsum(np.exp(letters)), drawn, side="right"))
-            else:
-                number = int(np.argmax(letters))
-            replies.append(doc["choices"][min(number, len(letters) - 1)].strip())
+                number = np.searchsorted(np.cumsum(np.exp(letters)), drawn, side="right")
+            replies.append(doc["choices"][min(int(number), len(letters) - 1)].strip())
         return replies
 
     def apply_chat_template(

@@ -13,7 +13,7 @@ import logging
 import math
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -101,42 +101,46 @@ class ChoiceAPI(LM):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_keys(
-            {**unknown, "base_url": base_url, "api_key_env": api_key_env, "header_env": header_env}
-        )
-        _check_arguments(unknown, base_url, model, variants, server)
-        assert base_url is not None and model is not None
-        self.model, self.base_url = str(model), base_url
-        self.chat = urlsplit(base_url).path.endswith("/chat/completions")
-        self.concurrent = int(_number("num_concurrent", num_concurrent, 1, whole=True))
+        keys = {"api_key_env": api_key_env, "header_env": header_env}
+        refuse_keys({**unknown, **keys, "base_url": base_url})
+        for name in unknown:
+            known = set(ChoiceAPI.__init__.__annotations__) - {"unknown", "return"}
+            hint = nearest(name, known)
+            raise EpidemiaError(
+                f"choice-api has no argument {name!r} ({hint}); it needs no tokenizer"
+            )
+        url = urlsplit(base_url or "")
+        if url.scheme not in ("http", "https") or not url.path.endswith("/completions"):
+            raise EpidemiaError(
+                f"choice-api: base_url={base_url}: expected an address that begins with http "
+                "and ends in /v1/chat/completions or /v1/completions"
+            )
+        if not model:
+            raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
+        _one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
+        _one_of("server", server, "auto or openai", SERVERS)
+        _one_of("verify_certificate", verify_certificate, "True or False", (True, False))
+        _one_of("enable_thinking", enable_thinking, "True or False", (None, True, False))
+        self.model, self.base_url = str(model), str(base_url)
+        self.chat = url.path.endswith("/chat/completions")
+        self.concurrent = _number("num_concurrent", num_concurrent, 1, whole=True)
         self._most_tokens = max_cost_tokens
         if max_cost_tokens is not None:
-            self._most_tokens = int(_number("max_cost_tokens", max_cost_tokens, 1, whole=True))
-        _yes_or_no("verify_certificate", verify_certificate)
-        if enable_thinking is not None:
-            _yes_or_no("enable_thinking", enable_thinking)
+            self._most_tokens = _number("max_cost_tokens", max_cost_tokens, 1, whole=True)
         self.endpoint = Endpoint(
-            base_url,
+            self.base_url,
             headers(api_key_env, header_env),
             self.concurrent,
             _number("timeout", timeout, 0.001),
-            int(_number("max_retries", max_retries, 0, whole=True)) + 1,
+            _number("max_retries", max_retries, 0, whole=True) + 1,
             _number("pause", pause, 0),
             verify_certificate and _certificates(ca_cert_path),
         )
-        self.served = Served(
-            self.endpoint,
-            self.model,
-            self.chat,
-            variants,
-            {}
-            if enable_thinking is None
-            else {"chat_template_kwargs": {"enable_thinking": enable_thinking}},
-            server,
-        )
-
-        self._kept = Kept(None, {})
         self._asks = {"model": self.model, "variants": variants, "enable_thinking": enable_thinking}
+        thinks = {"chat_template_kwargs": {"enable_thinking": enable_thinking}}
+        more = {} if enable_thinking is None else thinks
+        self.served = Served(self.endpoint, self.model, self.chat, variants, more, server)
+        self._kept = Kept(None, {})
 
     # What lm-eval asks of a model.
 
@@ -153,10 +157,8 @@ class ChoiceAPI(LM):
         tasks : iterable of lm_eval.api.task.Task
         """
         for task in tasks:
-            if task.OUTPUT_TYPE == "generate_until":
-                raise self._lets_nothing_be_written(task.task_name)
-            if task.OUTPUT_TYPE == "loglikelihood_rolling":
-                raise _no_texts(task.task_name)
+            if task.OUTPUT_TYPE in ("generate_until", "loglikelihood_rolling"):
+                raise self._unsuited(task.OUTPUT_TYPE, task.task_name)
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
@@ -173,10 +175,10 @@ class ChoiceAPI(LM):
         return answers  # type: ignore[return-value]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        raise self._lets_nothing_be_written(_task(requests))
+        raise self._unsuited("generate_until", _task(requests))
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        raise _no_texts(_task(requests))
+        raise self._unsuited("loglikelihood_rolling", _task(requests))
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
@@ -202,14 +204,13 @@ class ChoiceAPI(LM):
         """Say in the results how letters were read, and what it took."""
         # The file of --use_cache says it where all answers came from there.
         kept = self._kept.record
-        return {
-            "choice_api": {
-                "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
-                "variants": kept.get("spellings", self.served.variant),
-                "tokens": self.served.tokens,
-                "asked_again": dict(self.endpoint.faults),
-            }
+        told = {
+            "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
+            "variants": kept.get("spellings", self.served.variant),
+            "tokens": self.served.tokens,
+            "asked_again": dict(self.endpoint.faults),
         }
+        return {"choice_api": told}
 
     # Asking.
 
@@ -220,7 +221,7 @@ class ChoiceAPI(LM):
         is not yet written: these a run that is killed asks again, and no others.
         """
         # Equal beginnings side by side, so that they meet in the server's prefix cache.
-        left = iter(sorted(prompts, key=lambda one: str(one.context)))
+        left = iter(sorted(prompts, key=lambda prompt: str(prompt.context)))
         # Written by those who ask: an interrupt of the thread that keeps may come anywhere in it,
         # and nothing is lost by that.
         finished: list[tuple[Prompt, Answered | BaseException]] = []
@@ -247,9 +248,9 @@ class ChoiceAPI(LM):
             """Write what has come; return what went wrong."""
             nonlocal seen, kept, answered, written
             ready = finished[kept:]
-            good = [(prompt, one) for prompt, one in ready if isinstance(one, Answered)]
-            held.extend(pair for prompt, one in good for pair in take(prompt, one))
-            seen = seen or any(_is_seen(one) for _, one in good)
+            good = [(prompt, reply) for prompt, reply in ready if isinstance(reply, Answered)]
+            held.extend(pair for prompt, reply in good for pair in take(prompt, reply))
+            seen = seen or any(_is_seen(reply) for _, reply in good)
             if seen and held:
                 if not written:
                     self._kept.note(self.served.read_by, self.served.variant)
@@ -258,11 +259,11 @@ class ChoiceAPI(LM):
                 held.clear()
             kept, answered = kept + len(ready), answered + len(good)
             written = answered if seen else 0
-            began.extend(one.began for _, one in good[: ENOUGH - len(began)])
+            began.extend(reply.began for _, reply in good[: ENOUGH - len(began)])
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
-            return [one for _, one in ready if isinstance(one, BaseException)]
+            return [reply for _, reply in ready if isinstance(reply, BaseException)]
 
         self.endpoint.stopped.clear()
         with (
@@ -312,15 +313,16 @@ class ChoiceAPI(LM):
 
         def became() -> str:
             answered, written, prompts = how_many()
-            if not answered or (self.cache_hook.dbdict is not None and not written):
+            is_kept = self.cache_hook.dbdict is not None
+            if not answered or (is_kept and not written):
                 return ""
             what = (
-                "they are in the file of --use_cache, and the same command goes on from there"
-                if written and self.cache_hook.dbdict is not None
-                else "they are lost: with --use_cache PATH each is kept, and the same command goes "
-                "on where it stopped"
+                "lost: with --use_cache PATH each is kept, and the same command goes on where it "
             )
-            return f". {answered:,} of {prompts:,} prompts are answered; {what}"
+            what += "stopped"
+            if is_kept:
+                what = "in the file of --use_cache, and the same command goes on from there"
+            return f". {answered:,} of {prompts:,} prompts are answered; they are {what}"
 
         try:
             yield
@@ -334,11 +336,14 @@ class ChoiceAPI(LM):
                 told = ", ".join(f"{n:,} x {what}" for what, n in faults.most_common())
                 _logger.warning("epidemia: choice-api asked again after: %s", told)
 
-    def _lets_nothing_be_written(self, task: str) -> EpidemiaError:
-        kind = "chat-" if self.chat else ""
+    def _unsuited(self, output_type: str, task: str) -> EpidemiaError:
+        """Refuse a task that needs something else than letters."""
+        lacks, kind = "and not the log-probability of texts", ""
+        if output_type == "generate_until":
+            lacks, kind = "and lets nothing be written", "chat-" if self.chat else ""
         return EpidemiaError(
-            f"choice-api reads letters and lets nothing be written, which {task} needs: run it "
-            f"apart, with --model local-{kind}completions"
+            f"choice-api reads letters {lacks}, which {task} needs: run it apart, with --model "
+            f"local-{kind}completions"
         )
 
     def _without_letters(self, began: list[str]) -> EpidemiaError:
@@ -358,13 +363,6 @@ class ChoiceAPI(LM):
         )
 
 
-def _no_texts(task: str) -> EpidemiaError:
-    return EpidemiaError(
-        f"choice-api reads letters and not the log-probability of texts, which {task} needs: run "
-        "it apart, with --model local-completions"
-    )
-
-
 def _is_seen(answered: Answered) -> bool:
     """Whether any letter was generated, or is likely enough to say something."""
     shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
@@ -372,45 +370,22 @@ def _is_seen(answered: Answered) -> bool:
     return said or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
 
 
-def _check_arguments(
-    unknown: Mapping[str, Any], base_url: str | None, model: str | None, variants: str, server: str
-) -> None:
-    """Refuse arguments that are missing or not known."""
-    for name in unknown:
-        known = set(ChoiceAPI.__init__.__annotations__) - {"unknown", "return"}
-        raise EpidemiaError(
-            f"choice-api has no argument {name!r} ({nearest(name, known)}); it needs no tokenizer"
-        )
-    url = urlsplit(base_url or "")
-    if url.scheme not in ("http", "https") or not url.path.endswith("/completions"):
-        raise EpidemiaError(
-            f"choice-api: base_url={base_url}: expected an address that begins with http "
-            "and ends in /v1/chat/completions or /v1/completions"
-        )
-    if not model:
-        raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
-    if variants not in ("auto", "sum", "one"):
-        raise EpidemiaError(f"choice-api: variants={variants}: expected auto, sum or one")
-    if server not in SERVERS:
-        raise EpidemiaError(f"choice-api: server={server}: expected {' or '.join(SERVERS)}")
+def _one_of(name: str, given: Any, expected: str, known: Iterable[Any]) -> None:
+    if repr(given) not in map(repr, known):  # 1 is not True
+        raise EpidemiaError(f"choice-api: {name}={given}: expected {expected}")
 
 
-def _number(name: str, given: Any, least: float, whole: bool = False) -> float:
+def _number(name: str, given: Any, least: float, whole: bool = False) -> Any:
     """Read the number that an argument is, which lm-eval may hand on as text."""
     try:
-        found = int(str(given)) if whole else float(given)
+        number = int(str(given)) if whole else float(given)
     except (TypeError, ValueError):
-        found = math.nan
+        number = math.nan
     # More seconds than a thread can wait, more prompts than there are, are slips of the hand.
-    if not least <= found <= threading.TIMEOUT_MAX:
+    if not least <= number <= threading.TIMEOUT_MAX:
         kind = "a whole number" if whole else "a number"
         raise EpidemiaError(f"choice-api: {name}={given}: expected {kind} from {least:g}")
-    return found
-
-
-def _yes_or_no(name: str, given: Any) -> None:
-    if not isinstance(given, bool):
-        raise EpidemiaError(f"choice-api: {name}={given}: expected True or False")
+    return number
 
 
 def _certificates(path: str | None) -> bool | ssl.SSLContext:
@@ -453,18 +428,12 @@ def _prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
                 "no server answers: leave that metric out"
             )
         if chat == isinstance(context, str):
-            raise EpidemiaError(
-                f"{_task([request])}: the address takes messages, not plain text: add "
-                "--apply_chat_template"
-                if chat
-                else f"{_task([request])}: the address takes plain text, not messages: give the "
-                "one that ends in /chat/completions"
-            )
+            wrong = "plain text, not messages: give the one that ends in /chat/completions"
+            if chat:
+                wrong = "messages, not plain text: add --apply_chat_template"
+            raise EpidemiaError(f"{_task([request])}: the address takes {wrong}")
         if not chat:
             context, choice = spaces_moved(context, choice)
         choices, numbers = by_context.setdefault(context, ({}, []))
         numbers.append((number, choices.setdefault(choice, len(choices))))
-    return [
-        Prompt(context, tuple(choices), numbers)
-        for context, (choices, numbers) in by_context.items()
-    ]
+    return [Prompt(context, tuple(of), numbers) for context, (of, numbers) in by_context.items()]

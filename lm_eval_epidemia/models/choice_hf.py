@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property, partial
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.models import loading
 from lm_eval_epidemia.models.choices import (
     Batch,
     Encoded,
@@ -30,17 +31,6 @@ from lm_eval_epidemia.models.choices import (
     answer_requests,
     plan,
     remember,
-)
-from lm_eval_epidemia.models.loading import (
-    Given,
-    check_adapter_folder,
-    check_adapter_in_place,
-    check_folder,
-    explaining_adapter,
-    explaining_arguments,
-    explaining_config,
-    explaining_tokenizer,
-    explaining_weights,
 )
 from lm_eval_epidemia.models.prefix_tree import BLOCK, Costs, Pack, Tree, plan_paths, tree_of
 
@@ -50,12 +40,7 @@ try:
     from lm_eval.models.huggingface import HFLM
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
-    from lm_eval_epidemia.models.tree_attention import (
-        ANY,
-        longest_prompt,
-        tree_attention,
-        turning_alike,
-    )
+    from lm_eval_epidemia.models import tree_attention
 except ImportError as error:
     raise EpidemiaError(
         f"--model choice-hf needs PyTorch and Transformers ({error}): {install('hf')}"
@@ -87,29 +72,33 @@ class ChoiceHF(HFLM):
     # Loading is the stock class's, with errors that say what to mend.
 
     def __init__(self, *args: Any, **given: Any) -> None:
-        with explaining_arguments("choice-hf", HFLM, args, given):
+        with loading.explaining_arguments("choice-hf", HFLM, args, given):
             super().__init__(*args, **given)
 
     def _get_config(self, pretrained: str, **more: Any) -> None:
-        self._given = Given(pretrained, more.get("gguf_file"), more.get("subfolder") or "")
-        check_folder(self._given)
-        with explaining_config(self._given):
+        subfolder = more.get("subfolder") or ""
+        self._given = loading.Given(pretrained, more.get("gguf_file"), subfolder)
+        loading.check_folder(self._given)
+        with loading.explaining_config(self._given):
             super()._get_config(pretrained, **more)
 
     def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **more: Any) -> None:
-        given = self._given if isinstance(pretrained, str) else Given(pretrained.name_or_path)
+        given = self._given
+        if not isinstance(pretrained, str):
+            given = loading.Given(pretrained.name_or_path)
         named = tokenizer if isinstance(tokenizer, str) else None
-        with explaining_tokenizer(given, named):
+        with loading.explaining_tokenizer(given, named):
             super()._create_tokenizer(pretrained, tokenizer, **more)
 
     def _create_model(self, pretrained: str, **more: Any) -> None:
         peft = more.get("peft")
         if peft:
-            check_adapter_folder(peft, pretrained)
-        with explaining_weights(self._given), explaining_adapter(peft, pretrained):
+            loading.check_adapter_folder(peft, pretrained)
+        adapter = loading.explaining_adapter(peft, pretrained)
+        with loading.explaining_weights(self._given), adapter:
             super()._create_model(pretrained, **more)
             if peft:
-                check_adapter_in_place(self.model, peft, pretrained)
+                loading.check_adapter_in_place(self.model, peft, pretrained)
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
@@ -118,22 +107,11 @@ class ChoiceHF(HFLM):
         if self.backend != "causal" or self.enable_thinking:
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         quiet = disable_tqdm or self.rank != 0
-        return answer_requests(
-            self,
-            requests,
-            self.max_length + 1,
-            LONGEST_CHOICE,
-            partial(self._answer, quiet=quiet),
-            super().loglikelihood,
-            quiet,
-        )
+        fits = (self.max_length + 1, LONGEST_CHOICE)
+        return answer_requests(self, requests, fits, self._answer, super().loglikelihood, quiet)
 
     def _answer(
-        self,
-        questions: list[Question],
-        encoded: Sequence[Encoded],
-        answers: list[Any],
-        quiet: bool,
+        self, questions: list[Question], encoded: list[Encoded], answers: list[Any], quiet: bool
     ) -> list[int]:
         """Fill in the answers of all questions, and write them to the cache."""
         limit, left = self._token_limit(questions), list(questions)
@@ -143,9 +121,9 @@ class ChoiceHF(HFLM):
                 batches = self._plan(left, limit)
                 try:
                     for batch in batches:
-                        found = self._read(batch)
-                        numbers = [n for one in batch.questions for n in one.requests]
-                        for number, answer in zip(numbers, chain.from_iterable(found), strict=True):
+                        read = chain.from_iterable(self._read(batch))
+                        numbers = [n for question in batch.questions for n in question.requests]
+                        for number, answer in zip(numbers, read, strict=True):
                             answers[number] = answer
                         remember(self, ((encoded[n][0], answers[n]) for n in numbers))
                         bar.update(len(batch.questions))
@@ -155,7 +133,7 @@ class ChoiceHF(HFLM):
                     if "out of memory" not in str(error).lower() or alone:
                         raise
                     limit = max(limit // 2, 1)
-                left = [one for batch in batches[done:] for one in batch.questions]
+                left = list(chain.from_iterable(batch.questions for batch in batches[done:]))
                 if left:
                     gc.collect()
                     torch.cuda.empty_cache()
@@ -169,9 +147,8 @@ class ChoiceHF(HFLM):
         # A pack has no more logits than the feed-forward layer has activations (about 4 widths).
         width = self.model.config.get_text_config().hidden_size
         reads = max(1, limit * 4 * width // self.vocab_size)
-        return plan_paths(
-            questions, limit, reads, self._shares_prefixes, longest, self._costs, self.only_path
-        )
+        share = self._shares_prefixes
+        return plan_paths(questions, limit, reads, share, longest, self._costs, self.only_path)
 
     def _token_limit(self, questions: Sequence[Question]) -> int:
         """Tokens of a batch, padding included."""
@@ -220,7 +197,7 @@ class ChoiceHF(HFLM):
         """Return the logits at some tokens of a tree, and the windows its layers have."""
         ids = torch.from_numpy(tree.tokens)[None].to(self.device)
         positions = torch.from_numpy(tree.position)[None].to(self.device)
-        with tree_attention(self.model, tree, block) as windows:
+        with tree_attention.tree_attention(self.model, tree, block) as windows:
             logits = self._logits_at(ids, torch.tensor([places]), None, position_ids=positions)
         return logits[0], windows
 
@@ -231,15 +208,21 @@ class ChoiceHF(HFLM):
         Not under autocast, where the trial would be of another model than the run, and not behind
         the virtual tokens or keys of an adapter.
         """
-        adapter = getattr(self.model, "active_peft_config", None)
-        if self.mixed_precision_dtype is not None or getattr(adapter, "is_prompt_learning", False):
+        if self._is_changed:
             return 0
-        return longest_prompt(
+        return tree_attention.longest_prompt(
             self.model,
             self.vocab_size,
             lambda ids: self._model_call(ids.to(self.device)),
-            lambda tree, block: self._packed(tree, [one[-1] for one in tree.read], block),
+            lambda tree, block: self._packed(tree, [places[-1] for places in tree.read], block),
         )
+
+    @property
+    def _is_changed(self) -> bool:
+        """Whether the model runs under autocast, or behind the virtual tokens of an adapter."""
+        adapter = getattr(self.model, "active_peft_config", None)
+        is_prompt = getattr(adapter, "is_prompt_learning", False)
+        return self.mixed_precision_dtype is not None or is_prompt
 
     @cached_property
     def _costs(self) -> Costs:
@@ -247,12 +230,9 @@ class ChoiceHF(HFLM):
         config = self.model.config.get_text_config()
         ends = (self.model.get_input_embeddings(), self.model.get_output_embeddings())
         apart = {id(weights) for end in ends if end is not None for weights in end.parameters()}
-        weights = sum(
-            # Four bits: two in a byte.
-            one.numel() * (2 if one.dtype == torch.uint8 else 1)
-            for one in self.model.parameters()
-            if id(one) not in apart
-        )
+        own = [weights for weights in self.model.parameters() if id(weights) not in apart]
+        # Four bits: two in a byte.
+        weights = sum(w.numel() * (2 if w.dtype == torch.uint8 else 1) for w in own)
         return Costs(weights, 2 * config.num_hidden_layers * config.hidden_size)
 
     @cached_property
@@ -263,10 +243,7 @@ class ChoiceHF(HFLM):
         those under autocast, with virtual tokens before each prompt (prompt tuning), or whose keys
         depend on how long the prompt is.
         """
-        if turning_alike(self.model) < ANY:
-            return False
-        adapter = getattr(self.model, "active_peft_config", None)
-        if self.mixed_precision_dtype is not None or getattr(adapter, "is_prompt_learning", False):
+        if self._is_changed or tree_attention.turning_alike(self.model) < tree_attention.ANY:
             return False
         try:
             with torch.no_grad():
@@ -274,7 +251,7 @@ class ChoiceHF(HFLM):
                 kept = self.model(ids, use_cache=True).past_key_values
         except (AttributeError, TypeError, ValueError):
             return False
-        return type(kept) is DynamicCache and all(type(one) is DynamicLayer for one in kept.layers)
+        return type(kept) is DynamicCache and {*map(type, kept.layers)} == {DynamicLayer}
 
     def _beginning(self, tokens: list[int], rows: int) -> DynamicCache:
         """Compute the keys and values of a beginning once, for all rows of a batch."""
@@ -332,33 +309,35 @@ def _answers(
     """
     #: The tokens whose log-probability is wanted at each position; several prompts may share one.
     wanted: list[list[int]] = [[] for _ in range(len(logits))]
-    for one, rows in zip(asked, read, strict=True):
-        for row, token in zip(rows, one.tokens[len(one.tokens) - one.shared :], strict=False):
+    #: By question, the positions of the choices' shared tokens, and these.
+    before = [
+        list(zip(rows, question.tokens[len(question.tokens) - question.shared :], strict=False))
+        for question, rows in zip(asked, read, strict=True)
+    ]
+    for question, rows, shared in zip(asked, read, before, strict=True):
+        for row, token in shared:
             wanted[row].append(token)
-        wanted[rows[-1]].extend(one.last)
+        wanted[rows[-1]].extend(question.last)
     widest = max(map(len, wanted))
     columns = torch.tensor([[*row, *[0] * (widest - len(row))] for row in wanted])
-    found: list[dict[int, float]] = []
+    known: list[dict[int, float]] = []
     greedy: list[int] = []
     for start in range(0, len(logits), ROWS):
         # What is greedy is what the stock class calls so: the largest log-probability.
         logprobs = F.log_softmax(logits[start : start + ROWS], dim=-1, dtype=dtype)
         greedy += logprobs.argmax(dim=-1).tolist()
-        picked = columns[start : start + ROWS].to(logprobs.device)
-        values = torch.gather(logprobs, 1, picked).float().tolist()
-        found += [
-            dict(zip(row, some, strict=True))
-            for row, some in zip(picked.tolist(), values, strict=True)
-        ]
+        tokens = columns[start : start + ROWS].to(logprobs.device)
+        values = torch.gather(logprobs, 1, tokens).float().tolist()
+        known += [dict(zip(*row, strict=True)) for row in zip(tokens.tolist(), values, strict=True)]
     answers = []
-    for one, rows in zip(asked, read, strict=True):
-        tokens = one.tokens[len(one.tokens) - one.shared :]
-        before = list(zip(rows, tokens, strict=False))
-        shared = sum(found[row][token] for row, token in before)
-        so_far = all(greedy[row] == token for row, token in before)
-        last = rows[-1]
+    for question, rows, shared in zip(asked, read, before, strict=True):
+        sum_before = sum(known[row][token] for row, token in shared)
+        so_far, last = all(greedy[row] == token for row, token in shared), rows[-1]
         answers.append(
-            [(shared + found[last][token], so_far and greedy[last] == token) for token in one.last]
+            [
+                (sum_before + known[last][token], so_far and greedy[last] == token)
+                for token in question.last
+            ]
         )
     return answers
 
@@ -385,11 +364,7 @@ def _cut_before(head: Any, positions: torch.Tensor, length: int) -> Iterator[lis
         cut.append(True)
         return (_at(states, positions, length), *inputs[1:])
 
-    if head is None:
+    with ExitStack() as stack:
+        if head is not None:
+            stack.callback(head.register_forward_pre_hook(take).remove)
         yield cut
-        return
-    handle = head.register_forward_pre_hook(take)
-    try:
-        yield cut
-    finally:
-        handle.remove()

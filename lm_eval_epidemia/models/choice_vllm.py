@@ -9,9 +9,9 @@ loading to tensor, pipeline and data parallelism, is the stock class.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
@@ -37,6 +37,9 @@ LONGEST_CHOICE = 4
 SUBMISSION = 8192
 
 _logger = logging.getLogger(__name__)
+
+
+Answer = tuple[float, bool] | None
 
 
 class _Read(NamedTuple):
@@ -65,50 +68,40 @@ class ChoiceVLLM(VLLM):
         if self.enable_thinking:
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         # vLLM generates a token, which takes a place in the context.
-        return answer_requests(
-            self,
-            requests,
-            self.max_length - 1,
-            LONGEST_CHOICE,
-            partial(self._answer, quiet=disable_tqdm),
-            super().loglikelihood,
-            disable_tqdm,
-        )
+        fits, stock = (self.max_length - 1, LONGEST_CHOICE), super().loglikelihood
+        return answer_requests(self, requests, fits, self._answer, stock, disable_tqdm)
 
     def _answer(
-        self,
-        questions: list[Question],
-        encoded: Sequence[Encoded],
-        answers: list[Any],
-        quiet: bool,
+        self, questions: list[Question], encoded: list[Encoded], answers: list[Any], quiet: bool
     ) -> list[int]:
         """Fill in the answers, write them to the cache, and return the requests left over."""
         # Equal beginnings side by side, so that they meet in the prefix cache.
-        ordered, left = sorted(questions, key=lambda one: one.tokens), []
+        ordered = sorted(questions, key=lambda question: question.tokens)
+        left: list[int] = []
         with tqdm(total=len(ordered), desc="Prompts", unit="prompt", disable=quiet) as bar:
             for start in range(0, len(ordered), SUBMISSION):
                 batch = ordered[start : start + SUBMISSION]
-                asked = [_reads(question) for question in batch]
-                flat = [read for reads in asked for read in reads]
-                outputs = iter(
-                    self._model_generate(
-                        requests=[read.prompt for read in flat],
-                        generate=True,
-                        sampling_params=self._sampling([read.wanted for read in flat]),
-                    )
-                )
-                done = []
-                for question, reads in zip(batch, asked, strict=True):
-                    found = _answers(question, reads, [next(outputs).outputs[0] for _ in reads])
-                    for number, answer in zip(question.requests, found, strict=True):
-                        if answer is None:
-                            left.append(number)
-                        else:
-                            answers[number] = answer
-                            done.append(number)
+                done: list[int] = []
+                for question, answered in zip(batch, self._asked(batch), strict=True):
+                    for number, answer in zip(question.requests, answered, strict=True):
+                        answers[number] = answer
+                        (left if answer is None else done).append(number)
                 remember(self, ((encoded[number][0], answers[number]) for number in done))
                 bar.update(len(batch))
         return left
+
+    def _asked(self, questions: list[Question]) -> Iterator[list[Answer]]:
+        """Give the engine all reads of some questions at once; yield the answers of each."""
+        reads = [_reads(question) for question in questions]
+        flat = list(chain.from_iterable(reads))
+        outputs = self._model_generate(
+            requests=[read.prompt for read in flat],
+            generate=True,
+            sampling_params=self._sampling([read.wanted for read in flat]),
+        )
+        firsts = (output.outputs[0] for output in outputs)
+        for question, own in zip(questions, reads, strict=True):
+            yield _answers(question, own, list(islice(firsts, len(own))))
 
     def _sampling(self, wanted: Sequence[tuple[int, ...]]) -> list[Any]:
         """Return vLLM's parameters for each read, one object for equal ones."""
@@ -121,51 +114,39 @@ class ChoiceVLLM(VLLM):
                 f"given tokens ({BY_ID_SINCE} does); asking for the most probable ones, and the "
                 "stock path for choices that are not among them"
             )
-        made = {}
+        # How many tokens the engine returns at most.
+        most = int(self.model_args.get("max_logprobs", 20))
+        parameters = {}
         for ids in dict.fromkeys(wanted):
-            which = {"logprob_token_ids": list(ids)} if by_id else {"logprobs": self._most_probable}
-            made[ids] = SamplingParams(max_tokens=1, temperature=0, detokenize=False, **which)
-        return [made[ids] for ids in wanted]
-
-    @property
-    def _most_probable(self) -> int:
-        """How many tokens the engine returns at most."""
-        return int(self.model_args.get("max_logprobs", 20))
+            which = {"logprob_token_ids": list(ids)} if by_id else {"logprobs": most}
+            parameters[ids] = SamplingParams(max_tokens=1, temperature=0, detokenize=False, **which)
+        return [parameters[ids] for ids in wanted]
 
 
 def _reads(question: Question) -> list[_Read]:
     """Return what to read for a question: each shared token, then the last ones."""
-    start = len(question.tokens) - question.shared
-    reads = [
-        _Read(question.tokens[:place], (question.tokens[place],))
-        for place in range(start, len(question.tokens))
-    ]
-    last = tuple(dict.fromkeys(question.last))
-    for first in range(0, len(last), MOST_IDS):
-        reads.append(_Read(question.tokens, last[first : first + MOST_IDS]))
-    return reads
+    tokens, last = question.tokens, tuple(dict.fromkeys(question.last))
+    places = range(len(tokens) - question.shared, len(tokens))
+    reads = [_Read(tokens[:place], (tokens[place],)) for place in places]
+    ends = range(0, len(last), MOST_IDS)
+    return reads + [_Read(tokens, last[first : first + MOST_IDS]) for first in ends]
 
 
-def _answers(
-    question: Question, reads: Sequence[_Read], outputs: Sequence[Any]
-) -> list[tuple[float, bool] | None]:
+def _answers(question: Question, reads: Sequence[_Read], outputs: Sequence[Any]) -> list[Answer]:
     """Put the outputs of a question's reads together; None where a token was not returned."""
     known: list[dict[int, float]] = [
-        {token: float(getattr(found, "logprob", found)) for token, found in one.logprobs[0].items()}
-        for one in outputs
+        {token: float(getattr(x, "logprob", x)) for token, x in output.logprobs[0].items()}
+        for output in outputs
     ]
-    # At temperature 0 the token generated is the most probable one.
-    greedy = [one.token_ids[0] for one in outputs]
     shared, last = question.shared, {}
-    for found in known[shared:]:
-        last.update(found)
-    before: float | None = 0.0
-    for read, found in zip(reads[:shared], known[:shared], strict=True):
-        (token,) = read.wanted
-        before = None if before is None or token not in found else before + found[token]
-    so_far = all(
-        best == read.wanted[0] for best, read in zip(greedy[:shared], reads[:shared], strict=True)
-    )
+    for logprobs in known[shared:]:
+        last.update(logprobs)
+    # At temperature 0 the token generated is the most probable one.
+    greedy = [output.token_ids[0] for output in outputs]
+    tokens = [read.wanted[0] for read in reads[:shared]]
+    so_far = greedy[:shared] == tokens
+    read = list(zip(known, tokens, strict=False))
+    before = sum(of[token] for of, token in read) if all(t in of for of, t in read) else None
     return [
         None
         if before is None or token not in last

@@ -90,10 +90,8 @@ def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list
             tokens.update(zip(batch, encoder(batch), strict=True))
             bar.update(len(batch))
     after = _tokens_of_choices(encoder, moved, tokens)
-    return [
-        (request, tokens[context], after[number])
-        for number, (request, (context, _)) in enumerate(zip(requests, moved, strict=True))
-    ]
+    before = [tokens[context] for context, _ in moved]
+    return list(zip(requests, before, after, strict=True))
 
 
 def _tokens_of_choices(
@@ -115,26 +113,26 @@ def _tokens_of_choices(
     alike: dict[Key, list[int]] = {}
     for number, (context, choice) in enumerate(pairs):
         alike.setdefault((context[-TAIL:], choice), []).append(number)
-    found: list[list[int]] = [[] for _ in pairs]
+    after: list[list[int]] = [[] for _ in pairs]
 
     def tokenize(numbers: list[int]) -> None:
         for start in range(0, len(numbers), BATCH):
             batch = numbers[start : start + BATCH]
             whole = encoder(["".join(pairs[number]) for number in batch])
             for number, ids in zip(batch, whole, strict=True):
-                found[number] = ids[len(tokens[pairs[number][0]]) :]
+                after[number] = ids[len(tokens[pairs[number][0]]) :]
 
     tokenize([number for numbers in alike.values() for number in numbers[:WITNESSES]])
     disagreed = []
     for numbers in alike.values():
-        witness, left = found[numbers[0]], numbers[WITNESSES:]
-        if all(found[number] == witness for number in numbers[1:WITNESSES]):
-            for number in left:
-                found[number] = witness
-        else:
+        witness, left = after[numbers[0]], numbers[WITNESSES:]
+        if any(after[number] != witness for number in numbers[1:WITNESSES]):
             disagreed += left
+            continue
+        for number in left:
+            after[number] = witness
     tokenize(disagreed)
-    return found
+    return after
 
 
 def group(
@@ -175,9 +173,8 @@ def group(
 def answer_requests(
     lm: Any,
     requests: Sequence[Any],
-    longest: int,
-    longest_choice: int,
-    answer: Callable[[list[Question], list[Encoded], list[Any]], list[int]],
+    fits: tuple[int, int],
+    answer: Callable[[list[Question], list[Encoded], list[Any], bool], list[int]],
     stock: Callable[..., list[tuple[float, bool]]],
     quiet: bool,
 ) -> list[tuple[float, bool]]:
@@ -188,33 +185,33 @@ def answer_requests(
     lm : TemplateLM
         A causal model of lm-eval.
     requests : sequence of Instance
-    longest, longest_choice : int
+    fits : (int, int)
         Tokens of a context and a choice that fit, and of a choice.
     answer : callable
-        Given questions, encoded requests and a list to fill in by number of request; returns the
-        numbers it could not answer.
+        Given questions, encoded requests, a list to fill in by number of request, and `quiet`;
+        returns the numbers that it could not answer.
     stock : callable
         lm-eval's own ``loglikelihood``, for requests without a context.
     quiet : bool
         Show no progress.
     """
-    bare = [number for number, request in enumerate(requests) if not request.args[0]]
-    if bare:
+    answers: list[Any] = [None] * len(requests)
+    if bare := [number for number, request in enumerate(requests) if not request.args[0]]:
         asked = [number for number, request in enumerate(requests) if request.args[0]]
         rest = [requests[number] for number in asked]
-        some = answer_requests(lm, rest, longest, longest_choice, answer, stock, quiet)
+        some = answer_requests(lm, rest, fits, answer, stock, quiet)
         alone = stock([requests[number] for number in bare], disable_tqdm=quiet)
-        by_number = dict(zip(chain(asked, bare), chain(some, alone), strict=True))
-        return [by_number[number] for number in range(len(requests))]
+        for number, answered in zip(chain(asked, bare), chain(some, alone), strict=True):
+            answers[number] = answered
+        return answers
     encoded = encode(lm, [request.args for request in requests], quiet)
-    questions, others = group(encoded, longest, longest_choice)
-    answers: list[Any] = [None] * len(requests)
-    others += answer(questions, encoded, answers)
+    questions, others = group(encoded, *fits)
+    others += answer(questions, encoded, answers, quiet)
     if others:
         left = [encoded[number] for number in others]
-        found = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
-        for number, one in zip(others, found, strict=True):
-            answers[number] = one
+        by_stock = lm._loglikelihood_tokens(left, disable_tqdm=quiet)
+        for number, answered in zip(others, by_stock, strict=True):
+            answers[number] = answered
     return answers
 
 
@@ -254,10 +251,10 @@ def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
     share : bool
         Whether the model can compute beginnings once.
     """
-    by_length = sorted(questions, key=lambda one: (one.shared, -len(one.tokens), one.tokens))
+    by_length = sorted(questions, key=lambda q: (q.shared, -len(q.tokens), q.tokens))
     plans = [_batches(by_length, limit, share=False)]
     if share:
-        by_tokens = sorted(questions, key=lambda one: (one.shared, one.tokens))
+        by_tokens = sorted(questions, key=lambda q: (q.shared, q.tokens))
         plans.append(_batches(by_tokens, limit, share=True))
     return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,11 +32,8 @@ RESPONDENTS: dict[str, dict[str, Any]] = {
     "truth": {"kind": "truth"},
     "noisy (0.3)": {"kind": "noisy", "noise": 0.3},
     "noisy (1)": {"kind": "noisy", "noise": 1.0},
-    "mean": {"kind": "mean"},
-    "zero_one": {"kind": "zero_one"},
-    "uniform": {"kind": "uniform"},
+    **{kind: {"kind": kind} for kind in ("mean", "zero_one", "uniform")},
 }
-
 
 #: The tasks whose samples are kept, so that the site of the demonstration shows their conditions.
 KEPT = (
@@ -58,41 +56,30 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
     from lm_eval import simple_evaluate
     from lm_eval.utils import handle_non_serializable
 
-    manager = discovery.task_manager()
-    baseline = arguments["model"] == "epidemia-baseline"
-    results = simple_evaluate(
-        tasks=groups, task_manager=manager, log_samples=not baseline, **arguments
-    )
+    arguments["task_manager"] = discovery.task_manager()
+    is_baseline = arguments["model"] == "epidemia-baseline"
+    results = simple_evaluate(tasks=groups, log_samples=not is_baseline, **arguments)
     folder = out / re.sub(r"\W+", "_", name).strip("_")
     samples = results.pop("samples", {})
     with atomic_write(folder / "results_demo.json") as temporary:
         temporary.write_text(json.dumps(results, indent=2, default=handle_non_serializable))
     kept = [task for task in KEPT if task in results["results"]]
-    if baseline:
+    if is_baseline:
         # Asked again: with the samples of every task, lm-eval would need many times the memory.
-        samples = simple_evaluate(tasks=kept, task_manager=manager, **arguments)["samples"]
+        samples = simple_evaluate(tasks=kept, **arguments)["samples"]
     for task in kept:
         lines = (json.dumps(sample, default=handle_non_serializable) for sample in samples[task])
         with atomic_write(folder / f"samples_{task}_demo.jsonl") as temporary:
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return Line(
-        name,
-        {
-            group: (
-                results["results"][group]["score,none"],
-                results["results"][group]["score_stderr,none"],
-            )
-            for group in groups
-        },
-    )
+    rows = {group: results["results"][group] for group in groups}
+    return Line(name, {g: (row["score,none"], row["score_stderr,none"]) for g, row in rows.items()})
 
 
 def _asked(name: str, out: Path, groups: list[str], **arguments: Any) -> Line:
     """Evaluate a model on the tasks of one survey, whose scores stand for the groups' here."""
-    line = _evaluate(
-        f"{name}, {SURVEY} only", out, [f"{group}_{SURVEY}" for group in groups], **arguments
-    )
-    return Line(line.respondent, dict(zip(groups, line.scores.values(), strict=True)))
+    of_survey = [f"{group}_{SURVEY}" for group in groups]
+    line = _evaluate(f"{name}, {SURVEY} only", out, of_survey, **arguments)
+    return line._replace(scores=dict(zip(groups, line.scores.values(), strict=True)))
 
 
 class _Model(NamedTuple):
@@ -105,35 +92,29 @@ class _Model(NamedTuple):
 
 def _models(named: Sequence[str]) -> list[_Model]:
     """Check the models that the user names, before anything is evaluated."""
-    if twice := sorted({one for one in named if list(named).count(one) > 1}):
+    if twice := sorted(name for name, times in Counter(named).items() if times > 1):
         raise EpidemiaError(f"--model {twice[0]} is given more than once")
-    short = [Path(one).name for one in named]
-    found = []
-    for one, name in zip(named, short, strict=True):
-        given = Given.of(one)
-        found.append(_Model(one if short.count(name) > 1 else name, given, check_model(given)))
-    return found
+    alike = Counter(Path(name).name for name in named)
+    models = []
+    for name in named:
+        given, short = Given.of(name), Path(name).name
+        models.append(_Model(name if alike[short] > 1 else short, given, check_model(given)))
+    return models
 
 
 def _ask(model: _Model, out: Path, groups: list[str], limit: int | None) -> Line:
     """Let a model answer through choice-hf, in its chat template if it has one."""
     import torch
 
-    gpu = torch.cuda.is_available()
-    arguments = {"pretrained": model.given.pretrained, "dtype": "auto" if gpu else "float32"}
+    how: dict[str, Any] = {"device": "cpu", "batch_size": 16}
+    arguments = {"pretrained": model.given.pretrained, "dtype": "float32"}
+    if torch.cuda.is_available():
+        how, arguments["dtype"] = {"device": "cuda", "batch_size": "auto"}, "auto"
     if model.given.gguf_file:
         arguments["gguf_file"] = model.given.gguf_file
-    return _asked(
-        f"{model.name} (choice-hf{', chat' if model.chat else ''})",
-        out,
-        groups,
-        model="choice-hf",
-        model_args=arguments,
-        device="cuda" if gpu else "cpu",
-        batch_size="auto" if gpu else 16,
-        apply_chat_template=model.chat,
-        limit=limit,
-    )
+    how |= {"model_args": arguments, "apply_chat_template": model.chat, "limit": limit}
+    name = f"{model.name} (choice-hf{', chat' if model.chat else ''})"
+    return _asked(name, out, groups, model="choice-hf", **how)
 
 
 def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
@@ -143,16 +124,10 @@ def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
         Console(stderr=True).status("a tiny random transformer through lm-eval's hf backend"),
     ):
         tiny = make_tiny_llama(Path(folder) / "tiny-random-llama", split(task)["prompt"])
-        return _asked(
-            "tiny random Llama (hf)",
-            out,
-            groups,
-            model="hf",
-            model_args={"pretrained": str(tiny), "dtype": "float32"},
-            device="cpu",
-            batch_size=64,
-            limit=limit,
-        )
+        arguments = {"pretrained": str(tiny), "dtype": "float32"}
+        how: dict[str, Any] = {"model": "hf", "model_args": arguments}
+        how |= {"device": "cpu", "batch_size": 64, "limit": limit}
+        return _asked("tiny random Llama (hf)", out, groups, **how)
 
 
 def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> list[Line]:
@@ -186,10 +161,9 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
     available = store.available()
     groups = [g for g in DEMO_GROUPS if any(name.startswith(f"{g}_") for name in available)]
     lines = []
-    for name, arguments in track(RESPONDENTS.items(), "baselines", console=Console(stderr=True)):
-        lines.append(
-            _evaluate(name, out, groups, model="epidemia-baseline", model_args=dict(arguments))
-        )
+    for name, kind in track(RESPONDENTS.items(), "baselines", console=Console(stderr=True)):
+        how = {"model": "epidemia-baseline", "model_args": dict(kind)}
+        lines.append(_evaluate(name, out, groups, **how))
     for model in named:
         Console(stderr=True).print(f"{model.given} through choice-hf", highlight=False)
         lines.append(_ask(model, out, groups, limit))

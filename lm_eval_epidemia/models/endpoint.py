@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, TypeVar
@@ -35,6 +36,9 @@ LONGEST_PAUSE, PATIENCE = 60.0, 600.0
 #: Tries at an address where nobody ever answered.
 UNREACHED = 4
 
+#: Addresses that lead nowhere, however often one asks.
+NOWHERE = (httpx.InvalidURL, httpx.ProxyError)
+
 #: Bytes of an answer that are read.
 MOST_BYTES = 10_000_000
 
@@ -53,6 +57,9 @@ class BadReply(ValueError):
     words : str
         The server's own, or a hint.
     """
+
+    #: Seconds after which the server wants to be asked again, and whether it limits how often.
+    seconds, limits = 0.0, False
 
     def __init__(self, what: str, words: str = "") -> None:
         super().__init__(what)
@@ -162,25 +169,24 @@ class Endpoint:
         while True:
             self._wait(self._not_before - time.monotonic())
             try:
-                found = read(self._posted(url, content))
+                answer = read(self._posted(url, content))
             except BadReply as fault:
                 self._note(fault)
                 # Who waits for a rate limit while others get through is only late.
-                limited = isinstance(fault, _Busy) and fault.limits
-                tried += not (tried and limited and self._through > through)
+                tried += not (tried and fault.limits and self._through > through)
                 through = self._through
                 if isinstance(fault, _Unreached) and not through:
                     most = min(most, UNREACHED)
                 if tried >= most:
+                    last = "; ".join(filter(None, (str(fault), fault.words)))
                     raise EpidemiaError(
-                        f"{url} did not answer a request in {tried} tries, the last: {fault}"
-                        + (f"; {fault.words}" if fault.words else "")
+                        f"{url} did not answer a request in {tried} tries, the last: {last}"
                     ) from None
                 self._pause_after(tried, fault)
             else:
                 with self._lock:
                     self._through += 1
-                return found
+                return answer
 
     def close(self) -> None:
         self._client.close()
@@ -203,12 +209,7 @@ class Endpoint:
                         raise BadReply("an answer without end")
         except httpx.TimeoutException:
             raise BadReply(f"timeout (no answer in {self.timeout:g} s)") from None
-        except (
-            httpx.UnsupportedProtocol,
-            httpx.LocalProtocolError,
-            httpx.InvalidURL,
-            httpx.ProxyError,
-        ) as error:
+        except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, *NOWHERE) as error:
             raise EpidemiaError(f"{url} cannot be asked: {self.scrubbed(str(error))}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             self._refuse_certificate(url, error)
@@ -219,16 +220,16 @@ class Endpoint:
                 raise _Unreached(what, words) from None
             raise BadReply(what) from None
         if reply.status_code != 200:
-            self._not_well(reply, body)
+            self._not_well(reply.status_code, reply.headers, self.scrubbed(_words(body)))
         try:
-            found = json.loads(body)
+            answer = json.loads(body)
         except (ValueError, RecursionError):
-            raise BadReply(
-                "an answer that is not JSON", _said(self.scrubbed(_words(body)))
-            ) from None
-        if isinstance(found, dict) and found.get("error"):
-            raise BadReply("an error in an answer (HTTP 200)", _said(self.scrubbed(_words(body))))
-        return found
+            fault = "an answer that is not JSON"
+        else:
+            if not (isinstance(answer, dict) and answer.get("error")):
+                return answer
+            fault = "an error in an answer (HTTP 200)"
+        raise BadReply(fault, _said(self.scrubbed(_words(body))))
 
     def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
         """Raise if a connection failed because of a certificate, which asking again won't mend."""
@@ -241,13 +242,13 @@ class Endpoint:
                 ) from None
             error = error.__cause__ or error.__context__
 
-    def _not_well(self, reply: Any, body: bytes) -> NoReturn:
-        """Raise what a status other than 200 comes to."""
-        status, words = reply.status_code, self.scrubbed(_words(body))
+    def _not_well(self, status: int, headers: Mapping[str, str], words: str) -> NoReturn:
+        """Raise what a status other than 200 comes to; `words` are the server's."""
+        said = f"; the server said: {words}"
         if status == 429 and "insufficient_quota" in words:
-            raise EpidemiaError(f"{self.url}: the quota is used up; the server said: {words}")
+            raise EpidemiaError(f"{self.url}: the quota is used up{said}")
         if status in (408, 409, 425, 429) or status >= 500:
-            seconds = _seconds(reply.headers.get("retry-after"))
+            seconds = _seconds(headers.get("retry-after"))
             if seconds is not None and seconds > PATIENCE:
                 raise EpidemiaError(
                     f"{self.url} asks to be left alone for {seconds:.0f} s (HTTP {status}): run "
@@ -261,16 +262,15 @@ class Endpoint:
             raise EpidemiaError(
                 f"{self.url} does not take the key (HTTP {status}): set OPENAI_API_KEY, name "
                 "another variable with --model_args api_key_env=NAME, or a whole header with "
-                "header_env=NAME"
+                "header_env=NAME" + (said if status == 403 and words else "")
                 # A refused key (401) is repeated by some, in part.
-                + (f"; the server said: {words}" if status == 403 and words else "")
             )
         if status == 404:
             raise EpidemiaError(
                 f"{self.url} does not know this address or model (HTTP 404): check base_url and "
-                f"model; the server said: {words}"
+                f"model{said}"
             )
-        if where := reply.headers.get("location"):
+        if where := headers.get("location"):
             raise EpidemiaError(
                 f"{self.url} points to another address (HTTP {status}), which nothing is sent to: "
                 f"give it as base_url if it is right: {self.scrubbed(where)}"
@@ -281,22 +281,18 @@ class Endpoint:
         what = str(fault)
         with self._lock:
             self.faults[what] += 1
-            first = self.faults[what] == 1
-        if first:
-            _logger.warning(
-                "epidemia: %s: %s%s; asking again, now and whenever that happens",
-                self.url,
-                what,
-                f", {fault.words}" if fault.words else "",
-            )
+            is_first = self.faults[what] == 1
+        if is_first:
+            told = ", ".join(filter(None, (what, fault.words)))
+            again = "asking again, now and whenever that happens"
+            _logger.warning("epidemia: %s: %s; %s", self.url, told, again)
 
     def _pause_after(self, tried: int, fault: BadReply) -> None:
-        named = fault.seconds if isinstance(fault, _Busy) else 0.0
         # All wait: who asks in between is refused too.
-        self._not_before = max(self._not_before, time.monotonic() + named)
+        self._not_before = max(self._not_before, time.monotonic() + fault.seconds)
         # Jitter, so that prompts refused together do not come back together.
         longest = min(self.pause * 2 ** (tried - 1), LONGEST_PAUSE)
-        self._wait(named + longest * random.uniform(0.5, 1.0))
+        self._wait(fault.seconds + longest * random.uniform(0.5, 1.0))
 
     def _wait(self, seconds: float) -> None:
         if (seconds > 0 and self.stopped.wait(seconds)) or self.stopped.is_set():
@@ -322,18 +318,12 @@ def _said(words: str) -> str:
 
 def _seconds(retry_after: str | None) -> float | None:
     """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
-    if not retry_after:
-        return None
-    try:
-        seconds = float(retry_after)
-    except ValueError:
-        pass
-    else:
+    given = retry_after or ""
+    with suppress(ValueError):
+        seconds = float(given)
         return max(seconds, 0.0) if math.isfinite(seconds) else None
-    try:
-        until = parsedate_to_datetime(retry_after)
-    except (ValueError, OverflowError):
-        return None
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=timezone.utc)
-    return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    with suppress(ValueError, OverflowError):
+        until = parsedate_to_datetime(given)
+        until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
+        return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    return None

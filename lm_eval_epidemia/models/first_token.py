@@ -8,7 +8,8 @@ A letter is what is shown as the letter itself, with a space before it or a full
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.within import Within
@@ -61,18 +62,24 @@ def shown_in(reply: Any) -> Shown:
     choices = reply.get("choices") if isinstance(reply, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise BadReply("an answer without choices")
-    told = choices[0].get("logprobs")
-    if not told:
+    if not (told := choices[0].get("logprobs")):
         raise Without("an answer without log-probabilities")
     try:
-        top, said = _chat(told) if "content" in told else _plain(told)
-        top = [(token, float(x)) for token, x in top]
+        if "content" in told:
+            first = told["content"][0]
+            said, pairs = (
+                first["token"],
+                [(x["token"], x["logprob"]) for x in first["top_logprobs"]],
+            )
+        else:
+            said, pairs = told["tokens"][0], list(told["top_logprobs"][0].items())
+        top = [(token, float(x)) for token, x in pairs]
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
         raise Without("log-probabilities in no known form") from None
     if not all(isinstance(token, str) and math.isfinite(x) for token, x in top):
         raise BadReply("log-probabilities that are not numbers")
     # The same token twice is a slip; two tokens that read alike have probabilities of their own.
-    top = sorted(dict.fromkeys(top), key=lambda one: -one[1])
+    top = sorted(dict.fromkeys(top), key=lambda pair: -pair[1])
     if not top:
         raise Without("an answer without its likeliest tokens")
     if top[0][1] > math.log(MOST_MASS) or _sum(x for _, x in top) > math.log(MOST_MASS):
@@ -80,22 +87,11 @@ def shown_in(reply: Any) -> Shown:
     return Shown(top, said)
 
 
-def _chat(told: Mapping[str, Any]) -> tuple[list[tuple[str, float]], str]:
-    first = told["content"][0]
-    return [(one["token"], one["logprob"]) for one in first["top_logprobs"]], first["token"]
-
-
-def _plain(told: Mapping[str, Any]) -> tuple[list[tuple[str, float]], str]:
-    return list(told["top_logprobs"][0].items()), told["tokens"][0]
-
-
-def _sum(logprobs: Any) -> float:
+def _sum(logprobs: Iterable[float]) -> float:
     """Add up probabilities given by their logarithms."""
-    found = list(logprobs)
-    if not found:
-        return -math.inf
-    most = max(found)
-    return most + math.log(math.fsum(math.exp(x - most) for x in found))
+    known = list(logprobs)
+    most = max(known, default=-math.inf)
+    return most + math.log(math.fsum(math.exp(x - most) for x in known)) if known else most
 
 
 def by_id(shown: Shown, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bool]]:
@@ -114,10 +110,10 @@ def by_id(shown: Shown, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bo
         If one of them is missing.
     """
     known = dict(shown.top)
-    written = [[f"token_id:{one}" for one in ids] for ids in wanted]
-    if any(one not in known for ids in written for one in ids):
+    written = [[f"token_id:{token}" for token in ids] for ids in wanted]
+    if not known.keys() >= set(chain.from_iterable(written)):
         raise BadReply("an answer without the tokens that were asked for")
-    return [(_sum(known[one] for one in ids), shown.said in ids) for ids in written]
+    return [(_sum(known[token] for token in ids), shown.said in ids) for ids in written]
 
 
 def by_text(shown: Shown, choices: Sequence[str], add: bool) -> list[tuple[float, bool]]:
@@ -142,22 +138,19 @@ def by_text(shown: Shown, choices: Sequence[str], add: bool) -> list[tuple[float
     least = shown.top[-1][1]
     left = math.log(max(-math.expm1(min(_sum(x for _, x in shown.top), 0.0)), LEAST_LEFT))
     top = [(_spaced(token), x) for token, x in shown.top]
-    said, found = _spaced(shown.said), []
     ways = [spellings(choice, add) for choice in choices]
     seen = [[x for token, x in top if token in way] for way in ways]
-    absent = sum(not some for some in seen)
+    absent, letters = seen.count([]), []
     for way, some in zip(ways, seen, strict=True):
         lacking = len(set(way) - {token for token, _ in top})
         at_most = min(left, least + math.log(lacking)) if lacking else -math.inf
+        logprob = _sum(some)
         if not some:
-            share = min(left - math.log(absent), least)
-            logprob: float = Within(share, -math.inf, at_most, False)
+            logprob = Within(min(left - math.log(absent), least), -math.inf, at_most, False)
         elif lacking:
-            logprob = Within(_sum(some), _sum(some), _sum([_sum(some), at_most]), True)
-        else:
-            logprob = _sum(some)
-        found.append((logprob, said in way))
-    return found
+            logprob = Within(logprob, logprob, _sum([logprob, at_most]), True)
+        letters.append((logprob, _spaced(shown.said) in way))
+    return letters
 
 
 def _spaced(token: str) -> str:

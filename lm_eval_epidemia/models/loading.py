@@ -10,8 +10,9 @@ from __future__ import annotations
 import filecmp
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import extract_tb
@@ -56,10 +57,39 @@ class Given(NamedTuple):
         return f"{where}/{self.gguf_file}" if self.gguf_file else where
 
 
-def _said(error: BaseException) -> str:
+def _line(error: BaseException) -> str:
     """Return the first line of an error of another library."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0].rstrip(".:")
+    return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".:")
+
+
+_Meaning = Callable[..., str | None]
+
+
+def _explaining(*kinds: type[Exception]) -> Callable[[_Meaning], Callable[..., Any]]:
+    """Turn a function that says what an error means into a block whose errors say it.
+
+    Parameters
+    ----------
+    kinds : types of exception
+        Of which the function is asked, with the arguments of the block; on None the error stays.
+    """
+
+    def explaining(meaning: _Meaning) -> Callable[..., AbstractContextManager[None]]:
+        @contextmanager
+        @wraps(meaning)
+        def block(*given: Any) -> Iterator[None]:
+            try:
+                yield
+            except EpidemiaError:
+                raise
+            except kinds as error:
+                if (message := meaning(error, *given)) is None:
+                    raise
+                raise EpidemiaError(message) from error
+
+        return block
+
+    return explaining
 
 
 @contextmanager
@@ -90,17 +120,15 @@ def explaining_arguments(
             f"{name} needs --model_args pretrained=FOLDER_OR_ID (given: {few(names) or 'nothing'})"
         )
     longest = given.get("max_length")
-    try:
-        is_length = longest is None or (float(longest) >= 1 and float(longest).is_integer())
-    except (TypeError, ValueError):
-        is_length = False
-    if not is_length:
+    if longest is not None and not re.fullmatch(r"0*[1-9]\d*(\.0*)?", str(longest)):
         raise EpidemiaError(
             f"{name}: max_length={longest}: expected how many tokens a prompt and its answer may "
             "have, at least 1"
         )
     try:
         yield
+    except EpidemiaError:
+        raise
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in given:
@@ -108,8 +136,8 @@ def explaining_arguments(
         hint = nearest(unknown[1], constructor.parameters)
         raise EpidemiaError(f"{name} has no argument {unknown[1]!r} ({hint})") from error
     except (AttributeError, ValueError) as error:
-        known = (f"module 'torch' has no attribute {str(given.get('dtype'))!r}", "under `dtype=")
-        if isinstance(error, EpidemiaError) or not any(text in str(error) for text in known):
+        no_type = f"module 'torch' has no attribute {str(given.get('dtype'))!r}"
+        if no_type not in str(error) and "under `dtype=" not in str(error):
             raise
         raise EpidemiaError(
             f"{name}: dtype={given['dtype']}: expected a type of PyTorch, such as float32, bfloat16"
@@ -143,22 +171,19 @@ def check_folder(given: Given) -> None:
             "'epidemia demo') a file whose name ends in .gguf; of a GGUF file, lm_eval takes "
             "pretrained=FOLDER,gguf_file=NAME.gguf"
         )
-    found = sorted(path.name for path in folder.glob("*.gguf"))
+    files = sorted(path.name for path in folder.glob("*.gguf"))
     if given.gguf_file:
-        _check_gguf(folder / given.gguf_file, found)
+        _check_gguf(folder / given.gguf_file, files)
     elif not (folder / "config.json").is_file():
-        if found:
+        mend = "expected a folder as save_pretrained leaves it"
+        if files:
             mend = (
-                f"it holds {few(found)}: give the file, pretrained={folder},gguf_file={found[0]} "
-                f"(of 'epidemia demo', --model {folder}/{found[0]})"
+                f"it holds {few(files)}: give the file, pretrained={folder},gguf_file={files[0]} "
+                f"(of 'epidemia demo', --model {folder}/{files[0]})"
             )
         elif (folder / "adapter_config.json").is_file():
-            mend = (
-                "it is an adapter, no model of its own: lm_eval takes pretrained=BASE and "
-                f"peft={folder}"
-            )
-        else:
-            mend = "expected a folder as save_pretrained leaves it"
+            mend = "it is an adapter, no model of its own: lm_eval takes pretrained=BASE and "
+            mend += f"peft={folder}"
         raise EpidemiaError(f"{folder} has no config.json; {mend}")
 
 
@@ -176,82 +201,59 @@ def _check_gguf(file: Path, others: list[str]) -> None:
         raise EpidemiaError(f"reading {file.name} needs gguf: pip install gguf")
 
 
-@contextmanager
-def explaining_config(given: Given) -> Iterator[None]:
+@_explaining(OSError, ValueError, KeyError)
+def explaining_config(error: Exception, given: Given) -> str:
     """Say what an error in reading a model's configuration means."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError) as error:
-        if isinstance(error, EpidemiaError):
-            raise
-        if given.gguf_file and "architecture" in str(error):
-            from transformers import __version__
-            from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+    if given.gguf_file and "architecture" in str(error):
+        from transformers import __version__
+        from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
-            known = ", ".join(sorted({*GGUF_SUPPORTED_ARCHITECTURES} - {"general", "tokenizer"}))
-            raise EpidemiaError(
-                f"{given}: {_said(error)}: transformers {__version__} reads GGUF files of {known}. "
-                "Give the model as safetensors, or serve the file (llama.cpp) and use --model "
-                "local-completions"
-            ) from error
-        if given.folder is None:
-            raise EpidemiaError(
-                f"the model {given} is no folder here, and cannot be had from the Hugging Face Hub "
-                f"({_said(error)}): give the path of a folder, or its id, with a network the first "
-                "time"
-            ) from error
-        raise EpidemiaError(f"the configuration of {given} cannot be read: {_said(error)}") from (
-            error
+        known = ", ".join(sorted({*GGUF_SUPPORTED_ARCHITECTURES} - {"general", "tokenizer"}))
+        return (
+            f"{given}: {_line(error)}: transformers {__version__} reads GGUF files of {known}. "
+            "Give the model as safetensors, or serve the file (llama.cpp) and use --model "
+            "local-completions"
         )
+    if given.folder is None:
+        return (
+            f"the model {given} is no folder here, and cannot be had from the Hugging Face Hub "
+            f"({_line(error)}): give the path of a folder, or its id, with a network the first time"
+        )
+    return f"the configuration of {given} cannot be read: {_line(error)}"
 
 
-@contextmanager
-def explaining_tokenizer(given: Given, tokenizer: str | None = None) -> Iterator[None]:
-    """Say what an error in reading a tokenizer means.
-
-    Parameters
-    ----------
-    given : Given
-    tokenizer : str, optional
-        Where the user says that it lies, if not with the model.
-    """
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        if isinstance(error, EpidemiaError):
-            raise
-        where = tokenizer or str(given)
+@_explaining(OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
+def explaining_tokenizer(error: Exception, given: Given, tokenizer: str | None = None) -> str:
+    """Say what an error in reading a tokenizer means; the user may say that it lies elsewhere."""
+    where = tokenizer or str(given)
+    mend = "lm_eval takes a folder or id that has it with tokenizer="
+    if not (given.gguf_file or tokenizer):
         mend = (
             f"save it there with AutoTokenizer.from_pretrained(BASE).save_pretrained({where!r}), "
             "or (lm_eval) name a folder or id that has it with tokenizer="
         )
-        if given.gguf_file or tokenizer:
-            mend = "lm_eval takes a folder or id that has it with tokenizer="
-        raise EpidemiaError(
-            f"{where} has no tokenizer that transformers can read ({_said(error)}): expected "
-            f"tokenizer.json or the files of a slow tokenizer; {mend}"
-        ) from error
+    return (
+        f"{where} has no tokenizer that transformers can read ({_line(error)}): expected "
+        f"tokenizer.json or the files of a slow tokenizer; {mend}"
+    )
 
 
-@contextmanager
-def explaining_weights(given: Given) -> Iterator[None]:
+@_explaining(Exception)
+def explaining_weights(error: Exception, given: Given) -> str | None:
     """Say what it means that transformers finds no weights, or cannot read them."""
     from safetensors import SafetensorError
 
-    try:
-        yield
-    except SafetensorError as error:
-        raise EpidemiaError(
-            f"{given} has weights that cannot be read ({_said(error)}): a download or a copy that "
+    if isinstance(error, SafetensorError):
+        return (
+            f"{given} has weights that cannot be read ({_line(error)}): a download or a copy that "
             "was stopped; fetch it anew"
-        ) from error
-    except OSError as error:
-        if given.folder is None or "no file named" not in str(error):
-            raise
-        raise EpidemiaError(
-            f"{given} has no weights ({_said(error)}): a download that was stopped, or a training "
+        )
+    if isinstance(error, OSError) and given.folder is not None and "no file named" in str(error):
+        return (
+            f"{given} has no weights ({_line(error)}): a download that was stopped, or a training "
             "that has not saved its model yet"
-        ) from error
+        )
+    return None
 
 
 def check_adapter_folder(peft: str, pretrained: str) -> None:
@@ -272,12 +274,9 @@ def check_adapter_folder(peft: str, pretrained: str) -> None:
             raise EpidemiaError(f"peft={peft}: there is no such folder, and it is no id of the Hub")
         return
     if not (folder / "adapter_config.json").is_file():
-        whole = (folder / "config.json").is_file()
-        mend = (
-            f"it is a whole model: give it as pretrained={peft}, without peft"
-            if whole
-            else "expected a folder as PeftModel.save_pretrained leaves it"
-        )
+        mend = "expected a folder as PeftModel.save_pretrained leaves it"
+        if (folder / "config.json").is_file():
+            mend = f"it is a whole model: give it as pretrained={peft}, without peft"
         raise EpidemiaError(f"peft={peft} has no adapter_config.json; {mend}")
     if not any(folder.glob("adapter_model.*")):
         raise EpidemiaError(
@@ -293,22 +292,20 @@ def _check_readable(adapter: Path) -> None:
     from peft import PeftConfig
     from safetensors import safe_open
 
-    whole = adapter / "adapter_model.safetensors"
     file = adapter / "adapter_config.json"
     try:
         if not PeftConfig.from_pretrained(str(adapter)).peft_type:
             raise ValueError("it names no peft_type")
-        file = whole if whole.is_file() else adapter / "adapter_model.bin"
-        if file == whole:
+        if (file := adapter / "adapter_model.safetensors").is_file():
             with safe_open(file, "pt") as opened:
                 names = list(opened.keys())
-        elif file.is_file():
+        elif (file := adapter / "adapter_model.bin").is_file():
             names = list(torch.load(file, map_location="cpu", weights_only=True))
         else:
             return  # of another program: peft says what it does not know
     except Exception as error:  # JSON, pickle, zip and safetensors have their own
         raise EpidemiaError(
-            f"peft={adapter}: the adapter's {file.name} cannot be read ({_said(error)}): a copy or "
+            f"peft={adapter}: the adapter's {file.name} cannot be read ({_line(error)}): a copy or "
             "a training that was stopped; copy or train the adapter anew. The base is not to blame"
         ) from error
     if not names:
@@ -317,21 +314,21 @@ def _check_readable(adapter: Path) -> None:
         )
 
 
-def _of_another_base(peft: str, pretrained: str, why: str) -> EpidemiaError:
-    """Return the error of an adapter that does not fit, which names the base it was made for."""
+def _of_another_base(peft: str, pretrained: str, why: str) -> str:
+    """Say that an adapter does not fit, and the base that it was made for."""
     from peft import PeftConfig
 
     try:
         base = PeftConfig.from_pretrained(peft).base_model_name_or_path
-    except Exception:  # it is an error already; this only says more
+    except Exception:  # there is an error already; this only says more
         base = None
     mend = f"It was trained on {base or 'a base that it does not name'}: give that as pretrained"
-    if base and (base == pretrained or _same_weights(_here(base), _here(pretrained))):
+    if base and (base == pretrained or _same_weights(base, pretrained)):
         mend = (
             "It says that it was trained on this base, so its files were changed or mixed up: "
             "copy or train the adapter anew"
         )
-    return EpidemiaError(f"peft={peft} does not fit pretrained={pretrained}: {why}. {mend}")
+    return f"peft={peft} does not fit pretrained={pretrained}: {why}. {mend}"
 
 
 def _is_from_peft(error: BaseException) -> bool:
@@ -341,42 +338,30 @@ def _is_from_peft(error: BaseException) -> bool:
     return any(folder in Path(frame.filename).parents for frame in extract_tb(error.__traceback__))
 
 
-@contextmanager
-def explaining_adapter(peft: str | None, pretrained: str) -> Iterator[None]:
+@_explaining(Exception)
+def explaining_adapter(error: Exception, peft: str | None, pretrained: str) -> str | None:
     """Say what an error in putting an adapter on its base means."""
-    try:
-        yield
-    except (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
-        if peft is None or isinstance(error, EpidemiaError):
-            raise
-        shapes = re.search(r"size mismatch for (\S+): .*?\[([\d, ]*)\].*?\[([\d, ]*)\]", str(error))
-        if shapes:
-            name, has, wants = shapes.groups()
-            why = f"{name} has the shape ({has}), here it is ({wants})"
-        elif "not found in the base model" in str(error):
-            why = _said(error)
-        elif "Can't find 'adapter_config.json'" in str(error):
-            raise EpidemiaError(
-                f"peft={peft} is no folder here, and no adapter of the Hugging Face Hub could be "
-                "had under that name"
-            ) from error
-        elif not isinstance(error, RuntimeError) and _is_from_peft(error):  # not of memory
-            raise EpidemiaError(
-                f"peft={peft}: peft cannot put it on {pretrained} ({type(error).__name__}: "
-                f"{_said(error)}): is its adapter_config.json as PeftModel.save_pretrained wrote "
-                "it, by this version of peft?"
-            ) from error
-        else:
-            raise
-        raise _of_another_base(peft, pretrained, why) from error
+    if peft is None or isinstance(error, OSError):
+        return None
+    if shapes := re.search(
+        r"size mismatch for (\S+): .*?\[([\d, ]*)\].*?\[([\d, ]*)\]", str(error)
+    ):
+        why = "{} has the shape ({}), here it is ({})".format(*shapes.groups())
+        return _of_another_base(peft, pretrained, why)
+    if "not found in the base model" in str(error):
+        return _of_another_base(peft, pretrained, _line(error))
+    if "Can't find 'adapter_config.json'" in str(error):
+        return (
+            f"peft={peft} is no folder here, and no adapter of the Hugging Face Hub could be had "
+            "under that name"
+        )
+    if not isinstance(error, RuntimeError) and _is_from_peft(error):  # not of memory
+        return (
+            f"peft={peft}: peft cannot put it on {pretrained} ({type(error).__name__}: "
+            f"{_line(error)}): is its adapter_config.json as PeftModel.save_pretrained wrote it, "
+            "by this version of peft?"
+        )
+    return None
 
 
 def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
@@ -400,12 +385,11 @@ def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
     lacking = [k for k in result.missing_keys if not any(name in k for name in shared)]
     if over := list(result.unexpected_keys):
         why = f"{len(over)} of its weights have no place there, the first is {over[0]}"
-    elif lacking:
+        raise EpidemiaError(_of_another_base(peft, pretrained, why))
+    if lacking:
         why = f"it has no weights for {len(lacking)} places there, the first is {lacking[0]}"
-    else:
-        _check_base(peft, model.active_peft_config.base_model_name_or_path, pretrained)
-        return
-    raise _of_another_base(peft, pretrained, why)
+        raise EpidemiaError(_of_another_base(peft, pretrained, why))
+    _check_base(peft, model.active_peft_config.base_model_name_or_path, pretrained)
 
 
 def _check_base(peft: str, named: str | None, pretrained: str) -> None:
@@ -416,16 +400,10 @@ def _check_base(peft: str, named: str | None, pretrained: str) -> None:
     """
     if not named or named == pretrained:
         return
-    mend = (
-        f"give that as pretrained. If both are the same weights, write {pretrained} as "
-        f"base_model_name_or_path in {peft}/adapter_config.json"
-    )
-    is_same = _same_weights(_here(named), _here(pretrained))
+    is_same = _same_weights(named, pretrained)
     if is_same is None and Path(named).name.lower() == Path(pretrained).name.lower():
-        is_same = True
-    if is_same is None and not Path(pretrained).exists() and HUB_ID.fullmatch(named):
-        is_same = False
-    if is_same is None:
+        return
+    if is_same is None and (Path(pretrained).exists() or not HUB_ID.fullmatch(named)):
         warn(
             "adapter of another base",
             f"peft={peft} says that it was trained on {named}, and is put on {pretrained}: unless "
@@ -434,7 +412,8 @@ def _check_base(peft: str, named: str | None, pretrained: str) -> None:
     elif not is_same:
         raise EpidemiaError(
             f"peft={peft} was trained on {named}, whose weights are not those of "
-            f"pretrained={pretrained}: {mend}"
+            f"pretrained={pretrained}: give that as pretrained. If both are the same weights, "
+            f"write {pretrained} as base_model_name_or_path in {peft}/adapter_config.json"
         )
 
 
@@ -450,13 +429,14 @@ def _here(named: str) -> Path | None:
         return None
 
 
-def _same_weights(one: Path | None, other: Path | None) -> bool | None:
-    """Tell whether two folders hold the same weights; None where their files are not alike."""
-    if one is None or other is None:
-        return None
+def _same_weights(*named: str) -> bool | None:
+    """Tell whether two models have the same weights; None if their files are not here, or alike."""
+    folders = [_here(name) for name in named]
     files, others = (
         {path.name: path for path in folder.iterdir() if re.fullmatch(_WEIGHTS, path.name)}
-        for folder in (one, other)
+        if folder
+        else {}
+        for folder in folders
     )
     if not files or files.keys() != others.keys():
         return None

@@ -70,19 +70,18 @@ def tree_of(questions: Sequence[Question]) -> Tree:
     read: list[list[int]] = []
     path: list[int] = []
     before: Sequence[int] = ()
-    for one in questions:
-        same = common(before, one.tokens)
-        for node in path[same:]:
+    for question in questions:
+        same, length = common(before, question.tokens), len(question.tokens)
+        start, path = len(tokens), path[:same]
+        path += range(start, start + length - same)
+        tokens += question.tokens[same:]
+        position += range(same, length)
+        last += [0] * (length - same)
+        # Until a later question goes on from here, the end of this one is the last descendant.
+        for node in path:
             last[node] = len(tokens) - 1
-        new = len(one.tokens) - same
-        path = [*path[:same], *range(len(tokens), len(tokens) + new)]
-        tokens.extend(one.tokens[same:])
-        position.extend(range(same, len(one.tokens)))
-        last.extend([0] * new)
-        read.append(path[len(path) - one.shared - 1 :])
-        before = one.tokens
-    for node in path:
-        last[node] = len(tokens) - 1
+        read.append(path[length - question.shared - 1 :])
+        before = question.tokens
     return Tree(np.array(tokens), np.array(position), np.array(last), read)
 
 
@@ -117,13 +116,13 @@ def blocks_of(tree: Tree, size: int = BLOCK) -> Blocks:
     starts = np.arange(0, total, size)
     own = starts[:, None] + np.arange(size)
     queries = np.minimum(own, total - 1)
-    before = _aligned(int(tree.position[starts].max()) + size) - size
+    before = -(-(int(tree.position[starts].max()) + size) // ALIGNED) * ALIGNED - size
     keys = np.zeros((len(starts), before + size), dtype=np.int64)
     real = np.zeros(keys.shape, dtype=bool)
     for number, start in enumerate(starts):
         ancestors = np.flatnonzero(tree.last[:start] >= start)
-        keys[number, before - len(ancestors) : before] = ancestors
-        real[number, before - len(ancestors) : before] = True
+        place = slice(before - len(ancestors), before)
+        keys[number, place], real[number, place] = ancestors, True
     keys[:, before:], real[:, before:] = queries, own < total
     visible = (
         real[:, None, :]
@@ -131,10 +130,6 @@ def blocks_of(tree: Tree, size: int = BLOCK) -> Blocks:
         & (queries[:, :, None] <= tree.last[keys][:, None, :])
     )
     return Blocks(keys, visible)
-
-
-def _aligned(keys: int) -> int:
-    return -(-keys // ALIGNED) * ALIGNED
 
 
 class Pack(NamedTuple):
@@ -234,10 +229,9 @@ def cost_of_rows(batch: Batch, costs: Costs) -> float:
     costs : Costs
     """
     rows, longest = len(batch.questions), max(len(one.tokens) for one in batch.questions)
+    pairs = rows * longest**2 / 2
     if batch.prefix:
         pairs = batch.prefix**2 / 2 + rows * (longest - batch.prefix) * longest
-    else:
-        pairs = rows * longest**2 / 2
     return batch.cost * costs.token + ATTENTION * pairs * costs.pair
 
 
@@ -267,12 +261,12 @@ def plan_paths(
     only : {"tree", "rows"}, optional
         For measurements: the path of all questions that can take it.
     """
-    short = [one for one in questions if len(one.tokens) <= longest and only != "rows"]
-    rows = [one for one in questions if len(one.tokens) > longest or only == "rows"]
+    longest = 0 if only == "rows" else longest
+    short = [one for one in questions if len(one.tokens) <= longest]
+    rows = [one for one in questions if len(one.tokens) > longest]
     chosen: list[Pack | Batch] = []
     for pack in packs(short, limit, reads):
-        others = plan(pack.questions, limit, share)
-        plain = sum(cost_of_rows(batch, costs) for batch in others)
+        plain = sum(cost_of_rows(batch, costs) for batch in plan(pack.questions, limit, share))
         if only == "tree" or cost_of_pack(pack, costs) < plain:
             chosen.append(pack)
         else:

@@ -10,6 +10,8 @@ import json
 import math
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -112,9 +114,8 @@ class Served:
         more: Mapping[str, Any] = MappingProxyType({}),
         server: str = "auto",
     ) -> None:
-        self._server = server
         self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
-        self._more = more
+        self._more, self._server = more, server
         #: Known once the first prompt is answered.
         self.how: How | None = None
         #: Tokens that the server counted, the most of one request, and whether it counts.
@@ -181,8 +182,8 @@ class Served:
                     return self._asked(prompt, self.how, trial=True)
                 except Declined as error:
                     words = str(error)
-                    if "max_completion_tokens" not in words:
-                        break
+                if "max_completion_tokens" not in words:
+                    break
         # Models that take no temperature reason first, and say less than these.
         if "logprob" in words.lower() or "temperature" in words.lower():
             raise self._without(words)
@@ -197,12 +198,11 @@ class Served:
 
     def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> Answered:
         wanted = self._tokens_of(prompt) if how.ids else None
-        if how.ids and wanted is None:  # a letter that is not one token
+        if wanted is None:  # or a letter that is not one token
             how = how._replace(ids=False)
-        asked = [one for ids in wanted or () for one in ids]
+        asked = set(chain.from_iterable(wanted or ()))
         if trial and asked:
-            asked += self._token_ids(UNLIKELY)
-        asked = sorted(set(asked))
+            asked |= set(self._token_ids(UNLIKELY))
 
         def read(reply: Any) -> Answered:
             tokens = self._count(reply)
@@ -214,16 +214,16 @@ class Served:
                     raise self._without(str(error)) from None
                 raise
             self.counts &= tokens > 0
-            if trial and asked:
+            if wanted is None:
+                return Answered(by_text(shown, prompt.choices, self.adds), shown.said)
+            if trial:
                 try:
-                    by_id(shown, [asked])
+                    by_id(shown, [sorted(asked)])
                 except BadReply as error:
                     raise Declined(str(error)) from None
-            if wanted is not None:
-                return Answered(by_id(shown, wanted), shown.said)
-            return Answered(by_text(shown, prompt.choices, self.adds), shown.said)
+            return Answered(by_id(shown, wanted), shown.said)
 
-        return self.endpoint.ask(self._payload(prompt.context, how, asked), read)
+        return self.endpoint.ask(self._payload(prompt.context, how, sorted(asked)), read)
 
     def _count(self, reply: Any) -> int:
         """Count the tokens of a reply, also of one that cannot be used."""
@@ -240,11 +240,11 @@ class Served:
         if ids:
             payload |= {"logprob_token_ids": list(ids), "return_tokens_as_token_ids": True}
         if not self.chat:
-            return {**payload, "prompt": context, "logprobs": how.top}
+            return payload | {"prompt": context, "logprobs": how.top}
         messages = json.loads(context.prompt)
         if messages and messages[-1]["role"] == "assistant":  # begun by the task's gen_prefix
             payload |= {"add_generation_prompt": False, "continue_final_message": True}
-        return {**payload, "messages": messages, "logprobs": True, "top_logprobs": how.top}
+        return payload | {"messages": messages, "logprobs": True, "top_logprobs": how.top}
 
     def _tokens_of(self, prompt: Prompt) -> list[tuple[int, ...]] | None:
         """Return the tokens of each letter by the server's tokenizer; None if it does not tell.
@@ -253,47 +253,45 @@ class Served:
         of it; in a chat, alone.
         """
         tail = "" if self.chat else prompt.context.split()[-1]
-        found = []
+        by_letter = []
         for choice in prompt.choices:
-            ids: list[int] = []
-            for text in spellings(choice, self.variants == "sum"):
-                if (tail, text) not in self._ids:
-                    before, both = self._token_ids(tail), self._token_ids(tail + text)
-                    after = both[len(before) :] if both[: len(before)] == before else ()
-                    self._ids[tail, text] = after
-                if len(after := self._ids[tail, text]) == 1:
-                    ids += after
-            if not ids:
+            ways = spellings(choice, self.variants == "sum")
+            after = [self._after(tail, text) for text in ways]
+            if not (single := [ids[0] for ids in after if len(ids) == 1]):
                 return None
-            found.append(tuple(dict.fromkeys(ids)))
-        return found
+            by_letter.append(tuple(dict.fromkeys(single)))
+        return by_letter
+
+    def _after(self, tail: str, text: str) -> tuple[int, ...]:
+        """Tokenize a text behind the last word of a prompt, once; empty if they grow together."""
+        if (tail, text) not in self._ids:
+            before, both = self._token_ids(tail), self._token_ids(tail + text)
+            is_apart = both[: len(before)] == before
+            self._ids[tail, text] = both[len(before) :] if is_apart else ()
+        return self._ids[tail, text]
 
     def _token_ids(self, text: str) -> tuple[int, ...]:
         """Tokenize a text as the server does (vLLM's /tokenize); empty if it does not tell."""
 
         def read(reply: Any) -> tuple[int, ...]:
             tokens = reply.get("tokens") if isinstance(reply, dict) else None
-            if not isinstance(tokens, list) or not all(isinstance(one, int) for one in tokens):
+            if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
                 raise BadReply("an answer without tokens")
             return tuple(tokens)
 
-        if not text:
-            return ()
         url = beside(self.endpoint.url, "tokenize")
         asked = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        try:
-            return self.endpoint.ask(asked, read, url, tries=3)
-        except (Declined, EpidemiaError):
-            return ()
+        with suppress(Declined, EpidemiaError):
+            return self.endpoint.ask(asked, read, url, tries=3) if text else ()
+        return ()
 
 
 def _tokens(usage: Mapping[str, Any]) -> int:
     """Read how many tokens a request took; 0 if that is not said."""
 
     def whole(name: str) -> int:
-        found = usage.get(name)
-        if not isinstance(found, (int, float)) or isinstance(found, bool):
-            return 0
-        return int(found) if 0 <= found < math.inf else 0
+        number: Any = usage.get(name)
+        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+        return int(number) if is_number and 0 <= number < math.inf else 0
 
     return whole("total_tokens") or whole("prompt_tokens") + whole("completion_tokens")

@@ -9,8 +9,9 @@ where it differs, all of them are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from itertools import chain, repeat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, compress, repeat
+from operator import not_
 from typing import Any, NamedTuple
 
 #: A line, with the ends of lines that follow it.
@@ -49,24 +50,24 @@ def batch_encoder(lm: Any) -> Callable[[list[str]], list[Tokens]]:
 
     def by(special: dict[str, bool]) -> _ByLine:
         def tokenize(texts: list[str]) -> list[Whole]:
-            found = lm.tokenizer(texts, **told, **special)
+            encoded = lm.tokenizer(texts, **told, **special)
             # Whatever lm-eval does besides, it must come to the same.
-            if found["input_ids"][0] != lm.tok_encode(texts[0]):
+            if encoded["input_ids"][0] != lm.tok_encode(texts[0]):
                 return [Whole(lm.tok_encode(text), None) for text in texts]
-            offsets = found["offset_mapping"] if fast else [None] * len(texts)
-            return [Whole(*one) for one in zip(found["input_ids"], offsets, strict=True)]
+            offsets = encoded["offset_mapping"] if fast else [None] * len(texts)
+            return [Whole(*whole) for whole in zip(encoded["input_ids"], offsets, strict=True)]
 
         return _ByLine(tokenize)
 
     with_bos, without = by({"add_special_tokens": False}), by(usual)
 
-    def encoded(texts: list[str]) -> list[Tokens]:
+    def encode(texts: list[str]) -> list[Tokens]:
         has_bos = [bool(bos) and text.startswith(bos) for text in texts]
-        ones = iter(with_bos([t for t, has in zip(texts, has_bos, strict=True) if has]))
-        others = iter(without([t for t, has in zip(texts, has_bos, strict=True) if not has]))
-        return [next(ones if has else others) for has in has_bos]
+        begun = iter(with_bos(list(compress(texts, has_bos))))
+        others = iter(without(list(compress(texts, map(not_, has_bos)))))
+        return [next(begun if has else others) for has in has_bos]
 
-    return encoded
+    return encode
 
 
 class _ByLine:
@@ -82,41 +83,35 @@ class _ByLine:
         if not self._trusted:
             return self._whole(texts)
         places = [_places(text) for text in texts]
-        asked, waiting, planned = [], [], set(self._known)
+        planned = set(self._known)
+        asked: list[int] = []
+        waiting: list[int] = []
         for number, of_text in enumerate(places):
-            if planned.issuperset(of_text):
-                waiting.append(number)
-            else:
-                asked.append(number)
-                planned.update(of_text)
-        found: dict[int, Tokens] = {}
-        for number, whole in zip(asked, self._ask(texts, asked), strict=True):
-            found[number] = whole.tokens
+            (waiting if planned.issuperset(of_text) else asked).append(number)
+            planned.update(of_text)
+        tokens: dict[int, Tokens] = {}
+        for number, whole in self._ask(texts, asked):
+            tokens[number] = whole.tokens
             self._learn(places[number], whole)
-        controls = waiting[::CONTROLS]
-        for number, whole in zip(controls, self._ask(texts, controls), strict=True):
-            found[number] = whole.tokens
+        for number, whole in self._ask(texts, waiting[::CONTROLS]):
+            tokens[number] = whole.tokens
             self._trusted &= self._joined(places[number]) in (None, whole.tokens)
         if not self._trusted:
             return self._whole(texts)
-        unknown = []
-        for number in waiting:
-            if number not in found:
-                joined = self._joined(places[number])
-                if joined is None:
-                    unknown.append(number)
-                else:
-                    found[number] = joined
-        for number, whole in zip(unknown, self._ask(texts, unknown), strict=True):
-            found[number] = whole.tokens
-        return [found[number] for number in range(len(texts))]
+        joined = {n: self._joined(places[n]) for n in waiting if n not in tokens}
+        tokens |= {n: ids for n, ids in joined.items() if ids is not None}
+        unknown = [n for n, ids in joined.items() if ids is None]
+        tokens |= {number: whole.tokens for number, whole in self._ask(texts, unknown)}
+        return [tokens[number] for number in range(len(texts))]
 
     def _whole(self, texts: list[str]) -> list[Tokens]:
-        return [one.tokens for one in self._ask(texts, range(len(texts)))]
+        return [whole.tokens for _, whole in self._ask(texts, range(len(texts)))]
 
-    def _ask(self, texts: list[str], numbers: Iterable[int]) -> list[Whole]:
-        chosen = [texts[number] for number in numbers]
-        return self._tokenize(chosen) if chosen else []
+    def _ask(self, texts: list[str], numbers: Sequence[int]) -> Iterator[tuple[int, Whole]]:
+        """Tokenize some of the texts as wholes; yield the number of each with its tokens."""
+        if numbers:
+            wholes = self._tokenize([texts[number] for number in numbers])
+            yield from zip(numbers, wholes, strict=True)
 
     def _learn(self, places: list[Place], whole: Whole) -> None:
         parts = _cut(places, whole)

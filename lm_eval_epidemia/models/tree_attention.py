@@ -8,7 +8,7 @@ that keeps a state instead of keys, counts positions itself or adds to the score
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ LENGTHENING = ("dynamic", "longrope")
 ANY = 1 << 30
 
 
-class Unsuited(Exception):
+class Unsuited(RuntimeError):
     """A layer wants of its attention what a tree cannot give."""
 
 
@@ -60,18 +60,14 @@ def tree_attention(model: Any, tree: Tree, block: int = BLOCK) -> Iterator[list[
     """
     windows: list[int] = []
     known: list[Any] = [getattr(module, "config", None) for module in model.modules()]
-    having = [config for config in known if hasattr(config, "_attn_implementation")]
-    configs = {id(config): config for config in having}.values()
-    before = [config._attn_implementation for config in configs]
-    ALL_ATTENTION_FUNCTIONS[NAME] = _attention(blocks_of(tree, block), windows)
-    try:
-        for config in configs:
+    configs = {id(config): config for config in known if hasattr(config, "_attn_implementation")}
+    with ExitStack() as stack:
+        ALL_ATTENTION_FUNCTIONS[NAME] = _attention(blocks_of(tree, block), windows)
+        stack.callback(ALL_ATTENTION_FUNCTIONS.__delitem__, NAME)
+        for config in configs.values():
+            stack.callback(setattr, config, "_attn_implementation", config._attn_implementation)
             config._attn_implementation = NAME
         yield windows
-    finally:
-        for config, name in zip(configs, before, strict=True):
-            config._attn_implementation = name
-        del ALL_ATTENTION_FUNCTIONS[NAME]
 
 
 def _attention(blocks: Blocks, windows: list[int]) -> Callable[..., tuple[torch.Tensor, None]]:
@@ -148,7 +144,7 @@ def longest_prompt(
     int
         Tokens; 0 for a model that cannot take trees.
     """
-    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else None
+    config = _config(model)
     if getattr(config, "_attn_implementation", None) not in STANDARD:
         return 0
     # A long branch and two short ones, of which one begins the other, behind a trunk: blocks of 16
@@ -157,25 +153,17 @@ def longest_prompt(
     ids = torch.randint(vocabulary, (68,), generator=draw).tolist()
     trunk = ids[:12]
     prompts = sorted([trunk + ids[12:52], trunk + ids[52:60], trunk + ids[52:68]])
-    tree = tree_of([Question(one, 0, [], []) for one in prompts])
+    tree = tree_of([Question(ids, 0, [], []) for ids in prompts])
     try:
         with torch.no_grad():
-            expected = torch.stack([plain(torch.tensor([one]))[0, -1] for one in prompts])
-            found, windows = packed(tree, 16)
-    except (
-        AttributeError,
-        KeyError,
-        NotImplementedError,
-        RuntimeError,
-        TypeError,
-        Unsuited,
-        ValueError,
-    ):
+            expected = torch.stack([plain(torch.tensor([ids]))[0, -1] for ids in prompts])
+            logits, windows = packed(tree, 16)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
         return 0
     # Some models have windows in their masks only; none shows in a trial shorter than it.
-    said = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
-    longest = min([ANY, turning_alike(model), *windows, *(one for one in said if one)])
-    return longest if windows and _same(found, expected) else 0
+    named = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    longest = min([turning_alike(model), *windows, *filter(None, named)])
+    return longest if windows and _same(logits, expected) else 0
 
 
 def turning_alike(model: Any) -> int:
@@ -184,28 +172,31 @@ def turning_alike(model: Any) -> int:
     Of rotary embeddings of the types "dynamic" and "longrope", the longest row of a pass decides:
     beyond the length of the first training, all keys of a pass are other keys.
     """
-    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else None
-    said = getattr(config, "rope_parameters", None) or {}
+    config = _config(model)
+    rope = getattr(config, "rope_parameters", None) or {}
     # Some models have such parameters for each kind of layer.
-    several = [one for one in (said, *said.values()) if isinstance(one, dict)]
-    if not any(one.get("rope_type") in LENGTHENING for one in several):
+    kinds = [parameters for parameters in (rope, *rope.values()) if isinstance(parameters, dict)]
+    if not any(parameters.get("rope_type") in LENGTHENING for parameters in kinds):
         return ANY
-    of_type = [one.get("original_max_position_embeddings") for one in several]
-    named = [*of_type, getattr(config, "original_max_position_embeddings", None)]
-    known = [one for one in named if one] or [getattr(config, "max_position_embeddings", 0)]
-    return int(min(known))
+    trained = [parameters.get("original_max_position_embeddings") for parameters in kinds]
+    trained.append(getattr(config, "original_max_position_embeddings", None))
+    return int(min(filter(None, trained), default=getattr(config, "max_position_embeddings", 0)))
 
 
-def _same(found: torch.Tensor, expected: torch.Tensor) -> bool:
+def _config(model: Any) -> Any:
+    return model.config.get_text_config() if hasattr(model.config, "get_text_config") else None
+
+
+def _same(logits: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether two computations of logits differ by their rounding only."""
-    if found.shape != expected.shape:
+    if logits.shape != expected.shape:
         return False
     unit = torch.finfo(expected.dtype).eps
-    one, other = found.float().log_softmax(-1), expected.float().log_softmax(-1)
-    apart = one - other
-    signal = (other - other.roll(1, 0)).square().mean().sqrt()
+    right = expected.float().log_softmax(-1)
+    apart = logits.float().log_softmax(-1) - right
+    signal = (right - right.roll(1, 0)).square().mean().sqrt()
     # Not a number is never small enough.
     return bool(
-        (apart.abs() <= UNITS * unit * other.abs().clamp(min=1)).all()
+        (apart.abs() <= UNITS * unit * right.abs().clamp(min=1)).all()
         and apart.square().mean().sqrt() <= SIGNAL * signal
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,10 +52,9 @@ class ModelWriter:
             self._model: Any = get_model(backend).create_from_arg_obj(given)
             tokenizer = getattr(self._model, "tokenizer", None)
         except Exception as error:
-            said = " ".join(str(error).split())[:300]
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise EpidemiaError(
-                f"--writer {backend} --writer-args {args!r} gives no model: "
-                f"{type(error).__name__}: {said}"
+                f"--writer {backend} --writer-args {args!r} gives no model: {why}"
             ) from error
         # A chat endpoint has the template itself, and takes messages.
         self._messages = "chat" in backend
@@ -70,15 +70,14 @@ class ModelWriter:
         """
         from lm_eval.api.instance import Instance
 
-        wanted = {
-            "until": [],
-            "do_sample": True,
-            "temperature": round(TEMPERATURE + attempt * STEP, 2),
-            "max_gen_toks": MOST_TOKENS,
-        }
-        self._sow(attempt)
+        temperature = round(TEMPERATURE + attempt * STEP, 2)
+        how = {"until": [], "do_sample": True, "temperature": temperature}
+        how["max_gen_toks"] = MOST_TOKENS
+        # A local model draws from this; a server has its own seed.
+        if torch := sys.modules.get("torch"):
+            torch.manual_seed(1_000_003 * attempt + self.seed)
         instances = [
-            Instance("generate_until", {}, (self._prompt(text), dict(wanted)), number)
+            Instance("generate_until", {}, (self._prompt(text), dict(how)), number)
             for number, text in enumerate(requests)
         ]
         try:
@@ -89,18 +88,11 @@ class ModelWriter:
                 "starts anew"
             ) from error
 
-    def _sow(self, attempt: int) -> None:
-        """Seed what a local model draws from; a server has its own seed."""
-        import sys
-
-        if torch := sys.modules.get("torch"):
-            torch.manual_seed(1_000_003 * attempt + self.seed)
-
     def _prompt(self, text: str) -> Any:
         """Put a request into the model's chat template, where it has one."""
-        said = [{"role": "user", "content": text}]
+        chat, how = [{"role": "user", "content": text}], {"add_generation_prompt": True}
         if self._messages:
-            return self._model.apply_chat_template(said)
+            return self._model.apply_chat_template(chat)
         if self._templated is None:
             return f"{text}\n"
-        return self._templated.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+        return self._templated.apply_chat_template(chat, tokenize=False, **how)
