@@ -24,8 +24,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import ablations, prior_rows, priors, published_priors
 from lm_eval_epidemia.findings.finding import ALIKE_NOTE
 from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.quantities import title as title_of
 from lm_eval_epidemia.report import charts, figures, output, site
-from lm_eval_epidemia.report.quantities import _title
 from lm_eval_epidemia.report.sections import printed, tidy
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import Results, read_results
@@ -375,7 +375,7 @@ def test_numbers_that_are_none_are_drawn_as_none():
 def test_quantities_have_titles_and_not_codes():
     for task in store.available():
         quantities = store.load(task).quantities
-        titles = [_title(one) for one in quantities]
+        titles = [title_of(one) for one in quantities]
         assert len(set(titles)) == len(titles)
         for one, title in zip(quantities, titles, strict=True):
             assert title.startswith("The ") and "according to" not in title

@@ -19,8 +19,8 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import explorer
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import explorer
 from lm_eval_epidemia.report import probe as probing
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws

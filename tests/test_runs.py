@@ -12,11 +12,11 @@ from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, paired
+from lm_eval_epidemia.findings import data, explorer, paired
 from lm_eval_epidemia.findings.compare import asked_in_wordings
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.reference import not_known
-from lm_eval_epidemia.report import explorer, figures, output, site
+from lm_eval_epidemia.report import figures, output, site
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 
@@ -225,9 +225,7 @@ def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp
             (model,) = [one for one in found if one["name"] == entry.name]
             assert model["anchors"]["D mean"] == pytest.approx(score.l1, abs=1e-9)
     monkeypatch.setattr(explorer, "_listed", lambda report: [Asked(COCAINE, "letters")])
-    listed = {
-        task["name"]: task for task in explorer.explorer(tmp_path / "data", report, {})["tasks"]
-    }
+    listed = {task["name"]: task for task in explorer.shown(report, {}, lambda *_: None)["tasks"]}
     values = [entry.scores[Asked(COCAINE, "letters")].value for entry in report.runs]
     assert listed[COCAINE]["mean"] == f"{values[0]:.1f}; {values[1]:.1f} (limit 10)"
 

@@ -17,8 +17,8 @@ from test_huggingface import samples_in
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import explorer
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import explorer
 from lm_eval_epidemia.report.site import build_site, sort_key
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records

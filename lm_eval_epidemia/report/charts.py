@@ -7,6 +7,7 @@ need. Colours are Okabe and Ito's, which people who see colours differently can 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -457,6 +458,7 @@ WRITTEN: dict[str, Callable[[str], bytes]] = {
 }
 
 
+@lru_cache
 def specification(name: str) -> dict[str, Any]:
     """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
     draw = stated if name == STATED else CHARTS[name]

@@ -166,8 +166,9 @@ def _read(folder: Path, kind: type[Card]) -> Card:
         card = msgspec.convert(read, kind)
     except msgspec.ValidationError as error:
         raise EpidemiaError(f"{path} is not a card of this version ({error})") from None
-    dataset, inside = (card.dataset, read["dataset"]) if isinstance(card, Tuned) else (card, read)
-    if unknown := {*read} - {*asdict(card)} | {*inside} - {*asdict(dataset)}:
+    dataset = card.dataset if isinstance(card, Tuned) else card
+    inside = read["dataset"] if isinstance(card, Tuned) else read
+    if unknown := ({*read} - {*asdict(card)}) | ({*inside} - {*asdict(dataset)}):
         raise EpidemiaError(
             f"{path} is not a card of this version ({sorted(unknown)}): make the folder again"
         )

@@ -60,11 +60,12 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
         better = file.higher_is_better.get(name)
         higher = better if isinstance(better, dict) else {}
         asked = file.shots.get(name), file.versions.get(name), file.config.limit
+        shots, version, limit = map(as_given, asked)
         for filtered, numbers in rows[name].items():
             known = [metric for metric in numbers if not math.isnan(numbers[metric])]
             metric = min(known or numbers, key=lambda one: _preference(one, higher.get(one)))
             lower = higher.get(metric) is False
-            other = Other(name, metric, filtered, *map(as_given, asked), lower)
+            other = Other(name, metric, filtered, shots, version, limit, lower)
             values[other] = numbers[metric]
     return values
 
