@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from conftest import recorded
+from recorded_runs import copied_run
 from test_huggingface import samples_in
 from typer.testing import CliRunner
 
@@ -26,7 +27,7 @@ TASKS = ["epidemia_low_nsduh_marijuana_ever_by_age", "epidemia_low_gss_political
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
-        recorded(folder / kind, TASKS, model_args=f"kind={kind}")
+        copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
     return folder
 
 
