@@ -9,7 +9,7 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.judgements import Known
-from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Row
+from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Row
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, pooled
 
@@ -171,7 +171,7 @@ COLUMNS = (
 
 def _row(one: Difference) -> Row:
     run = one.one
-    cells = {
+    cells: dict[str, Cell] = {
         "model": run.model + (" (published)" if run.published else ""),
         "task": _task(one),
         "differs in": one.says,

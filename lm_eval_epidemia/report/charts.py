@@ -81,7 +81,7 @@ def leaderboard(panel: Panel) -> Any:
 @by_metric
 def surveys(panel: Panel) -> Any:
     """Rows: as of `leaderboard`, and survey."""
-    place = {
+    place: dict[str, Any] = {
         "y": alt.Y("survey:N", title=None),
         "yOffset": alt.YOffset("model:N", sort=panel.models),
     }
@@ -97,7 +97,7 @@ def surveys(panel: Panel) -> Any:
 def closed(panel: Panel) -> Any:
     """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
     y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=260))
-    place = {"y": y, "yOffset": alt.YOffset("way:N")}
+    place: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("way:N")}
     colours = alt.Scale(domain=["closed", "likelihood"], range=[ORANGE, BLUE])
     colour = alt.Color("way:N", title="asked in", legend=BELOW, scale=colours)
     tooltip = ["model:N", "way:N", SCORE, "tasks:Q"]
@@ -161,7 +161,10 @@ def _against(
 def uncertainty(data: Any) -> Any:
     """Rows: model, quantity, difficulty, stated, error (both over the error that 5 real answers
     leave, above 0)."""
-    log = {"scale": alt.Scale(type="log"), "axis": alt.Axis(format="~g", tickCount=6, grid=False)}
+    log: dict[str, Any] = {
+        "scale": alt.Scale(type="log"),
+        "axis": alt.Axis(format="~g", tickCount=6, grid=False),
+    }
     stated, error = (alt.Tooltip(f"{key}:Q", format=".3~g") for key in ("stated", "error"))
     shades = alt.Scale(range=PALETTE)
     points = (
@@ -220,7 +223,7 @@ def versions(panel: Panel) -> Any:
         tooltip=["pair:N", "task:N", "base:Q", "instruct:Q"],
     )
     tasks, means = (base.transform_filter(f"datum.kind == '{kind}'") for kind in ("task", "mean"))
-    diamond = {"shape": "diamond", "stroke": "black", "strokeWidth": 1}
+    diamond: dict[str, Any] = {"shape": "diamond", "stroke": "black", "strokeWidth": 1}
     chart = alt.layer(
         diagonal(*panel.ends),
         tasks.mark_point(filled=True, size=25, opacity=0.5),
@@ -232,7 +235,7 @@ def versions(panel: Panel) -> Any:
 
 def size(data: Any) -> Any:
     """Rows: model, parameters, group, score, low, high, metric."""
-    log = {"scale": alt.Scale(type="log"), "axis": alt.Axis(format="~s")}
+    log: dict[str, Any] = {"scale": alt.Scale(type="log"), "axis": alt.Axis(format="~s")}
     base = alt.Chart(data).encode(
         x=alt.X("parameters:Q", title="Parameters", **log),
         color=alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE)),
@@ -257,7 +260,10 @@ def beside(data: Any) -> Any:
     )
     names = base.mark_text(align="left", dx=7, fontSize=10).encode(text="model:N")
     chart = alt.layer(points, names).properties(width=300, height=240)
-    parts = {"column": alt.Column("other:N", title=None), "row": alt.Row("metric:N", title=None)}
+    parts: dict[str, Any] = {
+        "column": alt.Column("other:N", title=None),
+        "row": alt.Row("metric:N", title=None),
+    }
     return chart.facet(**parts).resolve_scale(x="independent", y="independent")
 
 
@@ -312,7 +318,7 @@ def curve(data: Any) -> Any:
 
 
 #: Axes of probabilities, from 0 to 1.
-_SHARES = {"axis": PERCENT, "scale": alt.Scale(domain=[0, 1])}
+_SHARES: dict[str, Any] = {"axis": PERCENT, "scale": alt.Scale(domain=[0, 1])}
 
 
 def cells(data: Any) -> Any:
@@ -380,7 +386,13 @@ def bootstrap(data: Any) -> Any:
     replicates = base.transform_filter("datum.kind == 'replicate'")
     density = replicates.transform_density("distance", as_=["distance", "density"])
     anchors = base.transform_filter("datum.kind == 'anchor'").encode(x=x)
-    upwards = {"angle": 270, "align": "right", "baseline": "bottom", "dy": -3, "dx": -4}
+    upwards: dict[str, Any] = {
+        "angle": 270,
+        "align": "right",
+        "baseline": "bottom",
+        "dy": -3,
+        "dx": -4,
+    }
     return alt.layer(
         density.mark_area(color=BLUE, opacity=0.35).encode(x=x, y=y),
         anchors.mark_rule(color=ORANGE, strokeWidth=2),

@@ -44,7 +44,7 @@ def tuning(panel: Panel) -> Any:
     base = alt.Chart().encode(y=y)
     colour = alt.Color("part:N", title=None, legend=BELOW, scale=_COLOURS)
     values = (alt.Tooltip(f"{part}:Q", format=".4~g") for part in ("before", "after"))
-    told = {
+    told: dict[str, Any] = {
         "shape": alt.Shape("part:N", title=None, legend=BELOW, scale=_SHAPES),
         "color": colour,
         "tooltip": ["model:N", "task:N", "part:N", *values],

@@ -30,7 +30,7 @@ SHAPE = alt.Shape(
 #: Of a mark that somebody points at.
 SCORE = alt.Tooltip("score:Q", format=".4~g")
 
-DASHED = {"color": GREY, "strokeDash": [4, 4]}
+DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
 PERCENT = alt.Axis(format="%")
 UPRIGHT = alt.Axis(labelAngle=0)
 
@@ -134,6 +134,6 @@ def facets(chart: Any, field: str, title: str | None, limit: int = 0, columns: i
         How many pixels the names of the values may take, if not as many as usual.
     columns : int
     """
-    header = {"header": alt.Header(labelLimit=limit)} if limit else {}
+    header: dict[str, Any] = {"header": alt.Header(labelLimit=limit)} if limit else {}
     facet = alt.Facet(f"{field}:N", title=title, sort=None, **header)
     return chart.facet(facet=facet, columns=columns)

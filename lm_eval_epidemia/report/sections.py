@@ -117,7 +117,7 @@ def tidy(finding: Finding) -> list[dict[str, Any]]:
             assert isinstance(cell, int | float | _Number)
             number = Number(float(cell)) if isinstance(cell, int | float) else cell
             low, high = number.interval
-            known = {"stderr": number.error, "low": low, "high": high}
+            known: dict[str, Any] = {"stderr": number.error, "low": low, "high": high}
             if metric := row.metrics.get(column.name, column.metric):
                 known["metric"] = metric
             if isinstance(number, Number):

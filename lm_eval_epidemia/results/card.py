@@ -163,12 +163,15 @@ def _read(folder: Path, kind: type[Card]) -> Card:
     except ValueError as error:
         raise EpidemiaError(f"{path} is not JSON ({error}): {mend} again") from None
     try:
-        card = msgspec.convert(read, kind)
+        card: Card = msgspec.convert(read, kind)
     except msgspec.ValidationError as error:
         raise EpidemiaError(f"{path} is not a card of this version ({error})") from None
-    dataset = card.dataset if isinstance(card, Tuned) else card
-    inside = read["dataset"] if isinstance(card, Tuned) else read
-    if unknown := ({*read} - {*asdict(card)}) | ({*inside} - {*asdict(dataset)}):
+    unknown = read.keys() - asdict(card).keys()
+    dataset: Any = card
+    if isinstance(card, Tuned):
+        dataset = card.dataset
+        unknown |= read["dataset"].keys() - asdict(dataset).keys()
+    if unknown:
         raise EpidemiaError(
             f"{path} is not a card of this version ({sorted(unknown)}): make the folder again"
         )
