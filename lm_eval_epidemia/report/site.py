@@ -24,26 +24,19 @@ from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data
+from lm_eval_epidemia.findings import data, probe, standardised, tuning, tuning_rows
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import group_mean
+from lm_eval_epidemia.findings.overview import leaderboards
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
 from lm_eval_epidemia.findings.section import Section, as_script, number, plain
-from lm_eval_epidemia.report import (
-    charts,
-    effects,
-    figures,
-    palette,
-    probe,
-    standardised,
-    tuning,
-    tuning_rows,
-)
+from lm_eval_epidemia.report import charts, effects, figures, palette
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.method import method
-from lm_eval_epidemia.report.output import details, leaderboards, of_priors
+from lm_eval_epidemia.report.output import details, of_priors
 from lm_eval_epidemia.report.quantities import quantities
+from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
 
@@ -144,8 +137,8 @@ def _write(
     found = standardised.implied(report, samples)
     page(
         "implied.html",
-        models=standardised.section(found) if found else None,
-        surveys=standardised.section(standardised.of_surveys()),
+        models=printed(standardised.finding(found)) if found else None,
+        surveys=printed(standardised.finding(standardised.of_surveys())),
     )
     for name, survey in records().items():
         page(
@@ -200,14 +193,16 @@ def _index(report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]) ->
         return {**section._asdict(), "rows": [_kind(row, references) for row in section.rows]}
 
     boards, intro = [], []
-    for benchmark, section in leaderboards(report).items():
+    for benchmark, finding in leaderboards(report).items():
+        section = printed(finding)
         here = [row for row in rows if row["group"] in section.columns]
         caption = "Points are means over the tasks of a group, lines 1.96 standard errors"
         caption += CAPTIONS.get(benchmark.name, ".")
         figure = _drawn(section.title, caption, charts.leaderboard, here)
         boards.append({**shown(_with_baseline(section, report)), "figure": figure})
         intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
-    tables = [*details(report), *probe.sections(probe.made(report, cutoffs))]
+    probed = probe.findings(probe.probed(report, cutoffs))
+    tables = [*details(report), *map(printed, probed)]
     return {
         "boards": boards,
         "sections": list(map(shown, tables)),
@@ -324,12 +319,15 @@ OF_TUNING = {
 
 def _tuning(report: Report, samples: data.Samples) -> dict[str, Any]:
     found = [
-        *tuning.sections(tuning.study(report, samples), long=True),
+        *tuning.tables(tuning.study(report, samples), long=True),
         *tuning_rows.learning_table(report),
     ]
     return {
         **_figures(report, OF_TUNING),
-        "sections": [{**one._asdict(), "rows": [_Row(row) for row in one.rows]} for one in found],
+        "sections": [
+            {**one._asdict(), "rows": [_Row(row) for row in one.rows]}
+            for one in map(printed, found)
+        ],
         "notes": tuning.lacking(report, samples),
     }
 
