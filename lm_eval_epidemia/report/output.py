@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups, in_way
@@ -14,6 +14,7 @@ from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings import ablations, interventions, paired, priors, published_priors
 from lm_eval_epidemia.findings.compare import asked_in_ways, asked_in_wordings
 from lm_eval_epidemia.findings.comparison import CONFIDENCE, Comparison
+from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Finding
 from lm_eval_epidemia.findings.leaderboard import (
     Report,
     Standing,
@@ -36,7 +37,7 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.published import MARK
 from lm_eval_epidemia.findings.section import Section, plain
-from lm_eval_epidemia.findings.tables import ALIKE, ALIKE_NOTE
+from lm_eval_epidemia.report.sections import printed, tidy
 from lm_eval_epidemia.results.entry import POPULATION, Entry, leaf
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -334,19 +335,26 @@ def sections(report: Report, effects: bool = False) -> list[Section]:
     """Return the tables of the report, the leaderboards first; long ones with `effects`."""
     return [
         *leaderboards(report).values(),
-        *interventions.tables(report.runs, effects),
+        *printed_of(interventions.findings(report.runs), effects),
         *of_priors(report, effects),
         *details(report),
     ]
 
 
+def printed_of(found: Iterable[Finding], long: bool) -> list[Section]:
+    """Return findings as tables for people; one that is all long is left out if not wished for."""
+    return [
+        printed(one, long)
+        for one in found
+        if long or not one.rows or not all(row.long for row in one.rows)
+    ]
+
+
 def of_priors(report: Report, long: bool) -> list[Section]:
     """Return the tables of stated priors: what they are worth, and what the asking changes."""
-    return [
-        *priors.tables(report.entries, long),
-        *ablations.table(_runs(report)),
-        *published_priors.printed(report.entries),
-    ]
+    more = (ablations.finding(_runs(report)), published_priors.finding(report.entries))
+    found = [*priors.findings(report.entries), *(one for one in more if one.rows)]
+    return printed_of(found, long)
 
 
 def _runs(report: Report) -> list[ablations.Run]:
@@ -460,35 +468,12 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
             stderr=mean.error,
             tasks=mean.tasks,
         )
-    for seen in [*interventions.findings(report.runs), *priors.findings(report.entries)]:
-        low, high = seen.estimate.interval
-        name = " / ".join(filter(None, (seen.about, seen.part)))
-        add(
-            seen.kind,
-            seen.entry,
-            seen.group,
-            name,
-            seen.estimate.value,
-            stderr=seen.estimate.error,
-            low=low,
-            high=high,
-            metric=seen.metric,
-        )
-    for apart in ablations.differences(_runs(report)):
-        low, high = apart.change.interval
-        add(
-            "ablation",
-            None,
-            "",
-            f"{apart.other.task} / {apart.says}",
-            apart.change.value,
-            stderr=apart.change.error,
-            low=low,
-            high=high,
-            metric=PRIOR.primary,
-            model=apart.one.model,
-            reference=apart.one.published,
-        )
+    for found in (
+        *interventions.findings(report.runs),
+        *priors.findings(report.entries),
+        ablations.finding(_runs(report)),
+    ):
+        rows += tidy(found)
     for ways in asked_in_ways(report.runs):
         rows += [_paired("ways", ways.entry, two) for two in ways.differences]
     by_name = {entry.name: entry for entry in report.entries}

@@ -84,9 +84,9 @@ def printed(finding: Finding, long: bool = False) -> Section:
     declared = {column.name: column for column in finding.columns}
     columns = [
         declared[name]
-        for name in finding.shown or declared
+        for place, name in enumerate(finding.shown or declared)
         if (long or not declared[name].long)
-        and (name in ("model", "group") or any(name in row.cells for row in rows))
+        and (place < finding.leading or any(name in row.cells for row in rows))
     ]
     cells = [
         [written(row.cell(column.name), column, row.group) for column in columns] for row in rows
@@ -118,8 +118,8 @@ def tidy(finding: Finding) -> list[dict[str, Any]]:
             number = Number(float(cell)) if isinstance(cell, int | float) else cell
             low, high = number.interval
             known = {"stderr": number.error, "low": low, "high": high}
-            if column.metric:
-                known["metric"] = column.metric
+            if metric := row.metrics.get(column.name, column.metric):
+                known["metric"] = metric
             if isinstance(number, Number):
                 known |= {"tasks": number.tasks} if number.tasks else {}
                 known |= {"verdict": number.verdict} if number.verdict else {}
