@@ -112,6 +112,8 @@ class Row(NamedTuple):
         What it is called in tidy rows.
     facts : mapping of str to object
         What tidy rows say of all its numbers.
+    metrics : mapping of str to str
+        What numbers are of, by column, where the column does not say it.
     long : bool
         Whether it is shown only where there is room.
     """
@@ -121,6 +123,7 @@ class Row(NamedTuple):
     group: str = ""
     name: str = ""
     facts: Mapping[str, Any] = {}
+    metrics: Mapping[str, str] = {}
     long: bool = False
 
     def cell(self, name: str) -> Cell:

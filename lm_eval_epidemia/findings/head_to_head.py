@@ -47,7 +47,7 @@ def _row(one: Comparison, entry: Entry, where: str = "", long: bool = False, **m
     }
     corrected = {"corrected": one.corrected, "corrected_stderr": one.here}
     counts = {"wins": one.wins, "ties": one.ties, "losses": one.losses}
-    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more}, long)
+    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more}, long=long)
 
 
 def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Finding:
@@ -119,7 +119,7 @@ def two_wordings(entries: Iterable[Entry], comparisons: Iterable[Comparison]) ->
     )
 
 
-def _versions(report: Report) -> Iterator[tuple[Entry, Comparison, Comparison | None]]:
+def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Comparison | None]]:
     """Compare instruct and retrieving versions with the plain model, group by group.
 
     Yields
@@ -148,7 +148,7 @@ def versions(report: Report) -> Finding:
     In tidy rows those tasks in which the plain model has 0 are of the kind ``version at 0``.
     """
     rows = []
-    for version, all_of_them, unknown in _versions(report):
+    for version, all_of_them, unknown in versions_compared(report):
         rows.append(_row(all_of_them, version))
         if unknown is not None:
             # What is shown of all tasks is not shown again.

@@ -116,12 +116,9 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
             "out."
         )
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
-    ranked = (
-        one
-        for column in columns
-        for one in (of_group(column), Column(f"rank {column}", title="rank"))
-    )
-    declared = (Column("model"), Column("size"), *ranked)
+    declared = [Column("model"), Column("size")]
+    for column in columns:
+        declared += [of_group(column), Column(f"rank {column}", title="rank")]
     return Finding("leaderboard", title, declared, rows, note, silent=ALIKE_NOTE)
 
 

@@ -27,7 +27,7 @@ from lm_eval_epidemia.benchmarks.observation.probe import (
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row, known
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.score.joint import Draws
@@ -306,18 +306,18 @@ def _around(alike: Sequence[Entry], cutoff: Cutoff) -> Iterator[Probed]:
     for way, parts in pairs.items():
         if len(parts) > 1:
             parts[ALL] = [pair for several in parts.values() for pair in several]
-        for survey, several in parts.items():
-            first, second = zip(*several, strict=True)
+        for survey, both in parts.items():
+            first, second = zip(*both, strict=True)
             compared = _contrast(
                 [dated.score for dated in first],
                 [dated.score for dated in second],
-                range(len(several)),
+                range(len(both)),
             )
             named = (
                 "/".join(sorted({dated.vintage for dated in side})) for side in (first, second)
             )
             name = survey if survey == ALL else f"{survey} {', '.join(named)}"
-            yield Probed(alike[0], way, name, len(several), 0, 0, compared, cutoff.said)
+            yield Probed(alike[0], way, name, len(both), 0, 0, compared, cutoff.said)
 
 
 def probed(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
@@ -378,7 +378,7 @@ def _row(one: Probed) -> Row:
         verdict=one.verdict,
     )
     first, second = one.sides
-    cells = {
+    cells: dict[str, Cell] = {
         "asked in": one.way,
         "survey": one.survey,
         "cutoff": one.cutoff,

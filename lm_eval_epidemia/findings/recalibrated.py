@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def _task(asked: Asked, answers: Elicited) -> _Task:
     alone_at = None if at is None else distance(weights, at, marginal(weights, at)[..., None, :])
 
     def asking(of: Callable[[Array], Array] = lambda q: q) -> float:
-        """Error of a score from orderings that were sampled, of the answers or what is made of them."""
+        """Error of the score of answers, or of what is made of them, from sampled orderings."""
         if answers.by_order is None:
             return 0.0
         return scoring.ordering_error(
@@ -164,17 +164,13 @@ def read(report: Report) -> tuple[list[Knowledge], list[str]]:
 
 
 def _averaged(entry: Entry, group: str, tasks: Sequence[_Task]) -> Knowledge:
-    scores = zip(
-        *((one.score, one.recalibrated, one.alone, one.gain) for one in tasks), strict=True
-    )
-    distances = zip(*((one.total, one.marginal, one.conditional) for one in tasks), strict=True)
-    return Knowledge(
-        entry,
-        group,
-        len(tasks),
-        *(mean([one.value for one in of], [one.draws for one in of]) for of in scores),
-        *(math.fsum(of) / len(of) for of in distances),
-    )
+    numbers: dict[str, Any] = {}
+    for name in ("score", "recalibrated", "alone", "gain"):
+        scores = [getattr(task, name) for task in tasks]
+        numbers[name] = mean([one.value for one in scores], [one.draws for one in scores])
+    for name in ("total", "marginal", "conditional"):
+        numbers[name] = math.fsum(getattr(task, name) for task in tasks) / len(tasks)
+    return Knowledge(entry, group, len(tasks), **numbers)
 
 
 #: How to read the table.

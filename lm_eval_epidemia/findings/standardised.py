@@ -348,18 +348,21 @@ def _of_survey(
 ) -> dict[str, Number]:
     """Return a survey's effects with the error of its joint replicates, and of the other's."""
 
-    def draws(of: store.GroundTruth, effect: Callable[[Array], Array]) -> Draws | None:
-        return None if of.replicates is None else Draws(of.sample or "", effect(of.replicates))
-
-    p = truth.p[laid.cells, 0]
+    p, at = truth.p[laid.cells, 0], truth.replicates
     e = _NONE if mixed is None else mixed.of(mixed.truth.p)
     numbers = {}
     for name, effect in _effects(laid, mixed).items():
-        parts = [draws(truth, lambda at, of=effect: of(at[:, laid.cells, 0], e))]
+        draws = [_draws(truth, None if at is None else effect(at[:, laid.cells, 0], e))]
         if name == "weighted" and mixed is not None:
-            parts.append(draws(mixed.truth, lambda at, of=effect: of(p, mixed.of(at))))
-        numbers[name] = Number(float(effect(p, e)), joint_error(parts, [1.0] * len(parts)))
+            e_at = mixed.truth.replicates
+            moved = None if e_at is None else effect(p, mixed.of(e_at))
+            draws.append(_draws(mixed.truth, moved))
+        numbers[name] = Number(float(effect(p, e)), joint_error(draws, [1.0] * len(draws)))
     return numbers
+
+
+def _draws(truth: store.GroundTruth, at: Array | None) -> Draws | None:
+    return None if at is None else Draws(truth.sample or "", at)
 
 
 def _of_model(

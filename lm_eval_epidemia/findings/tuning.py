@@ -262,11 +262,10 @@ def _measured(asked: Asked, answers: Elicited, cells: Sequence[int]) -> Measured
     """Measure what was elicited in some cells, in ascending order, against the truth of these."""
     truth = WAYS[asked.way].load(asked.task)
     at = np.searchsorted(answers.cells, cells)
-    q, by_order, counts = (
-        of if of is None else of[at] for of in (answers.q, answers.by_order, answers.counts)
-    )
+    by_order = None if answers.by_order is None else answers.by_order[at]
+    counts = None if answers.counts is None else answers.counts[at]
     part = part_of(truth, np.isin(np.arange(len(truth.weights)), cells))
-    return Measured(part, ways.Elicited(q, by_order, counts))
+    return Measured(part, ways.Elicited(answers.q[at], by_order, counts))
 
 
 def _l1_draws(measured: Measured) -> Draws | None:
@@ -289,11 +288,12 @@ def _held_out(run: TunedRun, asked: Asked, cells: Iterable[int]) -> tuple[list[i
     """
     parts: tuple[list[int], list[int]] = [], []
     card = run.card and run.card.dataset
-    if card and asked.task in card.tasks:
-        if card.fingerprint == WAYS[asked.way].load(asked.task).fingerprint:
-            left_out = set(card.held_out.get(asked.task, ()))
-            for cell in cells:
-                parts[cell in left_out].append(cell)
+    if not card or asked.task not in card.tasks:
+        return parts
+    if card.fingerprint == WAYS[asked.way].load(asked.task).fingerprint:
+        left_out = set(card.held_out.get(asked.task, ()))
+        for cell in cells:
+            parts[cell in left_out].append(cell)
     return parts
 
 
@@ -469,12 +469,14 @@ def findings(study: Study) -> list[Finding]:
 
 def tables(study: Study, long: bool) -> list[Finding]:
     """Return the tables: by group and, where some were held out, by cells; `long` by task."""
-    shown = ("group", "part", "trained on", "asked as trained", "tasks", *_NUMBERS)
+    of = ("group", "part", "trained on", "asked as trained", "tasks")
     compared = ("win / tie / loss", "the tuned one is")
-    by_group = _finding("tuning", study.groups, "tasks that were", "", (*shown, *compared), NOTE)
-    shown = ("group", "part", "asked as trained", "tasks", "people", *_NUMBERS)
+    by_group = _finding(
+        "tuning", study.groups, "tasks that were", "", (*of, *_NUMBERS, *compared), NOTE
+    )
+    of = ("group", "part", "asked as trained", "tasks", "people")
     more = ": cells trained on against held-out cells"
-    cells = _finding("tuning cells", study.cells, "cells", more, shown, CELLS_NOTE)
+    cells = _finding("tuning cells", study.cells, "cells", more, (*of, *_NUMBERS), CELLS_NOTE)
     by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
     shown = ("task", "part", "asked as trained", *_NUMBERS, "the tuned one is")
     of_tasks = _finding("tuning task", by_task, "part", " by task", shown)

@@ -17,19 +17,19 @@ from lm_eval_epidemia.benchmarks.intervention.questions import Pair, questions
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.interventions import (
     EFFECTS,
+    KINDS,
     LARGE,
     SMALL,
     Known,
+    findings,
     known,
     labels,
-    tables,
 )
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.section import number
 from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.report.output import printed_of
 from lm_eval_epidemia.results.entry import Entry
-
-KINDS = (generate.TARGET, generate.INSIDE, generate.YES, generate.BYPASSED, generate.NO)
 
 
 def page(report: Report) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def page(report: Report) -> dict[str, Any]:
         "large": _large(report.runs),
         "sections": [
             {**one._asdict(), "rows": [{"kind": "", "cells": row} for row in one.rows]}
-            for one in tables(report.runs, long=True)
+            for one in printed_of(findings(report.runs), long=True)
         ],
     }
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lm_eval_epidemia.benchmarks import Benchmark
 from lm_eval_epidemia.findings import (
     ablations,
     head_to_head,
@@ -26,11 +27,16 @@ from lm_eval_epidemia.report.sections import printed, tidy
 def sections(report: Report, effects: bool = False) -> list[Section]:
     """Return the tables of the report, the leaderboards first; long ones with `effects`."""
     return [
-        *map(printed, overview.leaderboards(report).values()),
+        *leaderboards(report).values(),
         *printed_of(interventions.findings(report.runs), effects),
         *of_priors(report, effects),
         *details(report),
     ]
+
+
+def leaderboards(report: Report) -> dict[Benchmark, Section]:
+    """Return the table that ranks models, of each benchmark that somebody was asked."""
+    return {of: printed(finding) for of, finding in overview.leaderboards(report).items()}
 
 
 def printed_of(findings: Iterable[Finding], long: bool) -> list[Section]:

@@ -74,8 +74,8 @@ def written(cell: Cell, column: Column, group: str = "") -> str:
         return cell or ""
     if isinstance(cell, int):
         return f"{cell:,}"
-    if len(parts := _parts(cell)) > 1:
-        return " ".join(filter(None, (written(part, column, group) for part in parts)))
+    if not isinstance(cell, float | _Number):
+        return " ".join(filter(None, (written(part, column, group) for part in cell)))
     number = Number(cell) if isinstance(cell, float) else cell
     if math.isnan(number.value):
         return column.nan.format(_size(number))
@@ -92,9 +92,9 @@ def printed(finding: Finding, long: bool = False) -> Section:
     declared = {column.name: column for column in finding.columns}
     columns = [
         declared[name]
-        for name in finding.shown or declared
+        for place, name in enumerate(finding.shown or declared)
         if (long or not declared[name].long)
-        and (name in ("model", "group") or any(name in row.cells for row in rows))
+        and (place < finding.leading or any(name in row.cells for row in rows))
     ]
     cells = [[row.cell(column.name) for column in columns] for row in rows]
     silent = any(
@@ -124,6 +124,7 @@ def tidy(finding: Finding) -> list[dict[str, Any]]:
             cell = row.cell(column.name)
             if column.metric is None or cell is None:
                 continue
+            metric = row.metrics.get(column.name, column.metric)
             assert isinstance(cell, int | float | _Number)
             number = Number(float(cell)) if isinstance(cell, int | float) else cell
             known: dict[str, Any] = {"stderr": number.error}
@@ -137,7 +138,7 @@ def tidy(finding: Finding) -> list[dict[str, Any]]:
                     **_of_entry(row.entry),
                     "group": row.group,
                     "name": " / ".join(filter(None, (row.name, column.name * column.named))),
-                    "metric": column.metric.format(primary=primary) or primary,
+                    "metric": metric.format(primary=primary) or primary,
                     "value": number.value,
                     **known,
                     **row.facts,

@@ -27,14 +27,13 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import data, probe, standardised, tuning, tuning_rows
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import group_mean
-from lm_eval_epidemia.findings.overview import leaderboards
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
 from lm_eval_epidemia.findings.section import Section, as_script, number, plain
 from lm_eval_epidemia.report import charts, effects, figures, palette
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.explorer import explorer
 from lm_eval_epidemia.report.method import method
-from lm_eval_epidemia.report.output import details, of_priors
+from lm_eval_epidemia.report.output import details, leaderboards, of_priors
 from lm_eval_epidemia.report.quantities import quantities
 from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.surveys.catalogue import records
@@ -193,8 +192,7 @@ def _index(report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]) ->
         return {**section._asdict(), "rows": [_kind(row, references) for row in section.rows]}
 
     boards, intro = [], []
-    for benchmark, finding in leaderboards(report).items():
-        section = printed(finding)
+    for benchmark, section in leaderboards(report).items():
         here = [row for row in rows if row["group"] in section.columns]
         caption = "Points are means over the tasks of a group, lines 1.96 standard errors"
         caption += CAPTIONS.get(benchmark.name, ".")
@@ -318,15 +316,13 @@ OF_TUNING = {
 
 
 def _tuning(report: Report, samples: data.Samples) -> dict[str, Any]:
-    found = [
-        *tuning.tables(tuning.study(report, samples), long=True),
-        *tuning_rows.learning_table(report),
-    ]
+    study = tuning.study(report, samples)
+    findings = [*tuning.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
         **_figures(report, OF_TUNING),
         "sections": [
             {**one._asdict(), "rows": [_Row(row) for row in one.rows]}
-            for one in map(printed, found)
+            for one in map(printed, findings)
         ],
         "notes": tuning.lacking(report, samples),
     }
