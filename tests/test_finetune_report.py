@@ -181,7 +181,7 @@ def test_without_a_card_the_same_weights_without_the_adapter_are_the_base(answer
     report = report_of(tmp_path)
     assert paired(report) == {"small-1B +adapter": "small-1B"} and report.tuned[0].card is None
     (whole, *_) = tuning.read(report).groups
-    assert whole.part == "all" and whole.value.difference > 0
+    assert whole.part == "all" and whole.value.difference.value > 0
 
 
 def test_an_adapter_on_other_weights_is_not_paired_with_its_base(results, answered):
