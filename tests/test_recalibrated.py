@@ -101,3 +101,9 @@ def test_replicates_each_have_their_own_marginal():
     found = parts(w, at, q)
     for b in range(5):
         np.testing.assert_allclose([part[b] for part in found], parts(w, at[b], q), atol=1e-12)
+
+
+def test_an_exact_table_has_no_replicates_to_recalibrate():
+    q = np.array([[0.5, 0.5], [0.1, 0.9]])
+    assert recalibrate(EVEN, q, np.empty((0, 2))).shape == (0, 2, 2)
+    assert parts(EVEN, np.empty((0, 2, 2)), q).total.shape == (0,)

@@ -56,8 +56,8 @@ class Column(NamedTuple):
     name : str
         By which rows have its cells. ``model`` and ``group`` are those of the row.
     metric : str or None
-        What its numbers are of, in tidy rows; the primary metric of the row's group if empty. None:
-        they are in no tidy row.
+        What its numbers are of, in tidy rows; ``{primary}``, or empty, is the primary metric of the
+        row's group. None: they are in no tidy row.
     digits : int or None
         Behind the point; None: as many as numbers of the row's group have.
     signed : bool
@@ -76,7 +76,7 @@ class Column(NamedTuple):
     no_minus_zero : bool
         Whether what rounds to 0 is never written -0.0.
     nan : str
-        What is written where the number cannot be computed.
+        What is written where the number cannot be computed; ``{}`` stands for over how many tasks.
     named : bool
         Whether tidy rows have its name behind that of the row: "mediation, do(B) / accuracy".
     long : bool

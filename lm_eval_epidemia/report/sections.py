@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups
@@ -45,8 +45,11 @@ def _range(number: _Number, spec: str, least: float = -1.0) -> str:
 
 
 def _counted(number: _Number, spec: str, least: float) -> str:
-    samples = number.samples if isinstance(number, Estimate) else number.tasks
-    return f"{with_error(number, spec, least)} ({samples})"
+    return f"{with_error(number, spec, least)} ({_size(number)})"
+
+
+def _size(number: _Number) -> int:
+    return number.samples if isinstance(number, Estimate) else number.tasks
 
 
 #: What is written of a number that is known, by `Column.form`.
@@ -60,17 +63,22 @@ FORMS: dict[str, Callable[[_Number, str, float], str]] = {
 }
 
 
+def _parts(cell: Cell) -> Sequence[Cell]:
+    """Return what is written side by side."""
+    return cell if isinstance(cell, tuple) and not isinstance(cell, _Number) else (cell,)
+
+
 def written(cell: Cell, column: Column, group: str = "") -> str:
     """Write what stands in a column, in a row of a group."""
     if cell is None or isinstance(cell, str):
         return cell or ""
     if isinstance(cell, int):
         return f"{cell:,}"
-    if isinstance(cell, tuple) and not isinstance(cell, _Number):
+    if not isinstance(cell, float | _Number):
         return " ".join(filter(None, (written(part, column, group) for part in cell)))
     number = Number(cell) if isinstance(cell, float) else cell
     if math.isnan(number.value):
-        return column.nan
+        return column.nan.format(_size(number))
     digits = groups()[group].digits if column.digits is None else column.digits
     if column.no_minus_zero:
         number = number._replace(value=round(number.value, digits) + 0)
@@ -88,20 +96,21 @@ def printed(finding: Finding, long: bool = False) -> Section:
         if (long or not declared[name].long)
         and (place < finding.leading or any(name in row.cells for row in rows))
     ]
-    cells = [
-        [written(row.cell(column.name), column, row.group) for column in columns] for row in rows
-    ]
-    silent = finding.silent and any(
-        isinstance(cell, _Number) and cell.error <= column.least
-        for row in rows
-        for column in columns
-        for cell in (row.cell(column.name),)
+    cells = [[row.cell(column.name) for column in columns] for row in rows]
+    silent = any(
+        isinstance(part, _Number) and part.error <= column.least
+        for line in cells
+        for cell, column in zip(line, columns, strict=True)
+        for part in _parts(cell)
     )
     return Section(
         finding.title,
         tuple(column.title or column.name for column in columns),
-        cells,
-        finding.note + (finding.silent if silent else ""),
+        [
+            [written(cell, column, row.group) for cell, column in zip(line, columns, strict=True)]
+            for row, line in zip(rows, cells, strict=True)
+        ],
+        finding.note + finding.silent * silent,
         finding.leading,
     )
 
@@ -110,55 +119,69 @@ def tidy(finding: Finding) -> list[dict[str, Any]]:
     """Return the numbers of a finding as rows of one tidy table, see `output.as_rows`."""
     rows = []
     for row in finding.rows:
+        primary = groups()[row.group].primary if row.group else ""
         for column in finding.columns:
             cell = row.cell(column.name)
             if column.metric is None or cell is None:
                 continue
+            metric = row.metrics.get(column.name, column.metric)
             assert isinstance(cell, int | float | _Number)
             number = Number(float(cell)) if isinstance(cell, int | float) else cell
-            low, high = number.interval
-            known: dict[str, Any] = {"stderr": number.error, "low": low, "high": high}
-            if metric := row.metrics.get(column.name, column.metric):
-                known["metric"] = metric
+            known: dict[str, Any] = {"stderr": number.error}
+            known["low"], known["high"] = number.interval
             if isinstance(number, Number):
-                known |= {"tasks": number.tasks} if number.tasks else {}
-                known |= {"verdict": number.verdict} if number.verdict else {}
-            name = " / ".join(filter(None, (row.name, column.name if column.named else "")))
+                known |= {"tasks": number.tasks or math.nan, "verdict": number.verdict}
             rows.append(
-                tidy_row(
-                    finding.kind, row.entry, row.group, name, number.value, **{**known, **row.facts}
-                )
+                {
+                    **_NOTHING,
+                    "kind": finding.kind,
+                    **_of_entry(row.entry),
+                    "group": row.group,
+                    "name": " / ".join(filter(None, (row.name, column.name * column.named))),
+                    "metric": metric.format(primary=primary) or primary,
+                    "value": number.value,
+                    **known,
+                    **row.facts,
+                }
             )
     return rows
 
 
-def tidy_row(
-    kind: str, entry: Entry | None, group: str, name: str, value: float, **more: Any
-) -> dict[str, Any]:
-    """Return one tidy row; what `more` does not give is NaN or empty."""
+#: The columns of tidy rows, and what stands in them where they do not apply.
+_NOTHING: dict[str, Any] = {
+    "kind": "",
+    "model": "",
+    "protocol": "",
+    "chat_template": "",
+    "parameters": math.nan,
+    "reference": False,
+    "group": "",
+    "name": "",
+    "metric": "",
+    "value": math.nan,
+    "stderr": math.nan,
+    "tasks": math.nan,
+    "rank_best": math.nan,
+    "rank_worst": math.nan,
+    "verdict": "",
+    "rank_tasks": math.nan,
+    "low": math.nan,
+    "high": math.nan,
+    "corrected": math.nan,
+    "corrected_stderr": math.nan,
+    "wins": math.nan,
+    "ties": math.nan,
+    "losses": math.nan,
+}
+
+
+def _of_entry(entry: Entry | None) -> dict[str, Any]:
+    if entry is None:
+        return {}
     return {
-        "kind": kind,
-        "model": entry.name if entry else "",
-        "protocol": str(entry.protocol) if entry else "",
-        "chat_template": entry.chat if entry else "",
-        "parameters": (entry.parameters if entry else None) or math.nan,
-        "reference": entry.reference if entry else False,
-        "group": group,
-        "name": name,
-        "metric": groups()[group].primary if group else "",
-        "value": value,
-        "stderr": math.nan,
-        "tasks": math.nan,
-        "rank_best": math.nan,
-        "rank_worst": math.nan,
-        "verdict": "",
-        "rank_tasks": math.nan,
-        "low": math.nan,
-        "high": math.nan,
-        "corrected": math.nan,
-        "corrected_stderr": math.nan,
-        "wins": math.nan,
-        "ties": math.nan,
-        "losses": math.nan,
-        **more,
+        "model": entry.name,
+        "protocol": str(entry.protocol),
+        "chat_template": entry.chat,
+        "parameters": entry.parameters or math.nan,
+        "reference": entry.reference,
     }

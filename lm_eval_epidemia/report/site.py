@@ -29,21 +29,17 @@ from lm_eval_epidemia.findings import (
     explorer,
     interventions,
     method,
+    probe,
     quantities,
+    standardised,
+    tuning,
+    tuning_rows,
 )
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import group_mean
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
 from lm_eval_epidemia.findings.section import Section, as_script, number, plain
-from lm_eval_epidemia.report import (
-    charts,
-    figures,
-    palette,
-    probe,
-    standardised,
-    tuning,
-    tuning_rows,
-)
+from lm_eval_epidemia.report import charts, figures, palette
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.report.output import details, leaderboards, of_priors, printed_of
@@ -163,8 +159,8 @@ def _write(
     found = standardised.implied(report, samples)
     page(
         "implied.html",
-        models=standardised.section(found) if found else None,
-        surveys=standardised.section(standardised.of_surveys()),
+        models=printed(standardised.finding(found)) if found else None,
+        surveys=printed(standardised.finding(standardised.of_surveys())),
     )
     for name, survey in records().items():
         page(
@@ -222,7 +218,8 @@ def _index(report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]) ->
         shown = _rows_of(_with_baseline(section, report), published)
         boards.append({**shown, "figure": figure})
         intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
-    tables = [*details(report), *probe.sections(probe.made(report, cutoffs))]
+    probed = probe.findings(probe.probed(report, cutoffs))
+    tables = [*details(report), *map(printed, probed)]
     return {
         "boards": boards,
         "sections": [_rows_of(section, published) for section in tables],
@@ -336,13 +333,11 @@ OF_TUNING = {
 
 
 def _tuning(report: Report, samples: data.Samples) -> dict[str, Any]:
-    found = [
-        *tuning.sections(tuning.study(report, samples), long=True),
-        *tuning_rows.learning_table(report),
-    ]
+    study = tuning.study(report, samples)
+    findings = [*tuning.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
         **_figures(report, OF_TUNING),
-        "sections": list(map(_rows_of, found)),
+        "sections": [_rows_of(printed(one)) for one in findings],
         "notes": tuning.lacking(report, samples),
     }
 

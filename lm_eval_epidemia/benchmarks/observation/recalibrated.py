@@ -89,8 +89,9 @@ def recalibrate(weights: Array, q: Array, target: Array) -> Array:
         If Newton's method does not come close in `STEPS` steps.
     """
     flat = target.reshape(-1, target.shape[-1])
-    made = np.stack([_tilted(weights, np.maximum(q, LEAST), one) for one in flat])
-    return made.reshape(*target.shape[:-1], *q.shape)
+    tilted = [_tilted(weights, np.maximum(q, LEAST), one) for one in flat]
+    # An exact table has no replicates, so no P(Y) of theirs.
+    return np.array(tilted).reshape(*target.shape[:-1], *q.shape)
 
 
 def _tilted(weights: Array, q: Array, target: Array) -> Array:
