@@ -14,7 +14,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.findings.compare import asked_in_ways, asked_in_wordings, compare
+from lm_eval_epidemia.findings.ways import asked_in_ways, asked_in_wordings, side_by_side
 from lm_eval_epidemia.harness.cost import cost, tokenizer
 from lm_eval_epidemia.results.results import read_results
 
@@ -139,15 +139,15 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
             f"{TASK}_likelihood": (60.0, 1.0),
         },
     )
-    (row,) = compare(read_results([tmp_path]))
+    (row,) = side_by_side(read_results([tmp_path]))
     assert row.model == "m" and row.group == "epidemia_low" and row.tasks == 1
-    assert row.scores == {
+    assert {way: mean[:3] for way, mean in row.means.items()} == {
         "letters": (40.0, 3.0, 1),
         "sampled": (50.0, 6.0, 1),
         "likelihood": (60.0, 1.0, 1),
     }
-    (row,) = compare(read_results([tmp_path / "a"]))
-    assert row.tasks == 2 and row.scores["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
+    (row,) = side_by_side(read_results([tmp_path / "a"]))
+    assert row.tasks == 2 and row.means["letters"][:2] == (30.0, 2.5)  # sqrt(9 + 16) / 2
 
 
 def test_groups_without_a_task_in_all_ways_are_no_rows(tmp_path):
@@ -326,7 +326,7 @@ def test_variants_and_templates_are_rows_of_their_own(tmp_path):
 def test_folders_without_results(tmp_path, write, message):
     write(tmp_path)
     with pytest.raises(EpidemiaError, match=message):
-        compare(read_results([tmp_path]))
+        side_by_side(read_results([tmp_path]))
 
 
 def test_a_real_run_in_four_ways(tmp_path):
@@ -355,9 +355,9 @@ def test_a_real_run_in_four_ways(tmp_path):
         env=os.environ,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    (row,) = compare(read_results([tmp_path]))
+    (row,) = side_by_side(read_results([tmp_path]))
     assert row.model == "epidemia-baseline kind=mean (n_samples=200)"
-    scores = row.scores
+    scores = row.means
     assert set(scores) == {"letters", "likelihood", "sampled", "stated"}
     for mode in ("likelihood", "sampled", "stated"):
         error = np.hypot(scores[mode][1], scores["letters"][1])

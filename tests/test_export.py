@@ -8,6 +8,7 @@ from conftest import evaluate
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.results import export as exporting
 from lm_eval_epidemia.results.export import export
 from lm_eval_epidemia.surveys.catalogue import task
 
@@ -16,7 +17,15 @@ TASK = "epidemia_low_nsduh_heroin_ever_by_age"
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    return export(tmp_path_factory.mktemp("export") / "questions")
+    """All files of a repository; but for those of one survey, its splits are all the same."""
+    same = split(TASK)
+
+    def of_one_survey(task, way):
+        return split(task, way) if "_nsduh_" in task else same
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "split", of_one_survey)
+        return export(tmp_path_factory.mktemp("export") / "questions")
 
 
 def test_datasets_loads_a_split(repository, tmp_path):
@@ -89,10 +98,11 @@ def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     discovery.extend_models()
     manager = TaskManager(include_defaults=False, include_path=str(repository / "task_yamls"))
-    arguments = ("epidemia-baseline", "kind=noisy,noise=0.5", ["epidemia_low_nsduh"])
+    arguments = ("epidemia-baseline", "kind=noisy,noise=0.5", [TASK])
     found = simple_evaluate(*arguments, task_manager=manager)
+    # What the task files name is what `export` was told to push to, or its folder.
     assert found["configs"][TASK]["dataset_path"] == str(repository)
-    here = evaluate(["epidemia_low_nsduh"], model_args="kind=noisy,noise=0.5")
+    here = evaluate([TASK], model_args="kind=noisy,noise=0.5")
     assert found["results"] == here["results"]
 
 
@@ -107,7 +117,9 @@ def test_pushing_names_the_repository_in_the_task_files(tmp_path, monkeypatch):
     monkeypatch.setattr(
         huggingface_hub.HfApi, "upload_folder", lambda _, **k: asked.append(("upload", (), k))
     )
+    monkeypatch.setattr(exporting, "_fill", lambda *given: asked.append(("fill", given, {})))
     out = export(tmp_path / "questions", push_to_hub="someone/questions")
+    assert asked.pop(0)[1] == (out, "someone/questions")
     assert [what for what, _, _ in asked] == ["create", "upload"]
     assert asked[0][1] == ("someone/questions",)
     assert asked[1][2] == {
@@ -115,8 +127,6 @@ def test_pushing_names_the_repository_in_the_task_files(tmp_path, monkeypatch):
         "repo_id": "someone/questions",
         "repo_type": "dataset",
     }
-    task = (out / "task_yamls" / "nsduh" / f"{TASK}.yaml").read_text()
-    assert 'dataset_path: "someone/questions"' in task
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path):

@@ -21,9 +21,11 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import tuning, tuning_rows
 from lm_eval_epidemia.findings.data import read_samples
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import figures, tuning, tuning_rows
+from lm_eval_epidemia.report import figures
+from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
@@ -179,7 +181,7 @@ def test_without_a_card_the_same_weights_without_the_adapter_are_the_base(answer
     report = report_of(tmp_path)
     assert paired(report) == {"small-1B +adapter": "small-1B"} and report.tuned[0].card is None
     (whole, *_) = tuning.read(report).groups
-    assert whole.part == "all" and whole.value.difference > 0
+    assert whole.part == "all" and whole.value.difference.value > 0
 
 
 def test_an_adapter_on_other_weights_is_not_paired_with_its_base(results, answered):
@@ -332,7 +334,7 @@ def test_parts_of_a_group_are_means_over_their_tasks(second, results):
         for name in ("base", "1")
     ]
     moved = np.mean(drawn[1], axis=0) - np.mean(drawn[0], axis=0)
-    assert one.value.error == pytest.approx(moved.std(ddof=1))
+    assert one.value.difference.error == pytest.approx(moved.std(ddof=1))
     assert one.compared.wins == 2 and one.compared.verdict in ("better", "better here")
 
 
@@ -350,7 +352,7 @@ def test_the_error_of_l1_is_its_spread_over_the_replicates(second):
             ]
         )
     one = only(found.groups, group="epidemia_low", part="trained on")
-    assert one.l1.error == pytest.approx(np.mean(at, axis=0).std(ddof=1))
+    assert one.l1.difference.error == pytest.approx(np.mean(at, axis=0).std(ddof=1))
 
 
 def test_held_out_cells_stand_apart_on_their_own_scale(second):
@@ -385,10 +387,10 @@ def test_held_out_cells_stand_apart_on_their_own_scale(second):
             w @ (np.abs(r[cells] - after) - np.abs(r[cells] - before)).sum(axis=1)
             for r in truth.replicates
         ]
-        assert one.l1.error == pytest.approx(np.std(at, ddof=1))
+        assert one.l1.difference.error == pytest.approx(np.std(at, ddof=1))
         known = truth.weights @ truth.p  # of everybody, not of these cells
-        assert one.known_l1 == pytest.approx(float(w @ np.abs(p - known).sum(axis=1)))
-        assert one.known == pytest.approx(score(one.known_l1))
+        assert one.l1.alone == pytest.approx(float(w @ np.abs(p - known).sum(axis=1)))
+        assert one.value.alone == pytest.approx(score(one.l1.alone))
         assert one.share == pytest.approx(truth.weights[cells].sum())
     # Cocaine by race was trained on whole, heroin not at all.
     assert {a.task for one in found.task_cells for a in one.tasks} == {AGE}
@@ -401,8 +403,8 @@ def test_knowing_the_marginal_scores_what_that_respondent_scores(second, tmp_pat
     (entry,) = read_results([tmp_path / "mean"]).entries
     one = only(found.groups, group="epidemia_low", part="all")
     scores = [entry.scores[asked] for asked in one.tasks]
-    assert one.known == pytest.approx(np.mean([x.value for x in scores]))
-    assert one.known_l1 == pytest.approx(np.mean([x.l1 for x in scores]), abs=1e-6)
+    assert one.value.alone == pytest.approx(np.mean([x.value for x in scores]))
+    assert one.l1.alone == pytest.approx(np.mean([x.l1 for x in scores]), abs=1e-6)
 
 
 def test_cells_of_another_truth_are_not_told_apart(results, capsys):
@@ -416,8 +418,8 @@ def test_without_samples_cells_are_not_told_apart_and_l1_has_no_error(results, c
     for path in (results / "base").rglob("samples_*"):
         path.unlink()
     found = tuning.read(report_of(results))
-    assert found.cells == [] and all(math.isnan(one.l1.error) for one in found.groups)
-    assert not any(math.isnan(one.value.error) for one in found.groups)
+    assert found.cells == [] and all(math.isnan(one.l1.difference.error) for one in found.groups)
+    assert not any(math.isnan(one.value.difference.error) for one in found.groups)
     said = capsys.readouterr().err
     assert f"held-out cells of 2 tasks ({AGE}, {AGE}_likelihood) cannot be told" in said
     assert "--log_samples" in said
@@ -453,7 +455,9 @@ def test_the_report_shows_both_ways_and_programs_get_every_task(results):
 
 def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     put(results.parent / "trained" / "run-1" / "adapter", card(kind="notes"))
-    found = {one.title: one for one in tuning.sections(tuning.read(report_of(results)), True)}
+    found = {
+        one.title: one for one in map(printed, tuning.tables(tuning.read(report_of(results)), True))
+    }
     rows = [
         dict(zip(found["Before and after fine-tuning"].columns, row, strict=True))
         for row in found["Before and after fine-tuning"].rows
@@ -571,4 +575,4 @@ def test_a_real_adapter_is_another_model_than_its_base(tiny_llama, tmp_path):
     report = report_of(tmp_path / "results")
     assert paired(report) == {f"{tiny_llama.name} +adapter": tiny_llama.name}
     one = only(tuning.read(report).groups, part="all")
-    assert one.l1.before != one.l1.after and one.l1.error > 0
+    assert one.l1.before != one.l1.after and one.l1.difference.error > 0

@@ -1,7 +1,7 @@
 """The page of interventions in a real browser, from the file system."""
 
 import pytest
-from conftest import recorded
+from recorded_runs import copied_run
 from test_site import browser, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.intervention import generate
@@ -16,7 +16,7 @@ TASKS = ["epidemia_intervention", "epidemia_intervention_large_05"]
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for kind in ("retrieval", "target"):
-        recorded(folder / kind, TASKS, model_args=f"kind={kind}")
+        copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
     return small_site(make_report(read_results([folder])), folder / "site")
 
 

@@ -100,7 +100,6 @@ TAKES = {
         "report/charts.py",
         "report/charts_tuned.py",
         "report/drawn.py",
-        "report/effects.py",
         "report/figures.py",
         "report/palette.py",
         "report/site.py",

@@ -1,9 +1,8 @@
 """The pages of priors and of quantities in a real browser, from the file system."""
 
 import pytest
-from conftest import recorded
 from recorded_runs import copied_run
-from test_site import browser, small_site, visit  # noqa: F401
+from test_site import at_rest, browser, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.splits import split
@@ -18,7 +17,8 @@ CALIBRATED = "epidemia-baseline kind=calibrated,noise=1"
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     copied_run(tmp_path_factory, folder, [NHANES], model_args="kind=truth")
-    recorded(folder, [NHANES, f"{NHANES}_grid"], model_args="kind=calibrated,noise=1")
+    tasks = [NHANES, f"{NHANES}_grid"]
+    copied_run(tmp_path_factory, folder, tasks, model_args="kind=calibrated,noise=1")
     report = make_report(read_results([folder]), with_published=True)
     return small_site(report, folder / "site")
 
@@ -49,8 +49,9 @@ def test_the_page_of_priors_has_figures_and_tables(site, visit, scheme):  # noqa
 def test_every_quantity_opens_by_its_address(site, visit):  # noqa: F811
     truth = store.load(NHANES)
     tab = visit(site, "quantities.html")
-    links = tab.locator("#quantities tbody a")
-    assert links.count() >= len(truth.quantities) == 74
+    assert tab.locator("#quantities tbody a").count() >= len(truth.quantities) == 74
+    # What the models were asked is what is shown.
+    prompts = {row["prompt"] for row in split(NHANES, "direct")}
     for one in (truth.quantities[0], truth.quantities[30], truth.quantities[-1]):
         tab = visit(site, f"quantities.html#set={NHANES}&quantity={one.name}")
         tab.wait_for_selector("#stated svg")
@@ -58,8 +59,6 @@ def test_every_quantity_opens_by_its_address(site, visit):  # noqa: F811
         assert said.lower() == f"{one.wording}.".lower()
         facts = tab.locator("#facts").inner_text()
         assert f"{one.n:,}" in facts and "Error of 30 real answers" in facts
-        # What the models were asked is what is shown.
-        prompts = {row["prompt"] for row in split(NHANES, "direct")}
         assert any(one.wording in prompt for prompt in prompts)
 
 
@@ -118,9 +117,8 @@ def test_the_first_page_says_what_an_error_ratio_is(site, visit):  # noqa: F811
 
 
 def test_a_phone_scrolls_down_only(site, visit):  # noqa: F811
-    for page in ("priors", "quantities", f"quantities.html#set={NHANES}&quantity=hard_3"):
-        tab = visit(site, page if "#" in page else f"{page}.html", width=390)
-        tab.wait_for_load_state("networkidle")
-        if "#" in page:
-            tab.wait_for_selector("#stated svg")
+    opened = f"quantities.html#set={NHANES}&quantity=hard_3"
+    tabs = at_rest(visit, site, ["priors.html", "quantities.html", opened], width=390)
+    tabs[opened].wait_for_selector("#stated svg")
+    for page, tab in tabs.items():
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page

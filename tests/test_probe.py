@@ -19,9 +19,9 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import explorer
+from lm_eval_epidemia.findings import probe as probing
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import explorer
-from lm_eval_epidemia.report import probe as probing
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors
@@ -240,14 +240,14 @@ def test_the_report_is_what_the_files_say(results):
     difference = np.mean([value[a] - value[b] for a, b in pairs.items()])
     moved = np.mean([at[a] - at[b] for a, b in pairs.items()], axis=0)
 
-    found = probing.made(make_report(read_results([results])))
+    found = probing.probed(make_report(read_results([results])))
     (one,) = found.slices
     assert one.survey == "gss 2024" and one.way == "letters" and not found.notes
-    assert one.found.pairs == len(pairs) and one.found.used == len({*pairs.values()})
-    assert one.found.difference == pytest.approx(difference)
-    assert one.found.survey == pytest.approx(moved.std(ddof=1), rel=1e-4)
+    assert one.contrast.pairs == len(pairs) and one.contrast.used == len({*pairs.values()})
+    assert one.contrast.difference == pytest.approx(difference)
+    assert one.contrast.survey == pytest.approx(moved.std(ddof=1), rel=1e-4)
     assert one.asked == len(told) and one.apart == 4 - len(told)
-    assert one.asked > one.found.pairs  # of happiness there is no fresh task
+    assert one.asked > one.contrast.pairs  # of happiness there is no fresh task
 
 
 def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
@@ -280,12 +280,12 @@ def test_with_other_replicates_errors_are_independent(home_record, tmp_path):
     recorded(out, ["epidemia_low_gss", "epidemia_fresh_gss_7"], model_args="kind=noisy,noise=0.3")
     found = make_report(read_results([out]))
     assert not [note for note in found.notes if "different replicates" in note]
-    (one,) = probing.made(found).slices
+    (one,) = probing.probed(found).slices
     entry = found.runs[0]
     assert all(score.draws is not None for score in entry.scores.values())
     samples = {score.draws.sample.split()[0] for score in entry.scores.values()}
     assert samples == {"gss_2024", "gss_2024-fresh"}
-    assert one.found.survey > 0
+    assert one.contrast.survey > 0
 
 
 def test_fresh_tasks_that_are_not_here_are_named(results, home):
@@ -305,7 +305,7 @@ def test_another_set_of_the_same_names_is_not_compared(results, tmp_path):
     found = make_report(read_results([results]))
     assert len(found.runs) == 2
     assert any("truth 2024" in entry.name for entry in found.runs)
-    assert not probing.made(found).slices
+    assert not probing.probed(found).slices
 
 
 # Vintages.
@@ -337,8 +337,8 @@ def test_vintages_on_either_side_of_a_cutoff(home_record, tmp_path):
         - scores[sets[1][key]].metrics["score_population"]
         for key in both
     ]
-    assert one.found.pairs == len(both) > 3
-    assert one.found.difference == pytest.approx(np.mean(apart))
+    assert one.contrast.pairs == len(both) > 3
+    assert one.contrast.difference == pytest.approx(np.mean(apart))
     assert one.verdict == "before known better"
     shown = report(out, "--cutoff", "m=2023-06").stdout
     assert "vintages before and after a cutoff" in shown and "before known better" in shown

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from conftest import recorded
+from recorded_runs import copied_run
 from test_huggingface import samples_in
 from typer.testing import CliRunner
 
@@ -15,8 +16,8 @@ from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recal
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import recalibrated as report
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import recalibrated as report
 from lm_eval_epidemia.results.results import read_results
 
 TASKS = ["epidemia_low_nsduh_marijuana_ever_by_age", "epidemia_low_gss_political_view_by_age"]
@@ -26,7 +27,7 @@ TASKS = ["epidemia_low_nsduh_marijuana_ever_by_age", "epidemia_low_gss_political
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
-        recorded(folder / kind, TASKS, model_args=f"kind={kind}")
+        copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
     return folder
 
 

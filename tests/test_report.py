@@ -383,7 +383,7 @@ def test_a_score_that_is_not_a_number_is_said_and_left_out_of_means(tmp_path):
     results = read_results([tmp_path])
     assert "no score (NaN) in 1 tasks" in results.notes[0]
     mean = means.mean_over(results.entries[0], means.tasks_in(results.entries[0], "epidemia_low"))
-    assert mean == (30.0, 4.0, 1)
+    assert mean[:3] == (30.0, 4.0, 1)
     report = leaderboard.make_report(results)
     # JSON has no NaN.
     assert json.loads(output.as_json(report), parse_constant=lambda text: 1 / 0)["rows"]
@@ -412,7 +412,7 @@ def entry(model, scores, error=1.0, mode="letters", **more):
 def test_a_mean_has_the_error_of_its_tasks():
     one = entry("a", {COCAINE: 10.0, HEROIN: 40.0}, error=3.0)
     # sqrt(9 + 9) / 2
-    assert means.mean_over(one, sorted(one.scores)) == (25.0, pytest.approx(2.1213203), 2)
+    assert means.mean_over(one, sorted(one.scores))[:3] == (25.0, pytest.approx(2.1213203), 2)
 
 
 def test_a_comparison_counts_outcomes_not_tasks():

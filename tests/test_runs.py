@@ -12,11 +12,11 @@ from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, paired
-from lm_eval_epidemia.findings.compare import asked_in_wordings
+from lm_eval_epidemia.findings import data, explorer, head_to_head
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.reference import not_known
-from lm_eval_epidemia.report import explorer, figures, output, site
+from lm_eval_epidemia.findings.ways import asked_in_wordings
+from lm_eval_epidemia.report import figures, output, site
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 
@@ -60,7 +60,7 @@ def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path, other, sh
     # Both are ranked, and compared with each other.
     report = make_report(results)
     assert report.standings["epidemia_low"][one.name].shared == 1
-    assert any(two.name in row[0] for part in paired.models(report) for row in part.rows)
+    assert any(two.name in row[0] for part in output.details(report) for row in part.rows)
     groups = [row for row in output.as_rows(report) if row["kind"] == "group"]
     assert {row["model"] for row in groups} == {one.name, two.name}
 
@@ -172,7 +172,7 @@ def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
             write(where / "bare", {COCAINE: (score + more - 1, 1.0)}, **bare)
     report = make_report(read_results([tmp_path]))
     assert [one.difference for one in asked_in_wordings(report.runs)] == [-1.0] * 4
-    assert [one.difference for _, one, _ in paired.versions_compared(report)] == [5.0] * 4
+    assert [one.difference for _, one, _ in head_to_head.versions_compared(report)] == [5.0] * 4
 
 
 def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
@@ -225,9 +225,7 @@ def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp
             (model,) = [one for one in found if one["name"] == entry.name]
             assert model["anchors"]["D mean"] == pytest.approx(score.l1, abs=1e-9)
     monkeypatch.setattr(explorer, "_listed", lambda report: [Asked(COCAINE, "letters")])
-    listed = {
-        task["name"]: task for task in explorer.explorer(tmp_path / "data", report, {})["tasks"]
-    }
+    listed = {task["name"]: task for task in explorer.shown(report, {}, lambda *_: None)["tasks"]}
     values = [entry.scores[Asked(COCAINE, "letters")].value for entry in report.runs]
     assert listed[COCAINE]["mean"] == f"{values[0]:.1f}; {values[1]:.1f} (limit 10)"
 

@@ -17,9 +17,12 @@ from test_huggingface import samples_in
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import explorer
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import explorer
+from lm_eval_epidemia.report import site as building
+from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.site import build_site, sort_key
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records
 
@@ -31,12 +34,21 @@ if CHROMIUM is None:
     pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
+AGE_SEX = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
+SCF, SCF_HIGH = (
+    f"epidemia_{kind}_scf_home_ownership_by_{given}"
+    for kind, given in (("low", "race"), ("high", "sex_race"))
+)
+#: Of a survey whose file is not there, and two that nobody is asked.
+WAITING = next(name for name in all_tasks() if name not in store.available())
+NOT_ASKED = [Asked(name, "letters") for name in (WAITING, SCF, SCF_HIGH)]
 TASKS = [
-    "epidemia_low_nsduh",
-    "epidemia_high_nsduh_cocaine_ever_by_age_sex",
+    COCAINE,
+    "epidemia_low_nsduh_marijuana_ever_by_age",
+    AGE_SEX,
     "epidemia_low_acs_employer_by_race",
     "epidemia_low_bls_sex_by_occupation",
-    "epidemia_low_nsduh_likelihood",
+    f"{COCAINE}_likelihood",
     "epidemia_extra_nsduh_cigarettes_ever_by_age",
 ]
 HOSTILE = (
@@ -64,15 +76,25 @@ def runs(tiny_llama, tmp_path_factory):
 @pytest.fixture(scope="module")
 def site(runs, tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "site"
-    build_site(make_report(read_results([runs]), with_published=True), out)
-    return out
+    return small_site(make_report(read_results([runs]), with_published=True), out, NOT_ASKED)
 
 
-def small_site(report, out):
+#: Cards that were written, by the title of their survey: they are the same in every site.
+CARDS = {}
+
+
+def card_once(survey):
+    if survey.title not in CARDS:
+        CARDS[survey.title] = card(survey)
+    return CARDS[survey.title]
+
+
+def small_site(report, out, more=()):
     """Build a site whose explorer has the tasks that were asked, and not hundreds of others."""
+    asked = sorted({one for entry in report.entries for one in entry.scores})
     with pytest.MonkeyPatch.context() as patch:
-        asked = sorted({one for entry in report.entries for one in entry.scores})
-        patch.setattr(explorer, "_listed", lambda report: asked)
+        patch.setattr(explorer, "_listed", lambda report: [*asked, *more])
+        patch.setattr(building, "card", card_once)
         build_site(report, out)
     return out
 
@@ -147,7 +169,7 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
             drawn = np.array(one["score"].split(), dtype=float)
             at[one["sample"]] = at.get(one["sample"], 0) + drawn / len(low)
         error = np.sqrt(sum(x.var(ddof=1) for x in at.values() if len(x)))
-        assert len(low) == 8
+        assert len(low) == 4
         assert rows[name][header.index("epidemia_low")] == f"{score:.1f} ± {error:.1f}"
     assert any("(published)" in name for name in rows)
     assert "knows P(Y) alone (baseline)" in rows
@@ -176,15 +198,14 @@ def test_the_first_page_is_small(site, visit):
 
 def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
     tab = visit(site, "explorer.html")
-    # What was asked, and all other declared tasks once.
-    # Six of them in two ways.
-    every = len(all_tasks()) + 6
+    # What was asked (one task in two ways), and three that were not.
+    every = len(TASKS) + 3
     assert tab.locator("#shown").inner_text() == f"{every} of {every} tasks"
     tab.select_option("#filter-state", "asked")
-    assert tab.locator("#shown").inner_text() == f"16 of {every} tasks"
+    assert tab.locator("#shown").inner_text() == f"{len(TASKS)} of {every} tasks"
     tab.select_option("#filter-survey", "nsduh")
     tab.select_option("#filter-way", "letters")
-    assert tab.locator("#shown").inner_text() == f"8 of {every} tasks"
+    assert tab.locator("#shown").inner_text() == f"4 of {every} tasks"
     tab.select_option("#filter-dimension", "d = 2")
     assert tab.locator("#shown").inner_text() == f"1 of {every} tasks"
     tab.select_option("#filter-dimension", "")
@@ -206,6 +227,13 @@ def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
     assert f"{expected['l1,none']:.4f}" in facts
     assert f"{expected['order_bias,none']:.3f}" in facts
     assert f"{expected['choice_mass,none']:.3f}" in facts
+
+
+def test_the_explorer_lists_every_declared_task(runs):
+    """What was asked, and all other declared tasks once; one of them in two ways."""
+    listed = explorer._listed(make_report(read_results([runs])))
+    names = {one.task for one in listed}
+    assert len(listed) == len(names) + 1 and names >= all_tasks().keys()
 
 
 def shown_answers(tab):
@@ -268,9 +296,9 @@ def test_models_are_stepped_through_and_addresses_reopen(site, visit):
 
 
 def test_two_conditions_and_exact_tables_and_published_models(site, visit):
-    tab = visit(site, "explorer.html#task=epidemia_high_nsduh_cocaine_ever_by_age_sex&cell=0")
+    tab = visit(site, f"explorer.html#task={AGE_SEX}&cell=0")
     tab.wait_for_selector("#over svg")
-    given = store.load("epidemia_high_nsduh_cocaine_ever_by_age_sex").given
+    given = store.load(AGE_SEX).given
     other = next(labels[1] for labels in given if labels[1] != given[0][1])
     tab.select_option("#condition-1", other)
     tab.wait_for_function(
@@ -425,17 +453,17 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
     first = tab.locator("#tasks tbody tr").first
     assert "needs " in first.inner_text() and first.locator("a").count() == 0
     tab.select_option("#filter-state", "not asked")
-    tab.locator("#tasks a[href='#task=epidemia_low_scf_home_ownership_by_race']").click()
+    tab.locator(f"#tasks a[href='#task={SCF}']").click()
     tab.wait_for_selector("#answers")
     assert "No model of this report was asked this." in tab.locator("#panel").inner_text()
     assert tab.locator("#model").count() == 0
     assert "own its home" in tab.locator("#question").inner_text()
     tab.wait_for_selector("#over svg.marks")
     # With two conditions there is nothing to draw elicited against true.
-    tab = visit(site, "explorer.html#task=epidemia_high_scf_home_ownership_by_sex_race")
+    tab = visit(site, f"explorer.html#task={SCF_HIGH}")
     tab.wait_for_selector("#distribution svg")
-    # Six in two ways; sets of quantities.
-    assert len(list((site / "data").iterdir())) == len(store.available()) + 6 + 5
+    # A file per task that can be opened, and for each set of quantities.
+    assert len(list((site / "data").iterdir())) == len(TASKS) + 2 + 5
 
 
 def test_the_figures_page_draws_what_there_is(site, visit):
@@ -455,11 +483,18 @@ def test_the_page_of_interventions_without_runs_shows_the_questions(site, visit)
     assert tab.locator("table.answers, #large-answers").count() == 0
 
 
+def at_rest(visit, site, pages, **more):
+    """Open pages; return their tabs by page when all of them have stopped loading."""
+    tabs = {page: visit(site, page, **more) for page in pages}
+    for tab in tabs.values():
+        tab.wait_for_load_state("networkidle")
+    return tabs
+
+
 def test_a_phone_scrolls_down_only(site, visit):
     pages = ["index", "method", "calibration", "survey-nsduh", "surveys", "figures", "implied"]
-    for page in [*(f"{page}.html" for page in pages), f"explorer.html#task={COCAINE}"]:
-        tab = visit(site, page, width=390)
-        tab.wait_for_load_state("networkidle")
+    pages = [*(f"{page}.html" for page in pages), f"explorer.html#task={COCAINE}"]
+    for page, tab in at_rest(visit, site, pages, width=390).items():
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, (page, wide)
 
@@ -497,30 +532,14 @@ def test_names_from_files_cannot_script_a_page(hostile, visit):
     name = report.runs[0].name
     assert name.startswith("<script>window.hacked=1<|script>\"'><img") and len(name) <= 120
     pages = [f"{page}.html" for page in ("index", "explorer", "calibration", "method", "implied")]
-    for page in [*pages, f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}"]:
-        tab = visit(out, page)
-        tab.wait_for_load_state("networkidle")
+    pages.append(f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}")
+    for page, tab in at_rest(visit, out, pages).items():
         assert tab.evaluate("window.hacked") is None, page
         assert tab.locator("main img, main script:not([type='application/json'])").count() == 0
         if page == "index.html":
             assert name in column(tab, "table-1", 1)
             assert "is not a result file" in tab.locator(".notes").text_content()
     assert tab.locator("#model").input_value() == name
-
-
-def test_results_without_samples_still_make_a_site(runs, tmp_path, visit):
-    bare = tmp_path / "runs"
-    bare.mkdir()
-    (path,) = (runs / "mean").rglob("results_*.json")
-    shutil.copy(path, bare)
-    out = small_site(make_report(read_results([bare])), tmp_path / "site")
-    tab = visit(out, f"explorer.html#task={COCAINE}")
-    tab.wait_for_selector("text=No answers of this model here: run lm_eval with --log_samples")
-    notes = visit(out, "index.html").locator("#notes")
-    assert "no samples of 16 tasks" in notes.text_content()
-    assert not notes.locator("li").first.is_visible()
-    assert "There are no samples" in visit(out, "calibration.html").locator("main").inner_text()
-    assert "No model's answers" in visit(out, "implied.html").locator("main").inner_text()
 
 
 def contents(folder):

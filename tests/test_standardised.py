@@ -25,8 +25,9 @@ from lm_eval_epidemia.benchmarks.observation.standardised import (
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import standardised as report
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import standardised as report
+from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked, Entry, Score
 from lm_eval_epidemia.results.results import Results, read_results
 from lm_eval_epidemia.results.samples import Elicited
@@ -355,7 +356,7 @@ def test_impossible_people_are_named():
     asked = make_report(Results([Entry("m", scores=scores)], []))
     whole, part = report.implied(asked, samples)
     assert np.isnan(part.own["weighted"].value)
-    line = report.section([whole, part]).rows[1]
+    line = printed(report.finding([whole, part])).rows[1]
     assert line[-1] == "P(x | z) = 0" and "nan" not in "".join(line)
 
 
@@ -396,7 +397,7 @@ def test_the_two_models_of_the_page_agree_in_all_that_is_seen_and_not_under_do()
 
 def test_the_page_has_the_numbers_of_the_surveys(alone):
     page = (REPOSITORY / "docs" / "hierarchy.md").read_text()
-    rows = report.section(list(alone.values())).rows
+    rows = printed(report.finding(list(alone.values()))).rows
     for task, says, _why, *numbers in rows:
         cells = [f"`{task.removeprefix('epidemia_')}`", says, *numbers]
         assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in page

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks.observation.changes import TruthChange
     from lm_eval_epidemia.benchmarks.observation.drift import Drift
     from lm_eval_epidemia.benchmarks.observation.scales import Scale
-    from lm_eval_epidemia.findings.compare import Row
+    from lm_eval_epidemia.findings.ways import SideBySide
 
 
 def scales(found: Iterable[Scale]) -> Table:
@@ -133,18 +133,17 @@ def tasks_summary(found: DataFrame) -> Table:
     return table
 
 
-def ways_compared(rows: Sequence[Row]) -> Table:
+def ways_compared(rows: Sequence[SideBySide]) -> Table:
     """A model's mean scores in all of its ways, side by side."""
     from lm_eval_epidemia.benchmarks import WAYS, groups
-    from lm_eval_epidemia.report.output import with_error
+    from lm_eval_epidemia.findings.overview import of_group
+    from lm_eval_epidemia.report.sections import written
 
-    asked = [way for way in WAYS if any(way in row.scores for row in rows)]
+    asked = [way for way in WAYS if any(way in row.means for row in rows)]
     headings = " / ".join(dict.fromkeys(groups()[row.group].heading for row in rows))
     title = f"{headings}: over the tasks asked in all of a model's ways (± standard error)"
     table = table_of(title, "model", "group", "tasks", *asked, right=("tasks", *asked))
     for row in rows:
-        shown = [
-            with_error(row.scores[way], row.group) if way in row.scores else "" for way in asked
-        ]
+        shown = [written(row.means.get(way), of_group(row.group)) for way in asked]
         table.add_row(plain(row.model), row.group, str(row.tasks), *shown)
     return table

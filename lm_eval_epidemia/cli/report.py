@@ -37,16 +37,19 @@ _INFORMATIVE = Annotated[
 def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia.cli import listings
-    from lm_eval_epidemia.findings.compare import asked_in_ways, asked_in_wordings, without_tasks
-    from lm_eval_epidemia.findings.compare import compare as comparing
-    from lm_eval_epidemia.findings.paired import two_ways, two_wordings
+    from lm_eval_epidemia.findings import head_to_head, ways
+    from lm_eval_epidemia.report.sections import printed
 
-    found = _results(results, informative)
-    for note in [*found.notes, *without_tasks(found)]:
+    read = _results(results, informative)
+    for note in [*read.notes, *ways.without_tasks(read)]:
         print(f"note: {note}", file=sys.stderr)
-    rows = comparing(found)
-    in_ways = [one for ways in asked_in_ways(found.entries) for one in ways.differences]
-    sections = [*two_ways(in_ways), *two_wordings(asked_in_wordings(found.entries))]
+    rows = ways.side_by_side(read)
+    in_wordings = ways.asked_in_wordings(read.entries)
+    findings = [
+        head_to_head.two_ways(ways.asked_in_ways(read.entries)),
+        head_to_head.two_wordings(read.entries, in_wordings),
+    ]
+    sections = [printed(finding) for finding in findings if finding.rows]
     if not rows and not sections:
         raise EpidemiaError(
             "nothing to compare: no task has a score in all the ways in which its model was asked; "
@@ -62,8 +65,8 @@ def _results(results: list[Path], informative: bool, sizes: dict[str, float] | N
     from lm_eval_epidemia.findings import leaderboard
     from lm_eval_epidemia.results.results import read_results
 
-    found = read_results(results, sizes)
-    return leaderboard.informative(found) if informative else found
+    read = read_results(results, sizes)
+    return leaderboard.informative(read) if informative else read
 
 
 def _report(
@@ -75,27 +78,27 @@ def _report(
 ) -> Any:
     """Read result files and compare them; say on stderr what a reader must know about them."""
     from lm_eval_epidemia.findings.leaderboard import make_report
-    from lm_eval_epidemia.findings.pairs import pair_in
+    from lm_eval_epidemia.findings.tuned import pair_in
     from lm_eval_epidemia.results.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
     read = _results(results, informative, given)
     models = {entry.model for entry in read.entries}
-    found = make_report(read, published, [pair_in(text, models) for text in pairs or []])
-    for note in found.notes:
+    report = make_report(read, published, [pair_in(text, models) for text in pairs or []])
+    for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
-    return found
+    return report
 
 
 def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
     """Read options of the form NAME=VALUE; a name may hold a = itself."""
-    found = []
+    pairs = []
     for text in given or []:
         name, sign, value = text.rpartition("=")
         if not (name and sign and value):
             raise EpidemiaError(f"{option} {text!r}: expected {form}")
-        found.append((name, value))
-    return found
+        pairs.append((name, value))
+    return pairs
 
 
 def report(
@@ -128,54 +131,52 @@ def report(
     ] = None,
 ) -> None:
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
-    from lm_eval_epidemia.report import output, tuning, tuning_rows
-    from lm_eval_epidemia.report import probe as probing
-    from lm_eval_epidemia.report import recalibrated as tilted
-    from lm_eval_epidemia.report import standardised as standard
+    from lm_eval_epidemia.findings import probe as probing
+    from lm_eval_epidemia.findings import recalibrated as tilted
+    from lm_eval_epidemia.findings import standardised as standard
+    from lm_eval_epidemia.findings import tuning, tuning_rows
+    from lm_eval_epidemia.report import output
+    from lm_eval_epidemia.report.sections import printed, tidy
 
     if format not in ("table", "csv", "json", "latex"):
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
     write = _site_writer() if html is not None else None
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
-    found = _report(results, size, published, pair, informative)
-    cutoffs = probing.cutoffs_of(dates, found)
+    read = _report(results, size, published, pair, informative)
+    cutoffs = probing.cutoffs_of(dates, read)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if html is not None and write is not None:
         try:
-            write(found, html, cutoffs)
+            write(read, html, cutoffs)
         except EpidemiaError as error:
             failed = error  # of the site alone
-    implied, notes = standard.read(found) if standardised else ([], [])
-    known, more_notes = tilted.read(found) if recalibrated else ([], [])
+    implied, notes = standard.read(read) if standardised else ([], [])
+    known, more_notes = tilted.read(read) if recalibrated else ([], [])
     for note in dict.fromkeys([*notes, *more_notes]):
         print(f"note: {note}", file=sys.stderr)
-    probed = probing.made(found, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
+    probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
-    tuned = tuning.read(found)
-    sections = [
-        *output.sections(found, effects),
-        *([standard.section(implied)] if implied else []),
-        *([tilted.section(known)] if known else []),
-        *tuning.sections(tuned, effects),
-        *tuning_rows.learning_table(found),
-        *probing.sections(probed),
-    ]
-    more = [
-        *standard.rows(found, implied),
-        *tilted.rows(found, known),
-        *tuning.rows(tuned),
-        *probing.rows(probed),
-    ]
-    if format == "json":
-        print(output.as_json(found, more))
-    elif format == "csv":
-        print(output.as_csv(found, more), end="")
-    elif format == "latex":
-        print(output.as_latex(sections))
+    tuned = tuning.read(read)
+    from_samples = [standard.finding(implied), tilted.finding(known)]
+    of_probe = probing.findings(probed)
+    if format in ("json", "csv"):
+        findings = [*from_samples, *tuning.findings(tuned), *of_probe]
+        more = [row for finding in findings for row in tidy(finding)]
+        if format == "json":
+            print(output.as_json(read, more))
+        else:
+            print(output.as_csv(read, more), end="")
     else:
-        show_sections(sections)
+        learning = tuning_rows.learning_table(read)
+        findings = [*from_samples, *tuning.tables(tuned, effects), *learning, *of_probe]
+        tables = [printed(finding) for finding in findings if finding.rows]
+        sections = [*output.sections(read, effects), *tables]
+        if format == "latex":
+            print(output.as_latex(sections))
+        else:
+            show_sections(sections)
     if failed is not None:
         raise failed
 
@@ -185,8 +186,8 @@ def _site_writer() -> Callable[..., None]:
     with needs("report", "the site"):
         from lm_eval_epidemia.report.site import build_site
 
-    def write(found: Any, out: Path, cutoffs: Sequence[Any] = ()) -> None:
-        index = build_site(found, out, cutoffs)
+    def write(report: Any, out: Path, cutoffs: Sequence[Any] = ()) -> None:
+        index = build_site(report, out, cutoffs)
         # Beside a report that is read by a program, this is no part of it.
         print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
 

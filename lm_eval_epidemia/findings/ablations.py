@@ -9,8 +9,7 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.judgements import Known
-from lm_eval_epidemia.findings.section import Section
-from lm_eval_epidemia.findings.tables import with_error
+from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Row
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, pooled
 
@@ -79,33 +78,32 @@ class Difference(NamedTuple):
 
 def runs_of(entries: Iterable[Entry]) -> list[Run]:
     """Return what was asked of the runs, with its settings."""
-    found = []
+    runs = []
     for entry in entries:
-        if entry.reference:
-            continue
         for asked, score in sorted(entry.scores.items()):
-            if leaf(asked).benchmark is not PRIOR or score.said is None:
-                continue
-            drawn = {_ARGUMENTS.get(key, key): _plain(value) for key, value in entry.protocol.drawn}
-            variant = dict(entry.protocol.variant)
-            system = variant.pop("system_prompt", entry.protocol.system_prompt[:8] or "base")
-            more = {
-                "examples": entry.protocol.num_fewshot,
-                "version": entry.protocol.task_version,
-                "part": str(entry.protocol.incomplete) + entry.protocol.limit,
-                "chat template": str(entry.chat),
-            }
-            settings = {
-                **{key: usual[0] for key, usual in USUAL.items()},
-                **more,
-                **dict((*entry.settings, *entry.details)),
-                **variant,
-                **drawn,
-                "protocol": asked.way,
-                "system prompt": system,
-            }
-            found.append(Run(entry.model, asked.task, settings, score.said))
-    return found
+            if leaf(asked).benchmark is PRIOR and score.said is not None and not entry.reference:
+                settings = _settings(entry, asked.way)
+                runs.append(Run(entry.model, asked.task, settings, score.said))
+    return runs
+
+
+def _settings(entry: Entry, way: str) -> dict[str, str]:
+    """Return how an entry was asked, and whatever else keeps its scores apart."""
+    protocol, variant = entry.protocol, dict(entry.protocol.variant)
+    system = variant.pop("system_prompt", protocol.system_prompt[:8] or "base")
+    drawn = {_ARGUMENTS.get(key, key): _plain(value) for key, value in protocol.drawn}
+    return {
+        **{key: usual[0] for key, usual in USUAL.items()},
+        "examples": protocol.num_fewshot,
+        "version": protocol.task_version,
+        "part": str(protocol.incomplete) + protocol.limit,
+        "chat template": str(entry.chat),
+        **dict((*entry.settings, *entry.details)),
+        **variant,
+        **drawn,
+        "protocol": way,
+        "system prompt": system,
+    }
 
 
 def _plain(value: str) -> str:
@@ -124,7 +122,7 @@ def _usual_first(run: Run) -> tuple[tuple[bool, str], ...]:
 
 def differences(runs: Sequence[Run]) -> list[Difference]:
     """Pair runs of a model and task that differ in one thing, each with the most usual one."""
-    found = []
+    pairs = []
     for key in dict.fromkeys(key for run in runs for key in run.settings):
         alike: dict[tuple[object, ...], list[Run]] = {}
         for run in runs:
@@ -132,8 +130,8 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
             alike.setdefault((run.published, run.model, run.task, rest), []).append(run)
         for several in alike.values():
             first, *others = sorted(several, key=_usual_first)
-            found += [one for other in others if (one := _paired(first, other, key)) is not None]
-    return sorted(found, key=lambda one: (one.one.published, one.one.model))
+            pairs += [one for other in others if (one := _paired(first, other, key)) is not None]
+    return sorted(pairs, key=lambda one: (one.one.published, one.one.model))
 
 
 def _paired(one: Run, other: Run, key: str) -> Difference | None:
@@ -158,34 +156,46 @@ def _paired(one: Run, other: Run, key: str) -> Difference | None:
     )
 
 
-def table(runs: Sequence[Run]) -> list[Section]:
-    """Return the table of `differences`, if there are any."""
-    rows = [
-        [
-            one.one.model + (" (published)" if one.one.published else ""),
-            _task(one),
-            one.says,
-            with_error(one.before),
-            with_error(one.after),
-            with_error(one.change, "+"),
-            with_error(one.wins, "+"),
-        ]
-        for one in differences(runs)
-    ]
-    if not rows:
-        return []
-    header = ("model", "task", "differs in", "error ratio", "then", "difference", "wins, N = 5")
-    return [
-        Section(
-            "Priors: what the asking changes (± standard error)",
-            header,
-            rows,
-            "Runs of one model that differ in one thing, each beside the most usual one. The "
-            "difference of the error ratios, and that of the share of quantities that are better "
-            "than 5 real answers, are paired over quantities. Below 0, the error ratio is better.",
-            3,
-        )
-    ]
+_RATIO = Column("", digits=3, least=ALIKE)
+
+COLUMNS = (
+    Column("model"),
+    Column("task"),
+    Column("differs in"),
+    _RATIO._replace(name="error ratio"),
+    _RATIO._replace(name="then"),
+    _RATIO._replace(name="difference", metric=PRIOR.primary, signed=True),
+    _RATIO._replace(name="wins, N = 5", signed=True),
+)
+
+
+def _row(one: Difference) -> Row:
+    run = one.one
+    cells: dict[str, Cell] = {
+        "model": run.model + (" (published)" if run.published else ""),
+        "task": _task(one),
+        "differs in": one.says,
+        "error ratio": one.before,
+        "then": one.after,
+        "difference": one.change,
+        "wins, N = 5": one.wins,
+    }
+    facts = {"model": run.model, "reference": run.published}
+    return Row(cells, name=f"{one.other.task} / {one.says}", facts=facts)
+
+
+def finding(runs: Sequence[Run]) -> Finding:
+    """Return the table of `differences`."""
+    return Finding(
+        "ablation",
+        "Priors: what the asking changes (± standard error)",
+        COLUMNS,
+        list(map(_row, differences(runs))),
+        "Runs of one model that differ in one thing, each beside the most usual one. The "
+        "difference of the error ratios, and that of the share of quantities that are better "
+        "than 5 real answers, are paired over quantities. Below 0, the error ratio is better.",
+        leading=3,
+    )
 
 
 def _task(one: Difference) -> str:

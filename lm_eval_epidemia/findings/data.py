@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
@@ -28,9 +28,17 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.interventions import EFFECTS, LARGE, LONGEST, by_length
 from lm_eval_epidemia.findings.leaderboard import Report, closed_subset
-from lm_eval_epidemia.findings.means import Mean, group_mean, mean_over, slices, tasks_in
+from lm_eval_epidemia.findings.means import (
+    REACH,
+    group_mean,
+    mean_over,
+    shared_tasks,
+    slices,
+    tasks_in,
+)
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over, references
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.protocol import printable
@@ -73,94 +81,100 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
         What could not be read, per entry.
     """
     wanted = None if tasks is None else set(tasks)
-    jobs, missing, notes = [], defaultdict(list), []
-    for entry in report.runs:
-        for asked, score in entry.scores.items():
-            about = WAYS[asked.way].distribution is not None
-            if about and (wanted is None or asked in wanted):
-                if path := sample_file(score.source, asked):
-                    jobs.append((entry.name, asked, path))
-                else:
-                    missing[entry.name].append(asked)
-    for name, listed in missing.items():
-        notes.append(
-            f"{name}: no samples of {len(listed)} tasks, so no cells; run with --log_samples"
-        )
+    about = [
+        (entry, asked, sample_file(score.source, asked))
+        for entry in report.runs
+        for asked, score in entry.scores.items()
+        if WAYS[asked.way].distribution is not None and (wanted is None or asked in wanted)
+    ]
+    missing = Counter(entry.name for entry, _, path in about if not path)
+    notes = [
+        f"{name}: no samples of {number} tasks, so no cells; run with --log_samples"
+        for name, number in missing.items()
+    ]
     # The largest first, so that no process is left alone with one at the end.
+    jobs = [(entry.name, asked, path) for entry, asked, path in about if path]
     jobs.sort(key=lambda job: -job[2].stat().st_size)
     workers = min(os.cpu_count() or 1, len(jobs))
-    scores = {entry.name: entry.scores for entry in report.runs}
-    found: Samples = {}
+    scores = {(entry.name, asked): entry.scores[asked] for entry, asked, _ in about}
+    samples: Samples = {}
     with ProcessPoolExecutor(max(1, workers)) as pool:
         done = pool.map(_read, jobs) if workers > 1 else map(_read, jobs)
         shown = track(done, "Samples", len(jobs), console=Console(stderr=True), transient=True)
-        for name, asked, one in shown:
-            if isinstance(one, str):
-                notes.append(f"{name}: {one}")
-            elif one is not None:
-                found[name, asked] = one
-            elif not math.isnan(scores[name][asked].value):
+        for name, asked, answers in shown:
+            if isinstance(answers, str):
+                notes.append(f"{name}: {answers}")
+            elif answers is not None:
+                samples[name, asked] = answers
+            elif not math.isnan(scores[name, asked].value):
                 notes.append(
                     f"{name}: the samples of {in_way(*asked)} have no complete cell, or "
                     "log-probabilities that are not finite, but its result file has a score"
                 )
-    for entry in report.runs:
-        for asked, score in entry.scores.items():
-            one = found.get((entry.name, asked))
-            if one is not None and not math.isclose(one.l1, score.l1, abs_tol=1e-6):
-                notes.append(
-                    f"{entry.name}: the samples of {in_way(*asked)} give a distance of "
-                    f"{one.l1:.6f}, its result file says {score.l1:.6f}: one of them was changed"
-                )
+    for (name, asked), score in scores.items():
+        answers = samples.get((name, asked))
+        if answers is not None and not math.isclose(answers.l1, score.l1, abs_tol=1e-6):
+            notes.append(
+                f"{name}: the samples of {in_way(*asked)} give a distance of "
+                f"{answers.l1:.6f}, its result file says {score.l1:.6f}: one of them was changed"
+            )
     notes = [printable(note) for note in notes]
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    return found, notes
+    return samples, notes
 
 
-def _known(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """Return a number as JSON has it: None where there is none."""
     return value if math.isfinite(value) else None
 
 
-def _scale(benchmark: Benchmark) -> dict[str, Any]:
-    """Say what a value of a benchmark is, and between what it lies; None where it is unbounded."""
-    metric = benchmark.measure
-    return {
-        "metric": benchmark.heading,
-        "lowest": _known(metric.low),
-        "highest": _known(metric.high),
-    }
-
-
-def as_point(entry: Entry, mean: Mean, benchmark: Benchmark) -> dict[str, Any]:
+def as_point(entry: Entry, mean: Number, benchmark: Benchmark) -> dict[str, Any]:
     """Say a model's mean and 1.96 standard errors around it, as rows of figures have it."""
-    scale, reach = _scale(benchmark), 1.96 * (0.0 if math.isnan(mean.error) else mean.error)
-    low, high = scale["lowest"], scale["highest"]
+    reach = 0.0 if math.isnan(mean.error) else REACH * mean.error
+    measure = benchmark.measure
     return {
         "model": entry.name,
         "kind": "published" if entry.reference else "run",
-        **scale,
+        **_scale(benchmark),
         "score": mean.value,
         "tasks": mean.tasks,
-        "low": mean.value - reach if low is None else max(mean.value - reach, low),
-        "high": mean.value + reach if high is None else min(mean.value + reach, high),
+        "low": max(mean.value - reach, measure.low),
+        "high": min(mean.value + reach, measure.high),
     }
+
+
+def _scale(benchmark: Benchmark) -> dict[str, Any]:
+    """Say what a value of a benchmark is, and between what it lies; None where it is unbounded."""
+    ends = {"lowest": finite(benchmark.measure.low), "highest": finite(benchmark.measure.high)}
+    return {"metric": benchmark.heading, **ends}
+
+
+def some(rows: Rows, otherwise: str) -> Rows:
+    """Return the rows of a figure; where there are none, say what to do."""
+    if not rows:
+        raise EpidemiaError(otherwise)
+    return rows
+
+
+def _is_scored(entry: Entry, asked: Asked) -> bool:
+    return asked in entry.scores and not math.isnan(entry.scores[asked].value)
 
 
 def leaderboard_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `leaderboard`."""
-    rows = []
-    for number, column in enumerate(report.columns):
-        for place, entry in enumerate(report.entries):
-            found = group_mean(entry, column)
-            if found.tasks:
-                point = as_point(entry, found, groups()[column])
-                knows = _known(known_over(entry, tasks_in(entry, column))[0])
-                rows.append(
-                    {**point, "place": place, "group": column, "column": number, "mean": knows}
-                )
-    return rows
+    return [
+        {
+            **as_point(entry, group_mean(entry, column), groups()[column]),
+            "place": place,
+            "group": column,
+            "column": number,
+            "mean": finite(known_over(entry, tasks)[0]),
+        }
+        for number, column in enumerate(report.columns)
+        for place, entry in enumerate(report.entries)
+        if (tasks := tasks_in(entry, column))
+    ]
 
 
 def survey_rows(report: Report, _task: str | None = None) -> Rows:
@@ -168,7 +182,7 @@ def survey_rows(report: Report, _task: str | None = None) -> Rows:
     rows = []
     for number, column in enumerate(report.columns):
         for place, entry in enumerate(report.entries):
-            for survey, found in slices(entry, column, "survey").items():
+            for survey, mean in slices(entry, column, "survey").items():
                 tasks = [
                     asked
                     for asked in tasks_in(entry, column)
@@ -176,22 +190,19 @@ def survey_rows(report: Report, _task: str | None = None) -> Rows:
                 ]
                 rows.append(
                     {
-                        **as_point(entry, found, groups()[column]),
+                        **as_point(entry, mean, groups()[column]),
                         "place": place,
                         "group": column,
                         "column": number,
                         "survey": survey,
-                        "mean": _known(known_over(entry, tasks)[0]),
+                        "mean": finite(known_over(entry, tasks)[0]),
                     }
                 )
-    if not rows:
-        raise EpidemiaError("no task of a survey was asked")
-    return rows
+    return some(rows, "no task of a survey was asked")
 
 
 def condition_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `conditions`: over the groups of a way of asking together."""
-    rows = []
     parts: dict[tuple[str, str, str], list[Asked]] = defaultdict(list)
     everyone = {a for entry in report.runs for c in report.columns for a in tasks_in(entry, c)}
     respondents = references(report.runs)
@@ -199,15 +210,14 @@ def condition_rows(report: Report, _task: str | None = None) -> Rows:
         one = leaf(asked)
         if dimension := one.entry.facets.get("dimension"):
             parts[one.benchmark.name, one.way, dimension].append(asked)
+    rows = []
     for (_, way, dimension), tasks in sorted(parts.items()):
         benchmark = leaf(tasks[0]).benchmark
-        common = {"way": way, "conditions": dimension}
         for entry in [*report.entries, *respondents]:
-            mine = [a for a in tasks if a in entry.scores and not math.isnan(entry.scores[a].value)]
-            if mine:
+            if mine := [asked for asked in tasks if _is_scored(entry, asked)]:
                 point = as_point(entry, mean_over(entry, mine), benchmark)
                 kind = "respondent" if entry in respondents else point["kind"]
-                rows.append({**point, **common, "kind": kind})
+                rows.append({**point, "way": way, "conditions": dimension, "kind": kind})
     if len({row["conditions"] for row in rows}) < 2:
         raise EpidemiaError("the tasks asked do not differ in their number of conditions")
     return rows
@@ -218,62 +228,48 @@ def version_rows(report: Report, _task: str | None = None) -> Rows:
     rows = []
     for column in report.columns:
         for base, instruct in report.pairs:
-            tasks = sorted({*tasks_in(base, column)} & {*tasks_in(instruct, column)})
-            means = [(mean_over(base, tasks), mean_over(instruct, tasks))] if tasks else []
+            if not (tasks := shared_tasks([base, instruct], column)):
+                continue
             values = [
-                *(
-                    (in_way(*a), "task", base.scores[a].value, instruct.scores[a].value)
-                    for a in tasks
-                ),
-                *(
-                    (f"mean of {len(tasks)} tasks", "mean", one.value, other.value)
-                    for one, other in means
-                ),
+                (in_way(*asked), "task", *(one.scores[asked].value for one in (base, instruct)))
+                for asked in tasks
             ]
+            means = [mean_over(one, tasks).value for one in (base, instruct)]
             rows += [
                 {
                     "pair": f"{base.name} / {instruct.name}",
                     "group": column,
                     "task": task,
                     "kind": kind,
-                    "base": one,
-                    "instruct": other,
+                    "base": before,
+                    "instruct": after,
                     **_scale(groups()[column]),
                 }
-                for task, kind, one, other in values
+                for task, kind, before, after in [
+                    *values,
+                    (f"mean of {len(tasks)} tasks", "mean", *means),
+                ]
             ]
-    if not rows:
-        raise EpidemiaError(
-            "no base model and its instruct version among the models: name them with "
-            "--pair BASE=INSTRUCT"
-        )
-    return rows
+    return some(
+        rows,
+        "no base model and its instruct version among the models: name them with "
+        "--pair BASE=INSTRUCT",
+    )
 
 
 def closed_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `closed`."""
-    found = closed_subset(report)
-    if not found:
-        raise EpidemiaError(
-            "no task of the closed subset was asked: run epidemia_high_closed, or "
-            "epidemia_high_likelihood"
-        )
-    return [
-        {
-            **as_point(entry, mean, OBSERVATION),
-            "way": way,
-            "place": place,
-            "mean": _known(known_over(entry, tasks)[0]),
-        }
-        for place, (entry, way, mean) in enumerate(found)
-        for tasks in [
-            [
-                a
-                for a in report.closed
-                if a.way == way and a in entry.scores and not math.isnan(entry.scores[a].value)
-            ]
-        ]
-    ]
+    rows = []
+    for place, (entry, way, mean) in enumerate(closed_subset(report)):
+        tasks = [asked for asked in report.closed if asked.way == way and _is_scored(entry, asked)]
+        knows = finite(known_over(entry, tasks)[0])
+        point = as_point(entry, mean, OBSERVATION)
+        rows.append({**point, "way": way, "place": place, "mean": knows})
+    return some(
+        rows,
+        "no task of the closed subset was asked: run epidemia_high_closed, or "
+        "epidemia_high_likelihood",
+    )
 
 
 def size_rows(report: Report, _task: str | None = None) -> Rows:
@@ -284,9 +280,7 @@ def size_rows(report: Report, _task: str | None = None) -> Rows:
         for row in leaderboard_rows(report)
         if row["model"] in sizes
     ]
-    if not rows:
-        raise EpidemiaError("no size of a model is known: give some with --size MODEL=7B")
-    return rows
+    return some(rows, "no size of a model is known: give some with --size MODEL=7B")
 
 
 def beside_rows(report: Report, _task: str | None = None) -> Rows:
@@ -297,9 +291,7 @@ def beside_rows(report: Report, _task: str | None = None) -> Rows:
         for row in leaderboard_rows(report)
         for other, value in others.get(row["model"], {}).items()
     ]
-    if not rows:
-        raise EpidemiaError("the result files hold no other task, such as mmlu")
-    return rows
+    return some(rows, "the result files hold no other task, such as mmlu")
 
 
 def node_rows(report: Report, _task: str | None = None) -> Rows:
@@ -313,11 +305,9 @@ def node_rows(report: Report, _task: str | None = None) -> Rows:
         for way in EFFECTS
         for entry in report.entries
         for nodes, task in LARGE.items()
-        if (asked := Asked(task, way)) in entry.scores and not math.isnan(entry.scores[asked].value)
+        if _is_scored(entry, asked := Asked(task, way))
     ]
-    if not rows:
-        raise EpidemiaError("no larger graph was asked: run epidemia_intervention_large")
-    return rows
+    return some(rows, "no larger graph was asked: run epidemia_intervention_large")
 
 
 #: What happens to an answer yes, by kappa.
@@ -328,7 +318,7 @@ def path_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `paths`: over the larger graphs of all sizes."""
     rows = [
         {
-            **as_point(entry, Mean(one.value, one.error, 0), INTERVENTION),
+            **as_point(entry, Number(one.value, one.error), INTERVENTION),
             "length": f"{length}{'+' if length == LONGEST else ''}",
             "becomes": BECOMES[kappa],
             "group": in_way("epidemia_intervention_large", way),
@@ -338,12 +328,11 @@ def path_rows(report: Report, _task: str | None = None) -> Rows:
         for entry in report.runs
         for (length, kappa), one in by_length(entry, way).items()
     ]
-    if not rows:
-        raise EpidemiaError(
-            "no answer on a larger graph is known: run epidemia_intervention_large with this "
-            "version's hook"
-        )
-    return rows
+    return some(
+        rows,
+        "no answer on a larger graph is known: run epidemia_intervention_large with this "
+        "version's hook",
+    )
 
 
 class Calibration(NamedTuple):
@@ -365,28 +354,28 @@ class Calibration(NamedTuple):
 
 def calibrations(report: Report, samples: Samples) -> dict[str, Calibration]:
     """Return the calibration of every run that has samples of tasks asked by letters."""
-    found = {}
+    by_model = {}
     for entry in report.runs:
-        tasks = [one for one in sorted(entry.scores) if one.way == "letters"]
+        tasks = [asked for asked in sorted(entry.scores) if asked.way == "letters"]
         chosen = [(a, samples[entry.name, a]) for a in tasks if (entry.name, a) in samples]
         share, weight, q_sum, p_sum = np.zeros((BINS, BINS)), *np.zeros((3, BINS))
-        for asked, one in chosen:
-            truth = store.load(asked.task)
-            part = truth.weights[one.cells] / truth.weights[one.cells].sum()
-            q, p = one.q.ravel(), truth.p[one.cells].ravel()
-            w = np.repeat(part, one.q.shape[1]) / one.q.shape[1] / len(chosen)
+        for asked, answers in chosen:
+            truth, cells, levels = store.load(asked.task), answers.cells, answers.q.shape[1]
+            part = truth.weights[cells] / truth.weights[cells].sum()
+            q, p = answers.q.ravel(), truth.p[cells].ravel()
+            w = np.repeat(part, levels) / levels / len(chosen)
             x, y = (np.minimum((values * BINS).astype(int), BINS - 1) for values in (q, p))
             np.add.at(share, (x, y), w)
             np.add.at(weight, x, w)
             np.add.at(q_sum, x, w * q)
             np.add.at(p_sum, x, w * p)
         if chosen:
-            some = np.where(weight > 0, weight, np.nan)
-            found[entry.name] = Calibration(share, q_sum / some, p_sum / some)
-    return found
+            filled = np.where(weight > 0, weight, np.nan)
+            by_model[entry.name] = Calibration(share, q_sum / filled, p_sum / filled)
+    return by_model
 
 
-def rows_of_calibration(model: str, found: Calibration) -> Rows:
+def rows_of_calibration(model: str, calibration: Calibration) -> Rows:
     """Rows of the figure `calibration` for one model."""
     rows: Rows = [
         {
@@ -396,21 +385,21 @@ def rows_of_calibration(model: str, found: Calibration) -> Rows:
             "q2": (i + 1) / BINS,
             "p": j / BINS,
             "p2": (j + 1) / BINS,
-            "share": round(float(found.share[i, j]), 7),
+            "share": round(float(calibration.share[i, j]), 7),
         }
-        for i, j in zip(*np.nonzero(found.share), strict=True)
+        for i, j in zip(*np.nonzero(calibration.share), strict=True)
     ]
     return rows + [
         {"model": model, "kind": "curve", "q": round(float(q), 5), "p": round(float(p), 5)}
-        for q, p in zip(found.q, found.p, strict=True)
+        for q, p in zip(calibration.q, calibration.p, strict=True)
         if not math.isnan(q)
     ]
 
 
 def calibration_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `calibration`."""
-    found = calibrations(report, _samples(report))
-    return [row for model, one in found.items() for row in rows_of_calibration(model, one)]
+    by_model = calibrations(report, _samples(report))
+    return [row for model, one in by_model.items() for row in rows_of_calibration(model, one)]
 
 
 def rows_of_order_bias(report: Report, samples: Samples) -> Rows:
@@ -419,11 +408,11 @@ def rows_of_order_bias(report: Report, samples: Samples) -> Rows:
     for entry in report.runs:
         by_number: dict[int, list[Array]] = defaultdict(list)
         for asked in sorted(entry.scores):
-            one = samples.get((entry.name, asked))
-            if asked.way == "letters" and one is not None and one.by_position is not None:
-                by_number[len(one.by_position)].append(one.by_position)
-        for number, found in sorted(by_number.items()):
-            mean = np.mean(found, axis=0) * number
+            answers = samples.get((entry.name, asked))
+            if asked.way == "letters" and answers is not None and answers.by_position is not None:
+                by_number[len(answers.by_position)].append(answers.by_position)
+        for number, shares in sorted(by_number.items()):
+            mean = np.mean(shares, axis=0) * number
             label = f"{number:2d} answers"  # sorts as numbers do
             rows += [
                 {"model": entry.name, "answers": label, "position": letter, "times": float(times)}
@@ -438,10 +427,10 @@ def order_bias_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 def _samples(report: Report, tasks: Iterable[Asked] | None = None) -> Samples:
-    found, notes = read_samples(report, tasks)
-    if not found:
+    samples, notes = read_samples(report, tasks)
+    if not samples:
         raise EpidemiaError("\n".join(["no samples: run lm_eval with --log_samples", *notes]))
-    return found
+    return samples
 
 
 def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, Elicited]]:
@@ -451,8 +440,8 @@ def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, El
     asked = Asked(leaves()[task].entry.name, leaves()[task].way)
     if WAYS[asked.way].distribution is None:
         raise EpidemiaError(f"{task} is not about a distribution: it has no such figure")
-    found = _samples(report, [asked])
-    return store.load(asked.task), {name: one for (name, _), one in found.items()}
+    samples = _samples(report, [asked])
+    return store.load(asked.task), {name: answers for (name, _), answers in samples.items()}
 
 
 def rows_of_distribution(truth: store.GroundTruth, cell: int, models: dict[str, Elicited]) -> Rows:
@@ -490,21 +479,17 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, Elicited]) -> Rows
     """Rows of the figure `curve`: the first answer, by truth, anchoring respondents and models."""
     low, high = interval(truth.p, truth.n_eff)
     everywhere = range(len(truth.given))
-    said = {
+    answered = {
         "truth": (everywhere, truth.p),
         KNOWS_MARGINAL: (everywhere, scoring.mean(truth.weights, truth.p)),
         "uniform": (everywhere, scoring.uniform(truth.p)),
         **{name: (one.cells, one.q) for name, one in models.items()},
     }
     rows = []
-    for who, (cells, p) in said.items():
+    for who, (cells, p) in answered.items():
         for cell, values in zip(cells, p, strict=True):
-            row = {
-                "who": who,
-                "condition": truth.given[cell][0],
-                "place": cell,
-                "p": float(values[0]),
-            }
+            condition = truth.given[cell][0]
+            row = {"who": who, "condition": condition, "place": cell, "p": float(values[0])}
             if who == "truth":
                 row |= {"low": float(low[cell, 0]), "high": float(high[cell, 0])}
             rows.append(row)
@@ -522,17 +507,17 @@ def curve_rows(report: Report, task: str | None = None) -> Rows:
 def cell_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `cells`: of the run that stands first."""
     truth, models = _of_task(report, task or "")
-    one = next(models[entry.name] for entry in report.runs if entry.name in models)
+    answers = next(models[entry.name] for entry in report.runs if entry.name in models)
     given = [", ".join(Wording(truth).described(cell)) for cell in range(len(truth.given))]
     return [
         {
             "given": given[cell],
             "answer": label,
             "p": float(truth.p[cell, place]),
-            "q": float(one.q[number, place]),
+            "q": float(answers.q[number, place]),
             "weight": float(truth.weights[cell]),
         }
-        for number, cell in enumerate(one.cells)
+        for number, cell in enumerate(answers.cells)
         for place, label in enumerate(truth.levels)
     ]
 

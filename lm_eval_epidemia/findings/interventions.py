@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +21,8 @@ from lm_eval_epidemia.benchmarks.intervention.contrasts import (
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, Pair, Questions, questions
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.section import Section
-from lm_eval_epidemia.findings.tables import Finding, Table, laid_out
+from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Row
+from lm_eval_epidemia.findings.tables import Table, row_of
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.score.estimates import Estimate, apart, average, paired, pooled
 
@@ -36,11 +36,11 @@ EFFECTS = tuple(way for way in INTERVENTION.ways if WAYS[way].load is questions)
 #: Who finds fewer of the relations that a graph states is no case for the shortcut test.
 FOUND = 0.95
 
+#: Where X of do(X) is, in the tasks about larger graphs.
+KINDS = (generate.TARGET, generate.INSIDE, generate.YES, generate.BYPASSED, generate.NO)
+
 #: Paths of so many edges or more are counted together: few graphs have them.
 LONGEST = 6
-
-#: The metric of what an intervention moves.
-ODDS = "log_odds_of_yes"
 
 #: Where nature and the graph are at odds: graph, intervened variable, U and V.
 CONTRASTS = (("bivariate", "B", "AB"), ("mediation", "B", "AC"), ("mediation", "C", "AC"))
@@ -49,12 +49,17 @@ CONTRASTS = (("bivariate", "B", "AB"), ("mediation", "B", "AC"), ("mediation", "
 #: Names in nature's direction and against it, from the same list.
 TURNED = ("tuebingen", "anticommonsense")
 
-#: What heads a column that would be wide.
-SHORT = {
-    "tuebingen - anticommonsense": "t - a",
-    "tuebingen - random": "t - r",
-    "anticommonsense - random": "a - r",
+#: Whose accuracies are subtracted, and what heads the column.
+SUBTRACTED = {
+    TURNED: "t - a",
+    ("tuebingen", "random"): "t - r",
+    ("anticommonsense", "random"): "a - r",
 }
+
+#: How numbers are written.
+SHARE = Column("", "accuracy", 3, least=ALIKE, named=True)
+DIFFERENCE = SHARE._replace(signed=True)
+MOVED = DIFFERENCE._replace(metric="log_odds_of_yes")
 
 
 class Known(NamedTuple):
@@ -86,8 +91,9 @@ def labels(one: Known, of: Callable[[Pair], str]) -> NDArray[np.str_]:
     return np.array([of(one.truth.pairs[number]) for number in one.found.numbers], dtype=str)
 
 
-def _over(one: Known, chosen: Any, of: Any = None) -> Estimate:
-    """Average over chosen effects, whether both answers are right if nothing else is given."""
+def _over(one: Known, chosen: Any = None, of: Any = None) -> Estimate:
+    """Average over chosen effects (all), whether both answers are right if nothing is given."""
+    chosen = np.ones(len(one.found.numbers), dtype=bool) if chosen is None else chosen
     of = one.found.right if of is None else of
     return mean(one.truth, picked(one.found, chosen), of[chosen])
 
@@ -103,72 +109,65 @@ def _asked(entry: Entry, ways: Iterable[str]) -> Iterator[tuple[str, str, dict[s
                 yield in_way(group, way), way, found
 
 
-def _everything(one: Known) -> NDArray[np.bool_]:
-    return np.ones(len(one.found.numbers), dtype=bool)
+def _row(
+    entry: Entry, group: str, cells: Mapping[str, Estimate], about: str = "", long: bool = False
+) -> Row:
+    return row_of(entry, group, INTERVENTION.groups[0], cells, about, long=long)
 
 
-def _overall(entry: Entry) -> Iterator[Finding]:
+def _overall(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, EFFECTS):
         several = list(by_names.values())
         parts = {
-            "accuracy": [_over(one, _everything(one)) for one in several],
+            "accuracy": [_over(one) for one in several],
             "kappa = 0": [_over(one, one.found.kappa == 0) for one in several],
             "kappa = 1": [_over(one, one.found.kappa == 1) for one in several],
-            "before": [_over(one, _everything(one), one.found.base) for one in several],
-            "after": [_over(one, _everything(one), one.found.post) for one in several],
+            "before": [_over(one, of=one.found.base) for one in several],
+            "after": [_over(one, of=one.found.post) for one in several],
         }
-        for part, means in parts.items():
-            yield Finding("interventions", entry, group, "", part, average(means))
+        yield _row(entry, group, {part: average(means) for part, means in parts.items()})
 
 
 def _on(pair: Pair) -> str:
     return f"{pair.scene.shape}, do({pair.effect.intervened})"
 
 
-def _by_effect(entry: Entry) -> Iterator[Finding]:
+def _by_effect(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, EFFECTS):
-        for names, one in by_names.items():
-            if names in SMALL:
-                where = labels(one, _on)
-                for about in dict.fromkeys(where):
-                    estimate = _over(one, where == about)
-                    yield Finding("effect", entry, group, about, names, estimate, long=True)
+        where = {names: labels(one, _on) for names, one in by_names.items() if names in SMALL}
+        for about in dict.fromkeys(label for labelled in where.values() for label in labelled):
+            cells = {
+                names: _over(by_names[names], labelled == about)
+                for names, labelled in where.items()
+                if about in labelled
+            }
+            yield _row(entry, group, cells, about, long=True)
 
 
-def _kinds(entry: Entry) -> Iterator[Finding]:
+def _kinds(entry: Entry) -> Iterator[Row]:
     for group, _, by_size in _asked(entry, EFFECTS):
         where = [(one, labels(one, lambda pair: pair.kind)) for one in by_size.values()]
-        for kind in (
-            generate.TARGET,
-            generate.INSIDE,
-            generate.YES,
-            generate.BYPASSED,
-            generate.NO,
-        ):
-            means = [_over(one, kinds == kind) for one, kinds in where if kind in kinds]
-            if means:
-                yield Finding("kind of query", entry, group, "", kind, average(means))
+        means = {
+            kind: [_over(one, kinds == kind) for one, kinds in where if kind in kinds]
+            for kind in KINDS
+        }
+        cells = {kind: average(several) for kind, several in means.items() if several}
+        if cells:
+            yield _row(entry, group, cells)
 
 
-def _retrieval(entry: Entry) -> Iterator[Finding]:
+def _retrieval(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, ("retrieval", "retrieval_written")):
-        prompts = [
-            (one, [one.truth.prompts[number] for number in one.found.numbers])
-            for one in by_names.values()
-        ]
-        if "random" in by_names:
-            alone = by_names["random"]
-            estimate = _over(alone, _everything(alone))
-            yield Finding("retrieval", entry, group, "", "random names", estimate)
-        where = {f"answer {said}": said == "yes" for said in ("yes", "no")}
-        for part, right in where.items():
-            means = [_over(one, np.array([p.right == right for p in ps])) for one, ps in prompts]
-            yield Finding("retrieval", entry, group, "", part, average(means))
-        for shape in dict.fromkeys(p.scene.shape for _, ps in prompts for p in ps):
-            means = [
-                _over(one, np.array([p.scene.shape == shape for p in ps])) for one, ps in prompts
-            ]
-            yield Finding("retrieval", entry, group, "", shape, average(means))
+        cells = {"random names": _over(by_names["random"])} if "random" in by_names else {}
+        where = []
+        for one in by_names.values():
+            prompts = [one.truth.prompts[number] for number in one.found.numbers]
+            answers = ["answer yes" if p.right else "answer no" for p in prompts]
+            where.append((one, np.array([answers, [p.scene.shape for p in prompts]], dtype=str)))
+        shapes = dict.fromkeys(shape for _, (_, listed) in where for shape in listed)
+        for part in ("answer yes", "answer no", *shapes):
+            cells[part] = average([_over(one, (said == part).any(axis=0)) for one, said in where])
+        yield _row(entry, group, cells)
 
 
 def _beside(way: str, other: str) -> str:
@@ -182,7 +181,7 @@ def _retrieved(entry: Entry, way: str) -> float:
     return math.nan if one is None else float(one.found.right.mean())
 
 
-def _shortcuts(entry: Entry) -> Iterator[Finding]:
+def _shortcuts(entry: Entry) -> Iterator[Row]:
     for group, way, by_names in _asked(entry, EFFECTS):
         one = by_names.get("random")
         if one is None or not _retrieved(entry, way) >= FOUND:
@@ -193,14 +192,8 @@ def _shortcuts(entry: Entry) -> Iterator[Finding]:
         for about in (*abouts, "all"):
             chosen = np.isin(where, abouts if about == "all" else [about])
             same, changed = (_over(one, chosen & (kappa == k)) for k in (0, 1))
-            for part, estimate, form in (
-                ("kappa = 0", same, "share"),
-                ("kappa = 1", changed, "share"),
-                ("difference", paired(changed, same), "difference"),
-            ):
-                yield Finding(
-                    "shortcut", entry, group, about, part, estimate, form, long=about != "all"
-                )
+            cells = {"kappa = 0": same, "kappa = 1": changed, "difference": paired(changed, same)}
+            yield _row(entry, group, cells, about, long=about != "all")
 
 
 def _without_shortcuts(runs: Sequence[Entry]) -> str:
@@ -240,41 +233,34 @@ def _sides(
             np.intersect1d(scenes[names], by_names[names].found.scene) for names in TURNED
         )
         scenes |= dict.fromkeys(TURNED, np.intersect1d(first, second))
-    found = {}
+    accuracies = {}
     for names, one in by_names.items():
         where = labels(one, lambda p: f"{_on(p)} {p.effect.cause}{p.effect.result}")
-        chosen = (where == f"{graph}, do({intervened}) {query}") & np.isin(
-            one.found.scene, scenes[names]
-        )
-        found[names] = _over(one, chosen)
-    return found
+        here = where == f"{graph}, do({intervened}) {query}"
+        accuracies[names] = _over(one, here & np.isin(one.found.scene, scenes[names]))
+    return accuracies
 
 
-def _memorisation(entry: Entry, only_known: bool) -> Iterator[Finding]:
-    kind = "memorisation, known pairs" if only_known else "memorisation"
+def _memorisation(entry: Entry, only_known: bool = False) -> Iterator[Row]:
     for group, way, by_names in _asked(entry, EFFECTS):
         if by_names.keys().isdisjoint(TURNED):
             continue
-        if only_known and not any(
-            known(entry, SMALL[names], _beside(way, "knowledge")) for names in SMALL
-        ):
+        facts = (known(entry, task, _beside(way, "knowledge")) for task in SMALL.values())
+        if only_known and not any(facts):
             continue
         for about in CONTRASTS:
             sides = _sides(entry, way, by_names, about, only_known)
-            row = f"{about[0]}, do({about[1]}), {about[2]}"
-            more = only_known or way.startswith("substitution")
-            for names, one in sides.items():
-                form = "counted" if only_known else "share"
-                yield Finding(kind, entry, group, row, names, one, form, more)
-            for first, second in (TURNED, ("tuebingen", "random"), ("anticommonsense", "random")):
+            cells = dict(sides)
+            for first, second in SUBTRACTED:
                 if first in sides and second in sides:
-                    alike = about[0] == "bivariate" and second == "anticommonsense"
+                    alike = about[0] == "bivariate" and (first, second) == TURNED
                     difference = (paired if alike else apart)(sides[first], sides[second])
-                    part = f"{first} - {second}"
-                    yield Finding(kind, entry, group, row, part, difference, "difference", more)
+                    cells[f"{first} - {second}"] = difference
+            long = only_known or way.startswith("substitution")
+            yield _row(entry, group, cells, f"{about[0]}, do({about[1]}), {about[2]}", long)
 
 
-def _robustness(entry: Entry) -> Iterator[Finding]:
+def _robustness(entry: Entry) -> Iterator[Row]:
     for group, way, by_names in _asked(entry, ("substitution", "substitution_written")):
         differences = {}
         for names, one in by_names.items():
@@ -284,64 +270,39 @@ def _robustness(entry: Entry) -> Iterator[Finding]:
                     mean(one.truth, first, first.right), mean(one.truth, second, second.right)
                 )
         if differences:
-            differences["all"] = average(list(differences.values()))
-        for names, one_ in differences.items():
-            yield Finding("robustness", entry, group, "", names, one_, "difference")
+            yield _row(entry, group, {**differences, "all": average(list(differences.values()))})
 
 
-def _noticed(entry: Entry) -> Iterator[Finding]:
+def _noticed(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, [way for way in EFFECTS if not WAYS[way].generated]):
-        moved = {names: noticed(*_as_noticed(one)) for names, one in by_names.items()}
+        moved = {names: noticed(one.truth, one.found, one.odds) for names, one in by_names.items()}
         together = [average(means) for means in zip(*moved.values(), strict=True)]
-        for part, one in zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True):
-            form = "interval" if part == "difference" else "difference"
-            yield Finding("notices", entry, group, "", part, one, form, metric=ODDS)
-        for names, (_, _, difference) in moved.items():
-            if names in SMALL:
-                part = f"difference, {names}"
-                yield Finding(
-                    "notices",
-                    entry,
-                    group,
-                    "",
-                    part,
-                    difference,
-                    "interval",
-                    long=True,
-                    metric=ODDS,
-                )
+        cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
+        cells |= {
+            f"difference, {names}": difference
+            for names, (_, _, difference) in moved.items()
+            if names in SMALL
+        }
+        yield _row(entry, group, cells)
 
 
-def _as_noticed(one: Known) -> tuple[Questions, Graded, Array]:
-    return one.truth, one.found, one.odds
-
-
-def _answering(entry: Entry) -> Iterator[Finding]:
+def _answering(entry: Entry) -> Iterator[Row]:
     for group, way, by_names in _asked(entry, INTERVENTION.ways):
         tasks = [entry.scores[Asked(one.truth.task, way)] for one in by_names.values()]
-        bias = [one.metrics.get("yes_bias", math.nan) for one in tasks]
-        unread = [
-            float(np.isnan(one.said.odds[one.said.asked]).mean()) for one in tasks if one.said
-        ]
-        yield Finding(
-            "answers",
-            entry,
-            group,
-            "",
-            "yes-bias",
-            _plain_mean(bias),
-            "difference",
-            metric="yes_bias",
-        )
+        cells = {"yes-bias": _mean([one.metrics.get("yes_bias", math.nan) for one in tasks])}
         if WAYS[way].generated:
-            yield Finding(
-                "answers", entry, group, "", "not read", _plain_mean(unread), metric="not_read"
-            )
+            said = [one.said for one in tasks if one.said]
+            cells["not read"] = _mean([float(np.isnan(s.odds[s.asked]).mean()) for s in said])
+        yield _row(entry, group, cells)
 
 
-def _plain_mean(values: Sequence[float]) -> Estimate:
+def _mean(values: Sequence[float]) -> Estimate:
     return Estimate(math.fsum(values) / len(values), math.nan, len(values), 0)
 
+
+_DIFFERENCES = [
+    DIFFERENCE._replace(name=" - ".join(sides), title=title) for sides, title in SUBTRACTED.items()
+]
 
 _TABLES = (
     Table(
@@ -351,6 +312,7 @@ _TABLES = (
         "An effect is right when the answers before and after the intervention are. kappa = 0: it "
         "changes nothing; kappa = 1: it makes a no of a yes. before, after: each answer by itself. "
         "Whoever ignores the intervention has everything but kappa = 1.",
+        SHARE,
     ),
     Table(
         "retrieval",
@@ -359,6 +321,7 @@ _TABLES = (
         "Does U cause V in the graph as it is stated, for every ordered pair? Over names but for "
         "the first column, which the shortcut test asks for; by what the right answer is, and by "
         "graph.",
+        SHARE,
     ),
     Table(
         "shortcut",
@@ -367,25 +330,31 @@ _TABLES = (
         f"Only who retrieves at least {FOUND:.2f} of the relations on random names; do(A) changes "
         "nothing and is left out. Difference: kappa = 1 less kappa = 0, paired over the same "
         "samples. Well below 0: what looks like reasoning is retrieval of what was stated.",
+        SHARE,
+        [DIFFERENCE._replace(name="difference")],
         about="effects",
     ),
     Table(
         "memorisation",
         "Memorisation: accuracy where names meet nature (samples)",
-        lambda entry: _memorisation(entry, False),
+        _memorisation,
         "Names of pairs as in nature (tuebingen) less names that contradict them (anticommonsense) "
         "or mean nothing (random): t - a, t - r, a - r are the differences. Bivariate tuebingen "
         "and anticommonsense are the same pairs turned round, so their error is paired over "
         "samples; everywhere else the samples are others, and errors are added in quadrature.",
+        SHARE,
+        _DIFFERENCES,
         about="effect",
     ),
     Table(
         "memorisation, known pairs",
         "Memorisation over the pairs that the model knows (samples)",
-        lambda entry: _memorisation(entry, True),
+        lambda entry: _memorisation(entry, only_known=True),
         "The same over the samples of which every question of the knowledge task was answered "
         "rightly: the cause among its listed pairs, in both directions. Random names have none: "
         "all their samples count.",
+        SHARE._replace(form="counted"),
+        _DIFFERENCES,
         about="effect",
     ),
     Table(
@@ -394,6 +363,7 @@ _TABLES = (
         _robustness,
         "The intervention under a made-up name, less the plain question; paired over the same "
         "effects and samples.",
+        DIFFERENCE,
     ),
     Table(
         "notices",
@@ -403,6 +373,12 @@ _TABLES = (
         "it makes a no of a yes (kappa = 1). Difference: the second less the first, with its "
         "interval of 95 % (Student's t, clustered by sample). Below 0: the intervention is "
         "noticed, even if the answer does not turn. A bias to yes or no takes no part in it.",
+        MOVED._replace(form="interval", long=True),
+        [
+            MOVED._replace(name="kappa = 0"),
+            MOVED._replace(name="kappa = 1"),
+            MOVED._replace(name="difference", form="interval"),
+        ],
     ),
     Table(
         "kind of query",
@@ -411,6 +387,7 @@ _TABLES = (
         "Where X of do(X) is: V itself, or inside every path from U to V, so that yes becomes no; "
         "elsewhere, or on a path that another one bypasses, so that it stays yes; or there was no "
         "path before. Over all sizes.",
+        SHARE,
     ),
     Table(
         "answers",
@@ -418,31 +395,29 @@ _TABLES = (
         _answering,
         "yes-bias: the share of prompts answered yes less the share whose right answer that is. "
         "not read: written replies in which neither yes nor no was found; they count as wrong.",
+        SHARE._replace(metric="not_read"),
+        [DIFFERENCE._replace(name="yes-bias", metric="yes_bias")],
     ),
     Table(
         "effect",
         "Interventions by graph and variable: accuracy (± standard error)",
         _by_effect,
         "For each sample the mean over queries, then the mean and its standard error over samples.",
+        SHARE,
         about="effects",
     ),
 )
 
 
 def findings(runs: Sequence[Entry]) -> list[Finding]:
-    """Return every number of every table."""
-    return [one for table in _TABLES for entry in runs for one in table.find(entry)]
-
-
-def tables(runs: Sequence[Entry], long: bool) -> list[Section]:
-    """Return the tables of what was asked, with what is `Finding.long` where that is wished for."""
-    made = []
-    for table in _TABLES:
-        found = [one for entry in runs for one in table.find(entry) if long or not one.long]
-        note = table.note + (_without_shortcuts(runs) if table.kind == "shortcut" else "")
-        if found or (table.kind == "shortcut" and note != table.note):
-            made.append(laid_out(table, found, note, INTERVENTION.groups[0], SHORT))
-    return made
+    """Return the tables of what was asked."""
+    found = [table.over(runs) for table in _TABLES]
+    left_out = _without_shortcuts(runs)
+    return [
+        one._replace(note=one.note + left_out) if one.kind == "shortcut" else one
+        for one in found
+        if one.rows or (one.kind == "shortcut" and left_out)
+    ]
 
 
 def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:
@@ -466,9 +441,9 @@ def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:
                 length = pair.scene.graph.distance(pair.effect.cause, pair.effect.result)
                 place = (min(length, LONGEST), pair.effect.kappa)
                 parts.setdefault(place, []).append((bool(right), (size or 0, int(scene))))
-    found = {}
+    estimates = {}
     for place in sorted(parts):
         rights, clusters = zip(*parts[place], strict=True)
         numbered = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-        found[place] = pooled(rights, [numbered[cluster] for cluster in clusters])
-    return found
+        estimates[place] = pooled(rights, [numbered[cluster] for cluster in clusters])
+    return estimates

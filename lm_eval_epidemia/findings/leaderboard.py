@@ -16,8 +16,8 @@ from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
+from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.means import (
-    Mean,
     group_mean,
     mean_over,
     shared_tasks,
@@ -25,8 +25,8 @@ from lm_eval_epidemia.findings.means import (
     worth,
 )
 from lm_eval_epidemia.findings.normalise import normalise
-from lm_eval_epidemia.findings.pairs import TunedRun, tuned_runs
 from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.findings.tuned import TunedRun, tuned_runs
 from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
 from lm_eval_epidemia.results.protocol import Protocol, printable
 from lm_eval_epidemia.results.results import Results
@@ -41,7 +41,7 @@ class Standing(NamedTuple):
 
     Attributes
     ----------
-    mean : Mean
+    mean : Number
     complete : bool
         Whether it was asked all the tasks that ranks are over.
     best, worst : int or None
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
         How many tasks the ranks of its protocol are over; 0 where nobody is ranked.
     """
 
-    mean: Mean
+    mean: Number
     complete: bool
     best: int | None
     worst: int | None
@@ -66,10 +66,10 @@ def columns(entries: Iterable[Entry]) -> list[str]:
 
 def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
     """Part groups by the benchmark they are of: their values are of different metrics."""
-    found: dict[Benchmark, list[str]] = {}
+    parts: dict[Benchmark, list[str]] = {}
     for column in columns:
-        found.setdefault(groups()[column], []).append(column)
-    return found
+        parts.setdefault(groups()[column], []).append(column)
+    return parts
 
 
 def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
@@ -109,7 +109,7 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
     dict of str to Standing
         By the entry's name; entries that were not asked the group are left out.
     """
-    found: dict[str, Standing] = {}
+    by_name: dict[str, Standing] = {}
     runs: dict[Protocol, list[Entry]] = defaultdict(list)
     for entry in entries:
         if tasks_in(entry, column):
@@ -117,8 +117,9 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
     for alike in runs.values():
         asked = [entry for entry in alike if not entry.reference]
         shared = ranked_tasks(asked, column) if asked else frozenset()
-        ranked = [entry for entry in asked if shared <= set(tasks_in(entry, column))]
-        better, worse = dict.fromkeys([e.name for e in ranked], 0), {e.name: 0 for e in ranked}
+        complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
+        ranked = [entry for entry in asked if entry.name in complete]
+        better, worse = Counter[str](), Counter[str]()
         for one, other in combinations(ranked, 2):
             verdict = compare_entries(one, other, column, shared).verdict
             if verdict in ("better", "worse"):
@@ -126,12 +127,12 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
                 worse[winner.name] += 1
                 better[loser.name] += 1
         for entry in alike:
-            mean, complete = group_mean(entry, column), shared <= set(tasks_in(entry, column))
-            best = worst = None
+            name, best, worst = entry.name, None, None
             if entry in ranked:
-                best, worst = 1 + better[entry.name], len(ranked) - worse[entry.name]
-            found[entry.name] = Standing(mean, complete, best, worst, len(shared))
-    return found
+                best, worst = 1 + better[name], len(ranked) - worse[name]
+            mean = group_mean(entry, column)
+            by_name[name] = Standing(mean, name in complete, best, worst, len(shared))
+    return by_name
 
 
 def correlation(entries: Iterable[Entry], column: str, other: str) -> tuple[float, int]:
@@ -152,9 +153,7 @@ def correlation(entries: Iterable[Entry], column: str, other: str) -> tuple[floa
     models : int
     """
     both = [e for e in entries if other in e.others and tasks_in(e, column)]
-    if len(both) < 3:
-        return math.nan, len(both)
-    if not (tasks := shared_tasks(both, column)):
+    if len(both) < 3 or not (tasks := shared_tasks(both, column)):
         return math.nan, len(both)
     scores = [mean_over(entry, tasks).value for entry in both]
     values = [entry.others[other] for entry in both]
@@ -198,17 +197,13 @@ def pairs_of_versions(
             tuned.append((stem, entry))
         else:
             stems[stem].append(entry)
-    found = [(base, entry) for stem, entry in tuned for base in closest(stems.get(stem, []), entry)]
+    bases = [(stems.get(stem, []), entry) for stem, entry in tuned]
     for base, instruct in _listed(given):
-        bases = [one for one in entries if one.model == base]
-        found += [
-            (one, other)
-            for other in entries
-            if other.model == instruct
-            for one in closest(bases, other)
-        ]
+        plain = [entry for entry in entries if entry.model == base]
+        bases += [(plain, entry) for entry in entries if entry.model == instruct]
+    pairs = [(one, other) for plain, other in bases for one in closest(plain, other)]
     # What names tell may be given too, and more than once.
-    return list({(one.name, other.name): (one, other) for one, other in found}.values())
+    return list({(one.name, other.name): (one, other) for one, other in pairs}.values())
 
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
@@ -285,25 +280,20 @@ def informative(results: Results) -> Results:
     EpidemiaError
         If no task is left.
     """
-    here = store.available()
     asked = {one.task for entry in results.entries for one in entry.scores}
-    barely = sorted(task for task in asked & set(here) if Anchors.of(store.load(task)).barely)
-    left = [
-        replace(entry, scores={a: one for a, one in entry.scores.items() if a.task not in barely})
-        for entry in results.entries
-    ]
-    # Other tasks that were run by themselves have a row without scores of ours.
-    entries = [
-        entry
-        for entry, before in zip(left, results.entries, strict=True)
-        if entry.scores or not before.scores
-    ]
-    said = f"{len(barely)} barely informative tasks are left out" + (
-        f": {few(barely)}" if barely else ""
-    )
+    here = asked & set(store.available())
+    barely = sorted(task for task in here if Anchors.of(store.load(task)).barely)
+    entries = []
+    for entry in results.entries:
+        scores = {one: score for one, score in entry.scores.items() if one.task not in barely}
+        # Other tasks that were run by themselves have a row without scores of ours.
+        if scores or not entry.scores:
+            entries.append(replace(entry, scores=scores))
+    listed = f": {few(barely)}" if barely else ""
+    note = f"{len(barely)} barely informative tasks are left out{listed}"
     if not any(entry.scores for entry in entries):
-        raise EpidemiaError(f"no task is left: {said}; leave --informative away to see them")
-    return results._replace(entries=entries, notes=[*results.notes, said])
+        raise EpidemiaError(f"no task is left: {note}; leave --informative away to see them")
+    return results._replace(entries=entries, notes=[*results.notes, note])
 
 
 def make_report(
@@ -325,25 +315,25 @@ def make_report(
     EpidemiaError
         If a pair names a model that is not there, or one model twice.
     """
-    runs = list(results.entries)
+    runs, given = list(results.entries), _listed(pairs)
     models = {entry.model for entry in runs}
-    if unknown := {name for pair in _listed(pairs) for name in pair} - models:
+    if unknown := {name for pair in given for name in pair} - models:
         raise EpidemiaError(
             f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
         )
-    if twice := [base for base, other in _listed(pairs) if base == other]:
+    if twice := [base for base, other in given if base == other]:
         raise EpidemiaError(f"{twice[0]!r} cannot be paired with itself: give two models")
-    found = columns(runs)
+    listed = columns(runs)
     asked = {one for entry in runs for one in entry.scores}
     reference = published(asked) if with_published else []
 
     def order(entry: Entry) -> tuple[Any, ...]:
         # Whoever was asked most comes first, then by score.
-        return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in found])
+        return (entry.protocol, -len(entry.scores), [worth(entry, column) for column in listed])
 
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
     asked_ours = [entry for entry in runs if entry.scores]
-    tuned, said = tuned_runs(asked_ours, results.folders, _listed(pairs))
+    tuned, notes = tuned_runs(asked_ours, results.folders, given)
     apart = {one.entry.name for one in tuned}
     versions = [
         (base, other)
@@ -351,9 +341,8 @@ def make_report(
         for base, other in pairs_of_versions(alike, pairs)
         if other.name not in apart
     ]
-    said += _without_tasks(
-        _listed(pairs), [*versions, *((one.base, one.entry) for one in tuned if one.base)], found
-    )
+    with_base = [(one.base, one.entry) for one in tuned if one.base]
+    notes += _without_tasks(given, [*versions, *with_base], listed)
     tasks = {one.task for one in asked}
     truths = {task: store.load(task) for task in store.available() if task in tasks}
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
@@ -366,12 +355,12 @@ def make_report(
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
         ordered,
-        found,
-        {column: standings(ordered, column) for column in found},
+        listed,
+        {column: standings(ordered, column) for column in listed},
         anchors,
         another,
         versions,
-        [*results.notes, *said, *_changed(runs, anchors)],
+        [*results.notes, *notes, *_changed(runs, anchors)],
         closed,
         published(closed) if with_published else [],
         tuple(tuned),
@@ -397,27 +386,21 @@ def _without_tasks(
     ]
 
 
-def closed_subset(report: Report) -> list[tuple[Entry, str, Mean]]:
+def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:
     """Average over the closed subset whoever was asked it: written beside log-probabilities.
 
     Returns
     -------
-    list of (Entry, str, Mean)
+    list of (Entry, str, Number)
         Who, in which way, and the mean over the tasks asked in it; the best first.
     """
-    found = []
+    means = []
     for entry in [*report.runs, *report.closed_published]:
         for way in CLOSED_WAYS:
-            tasks = [
-                one
-                for one in report.closed
-                if one.way == way
-                and one in entry.scores
-                and not math.isnan(entry.scores[one].value)
-            ]
-            if tasks:
-                found.append((entry, way, mean_over(entry, tasks)))
-    return sorted(found, key=lambda one: (-one[2].value, one[0].name, one[1]))
+            asked = [one for one in report.closed if one.way == way and one in entry.scores]
+            if tasks := [one for one in asked if not math.isnan(entry.scores[one].value)]:
+                means.append((entry, way, mean_over(entry, tasks)))
+    return sorted(means, key=lambda item: (-item[2].value, item[0].name, item[1]))
 
 
 def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[str]:
@@ -426,10 +409,10 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
     for entry in entries:
         wrong = [
             asked.task
-            for asked, one in entry.scores.items()
+            for asked, score in entry.scores.items()
             if entry.protocol == Protocol()
             and asked.task in anchors
-            and abs(normalise(one.l1, anchors[asked.task], "score") - one.value) > TOLERANCE
+            and abs(normalise(score.l1, anchors[asked.task], "score") - score.value) > TOLERANCE
         ]
         if wrong:
             notes.append(
@@ -457,9 +440,5 @@ def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
 
 def whole(report: Report, column: str) -> list[Entry]:
     """Return the ranked runs of a group that were asked in the default way."""
-    found = report.standings[column]
-    return [
-        e
-        for e in report.runs
-        if e.protocol == Protocol() and e.name in found and found[e.name].complete
-    ]
+    complete = {name for name, one in report.standings[column].items() if one.complete}
+    return [e for e in report.runs if e.protocol == Protocol() and e.name in complete]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, leaf
 from lm_eval_epidemia.score.joint import Draws, joint_error
@@ -20,35 +20,14 @@ REACH = 1.96
 SCALES = (*NORMALISATIONS, "another survey", "population")
 
 
-class Mean(NamedTuple):
-    """A mean over tasks.
+def mean(values: Sequence[float], draws: Sequence[Draws | None]) -> Number:
+    """Average numbers of tasks, each task counting once; NaN over no task.
 
-    Attributes
-    ----------
-    value : float
-    error : float
-        Joint standard error, of these tasks, not of others like them; NaN where that of a task is
-        not known.
-    tasks : int
-        How many it is over.
+    The error is joint, of these tasks, not of others like them; NaN where that of one is not known.
     """
-
-    value: float
-    error: float
-    tasks: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Interval of 95 % of a score, cut off at 0 and 100; NaN where there is no error."""
-        reach = REACH * self.error
-        return max(self.value - reach, 0.0), min(self.value + reach, 100.0)
-
-
-def _mean(values: Sequence[float], draws: Sequence[Draws | None]) -> Mean:
-    """Average numbers of tasks, each task counting once; NaN over no task."""
     if not values:
-        return Mean(math.nan, math.nan, 0)
-    return Mean(math.fsum(values) / len(values), joint_error(draws), len(values))
+        return Number(math.nan)
+    return Number(math.fsum(values) / len(values), joint_error(draws), len(values))
 
 
 def tasks_in(entry: Entry, column: str) -> list[Asked]:
@@ -65,48 +44,55 @@ def shared_tasks(entries: Iterable[Entry], column: str) -> list[Asked]:
     return sorted(set.intersection(*(set(tasks_in(entry, column)) for entry in entries)))
 
 
-def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Mean:
+def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Number:
     """Average an entry's scores."""
-    chosen = [entry.scores[asked] for asked in tasks]
-    return _mean([one.value for one in chosen], [one.draws for one in chosen])
+    scores = [entry.scores[asked] for asked in tasks]
+    return mean([score.value for score in scores], [score.draws for score in scores])
 
 
-def group_mean(entry: Entry, column: str) -> Mean:
+def group_mean(entry: Entry, column: str) -> Number:
     """Average an entry's scores in a group."""
     return mean_over(entry, tasks_in(entry, column))
 
 
-def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Mean:
-    """Average an entry's scores against the population; NaN where a task has none."""
-    chosen = [entry.scores[asked] for asked in tasks]
-    values = [one.metrics.get(POPULATION, math.nan) for one in chosen]
-    return _mean(values, [one.population for one in chosen])
+def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Number:
+    """Average an entry's scores against the population; NaN where a task has none.
+
+    The interval, of 95 %, is cut off at 0 and 100; NaN where there is no error.
+    """
+    scores = [entry.scores[asked] for asked in tasks]
+    values = [score.metrics.get(POPULATION, math.nan) for score in scores]
+    number = mean(values, [score.population for score in scores])
+    reach = REACH * number.error
+    return number._replace(
+        low=max(number.value - reach, 0.0), high=min(number.value + reach, 100.0)
+    )
 
 
 def facets(entries: Iterable[Entry], column: str) -> list[str]:
     """Return by what the tasks of a group that somebody was asked can be cut, in order."""
-    asked = [one for entry in entries for one in tasks_in(entry, column)]
-    return list(dict.fromkeys(kind for one in asked for kind in leaf(one).entry.facets))
+    tasks = [asked for entry in entries for asked in tasks_in(entry, column)]
+    return list(dict.fromkeys(kind for asked in tasks for kind in leaf(asked).entry.facets))
 
 
-def slices(entry: Entry, column: str, kind: str) -> dict[str, Mean]:
+def slices(entry: Entry, column: str, kind: str) -> dict[str, Number]:
     """Average an entry's scores in a group by a facet of its tasks, such as the survey.
 
     Returns
     -------
-    dict of str to Mean
+    dict of str to Number
         By the slice's label, in order.
     """
-    found: dict[str, list[Asked]] = {}
+    parts: dict[str, list[Asked]] = {}
     for asked in tasks_in(entry, column):
         if (label := leaf(asked).entry.facets.get(kind)) is not None:
-            found.setdefault(label, []).append(asked)
-    return {label: mean_over(entry, found[label]) for label in sorted(found)}
+            parts.setdefault(label, []).append(asked)
+    return {label: mean_over(entry, parts[label]) for label in sorted(parts)}
 
 
 def normalised_means(
     entry: Entry, column: str, anchors: Mapping[str, Anchors], another: Mapping[str, float]
-) -> dict[str, Mean]:
+) -> dict[str, Number]:
     """Average an entry's distances on every scale; see `normalise`.
 
     Parameters
@@ -120,7 +106,7 @@ def normalised_means(
 
     Returns
     -------
-    dict of str to Mean
+    dict of str to Number
         By scale, those of `SCALES` that are known. Those of a distance are not where the anchors
         are not of the questions asked (another truth, a part of the cells) or the file has no
         distance. Errors are known of the score, and against the population.
@@ -128,26 +114,26 @@ def normalised_means(
     tasks = tasks_in(entry, column)
     if entry.reference or not tasks:
         return {}
-    found = {"population": population_mean(entry, tasks)}
-    scores = [entry.scores[one] for one in tasks]
-    if not entry.protocol.truth and all(
-        one.task in anchors and score.seen >= 1 for one, score in zip(tasks, scores, strict=True)
-    ):
+    scales = {"population": population_mean(entry, tasks)}
+    scores = {asked: entry.scores[asked] for asked in tasks}
+    whole = all(asked.task in anchors and score.seen >= 1 for asked, score in scores.items())
+    if whole and not entry.protocol.truth:
         for how in (*NORMALISATIONS, "another survey"):
             values = [
-                _scaled(how, score.l1, anchors[one.task], another.get(one.task, math.nan))
-                for one, score in zip(tasks, scores, strict=True)
+                _scaled(how, score.l1, anchors[asked.task], another.get(asked.task, math.nan))
+                for asked, score in scores.items()
             ]
-            known = [score.draws if how == "score" else None for score in scores]
-            found[how] = _mean(values, known)
-    return {how: found[how] for how in SCALES if how in found and not math.isnan(found[how].value)}
+            draws = [score.draws if how == "score" else None for score in scores.values()]
+            scales[how] = mean(values, draws)
+    known = {how for how, number in scales.items() if not math.isnan(number.value)}
+    return {how: scales[how] for how in SCALES if how in known}
 
 
-def _scaled(how: str, distance: float, found: Anchors, another: float) -> float:
+def _scaled(how: str, distance: float, anchors: Anchors, another: float) -> float:
     """Put a distance on a scale; NaN where the scale's D_perfect is not known."""
     if how != "another survey":
-        return normalise(distance, found, how)
-    other = found._replace(perfect=another)
+        return normalise(distance, anchors, how)
+    other = anchors._replace(perfect=another)
     return math.nan if math.isnan(another) else normalise(distance, other, "score")
 
 

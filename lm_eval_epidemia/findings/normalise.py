@@ -9,30 +9,30 @@ import numpy as np
 from lm_eval_epidemia.score.score import Anchors, scale
 
 
-def _without_perfect(distance: float, found: Anchors) -> float:
+def _without_perfect(distance: float, anchors: Anchors) -> float:
     # A zero of the scale that is the truth itself: only the truth reaches it.
-    if found.zero == 0:
+    if anchors.zero == 0:
         return 100.0 if distance == 0 else 0.0
-    return 100 * max(1 - distance / found.zero, 0.0)
+    return 100 * max(1 - distance / anchors.zero, 0.0)
 
 
 #: By name: from a distance in [0, 2] and the anchors to 0..100.
 NORMALISATIONS: dict[str, Callable[[float, Anchors], float]] = {
-    "score": lambda d, found: float(scale(d, found.zero, found.perfect)),
-    "against uniform": lambda d, found: float(scale(d, found.uniform, found.perfect)),
-    "against mean": lambda d, found: float(scale(d, found.mean, found.perfect)),
+    "score": lambda d, anchors: float(scale(d, anchors.zero, anchors.perfect)),
+    "against uniform": lambda d, anchors: float(scale(d, anchors.uniform, anchors.perfect)),
+    "against mean": lambda d, anchors: float(scale(d, anchors.mean, anchors.perfect)),
     "without D_perfect": _without_perfect,
 }
 
 
-def normalise(distance: float, found: Anchors, how: str) -> float:
+def normalise(distance: float, anchors: Anchors, how: str) -> float:
     """Put a distance on one of the scales.
 
     Parameters
     ----------
     distance : float
         `l1` of a task, in [0, 2] (of sampled answers, up to Monte Carlo error); NaN gives NaN.
-    found : Anchors
+    anchors : Anchors
     how : str
         ``score``: 0 is the better of uniform and, of a binary outcome, the commoner answer; 100 is
         `D_perfect`. ``against uniform``: 0 is the uniform answer. ``against mean``: 0 is the
@@ -44,4 +44,4 @@ def normalise(distance: float, found: Anchors, how: str) -> float:
     float
         In [0, 100].
     """
-    return float("nan") if np.isnan(distance) else NORMALISATIONS[how](distance, found)
+    return float("nan") if np.isnan(distance) else NORMALISATIONS[how](distance, anchors)

@@ -59,16 +59,13 @@ def _row(entry: Entry, group: str, says: str, one: Estimate, **more: Any) -> dic
 
 def win_rows(report: Report | None, _task: str | None = None) -> Rows:
     """Rows of the figure `wins`."""
-    return _some(
-        [
-            _row(entry, group, "Share of quantities", one, size=size, what=WHOSE[after])
-            for entry, group, several in _asked(report)
-            for after in WHOSE
-            for size, one in zip(
-                SIZES, rates([(known, everything(known)) for known in several], after), strict=True
-            )
-        ]
-    )
+    rows = []
+    for entry, group, several in _asked(report):
+        part = [(known, everything(known)) for known in several]
+        for after, whose in WHOSE.items():
+            for size, one in zip(SIZES, rates(part, after), strict=True):
+                rows.append(_row(entry, group, "Share of quantities", one, size=size, what=whose))
+    return _some(rows)
 
 
 def quartile_rows(report: Report | None, _task: str | None = None) -> Rows:
@@ -77,8 +74,8 @@ def quartile_rows(report: Report | None, _task: str | None = None) -> Rows:
     for entry, group, several in _asked(report):
         by_task = [quartiles(known, everything(known)) for known in several]
         for quarter, shares in enumerate(zip(*by_task, strict=True), 1):
-            one = average(shares)
-            rows.append(_row(entry, group, "Share of truths", one, quartile=quarter))
+            row = _row(entry, group, "Share of truths", average(shares), quartile=quarter)
+            rows.append(row)
     return _some(rows)
 
 

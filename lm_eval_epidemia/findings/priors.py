@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +24,10 @@ from lm_eval_epidemia.benchmarks.prior.judgements import (
 from lm_eval_epidemia.benchmarks.prior.metrics import worth
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
-from lm_eval_epidemia.findings.section import Section
-from lm_eval_epidemia.findings.tables import Finding, Table, laid_out
+from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Row
+from lm_eval_epidemia.findings.tables import Table, row_of
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, average
-
-#: What heads a column otherwise than it is called.
-CRPS_DROPPED = "CRPS ratio, failures dropped"
-SHORT = {CRPS_DROPPED: "CRPS, dropped", "error ratio, failures dropped": "error, dropped"}
 
 #: Standard errors to either side of a win rate, for what a prior is worth.
 REACH = 1.96
@@ -49,7 +46,7 @@ def asked_of(entry: Entry) -> Iterator[tuple[str, str, list[Known]]]:
     """Return by group and way what an entry said, task by task; what is not known is left out."""
     for way in PRIOR.ways:
         for group in PRIOR.groups:
-            found = [
+            several = [
                 score.said
                 for asked, score in sorted(entry.scores.items())
                 if asked.way == way
@@ -57,8 +54,8 @@ def asked_of(entry: Entry) -> Iterator[tuple[str, str, list[Known]]]:
                 and leaf(asked).benchmark is PRIOR
                 and score.said is not None
             ]
-            if found:
-                yield in_way(group, way), way, found
+            if several:
+                yield in_way(group, way), way, several
 
 
 def over(part: Part, measure: Measure) -> Estimate:
@@ -106,190 +103,131 @@ def _parts(several: Sequence[Known]) -> Iterator[tuple[str, str, Part]]:
             yield how, label, [(known, labelled == label) for known, labelled in named]
 
 
-def _number(part: Part) -> int:
-    return sum(int(chosen.sum()) for _, chosen in part)
+def _column(name: str, metric: str, digits: int = 3, **more: Any) -> Column:
+    return Column(name, metric, digits, least=ALIKE, named=True, **more)
 
 
-def _overall(entry: Entry) -> Iterator[Finding]:
+#: What can be said of quantities, and the column that has it.
+_MEASURES: Sequence[tuple[Column, Measure]] = (
+    (_column("error ratio", "error_ratio"), _of("ratio")),
+    (
+        _column("error ratio, failures dropped", "error_ratio_published", title="error, dropped"),
+        _of("ratio", dropped=True),
+    ),
+    (_column("CRPS ratio", "crps_ratio"), _of("crps_ratio")),
+    (
+        _column("CRPS ratio, failures dropped", "crps_ratio_published", title="CRPS, dropped"),
+        _of("crps_ratio", dropped=True),
+    ),
+    (_column("ECE (points)", "ece", 1), ece),
+    (_column("below median", "below_median"), below),
+    (_column("in 5-95 %", "share_of_truths"), inside),
+    (_column("Spearman", "uncertainty_rank", signed=True), rank),
+    (_column("stated sd", "uncertainty"), _of("uncertainty")),
+    (_column("answered", "answered", form="plain"), _of("answered")),
+)
+
+COLUMNS = [column for column, _ in _MEASURES]
+
+
+def _said(part: Part, *names: str) -> dict[str, Estimate]:
+    """Return some of `_MEASURES` by name, in the order that is wished for."""
+    measures = {column.name: measure for column, measure in _MEASURES}
+    return {name: over(part, measures[name]) for name in names}
+
+
+def _row(entry: Entry, group: str, cells: Mapping[str, Estimate], **more: Any) -> Row:
+    return row_of(entry, group, PRIOR.groups[0], cells, **more)
+
+
+def _overall(entry: Entry) -> Iterator[Row]:
     for group, way, several in asked_of(entry):
-        measures: dict[str, tuple[Measure, str, str]] = {
-            "error ratio": (_of("ratio"), "share", "error_ratio"),
-            "error ratio, failures dropped": (_of("ratio", True), "share", "error_ratio_published"),
-            "CRPS ratio": (_of("crps_ratio"), "share", "crps_ratio"),
-            CRPS_DROPPED: (_of("crps_ratio", True), "share", "crps_ratio_published"),
-        }
+        names = ["error ratio", "CRPS ratio"]
         if WAYS[way].generated:
-            measures["answered"] = _of("answered"), "plain", "answered"
-        else:
-            measures = {part: one for part, one in measures.items() if "dropped" not in part}
-        for part, (measure, form, metric) in measures.items():
-            estimate = over(_all(several), measure)
-            yield Finding("priors", entry, group, "", part, estimate, form, metric=metric)
+            dropped = [f"{name}, failures dropped" for name in names]
+            names = [names[0], dropped[0], names[1], dropped[1], "answered"]
+        yield _row(entry, group, _said(_all(several), *names))
 
 
-def _wins(entry: Entry) -> Iterator[Finding]:
+def _wins(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
         for about, after in (("prior", False), ("posterior", True)):
-            found = rates(_all(several), after)
-            for size, one in zip(SIZES, found, strict=True):
-                metric = f"{'posterior_' * after}win_rate_{size}"
-                yield Finding("wins", entry, group, about, f"N = {size}", one, metric=metric)
+            wins = rates(_all(several), after)
+            cells = {f"N = {size}": one for size, one in zip(SIZES, wins, strict=True)}
             if after:
+                metrics = {f"N = {size}": f"posterior_win_rate_{size}" for size in SIZES}
+                yield _row(entry, group, cells, about=about, metrics=metrics)
                 continue
-            low, high = (
-                [one.value + side * REACH * one.error for one in found] for side in (-1, 1)
-            )
-            ends = {"worth N": [one.value for one in found], "at least": low, "at most": high}
-            for part, values in ends.items():
-                one = Estimate(worth(np.array(values)), math.nan, found[0].samples, 0)
-                yield Finding(
-                    "wins", entry, group, about, part, one, "worth", metric="worth_samples"
-                )
+            for name, side in (("worth N", 0), ("at least", -1), ("at most", 1)):
+                ends = np.array([one.value + side * REACH * one.error for one in wins])
+                cells[name] = Estimate(worth(ends), math.nan, wins[0].samples, 0)
+            yield _row(entry, group, cells, about=about)
 
 
-def _calibration(entry: Entry) -> Iterator[Finding]:
+def _calibration(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
         part = _all(several)
-        by_task = [quartiles(known, chosen) for known, chosen in part]
-        for place, shares in enumerate(zip(*by_task, strict=True), 1):
-            yield Finding(
-                "calibration",
-                entry,
-                group,
-                "",
-                f"quarter {place}",
-                average(shares),
-                metric="share_of_truths",
-            )
-        yield Finding(
-            "calibration", entry, group, "", "ECE (points)", over(part, ece), "points", metric="ece"
-        )
-        yield Finding(
-            "calibration",
-            entry,
-            group,
-            "",
-            "below median",
-            over(part, below),
-            metric="below_median",
-        )
-        yield Finding(
-            "calibration",
-            entry,
-            group,
-            "",
-            "in 5-95 %",
-            over(part, inside),
-            metric="share_of_truths",
-        )
+        quarters = zip(*(quartiles(known, chosen) for known, chosen in part), strict=True)
+        cells = {f"quarter {n}": average(shares) for n, shares in enumerate(quarters, 1)}
+        yield _row(entry, group, cells | _said(part, "ECE (points)", "below median", "in 5-95 %"))
 
 
-def _certainty(entry: Entry) -> Iterator[Finding]:
+def _certainty(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
-        part = _all(several)
-        yield Finding(
-            "uncertainty",
-            entry,
-            group,
-            "",
-            "Spearman",
-            over(part, rank),
-            "difference",
-            metric="uncertainty_rank",
-        )
-        yield Finding(
-            "uncertainty",
-            entry,
-            group,
-            "",
-            "stated sd",
-            over(part, _of("uncertainty")),
-            metric="uncertainty",
-        )
-        yield Finding(
-            "uncertainty",
-            entry,
-            group,
-            "",
-            "error ratio",
-            over(part, _of("ratio")),
-            metric="error_ratio",
-        )
+        yield _row(entry, group, _said(_all(several), "Spearman", "stated sd", "error ratio"))
 
 
-#: What is said of every part, by its column: form and metric.
-_MEASURES: dict[str, tuple[Measure, str, str]] = {
-    "error ratio": (_of("ratio"), "share", "error_ratio"),
-    "error ratio, failures dropped": (_of("ratio", True), "share", "error_ratio_published"),
-    "CRPS ratio": (_of("crps_ratio"), "share", "crps_ratio"),
-    "ECE (points)": (ece, "points", "ece"),
-    "below median": (below, "share", "below_median"),
-    "Spearman": (rank, "difference", "uncertainty_rank"),
-    "answered": (_of("answered"), "plain", "answered"),
-}
-
-
-def _by_part(entry: Entry) -> Iterator[Finding]:
+def _by_part(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
-        for _how, label, part in _parts(several):
-            one = over(part, _of("ratio"))
-            yield Finding(
-                "priors by part", entry, group, "", label, one, "counted", metric="error_ratio"
-            )
+        ratios = {label: over(part, _of("ratio")) for _, label, part in _parts(several)}
+        yield _row(entry, group, ratios)
 
 
-def _every_part(entry: Entry) -> Iterator[Finding]:
+#: What is said of every part.
+_OF_A_PART = (
+    "error ratio",
+    "error ratio, failures dropped",
+    "CRPS ratio",
+    "ECE (points)",
+    "below median",
+    "Spearman",
+    "answered",
+)
+
+
+def _every_part(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
         for how, label, part in _parts(several):
-            about = f"{how}: {label} ({_number(part)})"
-            for name, (measure, form, metric) in _MEASURES.items():
-                yield Finding(
-                    "part", entry, group, about, name, over(part, measure), form, True, metric
-                )
-            for size, one in zip(SIZES, rates(part), strict=True):
-                yield Finding(
-                    "part",
-                    entry,
-                    group,
-                    about,
-                    f"wins, N = {size}",
-                    one,
-                    "share",
-                    True,
-                    f"win_rate_{size}",
-                )
+            cells = _said(part, *_OF_A_PART)
+            cells |= {f"wins, N = {n}": one for n, one in zip(SIZES, rates(part), strict=True)}
+            quantities = sum(int(chosen.sum()) for _, chosen in part)
+            about = f"{how}: {label} ({quantities})"
+            yield _row(entry, group, cells, about=about, long=True)
 
 
-def _families(entry: Entry) -> Iterator[Finding]:
+def _families(entry: Entry) -> Iterator[Row]:
     """The families that were chosen, where that was left open; of what could be read."""
     for group, way, several in asked_of(entry):
         if way != "direct_choice":
             continue
-        for how, label, part in [("", "all", _all(several)), *_parts(several)]:
-            if how in ("", "family"):
-                for number, name in enumerate(FAMILIES):
-                    one = over(part, _share_of(number))
-                    yield Finding(
-                        "families",
-                        entry,
-                        group,
-                        label,
-                        name,
-                        one,
-                        "plain",
-                        metric="share_of_priors",
-                    )
+        for how, label, part in [("family", "all", _all(several)), *_parts(several)]:
+            if how == "family":
+                shares = {name: over(part, _share_of(n)) for n, name in enumerate(FAMILIES)}
+                yield _row(entry, group, shares, about=label)
 
 
 def _share_of(family: int) -> Measure:
     def measure(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
         assert isinstance(known.stated, Stated)
         read = chosen[:, None] & ~np.isnan(known.stated.a)
-        found = known.stated.family[read] == family
-        return Estimate(float(found.mean()) if len(found) else math.nan, math.nan, len(found), 0)
+        chose = known.stated.family[read] == family
+        return Estimate(float(chose.mean()) if len(chose) else math.nan, math.nan, len(chose), 0)
 
     return measure
 
+
+#: A part that is not among the columns of a table, if nothing else is said.
+SHARE = _column("", "error_ratio")
 
 _TABLES = (
     Table(
@@ -301,6 +239,8 @@ _TABLES = (
         "ratio: the same of the whole distribution. A reply without a prior counts as the flat one "
         "(the base variable among everybody); 'dropped' leaves it out, as published numbers "
         "do. Standard errors are over quantities.",
+        SHARE,
+        COLUMNS,
     ),
     Table(
         "wins",
@@ -310,6 +250,8 @@ _TABLES = (
         "are; 'posterior': the prior and N answers against the same N answers alone. A reply "
         "without a prior is no win. Worth N: where the share falls below one half, linear in log "
         "N; 'at least' and 'at most' where its ends of 95 % do.",
+        SHARE._replace(metric="worth_samples", form="worth"),
+        [_column(f"N = {size}", f"win_rate_{size}") for size in SIZES],
         about="who",
     ),
     Table(
@@ -320,6 +262,8 @@ _TABLES = (
         "ECE: the mean distance from that, in percentage points, of each repeat; a few quantities "
         "have some by chance. Below median: above 0.500, quantities are overestimated. 5-95 %: "
         "0.900 where the prior is as wide as it should be.",
+        SHARE._replace(metric="share_of_truths"),
+        COLUMNS,
     ),
     Table(
         "uncertainty",
@@ -328,6 +272,8 @@ _TABLES = (
         "Spearman's correlation over quantities of the stated standard deviation with the error, "
         "both over the error of 5 real answers, so that units play no part; above 0: it knows "
         "where it knows less. Beside it the means of both.",
+        SHARE,
+        COLUMNS,
     ),
     Table(
         "priors by part",
@@ -335,12 +281,14 @@ _TABLES = (
         _by_part,
         "By the number of conditions (base: the variable among everybody; easy, medium, hard: one, "
         "two, three conditions), by what is asked, and by survey.",
+        SHARE._replace(form="counted"),
     ),
     Table(
         "families",
         "Priors: families that were chosen",
         _families,
         "Shares of the priors that could be read.",
+        SHARE._replace(metric="share_of_priors", form="plain"),
         about="quantities",
     ),
     Table(
@@ -348,21 +296,13 @@ _TABLES = (
         "Priors by difficulty, family and survey (± standard error)",
         _every_part,
         "The number of quantities stands in brackets; columns as in the tables above.",
+        SHARE,
+        [*COLUMNS, *(_column(f"wins, N = {size}", f"win_rate_{size}") for size in SIZES)],
         about="part",
     ),
 )
 
 
 def findings(entries: Sequence[Entry]) -> list[Finding]:
-    """Return every number of every table."""
-    return [one for table in _TABLES for entry in entries for one in table.find(entry)]
-
-
-def tables(entries: Sequence[Entry], long: bool) -> list[Section]:
-    """Return the tables of what was asked, with what is `Finding.long` where that is wished for."""
-    made = []
-    for table in _TABLES:
-        found = [one for entry in entries for one in table.find(entry) if long or not one.long]
-        if found:
-            made.append(laid_out(table, found, table.note, PRIOR.groups[0], SHORT))
-    return made
+    """Return the tables of what was asked."""
+    return [one for one in (table.over(entries) for table in _TABLES) if one.rows]

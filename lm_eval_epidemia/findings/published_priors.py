@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR
-from lm_eval_epidemia.benchmarks.prior.judged import stated_as
+from lm_eval_epidemia.benchmarks.prior.judged import Judged, stated_as
 from lm_eval_epidemia.benchmarks.prior.judgements import (
     Known,
     error_ratio,
@@ -19,10 +19,10 @@ from lm_eval_epidemia.benchmarks.prior.judgements import (
     mean,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.findings.ablations import Run
-from lm_eval_epidemia.findings.section import Section
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.results.entry import Asked, Entry, Score
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score.joint import Draws
@@ -101,18 +101,17 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
     list of Entry
         Marked as references; with errors over quantities.
     """
-    wanted, found = set(tasks), dict[str, Entry]()
+    wanted, by_model = set(tasks), dict[str, Entry]()
     for run in _all():
         asked = Asked(answers.PUBLISHED, run.settings["protocol"])
         # The plain protocol was asked of all models in one experiment, the others in another.
         plain = asked.way == PRIOR.plain.name
         usual = run.settings["system prompt"] == BASE and plain == (run.experiment == _COMPARED)
         if asked in wanted and usual:
-            entry = found.setdefault(
-                run.model, Entry(run.model, protocol=Protocol(published=True), reference=True)
-            )
+            plainly = Entry(run.model, protocol=Protocol(published=True), reference=True)
+            entry = by_model.setdefault(run.model, plainly)
             entry.scores[asked] = Score(error_ratio(run.known), _draws(run.known), said=run.known)
-    return list(found.values())
+    return list(by_model.values())
 
 
 def _draws(known: Known) -> Draws:
@@ -140,36 +139,37 @@ def runs(shown: Sequence[Entry]) -> list[Run]:
     ]
 
 
-def printed(shown: Sequence[Entry]) -> list[Section]:
+#: Columns: what heads them, what they are called in `PRINTED`, digits, and of whom they are means.
+_COLUMNS: list[tuple[str, str, int, Callable[[Judged], Array]]] = [
+    ("CRPS ratio", "crps_ratio", 2, lambda judged: judged.crps_ratio),
+    ("wins, N = 5", "wins_5", 3, lambda judged: judged.wins[:, 0]),
+    ("wins, N = 30", "wins_30", 3, lambda judged: judged.wins[:, -1]),
+    ("posterior wins, N = 5", "posterior_wins_5", 3, lambda judged: judged.posterior_wins[:, 0]),
+    ("posterior wins, N = 30", "posterior_wins_30", 3, lambda judged: judged.posterior_wins[:, -1]),
+]
+
+
+def finding(shown: Sequence[Entry]) -> Finding:
     """Return the table of what the paper prints beside what its answers come to."""
-    if not _are_shown(shown):
-        return []
-    header = ["model", "CRPS ratio", "printed"]
-    for whose in ("wins", "posterior wins"):
-        for size in (SIZES[0], SIZES[-1]):
-            header += [f"{whose}, N = {size}", "printed"]
+    columns = [Column("model")]
+    for title, name, digits, _ in _COLUMNS:
+        columns.append(Column(name, digits=digits, form="plain", title=title))
+        columns.append(Column(f"{name} printed", digits=digits, form="plain", title="printed"))
     rows = []
-    for one in _all():
-        paper = PRINTED.get(one.model)
-        if one.experiment != _COMPARED or paper is None:
+    for run in _all() if _are_shown(shown) else ():
+        paper = PRINTED.get(run.model)
+        if run.experiment != _COMPARED or paper is None:
             continue
-        judged, everywhere = one.known.dropped, everything(one.known)
-        cells = [
-            f"{mean(one.known, everywhere, judged.crps_ratio).value:.2f}",
-            f"{paper['crps_ratio']:.2f}",
-        ]
-        for name in ("wins", "posterior_wins"):
-            for place in (0, -1):
-                share = mean(one.known, everywhere, getattr(judged, name)[:, place]).value
-                here = paper.get(f"{name}_{SIZES[place]}")
-                cells += [f"{share:.3f}", "" if here is None else f"{here:.3f}"]
-        rows.append([f"{one.model} (published)", *cells])
-    return [
-        Section(
-            "Priors: published answers judged here, beside what the paper prints",
-            tuple(header),
-            rows,
-            "Replies that could not be read are dropped, as there. The paper's aggregates are not "
-            "those of the answers that were released with it; no run stands behind them here.",
-        )
-    ]
+        cells: dict[str, Cell] = {"model": f"{run.model} (published)"}
+        for _, name, _, of in _COLUMNS:
+            cells[name] = mean(run.known, everything(run.known), of(run.known.dropped))
+            cells[f"{name} printed"] = paper.get(name)
+        rows.append(Row(cells))
+    return Finding(
+        "published priors",
+        "Priors: published answers judged here, beside what the paper prints",
+        columns,
+        rows,
+        "Replies that could not be read are dropped, as there. The paper's aggregates are not "
+        "those of the answers that were released with it; no run stands behind them here.",
+    )

@@ -7,6 +7,7 @@ need. Colours are Okabe and Ito's, which people who see colours differently can 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -16,392 +17,238 @@ from lm_eval_epidemia.report.charts_tuned import learning, losses, tuning
 from lm_eval_epidemia.report.palette import (
     BELOW,
     BLUE,
+    DASHED,
     GREEN,
     GREY,
-    KIND,
+    KINDS,
     MODELS,
     ORANGE,
     PALETTE,
+    PERCENT,
     PURPLE,
+    SCORE,
+    SHAPE,
+    UPRIGHT,
+    Panel,
     by_metric,
+    diagonal,
+    facets,
+    knows_marginal,
+    lines,
 )
 
 #: The name under which the site hands its rows to a figure.
 ROWS = "rows"
 
-_PERCENT = alt.Axis(format="%")
+#: What a green mark is.
+_KNOWN = "green: knows P(Y) alone"
 
 
-def leaderboard(data: Any) -> alt.TopLevelMixin:
+def _dots(
+    panel: Panel, title: str, tooltip: list[Any], size: int, colour: Any, **place: Any
+) -> tuple[Any, Any]:
+    """Draw scores as intervals, and as dots of a size and colour, whose shape is of their kind."""
+    base = alt.Chart(panel.data).encode(**place, color=colour)
+    low = alt.X("low:Q", title=title, scale=panel.scale)
+    score = alt.X("score:Q", scale=panel.scale)
+    dots = base.mark_point(filled=True, size=size, opacity=1)
+    return (
+        base.mark_rule().encode(x=low, x2="high:Q"),
+        dots.encode(x=score, shape=SHAPE, tooltip=tooltip),
+    )
+
+
+def _by_group(channel: Any, panel: Panel) -> Any:
+    """Part by group, in order, and say what the green mark is where there is one."""
+    known = any(row["mean"] is not None for row in panel.data.to_dict()["values"])
+    by_column = alt.EncodingSortField("column", op="min")
+    return channel("group:N", title=_KNOWN if known else None, sort=by_column)
+
+
+@by_metric
+def leaderboard(panel: Panel) -> Any:
     """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind, and
     those of `by_metric`."""
-
-    def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
-        scale = alt.Scale(domain=ends)
-        order = alt.EncodingSortField("place", order="ascending")
-        y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
-        base = alt.Chart(rows)
-        bars = base.mark_rule(color=BLUE).encode(
-            x=alt.X("low:Q", title=f"{says} (± 1.96 standard errors)", scale=scale),
-            x2="high:Q",
-            y=y,
-        )
-        points = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(
-            x=alt.X("score:Q", scale=scale),
-            y=y,
-            shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
-            tooltip=["model:N", "group:N", alt.Tooltip("score:Q", format=".4~g")],
-        )
-        line = (
-            base.transform_filter("isValid(datum.mean)")
-            .mark_tick(color=GREEN, thickness=2, size=14)
-            .encode(x="mean:Q", y=y)
-        )
-        found: alt.TopLevelMixin = (
-            alt.layer(bars, points, line)
-            .properties(width=260, height=alt.Step(20))
-            .facet(column=_groups(alt.Column, rows, "green"))
-        )
-        return found
-
-    return by_metric(data, draw)
+    order = alt.EncodingSortField("place", order="ascending")
+    y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
+    tooltip = ["model:N", "group:N", SCORE]
+    dots = _dots(panel, panel.with_errors, tooltip, 60, alt.value(BLUE), y=y)
+    known = knows_marginal(alt.Chart(panel.data), size=14).encode(y=y)
+    chart = alt.layer(*dots, known).properties(width=260, height=alt.Step(20))
+    return chart.facet(column=_by_group(alt.Column, panel))
 
 
-def _groups(channel: Any, rows: Any, line: str) -> Any:
-    """Part by group, in order, and say what the line is where there is one."""
-    known = any(row["mean"] is not None for row in rows.to_dict()["values"])
-    title = f"{line}: knows P(Y) alone" if known else None
-    return channel("group:N", title=title, sort=alt.EncodingSortField("column", op="min"))
-
-
-def surveys(data: Any) -> alt.TopLevelMixin:
+@by_metric
+def surveys(panel: Panel) -> Any:
     """Rows: as of `leaderboard`, and survey."""
-
-    def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
-        scale, title = alt.Scale(domain=ends), f"{says} (± 1.96 standard errors)"
-        y = alt.Y("survey:N", title=None)
-        offset = alt.YOffset("model:N", sort=models)
-        colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
-        base = alt.Chart(rows)
-        means = (
-            base.transform_filter("isValid(datum.mean)")
-            .mark_tick(color=GREEN, thickness=2, opacity=1)
-            .encode(x="mean:Q", y=y, yOffset=offset)
-        )
-        found: alt.TopLevelMixin = (
-            alt.layer(
-                base.mark_rule().encode(
-                    x=alt.X("low:Q", title=title, scale=scale),
-                    x2="high:Q",
-                    y=y,
-                    yOffset=offset,
-                    color=colour,
-                ),
-                base.mark_point(filled=True, size=45, opacity=1).encode(
-                    x=alt.X("score:Q", scale=scale),
-                    y=y,
-                    yOffset=offset,
-                    color=colour,
-                    shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
-                    tooltip=[
-                        "model:N",
-                        "survey:N",
-                        alt.Tooltip("score:Q", format=".4~g"),
-                        "tasks:Q",
-                    ],
-                ),
-                means,
-            )
-            .properties(width=240, height=alt.Step(9))
-            .facet(facet=_groups(alt.Facet, rows, "green"), columns=3)
-            .resolve_scale(y="independent")
-        )
-        return found
-
-    return by_metric(data, draw)
+    place: dict[str, Any] = {
+        "y": alt.Y("survey:N", title=None),
+        "yOffset": alt.YOffset("model:N", sort=panel.models),
+    }
+    tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]
+    dots = _dots(panel, panel.with_errors, tooltip, 45, panel.colour, **place)
+    known = knows_marginal(alt.Chart(panel.data), opacity=1).encode(**place)
+    chart = alt.layer(*dots, known).properties(width=240, height=alt.Step(9))
+    faceted = chart.facet(facet=_by_group(alt.Facet, panel), columns=3)
+    return faceted.resolve_scale(y="independent")
 
 
-def conditions(data: Any) -> alt.TopLevelMixin:
+@by_metric
+def closed(panel: Panel) -> Any:
+    """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
+    y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=260))
+    place: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("way:N")}
+    colours = alt.Scale(domain=["closed", "likelihood"], range=[ORANGE, BLUE])
+    colour = alt.Color("way:N", title="asked in", legend=BELOW, scale=colours)
+    tooltip = ["model:N", "way:N", SCORE, "tasks:Q"]
+    dots = _dots(panel, f"{panel.with_errors}; {_KNOWN}", tooltip, 70, colour, **place)
+    known = knows_marginal(alt.Chart(panel.data), size=12).encode(**place)
+    return alt.layer(*dots, known).properties(width=380, height=alt.Step(14))
+
+
+@by_metric
+def conditions(panel: Panel) -> Any:
     """Rows: model, way, conditions ("d = 2"), score, low, high, kind ("run", "published" or
     "respondent"), and those of `by_metric`."""
-
-    def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
-        x = alt.X("conditions:O", title="Number of conditions", axis=alt.Axis(labelAngle=0))
-        y = alt.Y("score:Q", title=f"{says} (± 1.96 standard errors)", scale=alt.Scale(domain=ends))
-        tooltip = ["model:N", "conditions:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"]
-        everybody = alt.Chart(rows)
-        respondent = everybody.transform_filter("datum.kind == 'respondent'")
-        base = everybody.transform_filter("datum.kind != 'respondent'")
-        colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
-        dash = alt.StrokeDash(
-            "kind:N",
-            title=None,
-            legend=BELOW,
-            scale=alt.Scale(domain=KIND.to_dict()["domain"], range=[[1, 0], [6, 3]]),
-        )
-        found: alt.TopLevelMixin = (
-            alt.layer(
-                respondent.mark_line(
-                    color=GREY, strokeDash=[2, 2], point=alt.OverlayMarkDef(color=GREY)
-                ).encode(x=x, y=y, tooltip=tooltip, detail="model:N"),
-                base.mark_rule(opacity=0.6).encode(x=x, y="low:Q", y2="high:Q", color=colour),
-                base.mark_line(point=True).encode(
-                    x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip
-                ),
-            )
-            .properties(width=260, height=240)
-            .facet(
-                column=alt.Column(
-                    "way:N", title="all groups of a way of asking together; grey: knows P(Y) alone"
-                )
-            )
-        )
-        return found
-
-    return by_metric(data, draw)
-
-
-def nodes(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, nodes, group, score, low, high, and those of `by_metric`."""
-    return _against(data, "nodes", "Number of variables", "group", None)
-
-
-def paths(data: Any) -> alt.TopLevelMixin:
-    """Rows: as of `nodes`, but length (of the path) and becomes (of the answer)."""
-    says = "Edges on the shortest path from U to V"
-    return _against(data, "length", says, "becomes", "the answer before is yes, and after")
-
-
-def wins(data: Any) -> alt.TopLevelMixin:
-    """Rows: as of `nodes`, but size (how many real answers) and what (beats them)."""
-    says = "Number of real answers"
-    return _against(data, "size", says, "what", "beaten by what; dashed: no better, no worse", 0.5)
-
-
-def quartiles(data: Any) -> alt.TopLevelMixin:
-    """Rows: as of `nodes`, but quartile (of the stated prior)."""
-    says = "Quartile of the stated prior"
-    return _against(data, "quartile", says, "group", "dashed: calibrated", 0.25)
+    x = alt.X("conditions:O", title="Number of conditions", axis=UPRIGHT)
+    tooltip = ["model:N", "conditions:N", SCORE, "tasks:Q"]
+    everybody = alt.Chart(panel.data)
+    point = alt.OverlayMarkDef(color=GREY)
+    respondent = everybody.transform_filter("datum.kind == 'respondent'").mark_line(
+        color=GREY, strokeDash=[2, 2], point=point
+    )
+    models = everybody.transform_filter("datum.kind != 'respondent'")
+    intervals, line = lines(models, panel.score, tooltip, x=x, color=panel.colour)
+    dashes = alt.Scale(domain=KINDS, range=[[1, 0], [6, 3]])
+    dash = alt.StrokeDash("kind:N", title=None, legend=BELOW, scale=dashes)
+    chart = alt.layer(
+        respondent.encode(x=x, y=panel.score, tooltip=tooltip, detail="model:N"),
+        intervals,
+        line.encode(strokeDash=dash),
+    ).properties(width=260, height=240)
+    title = "all groups of a way of asking together; grey: knows P(Y) alone"
+    return chart.facet(column=alt.Column("way:N", title=title))
 
 
 def _against(
-    data: Any, field: str, says: str, facet: str, title: str | None, even: float | None = None
-) -> alt.TopLevelMixin:
-    """Draw a line per model against a whole number, a row of charts per group.
+    field: str, says: str, facet: str = "group", title: str | None = None, even: float | None = None
+) -> Callable[[Any], Any]:
+    """Return a figure of a line per model against a whole number, a row of charts per group.
 
-    A dashed line stands at `even`, where that is given.
+    Rows: model, the field, group, the facet, score, low, high, and those of `by_metric`. A dashed
+    line stands at `even`, where that is given.
     """
 
-    def draw(rows: Any, metric: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
-        x = alt.X(f"{field}:O", title=says, axis=alt.Axis(labelAngle=0))
+    @by_metric
+    def figure(panel: Panel) -> Any:
+        x = alt.X(f"{field}:O", title=says, axis=UPRIGHT)
         # Models stand beside one another, so that no error bar hides another's.
-        beside = alt.XOffset("model:N", sort=models)
-        y = alt.Y(
-            "score:Q", title=f"{metric} (± 1.96 standard errors)", scale=alt.Scale(domain=ends)
-        )
-        colour = alt.Color("model:N", title=None, sort=models, legend=BELOW, scale=MODELS)
+        beside = alt.XOffset("model:N", sort=panel.models)
         tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
-        base = alt.Chart(rows)
-        line = (
-            []
-            if even is None
-            else [base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(even))]
-        )
-        layers: Any = alt.layer(
-            *line,
-            base.mark_rule(opacity=0.6).encode(
-                x=x, xOffset=beside, y="low:Q", y2="high:Q", color=colour
-            ),
-            base.mark_line(point=True).encode(
-                x=x, xOffset=beside, y=y, color=colour, tooltip=tooltip
-            ),
-        ).properties(width=360, height=240)
+        base = alt.Chart(panel.data)
+        layers = [*lines(base, panel.score, tooltip, x=x, xOffset=beside, color=panel.colour)]
+        if even is not None:
+            layers.insert(0, base.mark_rule(**DASHED).encode(y=alt.YDatum(even)))
         parts: dict[str, Any] = {"column": alt.Column(f"{facet}:N", title=title, sort=None)}
-        if facet != "group" and len({row["group"] for row in rows.to_dict()["values"]}) > 1:
+        groups = {row["group"] for row in panel.data.to_dict()["values"]}
+        if facet != "group" and len(groups) > 1:
             parts["row"] = alt.Row("group:N", title=None, sort=None)
-        found: alt.TopLevelMixin = layers.facet(**parts)
-        return found
+        return alt.layer(*layers).properties(width=360, height=240).facet(**parts)
 
-    return by_metric(data, draw)
+    return figure
 
 
-def uncertainty(data: Any) -> alt.TopLevelMixin:
+def uncertainty(data: Any) -> Any:
     """Rows: model, quantity, difficulty, stated, error (both over the error that 5 real answers
     leave, above 0)."""
-    scale = alt.Scale(type="log")
-    x = alt.X(
-        "stated:Q",
-        title="Stated sd (5 answers' error = 1)",
-        scale=scale,
-        axis=alt.Axis(format="~g", tickCount=6, grid=False),
-    )
-    y = alt.Y(
-        "error:Q",
-        title="Error ratio",
-        scale=scale,
-        axis=alt.Axis(format="~g", tickCount=6, grid=False),
-    )
-    shown = (row[key] for row in data.to_dict()["values"] for key in ("stated", "error"))
-    values = [value for value in shown if value is not None]
+    log: dict[str, Any] = {
+        "scale": alt.Scale(type="log"),
+        "axis": alt.Axis(format="~g", tickCount=6, grid=False),
+    }
+    stated, error = (alt.Tooltip(f"{key}:Q", format=".3~g") for key in ("stated", "error"))
+    shades = alt.Scale(range=PALETTE)
     points = (
         alt.Chart()
         .mark_point(filled=True, size=36, opacity=0.75)
         .encode(
-            x=x,
-            y=y,
-            color=alt.Color(
-                "difficulty:N", title=None, sort=None, legend=BELOW, scale=alt.Scale(range=PALETTE)
-            ),
-            tooltip=[
-                "model:N",
-                "quantity:N",
-                alt.Tooltip("stated:Q", format=".3~g"),
-                alt.Tooltip("error:Q", format=".3~g"),
-            ],
+            x=alt.X("stated:Q", title="Stated sd (5 answers' error = 1)", **log),
+            y=alt.Y("error:Q", title="Error ratio", **log),
+            color=alt.Color("difficulty:N", title=None, sort=None, legend=BELOW, scale=shades),
+            tooltip=["model:N", "quantity:N", stated, error],
         )
     )
-    found: alt.TopLevelMixin = (
-        alt.layer(_diagonal(min(values), max(values)), points, data=data)
-        .properties(width=230, height=230)
-        .facet(
-            facet=alt.Facet(
-                "model:N",
-                title="dashed: as wrong as stated",
-                sort=None,
-                header=alt.Header(labelLimit=230),
-            ),
-            columns=3,
-        )
-    )
-    return found
+    shown = (row[key] for row in data.to_dict()["values"] for key in ("stated", "error"))
+    values = [value for value in shown if value is not None]
+    chart = alt.layer(diagonal(min(values), max(values)), points, data=data)
+    square = chart.properties(width=230, height=230)
+    return facets(square, "model", "dashed: as wrong as stated", 230)
 
 
-#: Which rows of `stated` are which.
-_SAID = alt.Scale(domain=["model", "published", "real answers"], range=[ORANGE, PURPLE, GREY])
-
-
-def stated(data: Any) -> alt.TopLevelMixin:
+def stated(data: Any) -> Any:
     """Rows: who, kind ("model", "published", "real answers", "truth"), place (from 0 to 1, within
     who), low, middle, high."""
-    base = alt.Chart(data)
-    x = alt.X(
-        "middle:Q",
-        title="5 %, median and 95 % of what was stated; line and band: the truth "
-        "and its interval of 95 %",
-        scale=alt.Scale(zero=False),
+    says = (
+        "5 %, median and 95 % of what was stated; line and band: the truth and its interval of 95 %"
     )
+    x = alt.X("middle:Q", title=says, scale=alt.Scale(zero=False))
     y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
     offset = alt.YOffset("place:Q", scale=alt.Scale(domain=[-0.15, 1.15]))
-    colour = alt.Color("kind:N", title=None, scale=_SAID, legend=alt.Legend(orient="bottom"))
+    kinds = alt.Scale(domain=["model", "published", "real answers"], range=[ORANGE, PURPLE, GREY])
+    colour = alt.Color("kind:N", title=None, scale=kinds, legend=alt.Legend(orient="bottom"))
+    numbers = (alt.Tooltip(f"{part}:Q", format=".5~g") for part in ("low", "middle", "high"))
+    tooltip = ["who:N", *numbers]
+    base = alt.Chart(data)
     truth = base.transform_filter("datum.kind == 'truth'")
-    said = base.transform_filter("datum.kind != 'truth'")
-    tooltip = [
-        "who:N",
-        *(alt.Tooltip(f"{part}:Q", format=".5~g") for part in ("low", "middle", "high")),
-    ]
+    others = base.transform_filter("datum.kind != 'truth'")
     return alt.layer(
         truth.mark_rect(color=BLUE, opacity=0.2).encode(x="low:Q", x2="high:Q"),
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, tooltip=tooltip),
-        said.mark_rule(opacity=0.7).encode(
+        others.mark_rule(opacity=0.7).encode(
             x="low:Q", x2="high:Q", y=y, yOffset=offset, color=colour, tooltip=tooltip
         ),
-        said.mark_point(filled=True, size=18, opacity=1).encode(
+        others.mark_point(filled=True, size=18, opacity=1).encode(
             x=x, y=y, yOffset=offset, color=colour, tooltip=tooltip
         ),
     ).properties(width=520, height=alt.Step(46))
 
 
-def versions(data: Any) -> alt.TopLevelMixin:
+@by_metric
+def versions(panel: Panel) -> Any:
     """Rows: pair, group, task, base, instruct, kind ("task", "mean"), and those of `by_metric`."""
-
-    def draw(rows: Any, says: str, ends: list[float], _models: list[str]) -> alt.TopLevelMixin:
-        scale = alt.Scale(domain=ends)
-        x = alt.X("base:Q", title=f"Base model: {says}", scale=scale)
-        y = alt.Y("instruct:Q", title="Instruct version", scale=scale)
-        below = alt.Legend(orient="bottom", labelLimit=400, columns=1)
-        colour = alt.Color("pair:N", title=None, sort=None, legend=below, scale=MODELS)
-        tooltip = ["pair:N", "task:N", "base:Q", "instruct:Q"]
-        base = alt.Chart()
-        tasks, means = (base.transform_filter(f"datum.kind == '{k}'") for k in ("task", "mean"))
-        found: alt.TopLevelMixin = (
-            alt.layer(
-                _diagonal(*ends),
-                tasks.mark_point(filled=True, size=25, opacity=0.5).encode(
-                    x=x, y=y, color=colour, tooltip=tooltip
-                ),
-                means.mark_point(
-                    filled=True, size=160, shape="diamond", opacity=1, stroke="black", strokeWidth=1
-                ).encode(x=x, y=y, color=colour, tooltip=tooltip),
-                data=rows,
-            )
-            .properties(width=260, height=260)
-            .facet(facet=alt.Facet("group:N", title="diamonds: means", sort=None), columns=3)
-        )
-        return found
-
-    return by_metric(data, draw)
+    below = alt.Legend(orient="bottom", labelLimit=400, columns=1)
+    base = alt.Chart().encode(
+        x=alt.X("base:Q", title=f"Base model: {panel.says}", scale=panel.scale),
+        y=alt.Y("instruct:Q", title="Instruct version", scale=panel.scale),
+        color=alt.Color("pair:N", title=None, sort=None, legend=below, scale=MODELS),
+        tooltip=["pair:N", "task:N", "base:Q", "instruct:Q"],
+    )
+    tasks, means = (base.transform_filter(f"datum.kind == '{kind}'") for kind in ("task", "mean"))
+    diamond: dict[str, Any] = {"shape": "diamond", "stroke": "black", "strokeWidth": 1}
+    chart = alt.layer(
+        diagonal(*panel.ends),
+        tasks.mark_point(filled=True, size=25, opacity=0.5),
+        means.mark_point(filled=True, size=160, opacity=1, **diamond),
+        data=panel.data,
+    ).properties(width=260, height=260)
+    return facets(chart, "group", "diamonds: means")
 
 
-def closed(data: Any) -> alt.TopLevelMixin:
-    """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
-
-    def draw(rows: Any, says: str, ends: list[float], models: list[str]) -> alt.TopLevelMixin:
-        y = alt.Y("model:N", title=None, sort=models, axis=alt.Axis(labelLimit=260))
-        scale = alt.Scale(domain=ends)
-        colours = alt.Scale(domain=["closed", "likelihood"], range=[ORANGE, BLUE])
-        colour = alt.Color("way:N", title="asked in", legend=BELOW, scale=colours)
-        offset = alt.YOffset("way:N")
-        base = alt.Chart(rows)
-        found: alt.TopLevelMixin = alt.layer(
-            base.mark_rule().encode(
-                x=alt.X(
-                    "low:Q",
-                    title=f"{says} (± 1.96 standard errors); green: knows P(Y) alone",
-                    scale=scale,
-                ),
-                x2="high:Q",
-                y=y,
-                yOffset=offset,
-                color=colour,
-            ),
-            base.mark_point(filled=True, size=70, opacity=1).encode(
-                x=alt.X("score:Q", scale=scale),
-                y=y,
-                yOffset=offset,
-                color=colour,
-                shape=alt.Shape("kind:N", title=None, legend=BELOW, scale=KIND),
-                tooltip=["model:N", "way:N", alt.Tooltip("score:Q", format=".4~g"), "tasks:Q"],
-            ),
-            base.transform_filter("isValid(datum.mean)")
-            .mark_tick(color=GREEN, thickness=2, size=12)
-            .encode(x="mean:Q", y=y, yOffset=offset),
-        ).properties(width=380, height=alt.Step(14))
-        return found
-
-    return by_metric(data, draw)
-
-
-def size(data: Any) -> alt.TopLevelMixin:
+def size(data: Any) -> Any:
     """Rows: model, parameters, group, score, low, high, metric."""
-    x = alt.X(
-        "parameters:Q", title="Parameters", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")
+    log: dict[str, Any] = {"scale": alt.Scale(type="log"), "axis": alt.Axis(format="~s")}
+    base = alt.Chart(data).encode(
+        x=alt.X("parameters:Q", title="Parameters", **log),
+        color=alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE)),
     )
-    base = alt.Chart(data)
-    colour = alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE))
-    return (
-        alt.layer(
-            base.mark_rule().encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q", color=colour),
-            base.mark_point(filled=True, size=60).encode(
-                x=x, y="score:Q", color=colour, tooltip=["model:N", "group:N", "score:Q"]
-            ),
-        )
-        .properties(width=420, height=280)
-        .facet(row=alt.Row("metric:N", title=None))
-        .resolve_scale(y="independent")
-    )
+    points = base.mark_point(filled=True, size=60)
+    chart = alt.layer(
+        base.mark_rule().encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
+        points.encode(y="score:Q", tooltip=["model:N", "group:N", "score:Q"]),
+    ).properties(width=420, height=280)
+    return chart.facet(row=alt.Row("metric:N", title=None)).resolve_scale(y="independent")
 
 
-def beside(data: Any) -> alt.TopLevelMixin:
+def beside(data: Any) -> Any:
     """Rows: model, group, score, metric, other (name of the other task), value."""
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title="Other task", scale=alt.Scale(zero=False)),
@@ -412,12 +259,12 @@ def beside(data: Any) -> alt.TopLevelMixin:
         tooltip=["model:N", "group:N", "score:Q", "other:N", "value:Q"],
     )
     names = base.mark_text(align="left", dx=7, fontSize=10).encode(text="model:N")
-    return (
-        alt.layer(points, names)
-        .properties(width=300, height=240)
-        .facet(column=alt.Column("other:N", title=None), row=alt.Row("metric:N", title=None))
-        .resolve_scale(x="independent", y="independent")
-    )
+    chart = alt.layer(points, names).properties(width=300, height=240)
+    parts: dict[str, Any] = {
+        "column": alt.Column("other:N", title=None),
+        "row": alt.Row("metric:N", title=None),
+    }
+    return chart.facet(**parts).resolve_scale(x="independent", y="independent")
 
 
 def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
@@ -427,20 +274,17 @@ def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> A
     return channel("who:N", title=title, sort=None, legend=legend, **scale)
 
 
-def distribution(data: Any) -> alt.TopLevelMixin:
+#: In the order of the cells or answers.
+_IN_PLACE = alt.EncodingSortField("place", op="min")
+
+
+def distribution(data: Any) -> Any:
     """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
-    y = alt.Y(
-        "answer:N",
-        title=None,
-        sort=alt.EncodingSortField("place", op="min"),
-        axis=alt.Axis(labelLimit=220),
-    )
-    x = alt.X("p:Q", title="Probability of the answer", axis=_PERCENT)
+    y = alt.Y("answer:N", title=None, sort=_IN_PLACE, axis=alt.Axis(labelLimit=220))
+    x = alt.X("p:Q", title="Probability of the answer", axis=PERCENT)
     base = alt.Chart(data)
-    truth, others = (
-        base.transform_filter("datum.who == 'truth'"),
-        base.transform_filter("datum.who != 'truth'"),
-    )
+    truth = base.transform_filter("datum.who == 'truth'")
+    others = base.transform_filter("datum.who != 'truth'")
     return alt.layer(
         truth.mark_bar(color=BLUE, opacity=0.35).encode(x=x, y=y, tooltip=["answer:N", "p:Q"]),
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x="low:Q", x2="high:Q", y=y),
@@ -454,15 +298,10 @@ def distribution(data: Any) -> alt.TopLevelMixin:
     ).properties(width=380, height=alt.Step(26))
 
 
-def curve(data: Any) -> alt.TopLevelMixin:
+def curve(data: Any) -> Any:
     """Rows: condition, place, who, p, low, high (of the truth): one answer over one condition."""
-    x = alt.X(
-        "condition:N",
-        title=None,
-        sort=alt.EncodingSortField("place", op="min"),
-        axis=alt.Axis(labelAngle=-40, labelLimit=160),
-    )
-    y = alt.Y("p:Q", title="Probability of the answer", axis=_PERCENT)
+    slanted = alt.Axis(labelAngle=-40, labelLimit=160)
+    x = alt.X("condition:N", title=None, sort=_IN_PLACE, axis=slanted)
     base = alt.Chart(data)
     truth = base.transform_filter("datum.who == 'truth'")
     # Widths differ as well as colours, and the legend names everybody.
@@ -470,7 +309,7 @@ def curve(data: Any) -> alt.TopLevelMixin:
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
         base.mark_line(point=True).encode(
             x=x,
-            y=y,
+            y=alt.Y("p:Q", title="Probability of the answer", axis=PERCENT),
             tooltip=["who:N", "condition:N", "p:Q"],
             color=_who(alt.Color, None, [BLUE, GREEN, GREY, ORANGE, *PALETTE[2:]]),
             strokeDash=_who(alt.StrokeDash, None),
@@ -478,154 +317,145 @@ def curve(data: Any) -> alt.TopLevelMixin:
     ).properties(width=420, height=260)
 
 
-def cells(data: Any) -> alt.TopLevelMixin:
+#: Axes of probabilities, from 0 to 1.
+_SHARES: dict[str, Any] = {"axis": PERCENT, "scale": alt.Scale(domain=[0, 1])}
+
+
+def cells(data: Any) -> Any:
     """Rows: given, answer, p, q, weight: every cell of a task, one model."""
-    base = alt.Chart(data)
-    points = base.mark_point(filled=True, opacity=0.6).encode(
-        x=alt.X("q:Q", title="Elicited", axis=_PERCENT, scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("p:Q", title="True", axis=_PERCENT, scale=alt.Scale(domain=[0, 1])),
-        size=alt.Size("weight:Q", legend=None),
-        color=alt.Color("answer:N", title=None, scale=alt.Scale(range=[ORANGE, BLUE, GREEN])),
-        tooltip=["given:N", "answer:N", "p:Q", "q:Q"],
+    shades = alt.Scale(range=[ORANGE, BLUE, GREEN])
+    points = (
+        alt.Chart(data)
+        .mark_point(filled=True, opacity=0.6)
+        .encode(
+            x=alt.X("q:Q", title="Elicited", **_SHARES),
+            y=alt.Y("p:Q", title="True", **_SHARES),
+            size=alt.Size("weight:Q", legend=None),
+            color=alt.Color("answer:N", title=None, scale=shades),
+            tooltip=["given:N", "answer:N", "p:Q", "q:Q"],
+        )
     )
-    return alt.layer(_diagonal(), points).properties(width=300, height=300)
+    return alt.layer(diagonal(), points).properties(width=300, height=300)
 
 
-def calibration(data: Any) -> alt.TopLevelMixin:
+def calibration(data: Any) -> Any:
     """Rows: model, kind ("density": q, q2, p, p2, share; "curve": q, p), over cells and answers."""
     # The data stands at the facets: a layer with data of its own would show all of it in each.
-    base, percent = alt.Chart(), alt.Scale(domain=[0, 1])
+    base, shades = alt.Chart(), alt.Scale(type="sqrt", range=[0.05, 1])
     density = (
         base.transform_filter("datum.kind == 'density'")
         .mark_rect()
         .encode(
-            x=alt.X("q:Q", title="Elicited probability", axis=_PERCENT, scale=percent),
+            x=alt.X("q:Q", title="Elicited probability", **_SHARES),
             x2="q2:Q",
-            y=alt.Y("p:Q", title="True probability", axis=_PERCENT, scale=percent),
+            y=alt.Y("p:Q", title="True probability", **_SHARES),
             y2="p2:Q",
-            opacity=alt.Opacity(
-                "share:Q", legend=None, scale=alt.Scale(type="sqrt", range=[0.05, 1])
-            ),
+            opacity=alt.Opacity("share:Q", legend=None, scale=shades),
             color=alt.value("#56B4E9"),
         )
     )
-    line = (
-        base.transform_filter("datum.kind == 'curve'")
-        .mark_line(point=True, color=ORANGE)
-        .encode(x="q:Q", y="p:Q", order="q:Q", tooltip=["model:N", "q:Q", "p:Q"])
-    )
-    layered: alt.TopLevelMixin = (
-        alt.layer(density, _diagonal(), line, data=data)
-        .properties(width=260, height=260)
-        .facet(
-            facet=alt.Facet("model:N", title=None, sort=None, header=alt.Header(labelLimit=250)),
-            columns=3,
-        )
-    )
-    return layered
+    curve = base.transform_filter("datum.kind == 'curve'").mark_line(point=True, color=ORANGE)
+    line = curve.encode(x="q:Q", y="p:Q", order="q:Q", tooltip=["model:N", "q:Q", "p:Q"])
+    chart = alt.layer(density, diagonal(), line, data=data).properties(width=260, height=260)
+    return facets(chart, "model", None, 250)
 
 
-def _diagonal(low: float = 0, high: float = 1) -> alt.Chart:
-    ends = alt.Data(values=[{"a": low, "b": low}, {"a": high, "b": high}])
-    return alt.Chart(ends).mark_line(color=GREY, strokeDash=[4, 4]).encode(x="a:Q", y="b:Q")
-
-
-def order_bias(data: Any) -> alt.TopLevelMixin:
+def order_bias(data: Any) -> Any:
     """Rows: model, answers (how many were shown), position (letter), times (1: as often as any)."""
-    base = alt.Chart(data)
-    lines = base.mark_line(point=True).encode(
-        x=alt.X("position:N", title="Displayed as", axis=alt.Axis(labelAngle=0)),
+    base, wide = alt.Chart(data), alt.Legend(labelLimit=250)
+    shades = alt.Scale(range=PALETTE)
+    times = alt.Tooltip("times:Q", format=".2f")
+    curves = base.mark_line(point=True).encode(
+        x=alt.X("position:N", title="Displayed as", axis=UPRIGHT),
         y=alt.Y("times:Q", title="Probability, times uniform"),
-        color=alt.Color(
-            "model:N",
-            title=None,
-            sort=None,
-            scale=alt.Scale(range=PALETTE),
-            legend=alt.Legend(labelLimit=250),
-        ),
+        color=alt.Color("model:N", title=None, sort=None, scale=shades, legend=wide),
         strokeDash=alt.StrokeDash("model:N", title=None, sort=None),
-        tooltip=["model:N", "answers:N", "position:N", alt.Tooltip("times:Q", format=".2f")],
+        tooltip=["model:N", "answers:N", "position:N", times],
     )
-    even = base.mark_rule(color=GREY, strokeDash=[4, 4]).encode(y=alt.YDatum(1))
-    return (
-        alt.layer(even, lines)
-        .properties(width=230, height=180)
-        .facet(facet=alt.Facet("answers:N", title=None), columns=3)
-        .resolve_scale(x="independent")
-    )
+    even = base.mark_rule(**DASHED).encode(y=alt.YDatum(1))
+    chart = alt.layer(even, curves).properties(width=230, height=180)
+    faceted = chart.facet(facet=alt.Facet("answers:N", title=None), columns=3)
+    return faceted.resolve_scale(x="independent")
 
 
-def bootstrap(data: Any) -> alt.TopLevelMixin:
+def bootstrap(data: Any) -> Any:
     """Rows: kind ("replicate" or "anchor"), distance, label (of an anchor)."""
     base = alt.Chart(data)
     x = alt.X("distance:Q", title="Distance from the truth")
-    density = (
-        base.transform_filter("datum.kind == 'replicate'")
-        .transform_density("distance", as_=["distance", "density"])
-        .mark_area(color=BLUE, opacity=0.35)
-        .encode(x=x, y=alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False)))
-    )
+    y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
+    replicates = base.transform_filter("datum.kind == 'replicate'")
+    density = replicates.transform_density("distance", as_=["distance", "density"])
     anchors = base.transform_filter("datum.kind == 'anchor'").encode(x=x)
+    upwards: dict[str, Any] = {
+        "angle": 270,
+        "align": "right",
+        "baseline": "bottom",
+        "dy": -3,
+        "dx": -4,
+    }
     return alt.layer(
-        density,
+        density.mark_area(color=BLUE, opacity=0.35).encode(x=x, y=y),
         anchors.mark_rule(color=ORANGE, strokeWidth=2),
-        anchors.mark_text(
-            angle=270, align="right", baseline="bottom", dy=-3, dx=-4, color=ORANGE
-        ).encode(text="label:N", y=alt.YValue(4)),
+        anchors.mark_text(**upwards, color=ORANGE).encode(text="label:N", y=alt.YValue(4)),
     ).properties(width=420, height=220)
 
 
-def truth(data: Any, conditions: list[str]) -> alt.TopLevelMixin:
+def truth(data: Any, conditions: list[str]) -> Any:
     """Rows: the conditions, place (of the cell), answer, p, low, high, weight: a task's truth."""
     several = len(conditions) > 1
+    slanted = alt.Axis(labels=not several, ticks=not several, labelAngle=-40, labelLimit=160)
+    if several:
+        x = alt.X("place:O", title="Cells, by probability", sort=None, axis=slanted)
+        colour = alt.Color(f"{conditions[0]}:N", sort=None, scale=alt.Scale(scheme="turbo"))
+    else:
+        x = alt.X(f"{conditions[0]}:N", title=conditions[0], sort=_IN_PLACE, axis=slanted)
+        colour = alt.Color("answer:N", sort=None, scale=alt.Scale(range=PALETTE))
     tooltip = [*(f"{name}:N" for name in conditions), "answer:N", "p:Q", "low:Q", "high:Q"]
-    x = alt.X(
-        "place:O" if several else f"{conditions[0]}:N",
-        title="Cells, by probability" if several else conditions[0],
-        sort=None if several else alt.EncodingSortField("place", op="min"),
-        axis=alt.Axis(labels=not several, ticks=not several, labelAngle=-40, labelLimit=160),
-    )
-    y = alt.Y("p:Q", title="Probability of the answer", axis=_PERCENT)
-    colour = alt.Color(
-        f"{conditions[0]}:N" if several else "answer:N",
-        sort=None,
-        scale=alt.Scale(scheme="turbo") if several else alt.Scale(range=PALETTE),
-    )
     base = alt.Chart(data).encode(x=x, color=colour, tooltip=tooltip)
+    p = alt.Y("p:Q", title="Probability of the answer", axis=PERCENT)
+    weight = alt.Size("weight:Q", legend=None)
     return alt.layer(
         base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q"), y2="high:Q"),
-        base.mark_point(filled=True, opacity=0.9).encode(
-            y=y, size=alt.Size("weight:Q", legend=None)
-        ),
+        base.mark_point(filled=True, opacity=0.9).encode(y=p, size=weight),
     ).properties(width=480, height=280)
 
 
 #: The figures that `figures.FIGURES` lists, by name.
-CHARTS: dict[str, Callable[[Any], alt.TopLevelMixin]] = {
-    chart.__name__: chart
-    for chart in (
-        leaderboard,
-        size,
-        beside,
-        surveys,
-        conditions,
-        nodes,
-        paths,
-        wins,
-        quartiles,
-        uncertainty,
-        versions,
-        tuning,
-        losses,
-        learning,
-        closed,
-        calibration,
-        order_bias,
-        distribution,
-        curve,
-        cells,
-        bootstrap,
-    )
+CHARTS: dict[str, Callable[[Any], Any]] = {
+    "leaderboard": leaderboard,
+    "size": size,
+    "beside": beside,
+    "surveys": surveys,
+    "conditions": conditions,
+    "nodes": _against("nodes", "Number of variables"),
+    "paths": _against(
+        "length",
+        "Edges on the shortest path from U to V",
+        "becomes",
+        "the answer before is yes, and after",
+    ),
+    "wins": _against(
+        "size",
+        "Number of real answers",
+        "what",
+        "beaten by what; dashed: no better, no worse",
+        0.5,
+    ),
+    "quartiles": _against(
+        "quartile", "Quartile of the stated prior", title="dashed: calibrated", even=0.25
+    ),
+    "uncertainty": uncertainty,
+    "versions": versions,
+    "tuning": tuning,
+    "losses": losses,
+    "learning": learning,
+    "closed": closed,
+    "calibration": calibration,
+    "order_bias": order_bias,
+    "distribution": distribution,
+    "curve": curve,
+    "cells": cells,
+    "bootstrap": bootstrap,
 }
 
 #: The one that only the site draws.
@@ -640,10 +470,11 @@ WRITTEN: dict[str, Callable[[str], bytes]] = {
 }
 
 
+@lru_cache
 def specification(name: str) -> dict[str, Any]:
     """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
     draw = stated if name == STATED else CHARTS[name]
-    found: dict[str, Any] = draw(alt.NamedData(name=ROWS)).to_dict()
+    chart: dict[str, Any] = draw(alt.NamedData(name=ROWS)).to_dict()
     # Colours of text and axes are the page's.
-    found.pop("config", None)
-    return found
+    chart.pop("config", None)
+    return chart

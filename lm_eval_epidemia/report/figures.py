@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write
-from lm_eval_epidemia.findings import data, prior_rows
+from lm_eval_epidemia.findings import data, prior_rows, tuning_rows
 from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.findings.section import plain
-from lm_eval_epidemia.report import tuning_rows
 from lm_eval_epidemia.results.card import read_tuned
 
 

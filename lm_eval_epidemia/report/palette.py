@@ -1,9 +1,13 @@
-"""What the figures share: colours, legends, and how they keep scales apart."""
+"""What the figures share: colours, encodings, layers, and how they keep scales apart.
+
+The functions that draw return what Altair makes of layers and facets, whose types it does not tell.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -11,57 +15,125 @@ BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", 
 BLACK = "#000000"
 PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
 
-#: Of rows.
-KIND = alt.Scale(domain=["run", "published"], range=["circle", "diamond"])
-#: With more than eight models, eight more colours.
-MODELS = alt.Scale(
-    range=[
-        *PALETTE,
-        "#882255",
-        "#44AA99",
-        "#999933",
-        "#332288",
-        "#AA4499",
-        "#88CCEE",
-        "#117733",
-        "#661100",
-    ]
-)
+#: More colours, where there are more than eight models.
+_MORE = ["#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#88CCEE", "#117733", "#661100"]
+
+MODELS = alt.Scale(range=[*PALETTE, *_MORE])
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 
+#: What rows are of, by the shape of their marks.
+KINDS = ["run", "published"]
+SHAPE = alt.Shape(
+    "kind:N", title=None, legend=BELOW, scale=alt.Scale(domain=KINDS, range=["circle", "diamond"])
+)
+
+#: Of a mark that somebody points at.
+SCORE = alt.Tooltip("score:Q", format=".4~g")
+
+DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
+PERCENT = alt.Axis(format="%")
+UPRIGHT = alt.Axis(labelAngle=0)
 
 #: What rows may hold that stands on the scale of their metric.
 SHOWN = ("low", "high", "mean", "base", "instruct", "before", "after")
 
 
-def by_metric(
-    data: alt.Data, draw: Callable[[alt.Data, str, list[float], list[str]], Any]
-) -> alt.TopLevelMixin:
+class Panel(NamedTuple):
+    """The rows of one metric.
+
+    Attributes
+    ----------
+    data : altair.Data
+    says : str
+        What the values are.
+    ends : list of float
+        From where to where the axis goes.
+    models : list of str
+        In order.
+    """
+
+    data: alt.Data
+    says: str
+    ends: list[float]
+    models: list[str]
+
+    @property
+    def scale(self) -> alt.Scale:
+        """Of the values."""
+        return alt.Scale(domain=self.ends)
+
+    @property
+    def with_errors(self) -> str:
+        """Title of an axis whose marks have lines around them."""
+        return f"{self.says} (± 1.96 standard errors)"
+
+    @property
+    def score(self) -> alt.Y:
+        """The score, upwards."""
+        return alt.Y("score:Q", title=self.with_errors, scale=self.scale)
+
+    @property
+    def colour(self) -> alt.Color:
+        """A colour per model."""
+        return alt.Color("model:N", title=None, sort=self.models, legend=BELOW, scale=MODELS)
+
+
+def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
     """Draw one below the other what is on different scales.
+
+    The figure takes rows with metric (what the values are), lowest and highest (None: unbounded),
+    as an inline ``altair.Data``.
+    """
+
+    @wraps(draw)
+    def figure(data: Any) -> Any:
+        parts: dict[str, list[dict[str, Any]]] = {}
+        for row in data.to_dict()["values"]:
+            parts.setdefault(row["metric"], []).append(row)
+        charts = []
+        for says, rows in parts.items():
+            values = [row[key] for row in rows for key in SHOWN if row.get(key) is not None]
+            low, high = rows[0]["lowest"], rows[0]["highest"]
+            ends = [min(values) if low is None else low, max(values) if high is None else high]
+            models = list(dict.fromkeys(row["model"] for row in rows if "model" in row))
+            charts.append(draw(Panel(alt.Data(values=rows), says, ends, models)))
+        if len(charts) == 1:
+            return charts[0]
+        return alt.vconcat(*charts).resolve_scale(color="independent")
+
+    return figure
+
+
+def knows_marginal(base: alt.Chart, **look: Any) -> Any:
+    """Draw a green mark where the respondent stands that knows P(Y) alone."""
+    known = base.transform_filter("isValid(datum.mean)")
+    return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
+
+
+def lines(base: alt.Chart, y: alt.Y, tooltip: list[Any], **place: Any) -> tuple[Any, Any]:
+    """Draw scores as intervals, and as a line through all of one colour."""
+    intervals = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q", **place)
+    return intervals, base.mark_line(point=True).encode(y=y, tooltip=tooltip, **place)
+
+
+def diagonal(low: float = 0, high: float = 1) -> alt.Chart:
+    """Draw where both axes say the same."""
+    ends = alt.Data(values=[{"a": low, "b": low}, {"a": high, "b": high}])
+    return alt.Chart(ends).mark_line(**DASHED).encode(x="a:Q", y="b:Q")
+
+
+def facets(chart: Any, field: str, title: str | None, limit: int = 0, columns: int = 3) -> Any:
+    """Repeat a chart for every value of a field, in the order of the rows.
 
     Parameters
     ----------
-    data : altair.Data
-        Inline, of rows with metric (what the values are), lowest and highest (None: unbounded).
-    draw : callable
-        From the rows of one metric, what its axis says, from where to where it goes, and the models
-        in order.
+    chart : altair.LayerChart
+    field : str
+    title : str or None
+    limit : int
+        How many pixels the names of the values may take, if not as many as usual.
+    columns : int
     """
-    parts: dict[str, list[dict[str, Any]]] = {}
-    for row in data.to_dict()["values"]:
-        parts.setdefault(row["metric"], []).append(row)
-    charts: list[Any] = []
-    for says, rows in parts.items():
-        values = [row[key] for row in rows for key in SHOWN if row.get(key) is not None]
-        bounds = [rows[0]["lowest"], rows[0]["highest"]]
-        ends = [
-            end if end is not None else pick(values)
-            for end, pick in zip(bounds, (min, max), strict=True)
-        ]
-        models = list(dict.fromkeys(row["model"] for row in rows if "model" in row))
-        charts.append(draw(alt.Data(values=rows), says, ends, models))
-    if len(charts) == 1:
-        only: alt.TopLevelMixin = charts[0]
-        return only
-    both: alt.TopLevelMixin = alt.vconcat(*charts).resolve_scale(color="independent")
-    return both
+    header: dict[str, Any] = {"header": alt.Header(labelLimit=limit)} if limit else {}
+    facet = alt.Facet(f"{field}:N", title=title, sort=None, **header)
+    return chart.facet(facet=facet, columns=columns)

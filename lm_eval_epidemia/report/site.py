@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import altair as alt
 import itables
 import jinja2
-import numpy as np
 import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
@@ -24,26 +22,28 @@ from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data
-from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import group_mean
-from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
-from lm_eval_epidemia.findings.section import Section, as_script, number, plain
-from lm_eval_epidemia.report import (
-    charts,
+from lm_eval_epidemia.findings import (
+    calibration,
+    data,
     effects,
-    figures,
-    palette,
+    explorer,
+    interventions,
+    method,
     probe,
+    quantities,
     standardised,
     tuning,
     tuning_rows,
 )
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import group_mean
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
+from lm_eval_epidemia.findings.section import Section, as_script, number, plain
+from lm_eval_epidemia.report import charts, figures, palette
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.explorer import explorer
-from lm_eval_epidemia.report.method import method
-from lm_eval_epidemia.report.output import details, leaderboards, of_priors
-from lm_eval_epidemia.report.quantities import quantities
+from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.report.output import details, leaderboards, of_priors, printed_of
+from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
 
@@ -120,6 +120,7 @@ def _write(
         trim_blocks=True,
     )
     environment.filters["sort_key"] = sort_key
+    environment.filters["drawing"] = lambda graph, *how: Markup(drawing(graph, *how))
     environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
     pairs, pages = [one for one in report.tuned if one.base], list(PAGES)
     if pairs:
@@ -130,12 +131,26 @@ def _write(
         made = environment.get_template(template or name).render(page=name, **values)
         (folder / name).write_text(made, encoding="utf-8")
 
+    shown_in = folder / "data"
+    shown_in.mkdir()
+
+    def write(file: str, name: str, values: Any) -> None:
+        text = f"epidemia.receive({json.dumps(name)},{as_script(values)});\n"
+        (shown_in / f"{file}.js").write_text(text, encoding="utf-8")
+
     page("index.html", **_index(report, notes, cutoffs))
-    page("method.html", **method(report, samples))
-    page("explorer.html", **explorer(folder / "data", report, samples))
-    page("interventions.html", **effects.page(report))
+    curves = _specifications("curve", "distribution", "bootstrap")
+    beside = dict.fromkeys(("well", "badly"), curves["curve"])
+    page("method.html", **method.shown(report, samples), figures={**curves, **beside})
+    in_task = _specifications("distribution", "curve", "cells")
+    page("explorer.html", **explorer.shown(report, samples, write), figures=in_task)
+    of_effects = printed_of(interventions.findings(report.runs), long=True)
+    large = _rows_of(printed(effects.by_size(report.runs)))
+    sections = list(map(_rows_of, of_effects))
+    page("interventions.html", **effects.shown(report.runs), large=large, sections=sections)
     page("priors.html", **_priors(report))
-    page("quantities.html", **quantities(folder / "data", report))
+    stated = charts.specification(charts.STATED)
+    page("quantities.html", **quantities.shown(report, write), figure=stated)
     page("figures.html", **_figures(report, SHOWN))
     if pairs:
         page(TUNED[0], **_tuning(report, samples))
@@ -144,8 +159,8 @@ def _write(
     found = standardised.implied(report, samples)
     page(
         "implied.html",
-        models=standardised.section(found) if found else None,
-        surveys=standardised.section(standardised.of_surveys()),
+        models=printed(standardised.finding(found)) if found else None,
+        surveys=printed(standardised.finding(standardised.of_surveys())),
     )
     for name, survey in records().items():
         page(
@@ -193,24 +208,21 @@ def sort_key(text: str) -> str:
 
 
 def _index(report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]) -> dict[str, Any]:
-    references = {entry.name for entry in report.entries if entry.reference}
-    rows = data.leaderboard_rows(report)
-
-    def shown(section: Section) -> dict[str, Any]:
-        return {**section._asdict(), "rows": [_kind(row, references) for row in section.rows]}
-
+    published, rows = _published(report), data.leaderboard_rows(report)
     boards, intro = [], []
     for benchmark, section in leaderboards(report).items():
         here = [row for row in rows if row["group"] in section.columns]
         caption = "Points are means over the tasks of a group, lines 1.96 standard errors"
         caption += CAPTIONS.get(benchmark.name, ".")
         figure = _drawn(section.title, caption, charts.leaderboard, here)
-        boards.append({**shown(_with_baseline(section, report)), "figure": figure})
+        shown = _rows_of(_with_baseline(section, report), published)
+        boards.append({**shown, "figure": figure})
         intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
-    tables = [*details(report), *probe.sections(probe.made(report, cutoffs))]
+    probed = probe.findings(probe.probed(report, cutoffs))
+    tables = [*details(report), *map(printed, probed)]
     return {
         "boards": boards,
-        "sections": list(map(shown, tables)),
+        "sections": [_rows_of(section, published) for section in tables],
         "notes": notes,
         "intro": intro,
     }
@@ -304,14 +316,12 @@ def _drawn(
 
 
 def _priors(report: Report) -> dict[str, Any]:
-    references = {entry.name for entry in report.entries if entry.reference}
-    return {
-        **_figures(report, OF_PRIORS),
-        "sections": [
-            {**one._asdict(), "rows": [_kind(row, references) for row in one.rows]}
-            for one in of_priors(report, long=True)
-        ],
-    }
+    sections = [_rows_of(one, _published(report)) for one in of_priors(report, long=True)]
+    return {**_figures(report, OF_PRIORS), "sections": sections}
+
+
+def _specifications(*names: str) -> dict[str, Any]:
+    return {name: charts.specification(name) for name in names}
 
 
 #: What the page of fine-tuning shows.
@@ -323,13 +333,11 @@ OF_TUNING = {
 
 
 def _tuning(report: Report, samples: data.Samples) -> dict[str, Any]:
-    found = [
-        *tuning.sections(tuning.study(report, samples), long=True),
-        *tuning_rows.learning_table(report),
-    ]
+    study = tuning.study(report, samples)
+    findings = [*tuning.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
         **_figures(report, OF_TUNING),
-        "sections": [{**one._asdict(), "rows": [_Row(row) for row in one.rows]} for one in found],
+        "sections": [_rows_of(printed(one)) for one in findings],
         "notes": tuning.lacking(report, samples),
     }
 
@@ -376,10 +384,17 @@ def _with_baseline(section: Section, report: Report) -> Section:
     return section._replace(rows=[*section.rows, *rows])
 
 
-def _kind(row: list[str], references: set[str]) -> _Row:
-    if row[0].startswith(BASELINE):
-        return _Row(row, "baseline")
-    return _Row(row, "reference" if row[0] in references else "")
+def _published(report: Report) -> set[str]:
+    return {entry.name for entry in report.entries if entry.reference}
+
+
+def _rows_of(section: Section, published: Collection[str] = ()) -> dict[str, Any]:
+    """Return a table as pages have it: rows say whether they are the baseline's, or published."""
+
+    def kind(name: str) -> str:
+        return "baseline" if name.startswith(BASELINE) else "reference" * (name in published)
+
+    return {**section._asdict(), "rows": [_Row(row, kind(row[0])) for row in section.rows]}
 
 
 #: Stands for the colour of the page's text while a figure is drawn.
@@ -404,40 +419,11 @@ def svg(chart: alt.TopLevelMixin) -> str:
 
 def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
     found = data.calibrations(report, samples)
-    summary = []
-    for entry in report.runs:
-        if (one := found.get(entry.name)) is None:
-            continue
-        gaps, weight = np.abs(one.q - one.p), one.share.sum(axis=1)
-        scores = [score for asked, score in entry.scores.items() if asked.way == "letters"]
-        summary.append(
-            _Row(
-                [
-                    entry.name,
-                    number(float(np.nansum(gaps * weight)), 4),
-                    *(
-                        number(_mean(score.metrics.get(name, math.nan) for score in scores), 4)
-                        for name in ("order_bias", "choice_mass")
-                    ),
-                    str(
-                        sum(
-                            (entry.name, asked) in samples
-                            for asked in entry.scores
-                            if asked.way == "letters"
-                        )
-                    ),
-                ]
-            )
-        )
+    summary = printed(calibration.summary(report.runs, samples, found))
     return {
         "models": list(found),
-        "summary": summary,
+        "summary": _rows_of(summary),
         "calibration": {name: data.rows_of_calibration(name, one) for name, one in found.items()},
         "order_bias": data.rows_of_order_bias(report, samples),
-        "figures": {n: charts.specification(n) for n in ("calibration", "order_bias")},
+        "figures": _specifications("calibration", "order_bias"),
     }
-
-
-def _mean(values: Iterable[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return math.fsum(known) / len(known) if known else math.nan

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import atomic_write
@@ -109,10 +111,13 @@ class Tuned:
 
 Card = TypeVar("Card", DatasetCard, Tuned)
 
+#: Where each lies, and the command that makes it.
+_PLACES = {DatasetCard: (DATASET_CARD, "notes"), Tuned: (TUNED_CARD, "train")}
+
 
 def write_card(folder: Path, card: DatasetCard | Tuned) -> Path:
     """Write the card of a folder; return its path."""
-    path = folder / (DATASET_CARD if isinstance(card, DatasetCard) else TUNED_CARD)
+    path = folder / _PLACES[type(card)][0]
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(asdict(card), indent=2) + "\n", encoding="utf-8")
     return path
@@ -126,9 +131,7 @@ def read_dataset(folder: Path) -> DatasetCard:
     EpidemiaError
         If the folder has none, or another program wrote it.
     """
-    return _dataset(
-        _read(folder / DATASET_CARD, "run 'epidemia finetune notes'"), folder / DATASET_CARD
-    )
+    return _read(folder, DatasetCard)
 
 
 def read_tuned(folder: Path) -> Tuned:
@@ -139,47 +142,39 @@ def read_tuned(folder: Path) -> Tuned:
     EpidemiaError
         If the folder has none, or another program wrote it.
     """
-    path = folder / TUNED_CARD
-    read = _read(path, "run 'epidemia finetune train'")
-    if isinstance(read, dict) and isinstance(read.get("dataset"), Mapping):
-        read = {**read, "dataset": _dataset(read["dataset"], path)}
-    return _made(Tuned, read, path)
+    return _read(folder, Tuned)
 
 
 def tuned_in(places: Iterable[str | os.PathLike[str]]) -> Tuned | None:
     """Return the card of the first of some folders that has one."""
-    for place in places:
-        if (Path(place) / TUNED_CARD).is_file():
-            return read_tuned(Path(place))
-    return None
+    folders = (Path(place) for place in places)
+    return next((read_tuned(one) for one in folders if (one / TUNED_CARD).is_file()), None)
 
 
-def _read(path: Path, mend: str) -> Any:
+def _read(folder: Path, kind: type[Card]) -> Card:
+    name, command = _PLACES[kind]
+    path, mend = folder / name, f"run 'epidemia finetune {command}'"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        read = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise EpidemiaError(
             f"{path} cannot be read ({error.strerror or error}): {mend} to make such a folder"
         ) from None
     except ValueError as error:
         raise EpidemiaError(f"{path} is not JSON ({error}): {mend} again") from None
-
-
-def _dataset(read: Any, path: Path) -> DatasetCard:
-    card = _made(DatasetCard, read, path)
-    if card.kind not in KINDS:
-        raise EpidemiaError(f"{path}: kind {card.kind!r}, expected one of {', '.join(KINDS)}")
-    return card
-
-
-def _made(kind: type[Card], read: Any, path: Path) -> Card:
-    names = {one.name for one in fields(kind)}
-    if not isinstance(read, Mapping) or not set(read) <= names:
-        unknown = sorted(set(read) - names) if isinstance(read, Mapping) else read
-        raise EpidemiaError(
-            f"{path} is not a card of this version ({unknown}): make the folder again"
-        )
     try:
-        return kind(**read)
-    except TypeError as error:
+        card: Card = msgspec.convert(read, kind)
+    except msgspec.ValidationError as error:
         raise EpidemiaError(f"{path} is not a card of this version ({error})") from None
+    unknown = read.keys() - asdict(card).keys()
+    dataset: Any = card
+    if isinstance(card, Tuned):
+        dataset = card.dataset
+        unknown |= read["dataset"].keys() - asdict(dataset).keys()
+    if unknown:
+        raise EpidemiaError(
+            f"{path} is not a card of this version ({sorted(unknown)}): make the folder again"
+        )
+    if dataset.kind not in KINDS:
+        raise EpidemiaError(f"{path}: kind {dataset.kind!r}, expected one of {', '.join(KINDS)}")
+    return card

@@ -137,11 +137,8 @@ class Entry:
     def name(self) -> str:
         """The model and how it was asked, in one line; no two entries have the same."""
         shown = ", ".join(f"{key}={value}" for key, value in self.shown)
-        said = [
-            part
-            for part in ("chat template" * self.chat, printable(shown), str(self.protocol))
-            if part
-        ]
-        name = self.model + (f" ({'; '.join(said)})" if said else "")
+        parts = ("chat template" * self.chat, printable(shown), str(self.protocol))
+        asked = "; ".join(filter(None, parts))
+        name = self.model + (f" ({asked})" if asked else "")
         name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         return name + (f" [{self.twin + 1}]" if self.twin else "")

@@ -45,6 +45,10 @@ _NAMES = (
 )
 
 
+def _data_file(config: str, name: str) -> dict[str, str]:
+    return {"split": name, "path": f"data/{config}/{name}.parquet"}
+
+
 def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
     """Write the dataset card: YAML header, contents, vintages, licences and citations."""
     header = {
@@ -54,23 +58,17 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
         "license_name": "us-public-use-files",
         "tags": ["evaluation", "surveys", "probability", "lm-eval"],
         "configs": [
-            {
-                "config_name": config,
-                "data_files": [
-                    {"split": name, "path": f"data/{config}/{name}.parquet"} for name in names
-                ],
-            }
+            {"config_name": config, "data_files": [_data_file(config, name) for name in names]}
             for config, names in configs.items()
         ],
     }
-    keys = {(place.folder, place.key) for place in places.values()}
     sources = []
-    for folder, key in sorted(keys):
+    for folder, key in sorted({(place.folder, place.key) for place in places.values()}):
         truth = store.read_registry(folder)[key]
-        survey = record(truth["survey"])
+        source = truth["source"]
         sources.append(
-            f"- **{survey.title}**, vintage {truth['vintage']}. {truth['source']['citation']} "
-            f"{truth['source']['licence']} {truth['source']['note']} <{truth['source']['page']}>"
+            f"- **{record(truth['survey']).title}**, vintage {truth['vintage']}. "
+            f"{source['citation']} {source['licence']} {source['note']} <{source['page']}>"
         )
     names = {name for each in configs.values() for name in each}
     sources += [

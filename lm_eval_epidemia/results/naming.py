@@ -80,15 +80,15 @@ def settings_of(config: Config) -> tuple[tuple[str, str], ...]:
     arguments = pairs(config.model_args)
     dtype = str(config.model_dtype or arguments.get("dtype") or "auto").removeprefix("torch.")
     named = ("pretrained", "model", "peft", "dtype", *MODEL_ARGUMENTS, *NO_SETTINGS)
-    more = {
-        key: str(value)
-        for key, value in sorted(arguments.items())
-        if key not in named and value is not None
-    }
-    if not (arguments.get("pretrained") or arguments.get("model")):
-        more = {}  # they are the model's name
+    # Where no model is named, they are its name.
+    told = sorted(arguments.items()) if _named(arguments) else []
+    more = {key: str(value) for key, value in told if key not in named and value is not None}
     hashes = {key: str(sha) for key in HASHES if (sha := getattr(config, key))}
     return tuple({"backend": str(config.model), "dtype": dtype, **more, **hashes}.items())
+
+
+def _named(arguments: dict[str, Any]) -> Any:
+    return arguments.get("pretrained") or arguments.get("model")
 
 
 def is_chat(config: Config) -> bool:
@@ -130,15 +130,12 @@ class Weights(NamedTuple):
 def weights_of(config: Config) -> Weights:
     """Return the weights of a run."""
     arguments = pairs(config.model_args)
-    named = arguments.get("pretrained") or arguments.get("model")
-    if not named:
+    if not (named := _named(arguments)):
         said = ",".join(f"{key}={value}" for key, value in arguments.items())
-        return Weights(" ".join(part for part in (str(config.model), said) if part))
-    given = {key: arguments[key] for key in MODEL_ARGUMENTS if arguments.get(key)}
+        return Weights(" ".join(filter(None, (str(config.model), said))))
+    given = [(key, arguments[key]) for key in MODEL_ARGUMENTS if arguments.get(key)]
     # "main" is what everybody gets.
-    more = [
-        f"{key}={value}" for key, value in given.items() if (key, value) != ("revision", "main")
-    ]
+    more = [f"{key}={value}" for key, value in given if (key, value) != ("revision", "main")]
     adapter = str(arguments.get("peft") or "")
     return Weights(_whole(str(named)), tuple(more), _whole(adapter))
 
@@ -147,16 +144,16 @@ def _whole(path: str) -> str:
     return path.rstrip("/") or path
 
 
-def short_names(found: Collection[Weights]) -> dict[Weights, str]:
+def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
     """Call models and adapters by the last part of their path, where that tells them apart.
 
     Where it does not, a model has its whole name, and an adapter as many parts of its path, from
     the end, as tell it from the others: "small +run-1/adapter".
     """
-    models = {one.model: one.model if "=" in one.model else _last(one.model, 1) for one in found}
+    models = {one.model: one.model if "=" in one.model else _last(one.model, 1) for one in everyone}
     several = _repeated(models.values())
     models = {name: name if short in several else short for name, short in models.items()}
-    adapters = dict.fromkeys((one.adapter for one in found if one.adapter), "")
+    adapters = dict.fromkeys((one.adapter for one in everyone if one.adapter), "")
     left, depth = set(adapters), 1
     while left:
         tried = {name: _last(name, depth) for name in adapters}
@@ -167,7 +164,7 @@ def short_names(found: Collection[Weights]) -> dict[Weights, str]:
         left, depth = left - done, depth + 1
     return {
         one: one._replace(model=models[one.model], adapter=adapters.get(one.adapter, "")).name
-        for one in found
+        for one in everyone
     }
 
 

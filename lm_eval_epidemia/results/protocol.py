@@ -1,8 +1,13 @@
-"""How a model was asked, as far as that keeps its scores from being compared with others."""
+"""How a model was asked, as far as that keeps its scores from being compared with others.
+
+Also how texts and numbers from files are read and written.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import astuple, dataclass
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -10,6 +15,23 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())
     )
+
+
+def number_in(value: Any) -> float:
+    """Read a number that may be missing or "N/A"."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def as_given(value: Any) -> str:
+    """Write a setting as it was given: lm-eval keeps a ``--limit`` of 4 as 4.0."""
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -53,21 +75,18 @@ class Protocol:
     published: bool = False
 
     def __str__(self) -> str:
-        said = [f"{key}={value}" for key, value in self.variant]
-        if self.num_fewshot:
-            said.append(f"num_fewshot={self.num_fewshot}")
-        if self.system_prompt:
-            said.append(f"system prompt {self.system_prompt[:8]}")
-        if self.task_version:
-            said.append(f"task version {self.task_version}")
-        if self.truth:
-            said.append(" ".join(["truth", *self.vintage.split(), self.truth]))
-        if self.incomplete:
-            said.append(f"limit {self.limit}" if self.limit else "incomplete")
-        said += [f"{key}={value}" for key, value in self.drawn]
-        if self.published:
-            said.append("published")
-        return printable(", ".join(said))
+        cut = f"limit {self.limit}" if self.limit else "incomplete"
+        parts = [
+            *(f"{key}={value}" for key, value in self.variant),
+            self.num_fewshot and f"num_fewshot={self.num_fewshot}",
+            self.system_prompt and f"system prompt {self.system_prompt[:8]}",
+            self.task_version and f"task version {self.task_version}",
+            self.truth and " ".join(["truth", *self.vintage.split(), self.truth]),
+            cut * self.incomplete,
+            *(f"{key}={value}" for key, value in self.drawn),
+            "published" * self.published,
+        ]
+        return printable(", ".join(filter(None, parts)))
 
     def __lt__(self, other: Protocol) -> bool:
         # Two may read alike: of a system prompt only the beginning of its hash is shown.

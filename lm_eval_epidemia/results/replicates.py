@@ -82,23 +82,20 @@ def draws_of(
         raise ValueError(f"asking is {reprlib.repr(asking)}, expected an error per metric")
     if not isinstance(less_bias, dict):
         raise ValueError(f"less_bias is {reprlib.repr(less_bias)}, expected draws per metric")
-    found = {}
-    for metric, text in said.items():
-        if metric not in ("sample", "asking", "less_bias"):
-            low, high = bounds.get(metric, (-MOST, MOST))
-            most = max(MOST, high)
-            at, unbiased = _numbers(metric, text, sample, most), None
-            if metric in less_bias and len(at):
-                unbiased = _numbers(metric, less_bias[metric], sample, most)
-                if len(unbiased) != len(at):
-                    raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
-            if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
-                raise ValueError(
-                    f"draws of {metric} are {at.min():g} to {at.max():g}, expected "
-                    f"{low:g} to {high:g}"
-                )
-            found[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
-    return found
+    draws = {}
+    for metric in [key for key in said if key not in ("sample", "asking", "less_bias")]:
+        low, high = bounds.get(metric, (-MOST, MOST))
+        most, unbiased = max(MOST, high), None
+        at = _numbers(metric, said[metric], sample, most)
+        if metric in less_bias and len(at):
+            unbiased = _numbers(metric, less_bias[metric], sample, most)
+            if len(unbiased) != len(at):
+                raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
+        if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
+            given = f"{at.min():g} to {at.max():g}"
+            raise ValueError(f"draws of {metric} are {given}, expected {low:g} to {high:g}")
+        draws[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
+    return draws
 
 
 class Said(NamedTuple):
@@ -228,9 +225,9 @@ def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any
         if math.isnan(value) or (metric != primary and math.isnan(again)):
             continue
         if value != again and not abs(again - value) <= SAME * max(1.0, abs(value)):
+            here, there = _short(value), _short(again)
             raise ValueError(
-                f"{name}: the {metric} is {_short(value)}, but that of what was said is "
-                f"{_short(again)}"
+                f"{name}: the {metric} is {here}, but that of what was said is {there}"
             )
     return said
 
@@ -242,26 +239,25 @@ def _short(value: float) -> str:
 def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
     """Read draws; at least two of a sample, none of an exact table, whose sample has no name."""
     try:
-        found = np.array(text.split(), dtype=float)
+        draws = np.array(text.split(), dtype=float)
     except (AttributeError, ValueError):
-        found = np.array([math.nan])
-    if not (np.abs(found) <= most).all():
+        draws = np.array([math.nan])
+    if not (np.abs(draws) <= most).all():
         raise ValueError(f"draws of {metric} are {reprlib.repr(text)}, expected numbers")
-    if len(found) < 2 if sample else len(found):
+    if len(draws) < 2 if sample else len(draws):
         expected = "at least 2" if sample else "none, as there is no sample"
-        raise ValueError(f"{len(found)} draws of {metric}, expected {expected}")
-    return found
+        raise ValueError(f"{len(draws)} draws of {metric}, expected {expected}")
+    return draws
 
 
 def _asking(metric: str, asking: Mapping[str, Any]) -> float:
     """Read the error from the asking; NaN, which is written of one that is not known, stays."""
-    found: Any = asking.get(metric)
-    number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    if not (number and (0 <= found <= MOST or math.isnan(found))):
-        raise ValueError(
-            f"the error of {metric} from the asking is {reprlib.repr(found)}, expected 0 or more"
-        )
-    return float(found)
+    error: Any = asking.get(metric)
+    number = isinstance(error, (int, float)) and not isinstance(error, bool)
+    if not (number and (0 <= error <= MOST or math.isnan(error))):
+        given = reprlib.repr(error)
+        raise ValueError(f"the error of {metric} from the asking is {given}, expected 0 or more")
+    return float(error)
 
 
 def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
@@ -272,13 +268,11 @@ def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
     ValueError
         If those of one sample differ in number: they are of the same replicates.
     """
-    found = dict(known)
-    for one in draws:
-        if found.setdefault(one.sample, len(one.at)) != len(one.at):
-            raise ValueError(
-                f"{len(one.at)} and {found[one.sample]} draws of one sample ({one.sample})"
-            )
-    return found
+    numbers = dict(known)
+    for sample, at in ((one.sample, one.at) for one in draws):
+        if numbers.setdefault(sample, len(at)) != len(at):
+            raise ValueError(f"{len(at)} and {numbers[sample]} draws of one sample ({sample})")
+    return numbers
 
 
 def in_conflict(samples: Iterable[str]) -> set[str]:

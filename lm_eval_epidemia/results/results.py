@@ -8,8 +8,7 @@ import math
 import os
 import re
 import reprlib
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,47 +22,28 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
 from lm_eval_epidemia.results.naming import Config, is_chat, pairs, settings_of, weights_of
-from lm_eval_epidemia.results.protocol import Protocol, printable
-from lm_eval_epidemia.results.replicates import (
-    ENDLESS,
-    Joint,
-    Unusable,
-    counted,
-    draws_of,
-    in_conflict,
-    said_in,
-)
+from lm_eval_epidemia.results.others import Other, labels_of, others_in
+from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
+from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.runs import Piece, rows_of
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
 
-#: What a prompt variant changes so that scores cannot be compared. The number of sampled answers is
-#: not among it: it changes how precise a score is, not what it estimates.
-INCOMPARABLE = (
-    "orderings",
-    "fewshot",
-    "gen_prefix",
-    "leading_space",
-    "names",
-    "system_prompt",
-    "structured",
-    "wording",
-)
-
-#: Metrics of other tasks: the first that a task has is shown. Where it has none of these, it is one
-#: that is better when higher, else one that is better when lower, else any.
-OTHER_METRICS = ("acc_norm", "acc", "exact_match", "f1")
-
-#: What lm-eval writes of a task beside its metrics.
-_NO_METRIC = ("name", "alias", "sample_len", "sample_count", " ")
+#: What a prompt variant changes so that scores can still be compared: the number of sampled answers
+#: is how precise a score is, not what it estimates.
+COMPARABLE = ("n_samples",)
 
 #: A task or group of one survey.
 _OF_OWN = re.compile(r"epidemia_(?:extra_|marginal_)?([a-z][a-z0-9]*)(?:_|$)")
 
 #: What rounding may add to a bound.
 ROUNDING = 1e-6
+
+#: Units of numbers of parameters.
+UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 class Results(NamedTuple):
@@ -105,59 +85,28 @@ class _File(msgspec.Struct):
     epidemia: Joint | None = None
 
 
-class _Other(NamedTuple):
-    """A metric of another task, and how it was asked: values that differ in it are never merged."""
-
-    task: str
-    metric: str
-    filter: str
-    shots: str
-    version: str
-    limit: str
-    lower_is_better: bool
-
-
 class _Run(NamedTuple):
-    """A result file, with the scores of ours in it and what their tasks were made with, by name."""
+    """A result file, with the scores of ours in it and what their tasks were made with."""
 
     path: Path
     file: _File
-    scores: dict[str, Score]
-    metadata: dict[str, dict[str, Any]]
-    others: dict[_Other, float]
+    scores: dict[Asked, Score]
+    metadata: dict[Asked, dict[str, Any]]
+    others: dict[Other, float]
     notes: list[str]
 
 
 def model_size(text: str) -> float:
     """Read a number of parameters: ``7B``, ``350M``, ``1.5e9``."""
-    units = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-    number, unit = text.strip(), 1.0
-    if number and number[-1].upper() in units:
-        unit, number = units[number[-1].upper()], number[:-1]
+    number = text.strip()
+    unit = UNITS.get(number[-1:].upper(), 0.0)
     try:
-        size = float(number) * unit
+        size = float(number[:-1]) * unit if unit else float(number)
     except ValueError:
         size = math.nan
     if not 0 < size < math.inf:
         raise EpidemiaError(f"size {text!r}: expected a number of parameters such as 7B or 350M")
     return size
-
-
-def _number(value: Any) -> float:
-    """Read a number that may be missing or "N/A"."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _plain(value: Any) -> str:
-    """Write a setting as it was given: lm-eval keeps a ``--limit`` of 4 as 4.0."""
-    if value is None:
-        return ""
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -169,257 +118,187 @@ def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _protocol(name: str, asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _protocol(asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
     """Return what keeps a score from being compared with others."""
-    file, metadata, way = run.file, run.metadata[name], WAYS[asked.way]
-    shots = _number(file.shots.get(name, 0))
-    prompt = hashlib.sha256(file.system_instruction.encode("utf-8", "replace")).hexdigest()
+    file, metadata, way, name = run.file, run.metadata[asked], WAYS[asked.way], in_way(*asked)
+    shots, system = number_in(file.shots.get(name, 0)), file.system_instruction
     truth = installed.get(asked.task)
     usual = leaf(asked).benchmark.version(truth) + way.revision if truth else None
-    found = file.versions.get(name, usual)
+    version = file.versions.get(name, usual)
     fingerprint = str(metadata.get("truth") or "")
     other = fingerprint not in ("", truth.fingerprint if truth else None)
     # With a --limit that a task does not reach, nothing is missing.
-    incomplete = run.scores[name].seen < 1
+    incomplete = run.scores[asked].seen < 1
+    heeded = [
+        pair
+        for pair in _variant(metadata)
+        if pair[0] not in COMPARABLE and leaf(asked).heeds(pair[0])
+    ]
     drawn = pairs(file.config.gen_kwargs).items() if way.generated else ()
     return Protocol(
-        variant=tuple(
-            pair
-            for pair in _variant(metadata)
-            if pair[0] in INCOMPARABLE and leaf(asked).heeds(pair[0])
-        ),
+        variant=tuple(heeded),
         num_fewshot=f"{shots:g}" if shots else "",
-        system_prompt=(file.system_instruction_sha or prompt) if file.system_instruction else "",
-        task_version="" if usual in (None, found) else str(found),
+        system_prompt=(file.system_instruction_sha or _sha(system)) if system else "",
+        task_version="" if usual in (None, version) else str(version),
         truth=fingerprint if other else "",
         vintage=str(metadata.get("vintage", "")) if other else "",
         incomplete=incomplete,
-        limit=_plain(file.config.limit) if incomplete else "",
+        limit=as_given(file.config.limit) if incomplete else "",
         drawn=tuple((key, str(value)) for key, value in drawn if key != "max_gen_toks"),
     )
 
 
-def _read(path: Path, names: Mapping[str, Asked]) -> _Run:
+def _file(path: Path) -> _File:
     """Read a result file; ValueError, with the reason, if lm-eval did not write it so."""
     # A pipe would wait for its writer.
     if not path.is_file():
         raise ValueError("not a file but a folder" if path.is_dir() else "not a file")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            found = {key: value for key, value in found.items() if value is not None}
-        file = msgspec.convert(found, _File)
+        read = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(read, dict):
+            read = {key: value for key, value in read.items() if value is not None}
+        return msgspec.convert(read, _File)
     except RecursionError:
         raise ValueError("brackets in brackets without end") from None
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
-    ours = {
-        name: row
-        for name, row in file.results.items()
-        if name in names and f"{leaves()[name].benchmark.primary},none" in row
-    }
-    metadata = {
-        name: msgspec.convert(file.configs.get(name) or {}, _Task).metadata or {} for name in ours
-    }
-    joint = file.epidemia or Joint()
-    scores, notes = {}, _unknown(path, file, names)
-    for name, row in ours.items():
-        endless = [metric for metric in leaves()[name].metrics if _is_endless(name, metric, row)]
-        if endless:
-            notes.append(
-                f"{path}: {name}: {few(endless)} is infinite, or too large to reckon with, and "
-                "counts as not known: one reply may be absurd; look at the other metrics in the "
-                "file, as tables leave out a task without its score"
-            )
-        known = {
-            key: math.nan if key.partition(",")[0] in endless else value
-            for key, value in row.items()
-        }
-        primary = leaves()[name].benchmark.primary
-        lost = {primary, f"{primary}_stderr"} & set(endless)
-        scores[name] = _score(name, known, path, None if lost else joint.replicates.get(name))
-        if name in joint.said:
-            numbers = {
-                metric: _number(known.get(f"{metric},none")) for metric in leaves()[name].metrics
-            }
-            try:
-                said = said_in(name, joint.said[name], numbers, metadata[name].get("truth"))
-            except Unusable as error:
-                said = None
-                notes.append(
-                    f"{path}: {name}: its truth on this machine cannot be used, so that the tables "
-                    f"made of what was said leave it out: {error}"
-                )
-            scores[name] = scores[name]._replace(said=said)
-    others = _others(file, names)
-    if without := [one for one, value in others.items() if math.isnan(value)]:
-        labels = _labels(without)
-        notes.append(
-            f"{path}: left out are {few([labels[one] for one in without])}: no metric of theirs is "
-            "a finite number"
+
+
+def _read(path: Path) -> _Run:
+    """Read a result file, its scores and those of other tasks; ValueError as of `_file`."""
+    file = _file(path)
+    run = _Run(path, file, {}, {}, {}, _unknown(path, file))
+    for name, row in file.results.items():
+        ours = leaves().get(name)
+        if ours and f"{ours.benchmark.primary},none" in row:
+            asked = Asked(ours.entry.name, ours.way)
+            metadata = msgspec.convert(file.configs.get(name) or {}, _Task).metadata
+            run.metadata[asked] = metadata or {}
+            run.scores[asked] = _score(run, asked, row)
+    others = others_in(file, leaves())
+    if without := [other for other, value in others.items() if math.isnan(value)]:
+        labels = labels_of(without)
+        run.notes.append(
+            f"{path}: left out are {few([labels[other] for other in without])}: no metric of "
+            "theirs is a finite number"
         )
-    others = {one: value for one, value in others.items() if not math.isnan(value)}
-    return _Run(path, file, scores, metadata, others, notes)
+    run.others.update({other: x for other, x in others.items() if not math.isnan(x)})
+    return run
 
 
-def _is_endless(name: str, metric: str, row: Mapping[str, Any]) -> bool:
-    """Whether a metric without an upper bound is larger than can be reckoned with."""
-    return (
-        leaves()[name].metrics[metric].high == math.inf
-        and _number(row.get(f"{metric},none")) > ENDLESS
-    )
+def _kind_of(name: str) -> str:
+    """Say what a task is that is not known here: of whose set or survey."""
+    survey = _OF_OWN.match(name)
+    if name.startswith(PREFIX):
+        return "quantities"
+    if name.startswith(f"{GROUP}_"):
+        return "fresh"
+    return survey[1] if survey and survey[1] not in {*records(), *GROUPS} else "other"
 
 
-def _unknown(path: Path, file: _File, names: Mapping[str, Asked]) -> list[str]:
+def _unknown(path: Path, file: _File) -> list[str]:
     """Say which tasks of ours are not known here."""
     ours = {in_way(group, one.way) for one in leaves().values() for group in one.entry.groups}
-    unknown = [
-        name
-        for name in file.results
-        if name.startswith("epidemia_")
-        and name not in names
-        and name not in ours
-        and not file.group_subtasks.get(name)
+    kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
+    surveys: dict[str, None] = {}
+    for name in file.results:
+        known = name in leaves() or name in ours or file.group_subtasks.get(name)
+        if name.startswith("epidemia_") and not known:
+            kind = _kind_of(name)
+            if kind not in kinds:
+                surveys[kind], kind = None, "own"
+            kinds[kind].append(name)
+    reasons = {
+        "quantities": ", of quantities that are not here: make the set with 'epidemia quantities "
+        "new SURVEY --raw FILE --n N --seed SEED' as it was made, or copy its files (.json and "
+        f".draws.parquet) into {built()}",
+        "fresh": ", fresh tasks that are not here: make the set with 'epidemia tasks fresh SURVEY "
+        "--raw FILE --n N --seed SEED' as it was made, or copy its folder into "
+        f"{fresh_tasks()}",
+        "own": f": there is no record of {few(list(surveys))} here. Of your own surveys a report "
+        "needs the record and the truth: copy both from where they were run (here "
+        f"{home() / 'surveys'} and {home() / 'groundtruth'}), or name the record with --record "
+        "and build anew",
+        "other": ", which this version of lm-eval-epidemia does not know: install the one that "
+        "they were run with",
+    }
+    return [
+        f"{path}: left out are {few(names)}{reasons[kind]}"
+        for kind, names in kinds.items()
+        if names
     ]
-    notes = []
-    if sets := [name for name in unknown if name.startswith(PREFIX)]:
-        notes.append(
-            f"{path}: left out are {few(sets)}, of quantities that are not here: make the set with "
-            "'epidemia quantities new SURVEY --raw FILE --n N --seed SEED' as it was made, or copy "
-            f"its files (.json and .draws.parquet) into {built()}"
-        )
-    if drawn := [name for name in unknown if name.startswith(f"{GROUP}_")]:
-        notes.append(
-            f"{path}: left out are {few(drawn)}, fresh tasks that are not here: make the set with "
-            "'epidemia tasks fresh SURVEY --raw FILE --n N --seed SEED' as it was made, or copy "
-            f"its folder into {fresh_tasks()}"
-        )
-    others = [name for name in unknown if not name.startswith((PREFIX, f"{GROUP}_"))]
-    surveys = {name: str(match[1]) for name in others if (match := _OF_OWN.match(name))}
-    mine = {name: one for name, one in surveys.items() if one not in {*records(), *GROUPS}}
-    if mine:
-        notes.append(
-            f"{path}: left out are {few(list(mine))}: there is no record of "
-            f"{few(list(dict.fromkeys(mine.values())))} here. Of your own surveys a report needs "
-            f"the record and the truth: copy both from where they were run (here "
-            f"{home() / 'surveys'} and {home() / 'groundtruth'}), or name the record with --record "
-            "and build anew"
-        )
-    if others := [name for name in others if name not in mine]:
-        notes.append(
-            f"{path}: left out are {few(others)}, which this version of lm-eval-epidemia does not "
-            "know: install the one that they were run with"
-        )
-    return notes
 
 
-def _score(name: str, row: Mapping[str, Any], source: Path, joint: dict[str, Any] | None) -> Score:
-    mine = leaves()[name]
-    known, primary = mine.metrics, mine.benchmark.primary
-    without = math.isnan(_number(row[f"{primary},none"]))
-    numbers = {}
-    for key, value in row.items():
-        metric, _, of = key.partition(",")
-        if of == "none":
-            low, high = known[metric][2:4] if metric in known else (-math.inf, math.inf)
-            # Probabilities that sum to more than 1 are why there is no score.
-            high = math.inf if without and metric == "choice_mass" else high
-            numbers[metric] = number = _number(value)
-            unknown = value == "N/A" or (isinstance(value, float) and math.isnan(value))
-            inside = math.isfinite(number) and low - ROUNDING <= number <= high + ROUNDING
-            if not (unknown or inside):
-                bounded = math.isfinite(low) or math.isfinite(high)
-                expected = f"{low} to {high}" if bounded else "a number"
-                raise ValueError(f"{name}: {metric} is {reprlib.repr(value)}, expected {expected}")
-    value, draws = numbers.pop(primary), {}
+def _score(run: _Run, asked: Asked, row: Mapping[str, Any]) -> Score:
+    """Read the scores of a task, and note what cannot be used; ValueError as of `_file`."""
+    name, ours, joint = in_way(*asked), leaf(asked), run.file.epidemia or Joint()
+    primary, metrics = ours.benchmark.primary, ours.metrics
+    given = {
+        metric: value
+        for key, value in row.items()
+        for metric, _, filtered in [key.partition(",")]
+        if filtered == "none"
+    }
+    endless = [
+        metric
+        for metric in metrics
+        if metrics[metric].high == math.inf and number_in(given.get(metric)) > ENDLESS
+    ]
+    if endless:
+        given |= dict.fromkeys(endless, math.nan)
+        run.notes.append(
+            f"{run.path}: {name}: {few(endless)} is infinite, or too large to reckon with, and "
+            "counts as not known: one reply may be absurd; look at the other metrics in the "
+            "file, as tables leave out a task without its score"
+        )
+    without = math.isnan(number_in(given[primary]))
+    numbers = {metric: _checked(asked, metric, x, without) for metric, x in given.items()}
+    draws = {}
     # What has no score has no draws, whatever is written of it.
-    if joint is not None and not without:
+    if name in joint.replicates and not without and f"{primary}_stderr" not in endless:
+        low, high, cut = metrics[primary].low, metrics[primary].high, metrics[primary].cut
+        bounds = {primary: (low, high) if cut else (-ENDLESS, ENDLESS)}
+        # Only there a sample is one of a survey: elsewhere it is one of questions.
+        survey = ours.entry.facets["survey"] if ours.benchmark is OBSERVATION else ""
         try:
-            bounds = {primary: known[primary][2:4] if known[primary].cut else (-ENDLESS, ENDLESS)}
-            # Only there a sample is one of a survey: elsewhere it is one of questions.
-            survey = mine.entry.facets["survey"] if mine.benchmark is OBSERVATION else ""
-            draws = draws_of(joint, survey, bounds)
+            draws = replicates.draws_of(joint.replicates[name], survey, bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    more = {printable(metric): x for metric, x in numbers.items() if "stderr" not in metric}
-    return Score(value, draws.get(primary), more, draws.get(POPULATION), source)
-
-
-def _others(file: _File, ours: Collection[str]) -> dict[_Other, float]:
-    """Return a metric of each other task and filter, of groups instead of their members.
-
-    NaN where none is a finite number.
-    """
-    groups = {name for name, listed in file.group_subtasks.items() if listed}
-    rows = {
-        name: metrics
-        for name, row in file.results.items()
-        if name not in ours and not name.startswith("epidemia_")
-        # A group without metrics of its own is no task that lacks them.
-        if (metrics := _metrics(row) or ({} if name in groups else {"": {"no metric": math.nan}}))
+    said, fingerprint = None, run.metadata[asked].get("truth")
+    if name in joint.said:
+        try:
+            said = replicates.said_in(name, joint.said[name], numbers, fingerprint)
+        except replicates.Unusable as error:
+            run.notes.append(
+                f"{run.path}: {name}: its truth on this machine cannot be used, so that the tables "
+                f"made of what was said leave it out: {error}"
+            )
+    more = {
+        printable(metric): x
+        for metric, x in numbers.items()
+        if metric != primary and "stderr" not in metric
     }
-    # A group stands for its members where it has a number.
-    members = {
-        member
-        for name in groups & rows.keys()
-        if not all(math.isnan(one) for numbers in rows[name].values() for one in numbers.values())
-        for member in file.group_subtasks[name]
-    }
-    found = {}
-    for name in (name for name in rows if name not in members):
-        better = file.higher_is_better.get(name)
-        higher = better if isinstance(better, dict) else {}
-        asked = file.shots.get(name), file.versions.get(name), file.config.limit
-        shots, version, limit = map(_plain, asked)
-        for filtered, numbers in rows[name].items():
-            known = [metric for metric in numbers if not math.isnan(numbers[metric])]
-            metric = min(known or numbers, key=lambda one: _preference(one, higher.get(one)))
-            lower = higher.get(metric) is False
-            other = _Other(name, metric, filtered, shots, version, limit, lower)
-            found[other] = numbers[metric]
-    return found
+    return Score(numbers[primary], draws.get(primary), more, draws.get(POPULATION), run.path, said)
 
 
-def _preference(metric: str, higher_is_better: Any) -> int:
-    """Order the metrics of a task: the least is shown."""
-    if metric in OTHER_METRICS:
-        return OTHER_METRICS.index(metric)
-    return len(OTHER_METRICS) + (
-        0 if higher_is_better is True else 1 if higher_is_better is False else 2
-    )
-
-
-def _metrics(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the metrics of a task by filter; NaN for what is no finite number."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for key, value in row.items():
-        # "acc,none" since lm-eval 0.4, "acc" before.
-        metric, _, filtered = key.partition(",")
-        if key not in _NO_METRIC and "stderr" not in metric:
-            number = _number(value)
-            finite = number if math.isfinite(number) else math.nan
-            found["" if filtered == "none" else filtered][metric] = finite
-    return found
-
-
-def _labels(others: Collection[_Other]) -> dict[_Other, str]:
-    """Name columns: number of examples and version only of tasks that were run with several."""
-    shots, versions = defaultdict(set), defaultdict(set)
-    for one in others:
-        shots[one.task].add(one.shots)
-        versions[one.task].add(one.version)
-    labels = {}
-    for one in others:
-        said = (
-            one.metric,
-            one.filter,
-            one.shots and f"{one.shots}-shot" * (len(shots[one.task]) > 1),
-            one.version and f"version {one.version}" * (len(versions[one.task]) > 1),
-            one.limit and f"limit {one.limit}",
-            "lower is better" * one.lower_is_better,
-        )
-        labels[one] = printable(f"{one.task} ({', '.join(filter(None, said))})")
-    return labels
+def _checked(asked: Asked, metric: str, value: Any, without: bool) -> float:
+    """Read a metric of a task with or without a score; ValueError where it cannot be that."""
+    known, number = leaf(asked).metrics.get(metric), number_in(value)
+    low, high = (known.low, known.high) if known else (-math.inf, math.inf)
+    # Probabilities that sum to more than 1 are why there is no score.
+    high = math.inf if without and metric == "choice_mass" else high
+    unknown = value == "N/A" or (isinstance(value, float) and math.isnan(value))
+    inside = math.isfinite(number) and low - ROUNDING <= number <= high + ROUNDING
+    if not (unknown or inside):
+        bounded = math.isfinite(low) or math.isfinite(high)
+        expected = f"{low} to {high}" if bounded else "a number"
+        given = reprlib.repr(value)
+        raise ValueError(f"{in_way(*asked)}: {metric} is {given}, expected {expected}")
+    return number
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -472,14 +351,13 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     EpidemiaError
         If there is no such file, or none has a task of ours.
     """
-    names = {name: Asked(one.entry.name, one.way) for name, one in leaves().items()}
     runs, notes, known_numbers = [], [], dict[str, int]()
     folders = tuple(folders)
     for path in (files := _files(folders)):
         try:
-            run = _read(path, names)
+            run = _read(path)
             drawn = [x for one in run.scores.values() for x in (one.draws, one.population) if x]
-            known_numbers = counted(drawn, known_numbers)
+            known_numbers = replicates.counted(drawn, known_numbers)
             runs.append(run)
             notes += run.notes
         except ValueError as error:
@@ -488,46 +366,52 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
                 "from where lm_eval wrote it, or run that evaluation again"
             )
     # Larger graphs take long to draw: what nobody was asked is left alone.
-    in_runs = {names[name].task for run in runs for name in run.scores}
+    tasks = {asked.task for run in runs for asked in run.scores}
     installed = {
         task: benchmark.plain.load(task)  # the same in every way
         for benchmark in BENCHMARKS
-        for task in in_runs.intersection(benchmark.available())
+        for task in tasks.intersection(benchmark.available())
     }
-    labels = _labels([one for run in runs for one in run.others])
-    pieces = [
-        one for run in sorted(runs, key=_when) for one in _pieces(run, names, installed, labels)
-    ]
+    labels = labels_of([other for run in runs for other in run.others])
+    pieces = [piece for run in sorted(runs, key=_when) for piece in _pieces(run, installed, labels)]
     notes = [printable(note) for note in notes]
     if not any(piece.entry.scores for piece in pieces):
         listed = printable(few([str(file) for file in files]))
         raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
-    found, said = rows_of(pieces)
-    notes += [printable(note) for note in said]
-    for entry in found:
+    entries, of_rows = rows_of(pieces)
+    notes += map(printable, of_rows)
+    older = {run.path for run in runs if run.file.epidemia is None}
+    for entry in entries:
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
         unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.value)]
         if unscored:
             notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
-        older = {run.path for run in runs if run.file.epidemia is None}
         notes += _without_errors(entry, older, installed)
-    samples = (one.draws.sample for e in found for one in e.scores.values() if one.draws)
-    apart = in_conflict(samples)
-    if sets := sorted(sample for sample in apart if sample.startswith(PREFIX)):
+    notes += _in_conflict(entries)
+    if unknown := set(sizes or {}) - {entry.model for entry in entries}:
+        known = ", ".join(sorted({entry.model for entry in entries}))
+        raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
+    return Results(sorted(entries, key=lambda e: (e.protocol, e.name)), notes, folders)
+
+
+def _in_conflict(entries: Sequence[Entry]) -> list[str]:
+    """Say which samples of one name differ between entries."""
+    samples = (one.draws.sample for e in entries for one in e.scores.values() if one.draws)
+    apart = sorted(replicates.in_conflict(samples))
+    sets = [sample for sample in apart if sample.startswith(PREFIX)]
+    surveys = [sample for sample in apart if sample not in sets]
+    notes = []
+    if sets:
         notes.append(
             f"models were asked about different sets of quantities of one name ({few(sets)}): they "
             "are not compared; run one again with the other's set"
         )
-    if apart := apart.difference(sets):
+    if surveys:
         notes.append(
-            f"models were scored with different replicates of one survey ({few(sorted(apart))}): "
-            "what differs between them has no error there, and counts as a tie; run one again"
+            f"models were scored with different replicates of one survey ({few(surveys)}): what "
+            "differs between them has no error there, and counts as a tie; run one again"
         )
-    if unknown := set(sizes or {}) - {entry.model for entry in found}:
-        known = ", ".join(sorted({entry.model for entry in found}))
-        raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
-    ordered = sorted(found, key=lambda entry: (entry.protocol, entry.name))
-    return Results(ordered, notes, folders)
+    return notes
 
 
 def _without_errors(entry: Entry, older: Collection[Path], installed: Collection[str]) -> list[str]:
@@ -541,7 +425,7 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
     installed : collection of str
         Tasks whose truth is here.
     """
-    unfit = in_conflict(one.draws.sample for one in entry.scores.values() if one.draws)
+    unfit = replicates.in_conflict(one.draws.sample for one in entry.scores.values() if one.draws)
     parts: dict[str, list[str]] = {}
     for asked, one in entry.scores.items():
         if one.draws and one.draws.sample in unfit:
@@ -560,12 +444,13 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
                 "again"
             )
         parts.setdefault(why, []).append(in_way(*asked))
-    said = "; of ".join(f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items())
-    notes = [f"{entry.name}: errors N/A of {said}"] if said else []
+    reasons = [f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items()]
+    notes = [f"{entry.name}: errors N/A of {'; of '.join(reasons)}"] if reasons else []
     silent = [
         in_way(*asked)
         for asked, one in entry.scores.items()
-        if _is_silent(asked, one) and asked.task in installed
+        if leaf(asked).benchmark.measure.kept is not None
+        if one.said is None and not math.isnan(one.value) and asked.task in installed
     ]
     if silent:
         other = "is of another truth than the installed one"
@@ -577,30 +462,20 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
     return notes
 
 
-def _is_silent(asked: Asked, one: Score) -> bool:
-    """Whether answers are missing that the benchmark keeps."""
-    keeps = leaf(asked).benchmark.measure.kept is not None
-    return keeps and one.said is None and not math.isnan(one.value)
-
-
 def _when(run: _Run) -> tuple[float, str]:
-    date = _number(run.file.date)
+    date = number_in(run.file.date)
     return -math.inf if math.isnan(date) else date, str(run.path)
 
 
 def _pieces(
-    run: _Run,
-    names: Mapping[str, Asked],
-    installed: Mapping[str, Any],
-    labels: Mapping[_Other, str],
+    run: _Run, installed: Mapping[str, Any], labels: Mapping[Other, str]
 ) -> Iterator[Piece]:
     """Part a file into what was asked in one way each, and other tasks."""
     config, template = run.file.config, run.file.chat_template
-    weights, parameters = weights_of(config), _number(config.model_num_parameters)
+    weights, parameters = weights_of(config), number_in(config.model_num_parameters)
     settings = settings_of(config)
     if template:
-        sha = hashlib.sha256(str(template).encode("utf-8", "replace")).hexdigest()
-        settings += (("chat_template", sha),)
+        settings += (("chat_template", _sha(str(template))),)
     plain = Entry(
         printable(weights.name),
         bool(template) or is_chat(config),
@@ -608,29 +483,28 @@ def _pieces(
         settings=settings,
         parameters=parameters if 0 < parameters < math.inf else None,
     )
-    made: dict[tuple[Any, ...], Entry] = {}
-    for name, score in run.scores.items():
-        asked, metadata = names[name], run.metadata[name]
-        protocol, details = _protocol(name, asked, run, installed), _details(asked, run, metadata)
-        entry = made.setdefault(
+    entries: dict[tuple[Any, ...], Entry] = {}
+    for asked, score in run.scores.items():
+        protocol, details = _protocol(asked, run, installed), _details(asked, run)
+        entry = entries.setdefault(
             (protocol, details), replace(plain, protocol=protocol, details=details, scores={})
         )
-        entry.variant = entry.variant or _variant(metadata)
+        entry.variant = entry.variant or _variant(run.metadata[asked])
         entry.scores[asked] = score
-    yield from (Piece(run.path, entry) for entry in made.values())
+    yield from (Piece(run.path, entry) for entry in entries.values())
     # Other tasks belong to the model whatever way ours were asked in; a run of theirs alone too.
-    if others := {labels[one]: value for one, value in run.others.items()}:
+    if others := {labels[other]: value for other, value in run.others.items()}:
         yield Piece(run.path, replace(plain, others=others))
 
 
-def _details(asked: Asked, run: _Run, metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _details(asked: Asked, run: _Run) -> tuple[tuple[str, str], ...]:
     """Return what written answers depend on and `Protocol` does not hold."""
     way, config = WAYS[asked.way], run.file.config
     if not way.generated:
         return ()
-    found = {"max_gen_toks": pairs(config.gen_kwargs).get("max_gen_toks", "")}
+    details = {"max_gen_toks": pairs(config.gen_kwargs).get("max_gen_toks", "")}
     if way.drawn:
-        found["torch_seed"] = "" if config.torch_seed is None else config.torch_seed
+        details["torch_seed"] = "" if config.torch_seed is None else config.torch_seed
     if "n_samples" in way.columns:
-        found["n_samples"] = metadata.get("n_samples") or Variant().n_samples
-    return tuple((key, str(value)) for key, value in found.items())
+        details["n_samples"] = run.metadata[asked].get("n_samples") or Variant().n_samples
+    return tuple((key, str(value)) for key, value in details.items())

@@ -83,10 +83,10 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
     for path, entry in pieces:
         if entry.scores:
             beside[path][joined[_asked_as(entry)]] = None
-    found = list(rows.values())
-    alone, twice = _with_others(found, pieces, beside)
-    found += alone
-    _named(found)
+    entries = list(rows.values())
+    alone, twice = _with_others(entries, pieces, beside)
+    entries += alone
+    _named(entries)
     notes = [
         _said_older(rows[identity], replaced) for identity, replaced in older.items() if replaced
     ]
@@ -101,7 +101,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
         f"{_older(paths)} of it is left out"
         for row, label, paths in twice
     ]
-    return found, notes
+    return entries, notes
 
 
 def _older(paths: Iterable[Path]) -> str:
@@ -132,11 +132,8 @@ def _with_others(
         alike = [row for row in rows if _same_model(row, entry)]
         if len({_run_as(row) for row in alike}) > 1:
             alike = [row for row in alike if _run_as(row) == _run_as(entry)]
-        for row in (
-            beside.get(path)
-            or alike
-            or [alone.setdefault(_run_as(entry), replace(entry, others={}))]
-        ):
+        belongs_to = beside.get(path) or alike
+        for row in belongs_to or [alone.setdefault(_run_as(entry), replace(entry, others={}))]:
             row.others |= entry.others
             for label in entry.others:
                 sources[row, label].append(path)

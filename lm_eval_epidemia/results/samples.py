@@ -114,18 +114,19 @@ def elicited(path: Path, asked: Asked) -> Elicited | None:
         return None
     log = logging.getLogger("lm_eval_epidemia")
     # What the metrics warn of was said during the run.
-    level, quiet = log.level, logging.ERROR
-    log.setLevel(quiet)
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
-        if (found := against_truth(answers)) is None:
-            return None
+        measured = against_truth(answers)
     except EpidemiaError as error:
         raise EpidemiaError(f"{path}: {error}") from None
     finally:
         log.setLevel(level)
-    cells = np.flatnonzero(found.part.complete).tolist()
+    if measured is None:
+        return None
+    cells = np.flatnonzero(measured.part.complete).tolist()
     shares = way.by_position(answers) if way.by_position else None
-    by_order = found.elicited.by_order
+    q, by_order, counts = measured.elicited.q, measured.elicited.by_order, measured.elicited.counts
     if by_order is not None and by_order.shape[1] >= math.factorial(by_order.shape[2]):
         by_order = None  # nothing was left to chance
-    return Elicited(cells, found.elicited.q, shares, found.l1, by_order, found.elicited.counts)
+    return Elicited(cells, q, shares, measured.l1, by_order, counts)

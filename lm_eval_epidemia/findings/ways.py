@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries, compare_ways
+from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import columns
-from lm_eval_epidemia.findings.means import Mean, mean_over
+from lm_eval_epidemia.findings.means import mean_over
 from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
 from lm_eval_epidemia.results.results import Results
 
 
-class Row(NamedTuple):
+class SideBySide(NamedTuple):
     """A model's mean scores over the tasks that it was asked in all of its ways.
 
     Attributes
@@ -24,14 +25,14 @@ class Row(NamedTuple):
     model : str
     group : str
     tasks : int
-    scores : dict of str to Mean
+    means : dict of str to Number
         By way.
     """
 
     model: str
     group: str
     tasks: int
-    scores: dict[str, Mean]
+    means: dict[str, Number]
 
 
 class Ways(NamedTuple):
@@ -68,16 +69,16 @@ class Ways(NamedTuple):
 
 def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
     """Find what each model was asked, by group; a task without a score (NaN) was not."""
-    found = []
+    asked_in: list[Ways] = []
     for entry in entries:
-        groups: dict[str, dict[str, set[str]]] = {}
-        for asked, one in entry.scores.items():
-            if not math.isnan(one.value):
-                ways = groups.setdefault(leaf(asked).entry.group, {})
+        by_group: dict[str, dict[str, set[str]]] = {}
+        for asked, score in entry.scores.items():
+            if not math.isnan(score.value):
+                ways = by_group.setdefault(leaf(asked).entry.group, {})
                 ways.setdefault(asked.way, set()).add(asked.task)
-        for group, by_way in groups.items():
-            found.append(Ways(entry, group, {way: by_way[way] for way in WAYS if way in by_way}))
-    return found
+        for group, ways in by_group.items():
+            asked_in.append(Ways(entry, group, {way: ways[way] for way in WAYS if way in ways}))
+    return asked_in
 
 
 def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
@@ -88,33 +89,35 @@ def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
     """
     listed = list(entries)
     usual: dict[Any, list[Entry]] = {}
-    for one in listed:
-        usual.setdefault((one.weights, one.chat, one.settings, one.protocol), []).append(one)
-    found = []
+    for entry in listed:
+        usual.setdefault((entry.weights, entry.chat, entry.settings, entry.protocol), []).append(
+            entry
+        )
+    comparisons = []
     for bare in listed:
-        rest = tuple(said for said in bare.protocol.variant if said[0] != "wording")
+        rest = tuple(pair for pair in bare.protocol.variant if pair[0] != "wording")
         if rest == bare.protocol.variant:
             continue
         plain = replace(bare.protocol, variant=rest)
         same = usual.get((bare.weights, bare.chat, bare.settings, plain), [])
-        found += [
-            compared
-            for one in closest(same, bare)
+        comparisons += [
+            comparison
+            for entry in closest(same, bare)
             for column in columns([bare])
-            if (compared := compare_entries(bare, one, column)).tasks
+            if (comparison := compare_entries(bare, entry, column)).tasks
         ]
-    return found
+    return comparisons
 
 
 def _named(entry: Entry) -> str:
     """Name a model with everything that was said about its prompts."""
     protocol = str(replace(entry.protocol, variant=entry.variant))
     shown = [f"{key}={value}" for key, value in entry.shown if key not in dict(entry.variant)]
-    said = [part for part in ("chat template" * entry.chat, *shown, protocol) if part]
-    return entry.model + (f" ({', '.join(said)})" if said else "")
+    parts = [part for part in ("chat template" * entry.chat, *shown, protocol) if part]
+    return entry.model + (f" ({', '.join(parts)})" if parts else "")
 
 
-def compare(results: Results) -> list[Row]:
+def side_by_side(results: Results) -> list[SideBySide]:
     """Put the ways of asking side by side.
 
     Parameters
@@ -124,32 +127,27 @@ def compare(results: Results) -> list[Row]:
 
     Returns
     -------
-    list of Row
+    list of SideBySide
         One per model and group. Only tasks that the model was asked in all of its ways count, so
         that the means are of the same questions; a task without a score (NaN) is left out too.
         Where no task is left there is no row, see `without_tasks`.
     """
-    return [
-        Row(
-            _named(found.entry),
-            found.group,
-            len(found.tasks),
-            {
-                way: mean_over(found.entry, [Asked(task, way) for task in found.tasks])
-                for way in found.ways
-            },
-        )
-        for found in asked_in_ways(results.entries)
-        if found.tasks
-    ]
+    rows = []
+    for one in asked_in_ways(results.entries):
+        if tasks := one.tasks:
+            means = {
+                way: mean_over(one.entry, [Asked(task, way) for task in tasks]) for way in one.ways
+            }
+            rows.append(SideBySide(_named(one.entry), one.group, len(tasks), means))
+    return rows
 
 
 def without_tasks(results: Results) -> list[str]:
-    """Say of which models and groups `compare` has no row, and what to run."""
+    """Say of which models and groups `side_by_side` has no row, and what to run."""
     return [
-        f"{_named(found.entry)}: no task of {found.group} has a score in all of its ways "
-        f"({', '.join(found.ways)}): ask the same tasks in each, or give the results of one way "
+        f"{_named(one.entry)}: no task of {one.group} has a score in all of its ways "
+        f"({', '.join(one.ways)}): ask the same tasks in each, or give the results of one way "
         "alone"
-        for found in asked_in_ways(results.entries)
-        if not found.tasks
+        for one in asked_in_ways(results.entries)
+        if not one.tasks
     ]

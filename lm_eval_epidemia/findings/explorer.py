@@ -1,11 +1,9 @@
-"""The site's explorer: every task, and what each model answered in it, condition by condition."""
+"""Every task, and what each model answered in it, condition by condition."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,9 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import data
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
-from lm_eval_epidemia.findings.section import as_script, number
-from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.findings.section import number
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_error
@@ -32,18 +30,20 @@ from lm_eval_epidemia.surveys.catalogue import record, records
 ASKED, OPEN, WAITING = "asked", "not asked", "not available"
 
 
-def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, Any]:
-    """Write a file per task that can be opened, and return what the page shows.
+def shown(
+    report: Report, samples: data.Samples, write: Callable[[str, str, Any], None]
+) -> dict[str, Any]:
+    """Return what the site's explorer shows.
 
     Parameters
     ----------
-    folder : Path
-        To be made.
     report : Report
     samples : dict
         As of `data.read_samples`.
+    write : callable
+        Takes the data of each task that can be opened: the name of its file, its own, what is in
+        it.
     """
-    folder.mkdir()
     tasks, files = [], {}
     entries = [entry for entry in report.entries if entry.scores]
     known = references(report.runs)
@@ -56,11 +56,8 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
         anchors, here = None, one.task in here_of[about.benchmark]
         # What is not about a distribution has no truth to be shown beside answers.
         if here and one.task in truths and WAYS[one.way].distribution is not None:
-            found = task_data(one, report, samples)
+            write(name, name, task_data(one, report, samples))
             anchors, files[name] = Anchors.of(store.load(one.task)), name
-            (folder / f"{name}.js").write_text(
-                f"epidemia.receive({json.dumps(name)},{as_script(found)});\n", encoding="utf-8"
-            )
         digits, facets = about.benchmark.digits, about.entry.facets
         scores = [(model.name, model.scores.get(one)) for model in entries]
         tasks.append(
@@ -80,17 +77,9 @@ def explorer(folder: Path, report: Report, samples: data.Samples) -> dict[str, A
                 ],
             }
         )
-    filters = {
-        kind: sorted({str(task[kind]) for task in tasks})
-        for kind in ("survey", "domain", "dimension", "way", "state")
-    }
-    return {
-        "tasks": tasks,
-        "entries": entries,
-        "files": files,
-        "filters": filters,
-        "figures": {n: charts.specification(n) for n in ("distribution", "curve", "cells")},
-    }
+    kinds = ("survey", "domain", "dimension", "way", "state")
+    filters = {kind: sorted({str(task[kind]) for task in tasks}) for kind in kinds}
+    return {"tasks": tasks, "entries": entries, "files": files, "filters": filters}
 
 
 def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
@@ -98,8 +87,8 @@ def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
     if not any(asked in entry.scores for entry in report.runs):
         whole = Entry("", scores={asked: Score(0.0)})
         return number(known_over(whole, [asked])[0], 1)
-    found = [(cut_of(one), one.scores[asked].value) for one in known if asked in one.scores]
-    return "; ".join(number(value, 1) + (f" ({cut})" if cut else "") for cut, value in found)
+    values = [(cut_of(one), one.scores[asked].value) for one in known if asked in one.scores]
+    return "; ".join(number(value, 1) + (f" ({cut})" if cut else "") for cut, value in values)
 
 
 def _anchors(entry: Entry, asked: Asked) -> dict[str, float] | None:
@@ -131,8 +120,7 @@ def _needs(survey: str) -> str:
     """Return the files that the tasks of a survey are built from."""
     if survey not in records():
         return ""
-    found = record(survey)
-    return found.vintages[found.official].needed
+    return record(survey).vintages[record(survey).official].needed
 
 
 def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, Any]:
@@ -148,29 +136,11 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
     questions = [way.question(wording, cell, 0) for cell in cells]
     # What follows the question is the same for every cell; answers stand in their natural order.
     tail = prompt("", way.answers(truth), request=way.request)
-    models = []
-    for model in report.entries:
-        if (score := model.scores.get(asked)) is None:
-            continue
-        one = samples.get((model.name, asked))
-        everywhere = one is not None and len(one.cells) == len(truth.given)
-        models.append(
-            {
-                "name": model.name,
-                "reference": model.reference,
-                "anchors": _anchors(model, asked),
-                "score": score.value,
-                "error": score.error,
-                "l1": score.l1,
-                "population": score.metrics.get(POPULATION, math.nan),
-                "population_error": joint_error([score.population]),
-                "diagnostics": {
-                    k: v for k, v in score.metrics.items() if k not in ("l1", "seen", POPULATION)
-                },
-                "cells": None if one is None or everywhere else one.cells,
-                "q": None if one is None else _rounded(one.q),
-            }
-        )
+    models = [
+        _answered(model, asked, samples.get((model.name, asked)))
+        for model in report.entries
+        if asked in model.scores
+    ]
     return {
         "name": in_way(*asked),
         "title": entry.title,
@@ -190,6 +160,25 @@ def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, 
         "questions": questions,
         "tail": "\n" + tail,
         "models": models,
+    }
+
+
+def _answered(model: Entry, asked: Asked, one: Elicited | None) -> dict[str, Any]:
+    """Return what a model answered in a task, and what that came to."""
+    score, whole = model.scores[asked], len(store.load(asked.task).given)
+    apart = ("l1", "seen", POPULATION)
+    return {
+        "name": model.name,
+        "reference": model.reference,
+        "anchors": _anchors(model, asked),
+        "score": score.value,
+        "error": score.error,
+        "l1": score.l1,
+        "population": score.metrics.get(POPULATION, math.nan),
+        "population_error": joint_error([score.population]),
+        "diagnostics": {key: x for key, x in score.metrics.items() if key not in apart},
+        "cells": None if one is None or len(one.cells) == whole else one.cells,
+        "q": None if one is None else _rounded(one.q),
     }
 
 

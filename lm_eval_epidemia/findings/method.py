@@ -1,4 +1,4 @@
-"""The site's page on the method: how a score is made, with one task as the example."""
+"""How a score is made, with one task as the example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import data
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.normalise import normalise
-from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.samples import Elicited
@@ -68,28 +67,20 @@ def confounding(truth: store.GroundTruth, compared: tuple[str, str] = COMPARED) 
         Levels of the second, which occur with every level of the first that either occurs with.
     """
     places = {labels: cell for cell, labels in enumerate(truth.given)}
-    levels = [
-        z
-        for z in dict.fromkeys(z for z, _ in truth.given)
-        if all((z, x) in places for x in compared)
-    ]
+    conditions = dict.fromkeys(z for z, _ in truth.given)
+    levels = [z for z in conditions if all((z, x) in places for x in compared)]
     cells = np.array([[places[z, x] for z in levels] for x in compared])
     within, weights = truth.p[cells, 0], truth.weights[cells]
     shares = weights / weights.sum(axis=1, keepdims=True)
-    everybody = np.array(
-        [
-            sum(w for w, (found, _) in zip(truth.weights, truth.given, strict=True) if found == z)
-            for z in levels
-        ]
-    )
-    return Confounding(
-        levels, within, shares, crude(within, weights), standardised(within, everybody)
-    )
+    of_cells = [z for z, _ in truth.given]
+    sizes = [truth.weights[[one == z for one in of_cells]] for z in levels]
+    alike = standardised(within, np.array([sum(size) for size in sizes]))
+    return Confounding(levels, within, shares, crude(within, weights), alike)
 
 
 def _confounding_said() -> dict[str, Any]:
     truth = store.load(CONFOUNDED, state="shipped")
-    found, source = confounding(truth), record(truth.survey)
+    groups, source = confounding(truth), record(truth.survey)
     outcome = source.way("high_blood_pressure", truth.columns["high_blood_pressure"], truth.vintage)
 
     def points(values: Array) -> str:
@@ -100,18 +91,18 @@ def _confounding_said() -> dict[str, Any]:
         "question": outcome.question,
         "answer": truth.levels[0],
         "groups": COMPARED,
-        "overall": [_percent(p) for p in found.overall],
-        "difference": points(found.overall),
-        "alike": [_percent(p) for p in found.alike],
-        "left": points(found.alike),
+        "overall": [_percent(p) for p in groups.overall],
+        "difference": points(groups.overall),
+        "alike": [_percent(p) for p in groups.alike],
+        "left": points(groups.alike),
         "rows": [
             [
                 level,
-                *map(_percent, found.within[:, i]),
-                points(found.within[:, i]),
-                *map(_percent, found.shares[:, i]),
+                *map(_percent, groups.within[:, i]),
+                points(groups.within[:, i]),
+                *map(_percent, groups.shares[:, i]),
             ]
-            for i, level in enumerate(found.levels)
+            for i, level in enumerate(groups.levels)
         ],
     }
 
@@ -133,16 +124,15 @@ def _two(truth: store.GroundTruth, runs: dict[str, Elicited]) -> dict[str, Elici
             name: Elicited(cells, q, None, float(distance(truth.weights, q, truth.p)))
             for name, q in made.items()
         }
-    anchors = Anchors.of(truth)
-    found = sorted(runs.items(), key=lambda run: run[1].l1)
+    anchors, ordered = Anchors.of(truth), sorted(runs.items(), key=lambda run: run[1].l1)
     return {
         f"{name}, score {normalise(one.l1, anchors, 'score'):.1f}": one
-        for name, one in (found[0], found[-1])
+        for name, one in (ordered[0], ordered[-1])
     }
 
 
-def method(report: Report, samples: data.Samples) -> dict[str, Any]:
-    """Return what the page shows.
+def shown(report: Report, samples: data.Samples) -> dict[str, Any]:
+    """Return what the site's page on the method shows.
 
     Parameters
     ----------
@@ -156,18 +146,17 @@ def method(report: Report, samples: data.Samples) -> dict[str, Any]:
     cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
     low, high = interval(truth.p, truth.n_eff)
     asked = Asked(EXAMPLE, "letters")
-    whole = {
+    alike = {
         entry.name: samples[entry.name, asked]
         for entry in report.runs
-        if entry.protocol == Protocol()
-        and (entry.name, asked) in samples
-        and len(samples[entry.name, asked].cells) == len(truth.given)
+        if entry.protocol == Protocol() and (entry.name, asked) in samples
     }
+    whole = {name: one for name, one in alike.items() if len(one.cells) == len(truth.given)}
     best = next((entry for entry in report.runs if entry.name in whole), None)
-    models = {best.name: whole[best.name]} if best is not None else {}
+    models = {best.name: whole[best.name]} if best else {}
     two = _two(truth, whole)
 
-    def shown(way: str) -> str:
+    def asked_in(way: str) -> str:
         one = WAYS[way]
         assert one.question is not None and one.answers is not None
         return prompt(
@@ -180,8 +169,8 @@ def method(report: Report, samples: data.Samples) -> dict[str, Any]:
             "truth": _percent(truth.p[cell, 0]),
             "interval": f"{_percent(low[cell, 0])} to {_percent(high[cell, 0])}",
             "n": f"{truth.n[cell]:,}",
-            "question": shown("letters"),
-            "likelihood": shown("likelihood"),
+            "question": asked_in("letters"),
+            "likelihood": asked_in("likelihood"),
             "most": MAX_ORDERINGS,
             "replicates": len(truth.distances[truth.scheme]),
             "zero": f"{anchors.zero:.4f}",
@@ -192,22 +181,17 @@ def method(report: Report, samples: data.Samples) -> dict[str, Any]:
         },
         "two": list(two),
         "confounding": _confounding_said(),
-        "figures": {
-            **{n: charts.specification(n) for n in ("curve", "distribution", "bootstrap")},
-            "well": charts.specification("curve"),
-            "badly": charts.specification("curve"),
-        },
         "rows": {
             "curve": data.rows_of_curve(truth, models),
             "distribution": data.rows_of_distribution(truth, cell, models),
             "bootstrap": data.bootstrap_rows(None, EXAMPLE),
             **{
-                side: [
-                    row
-                    for row in data.rows_of_curve(truth, {who: one})
-                    if row["who"] in ("truth", who)
-                ]
+                side: _rows_of(truth, who, one)
                 for side, (who, one) in zip(("well", "badly"), two.items(), strict=True)
             },
         },
     }
+
+
+def _rows_of(truth: store.GroundTruth, who: str, one: Elicited) -> data.Rows:
+    return [row for row in data.rows_of_curve(truth, {who: one}) if row["who"] in ("truth", who)]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.data import as_point
+from lm_eval_epidemia.findings.data import Rows, as_point, finite
+from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import Mean, mean_over, shared_tasks
-from lm_eval_epidemia.findings.pairs import TunedRun
+from lm_eval_epidemia.findings.means import mean_over, shared_tasks
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over
-from lm_eval_epidemia.findings.section import Section
-from lm_eval_epidemia.report.tuning import part_of_task
+from lm_eval_epidemia.findings.tuned import TunedRun
+from lm_eval_epidemia.findings.tuning import part_of_task
 from lm_eval_epidemia.results.card import LOSSES, Tuned
 from lm_eval_epidemia.results.entry import Entry, leaf
-
-Rows = list[dict[str, Any]]
 
 #: What to do where nothing was tuned.
 NOBODY = (
@@ -31,30 +29,25 @@ NOBODY = (
 
 def tuning_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `tuning`: a panel per tuned model and group."""
-    made: Rows = []
-    for run in report.tuned:
-        if run.base is None:
-            continue
-        for column in report.columns:
-            for asked in shared_tasks([run.entry, run.base], column):
-                after = run.entry.scores[asked]
-                point = as_point(run.entry, Mean(after.value, after.error, 1), groups()[column])
-                known = known_over(run.entry, [asked])[0]
-                made.append(
-                    {
-                        **point,
-                        "group": column,
-                        "panel": f"{run.entry.name}: {column}",
-                        "task": asked.task.removeprefix(f"{leaf(asked).entry.group}_"),
-                        "part": part_of_task(run.card, asked) or "not known",
-                        "before": run.base.scores[asked].value,
-                        "after": after.value,
-                        "mean": None if math.isnan(known) else known,
-                    }
-                )
-    if not made:
+    rows = [
+        {
+            **as_point(run.entry, mean_over(run.entry, [asked]), groups()[column]),
+            "group": column,
+            "panel": f"{run.entry.name}: {column}",
+            "task": asked.task.removeprefix(f"{leaf(asked).entry.group}_"),
+            "part": part_of_task(run.card, asked) or "not known",
+            "before": run.base.scores[asked].value,
+            "after": run.entry.scores[asked].value,
+            "mean": finite(known_over(run.entry, [asked])[0]),
+        }
+        for run in report.tuned
+        if run.base is not None
+        for column in report.columns
+        for asked in shared_tasks([run.entry, run.base], column)
+    ]
+    if not rows:
         raise EpidemiaError(NOBODY)
-    return made
+    return rows
 
 
 def read_losses(folder: Path) -> Rows:
@@ -79,14 +72,14 @@ def read_losses(folder: Path) -> Rows:
     path = folder / LOSSES
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            found: Rows = [
+            losses: Rows = [
                 {
-                    "step": int(one["step"]),
-                    "epoch": float(one["epoch"]),
-                    "split": one["split"],
-                    "loss": loss if math.isfinite(loss := float(one["loss"])) else None,
+                    "step": int(line["step"]),
+                    "epoch": float(line["epoch"]),
+                    "split": line["split"],
+                    "loss": finite(float(line["loss"])),
                 }
-                for one in csv.DictReader(file)
+                for line in csv.DictReader(file)
             ]
     except OSError as error:
         raise EpidemiaError(
@@ -98,12 +91,13 @@ def read_losses(folder: Path) -> Rows:
             f"{path} is not what 'epidemia finetune train' writes ({type(error).__name__}: "
             f"{error}): expected columns step, epoch, split, loss; copy it again"
         ) from None
-    splits = {one["split"] for one in found}
-    if not found or not splits <= {"train", "validation"}:
+    splits = {line["split"] for line in losses}
+    if not losses or not splits <= {"train", "validation"}:
         raise EpidemiaError(
-            f"{path}: {len(found)} losses of {sorted(splits)}, expected some of train or validation"
+            f"{path}: {len(losses)} losses of {sorted(splits)}, expected some of train or "
+            "validation"
         )
-    return found
+    return losses
 
 
 def rows_of_losses(model: str, card: Tuned, folder: Path) -> Rows:
@@ -114,33 +108,32 @@ def rows_of_losses(model: str, card: Tuned, folder: Path) -> Rows:
 
 def loss_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `losses`: of every tuned model whose folder is here, once."""
-    made: Rows = []
-    done, problems = set(), []
+    folders: dict[Path, tuple[str, Tuned]] = {}
     for run in report.tuned:
-        if run.card is None or run.folder is None or run.folder in done:
-            continue
-        done.add(run.folder)
+        if run.card and run.folder:
+            folders.setdefault(run.folder, (run.entry.model, run.card))
+    rows: Rows = []
+    problems = ["no losses of a tuned model are here"]
+    for folder, (model, card) in folders.items():
         try:
-            made += rows_of_losses(run.entry.model, run.card, run.folder)
+            rows += rows_of_losses(model, card, folder)
         except EpidemiaError as error:
             problems.append(str(error))
-    if not made:
-        raise EpidemiaError("\n".join(["no losses of a tuned model are here", *problems]))
-    return made
+    if not rows:
+        raise EpidemiaError("\n".join(problems))
+    return rows
 
 
-def _curves(report: Report) -> dict[str, list[TunedRun]]:
-    """Return the runs tuned on answers, by base; only where their numbers of rows differ."""
-    found: dict[str, list[TunedRun]] = {}
+def _curves(report: Report) -> Iterator[list[TunedRun]]:
+    """Yield the runs tuned on answers, base by base, only where their numbers of rows differ."""
+    by_base: dict[str, list[TunedRun]] = {}
     for run in report.tuned:
         card = run.card
         if run.base and card and card.dataset.kind == "answers" and card.dataset.rows.get("train"):
-            found.setdefault(run.base.name, []).append(run)
-    return {
-        base: sorted(runs, key=lambda run: (_who(run), _trained(run)))
-        for base, runs in found.items()
-        if len({_trained(run) for run in runs}) > 1
-    }
+            by_base.setdefault(run.base.name, []).append(run)
+    for runs in by_base.values():
+        if len({_trained(run) for run in runs}) > 1:
+            yield sorted(runs, key=lambda run: (_who(run), _trained(run)))
 
 
 def _who(run: TunedRun) -> str:
@@ -157,21 +150,20 @@ def _trained(run: TunedRun) -> int:
 
 def learning_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `learning`, over the tasks that all runs of a curve share."""
-    made: Rows = []
-    for base_name, runs in _curves(report).items():
+    rows: Rows = []
+    for runs in _curves(report):
         base = runs[0].base
         assert base is not None
         soft = [
-            one
-            for one in report.tuned
-            if one.base is base and one.card and one.card.dataset.kind == "distributions"
+            run
+            for run in report.tuned
+            if run.base is base and run.card and run.card.dataset.kind == "distributions"
         ]
         for column in report.columns:
-            tasks = shared_tasks([base, *(run.entry for run in [*runs, *soft])], column)
-            if not tasks:
+            if not (tasks := shared_tasks([base, *(run.entry for run in [*runs, *soft])], column)):
                 continue
-            knows = Mean(known_over(base, tasks)[0], math.nan, len(tasks))
-            points: list[tuple[str, str, int | None, Entry, Mean]] = [
+            knows = Number(known_over(base, tasks)[0], tasks=len(tasks))
+            points: list[tuple[str, str, int | None, Entry, Number]] = [
                 *(
                     ("answers", _who(run), _trained(run), run.entry, mean_over(run.entry, tasks))
                     for run in runs
@@ -183,58 +175,49 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
                     for run in soft
                 ),
             ]
-            made += [
+            rows += [
                 {
                     **as_point(entry, mean, groups()[column]),
-                    "base": base_name,
+                    "base": base.name,
                     "group": column,
-                    "panel": f"{base_name}: {column}",
+                    "panel": f"{base.name}: {column}",
                     "rows": trained,
                     "kind": kind,
                     "who": who,
-                    "error": None if math.isnan(mean.error) else mean.error,
+                    "error": finite(mean.error),
                 }
                 for kind, who, trained, entry, mean in points
                 if not math.isnan(mean.value)
             ]
-    if not made:
+    if not rows:
         raise EpidemiaError(
             "no learning curve: it takes two or more models tuned from one base on different "
             "numbers of answers ('epidemia finetune notes --kind answers')"
         )
-    return made
+    return rows
 
 
-def learning_table(report: Report) -> list[Section]:
+def learning_table(report: Report) -> list[Finding]:
     """Return the learning curves as a table."""
     try:
-        found = learning_rows(report)
+        points = learning_rows(report)
     except EpidemiaError:
         return []
-    cells = []
-    for one in found:
-        digits = groups()[one["group"]].digits
-        error = "" if one["error"] is None else f" ± {one['error']:.{digits}f}"
-        cells.append(
-            [
-                one["model"],
-                one["base"],
-                one["group"],
-                one["who"],
-                "" if one["rows"] is None else f"{one['rows']:,}",
-                str(one["tasks"]),
-                f"{one['score']:.{digits}f}{error}",
-            ]
+    columns = ("model", "base", "group", "trained on", "rows", "tasks", "value")
+    rows = [
+        Row(
+            {
+                **point,
+                "trained on": point["who"],
+                "value": Number(point["score"], math.nan if error is None else error),
+            },
+            group=point["group"],
         )
-    header = ("model", "base", "group", "trained on", "rows", "tasks", "value")
-    return [
-        Section(
-            "Learning curve",
-            header,
-            cells,
-            "Over the tasks that all of a curve share, with "
-            "the base, the respondent that knows P(Y) alone, and training on the "
-            "distributions themselves.",
-            3,
-        )
+        for point in points
+        for error in (point["error"],)
     ]
+    note = (
+        "Over the tasks that all of a curve share, with the base, the respondent that knows P(Y) "
+        "alone, and training on the distributions themselves."
+    )
+    return [Finding("learning", "Learning curve", [*map(Column, columns)], rows, note, 3)]

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +29,9 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.data import Samples, read_samples
+from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.section import Section
-from lm_eval_epidemia.report import output
-from lm_eval_epidemia.results.entry import Asked, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.samples import Elicited
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -294,57 +292,51 @@ def mixture(
     return found, Mixture(other, ages, np.array(answers, dtype=float))
 
 
-class Effect(NamedTuple):
-    """A difference of P(first answer), in points, and its standard error; NaN if not known."""
-
-    value: float
-    error: float
-
-
 class Implied(NamedTuple):
     """What is implied for one contrast.
 
     Attributes
     ----------
-    model : str
-        Name of the entry; empty for the survey alone.
     task : Asked
     says : str
         Which effect it is, over which Z.
     why : str
     share : float
         Of the population, that Z covers.
-    survey, own : mapping of str to Effect
+    survey, own : mapping of str to Number
         ``crude``, ``standardised`` and, where P(x | z) is known, ``weighted``: of the survey, and
-        of the model's answers. Of the survey, P(x | z) is that of the other survey.
+        of the model's answers. Differences of P(first answer), in points. Of the survey, P(x | z)
+        is that of the other survey.
+    entry : Entry or None
+        None for the survey alone.
     """
 
-    model: str
     task: Asked
     says: str
     why: str
     share: float
-    survey: Mapping[str, Effect]
-    own: Mapping[str, Effect]
+    survey: Mapping[str, Number]
+    own: Mapping[str, Number] = {}
+    entry: Entry | None = None
 
 
 #: From P(y | x, z) and P(x | z), both shape (..., 2, S), to an effect, shape (...).
-_Number = Callable[[Array, Array], Array]
+_Effect = Callable[[Array, Array], Array]
 
 
-def _numbers(found: Strata, mixed: Mixture | None) -> dict[str, _Number]:
+def _effects(laid: Strata, mixed: Mixture | None) -> dict[str, _Effect]:
     """Return what is asked of strata, by name."""
 
     def difference(by_level: Array) -> Array:
         return np.asarray(100 * (by_level[..., 1] - by_level[..., 0]))
 
-    numbers: dict[str, _Number] = {
-        "crude": lambda p, e: difference(crude(p, found.joint)),
-        "standardised": lambda p, e: difference(standardised(p, found.everybody)),
+    effects: dict[str, _Effect] = {
+        "crude": lambda p, e: difference(crude(p, laid.joint)),
+        "standardised": lambda p, e: difference(standardised(p, laid.everybody)),
     }
     if mixed is not None:
-        numbers["weighted"] = lambda p, e: difference(weighted(p, found.joint, e))
-    return numbers
+        effects["weighted"] = lambda p, e: difference(weighted(p, laid.joint, e))
+    return effects
 
 
 #: In place of P(x | z) where nothing uses it.
@@ -352,20 +344,21 @@ _NONE: Array = np.ones(1)
 
 
 def _of_survey(
-    truth: store.GroundTruth, found: Strata, mixed: Mixture | None = None
-) -> dict[str, Effect]:
+    truth: store.GroundTruth, laid: Strata, mixed: Mixture | None = None
+) -> dict[str, Number]:
     """Return a survey's effects with the error of its joint replicates, and of the other's."""
-    p, at = truth.p[found.cells, 0], truth.replicates
+
+    p, at = truth.p[laid.cells, 0], truth.replicates
     e = _NONE if mixed is None else mixed.of(mixed.truth.p)
-    made = {}
-    for name, number in _numbers(found, mixed).items():
-        draws = [_draws(truth, None if at is None else number(at[:, found.cells, 0], e))]
+    numbers = {}
+    for name, effect in _effects(laid, mixed).items():
+        draws = [_draws(truth, None if at is None else effect(at[:, laid.cells, 0], e))]
         if name == "weighted" and mixed is not None:
             e_at = mixed.truth.replicates
-            moved = None if e_at is None else number(p, mixed.of(e_at))
+            moved = None if e_at is None else effect(p, mixed.of(e_at))
             draws.append(_draws(mixed.truth, moved))
-        made[name] = Effect(float(number(p, e)), joint_error(draws, [1.0] * len(draws)))
-    return made
+        numbers[name] = Number(float(effect(p, e)), joint_error(draws, [1.0] * len(draws)))
+    return numbers
 
 
 def _draws(truth: store.GroundTruth, at: Array | None) -> Draws | None:
@@ -373,33 +366,25 @@ def _draws(truth: store.GroundTruth, at: Array | None) -> Draws | None:
 
 
 def _of_model(
-    one: Elicited, found: Strata, other: Elicited | None = None, mixed: Mixture | None = None
-) -> dict[str, Effect]:
+    answers: Elicited, laid: Strata, other: Elicited | None = None, mixed: Mixture | None = None
+) -> dict[str, Number]:
     """Return the effects of a model's answers with the error of their asking."""
-    places = np.searchsorted(one.cells, found.cells)
+    places = np.searchsorted(answers.cells, laid.cells)
 
-    def effect(name: str, number: _Number) -> Effect:
-        p, e, errors = one.q[places, 0], _NONE, []
+    def number(name: str, effect: _Effect) -> Number:
+        p, e, errors = answers.q[places, 0], _NONE, []
         if name == "weighted" and other is not None and mixed is not None:
             e = mixed.of(other.q, other.cells)
-            errors.append(
-                asking_error(
-                    lambda q: number(p, mixed.of(q, other.cells)), other.by_order, other.counts
-                )
+            of_other = asking_error(
+                lambda q: effect(p, mixed.of(q, other.cells)), other.by_order, other.counts
             )
-        errors.append(asking_error(lambda q: number(q[:, places, 0], e), one.by_order, one.counts))
-        return Effect(float(number(p, e)), math.hypot(*errors))
+            errors.append(of_other)
+        of_answers = asking_error(
+            lambda q: effect(q[:, places, 0], e), answers.by_order, answers.counts
+        )
+        return Number(float(effect(p, e)), math.hypot(*errors, of_answers))
 
-    return {name: effect(name, number) for name, number in _numbers(found, mixed).items()}
-
-
-def _says(truth: store.GroundTruth, x: str, found: Strata, mixed: Mixture | None) -> str:
-    """Say an effect: "education: 16 years against 12 years, over age"."""
-    first, second = found.compared
-    over = ", ".join(name for name in declared_task(truth.task).given if name != x)
-    if mixed is not None:
-        over += f" {found.levels[0][0]} to {found.levels[-1][0]}"
-    return f"{x}: {second} against {first}, over {over}"
+    return {name: number(name, effect) for name, effect in _effects(laid, mixed).items()}
 
 
 def _available() -> Iterable[tuple[Contrast, store.GroundTruth]]:
@@ -407,26 +392,44 @@ def _available() -> Iterable[tuple[Contrast, store.GroundTruth]]:
     return ((one, store.load(one.task)) for one in CONTRASTS if one.task in here)
 
 
+def _says(truth: store.GroundTruth, x: str, laid: Strata, mixed: Mixture | None) -> str:
+    """Say an effect: "education: 16 years against 12 years, over age"."""
+    first, second = laid.compared
+    over = ", ".join(name for name in declared_task(truth.task).given if name != x)
+    if mixed is not None:
+        over += f" {laid.levels[0][0]} to {laid.levels[-1][0]}"
+    return f"{x}: {second} against {first}, over {over}"
+
+
+def _implied(
+    contrast: Contrast,
+    truth: store.GroundTruth,
+    asked: Asked,
+    entry: Entry | None = None,
+    answers: Elicited | None = None,
+    other: Elicited | None = None,
+) -> Iterator[Implied]:
+    """Return what is implied over all Z and, where P(x | z) is known, over the Z of both tasks."""
+    x, asks = contrast.x, contrast.propensity
+    cells = answers and answers.cells
+    parts: list[tuple[Strata | None, Mixture | None]] = [(strata(truth, x, cells), None)]
+    if asks and (other or entry is None):
+        both = mixture(asks, truth, x, cells, other and other.cells)
+        parts += [both] if both else []
+    for laid, mixed in parts:
+        if laid is not None:
+            own = _of_model(answers, laid, other, mixed) if answers else {}
+            survey, says = _of_survey(truth, laid, mixed), _says(truth, x, laid, mixed)
+            yield Implied(asked, says, contrast.why, laid.share, survey, own, entry)
+
+
 def of_surveys() -> list[Implied]:
     """Return what the surveys alone imply, for every contrast whose truth is here."""
-    made = []
-    for contrast, truth in _available():
-        task, asks = Asked(contrast.task, "letters"), contrast.propensity
-        parts = [(strata(truth, contrast.x), None), asks and mixture(asks, truth, contrast.x)]
-        for found, mixed in filter(None, parts):
-            if found is not None:
-                made.append(
-                    Implied(
-                        "",
-                        task,
-                        _says(truth, contrast.x, found, mixed),
-                        contrast.why,
-                        found.share,
-                        _of_survey(truth, found, mixed),
-                        {},
-                    )
-                )
-    return made
+    return [
+        one
+        for contrast, truth in _available()
+        for one in _implied(contrast, truth, Asked(contrast.task, "letters"))
+    ]
 
 
 def implied(report: Report, samples: Samples) -> list[Implied]:
@@ -439,34 +442,15 @@ def implied(report: Report, samples: Samples) -> list[Implied]:
         As of `data.read_samples`. Where a model was also asked for P(x | z), in the same way, its
         effects come once more, over the Z that both tasks cover, with weights.
     """
-    made = []
+    effects: list[Implied] = []
     for contrast, truth in _available():
         for entry in report.runs:
             for asked in sorted(asked for asked in entry.scores if asked.task == contrast.task):
-                if (one := samples.get((entry.name, asked))) is None:
-                    continue
-                parts: list[tuple[Strata | None, Elicited | None, Mixture | None]] = [
-                    (strata(truth, contrast.x, one.cells), None, None)
-                ]
-                asks = contrast.propensity
-                other = asks and samples.get((entry.name, Asked(asks.task, asked.way)))
-                if asks and other:
-                    both = mixture(asks, truth, contrast.x, one.cells, other.cells)
-                    parts += [(both[0], other, both[1])] if both else []
-                made += [
-                    Implied(
-                        entry.name,
-                        asked,
-                        _says(truth, contrast.x, found, mixed),
-                        contrast.why,
-                        found.share,
-                        _of_survey(truth, found, mixed),
-                        _of_model(one, found, theirs, mixed),
-                    )
-                    for found, theirs, mixed in parts
-                    if found is not None
-                ]
-    return made
+                if (answers := samples.get((entry.name, asked))) is not None:
+                    asks = contrast.propensity
+                    other = asks and samples.get((entry.name, Asked(asks.task, asked.way)))
+                    effects += _implied(contrast, truth, asked, entry, answers, other)
+    return effects
 
 
 def read(report: Report) -> tuple[list[Implied], list[str]]:
@@ -474,7 +458,7 @@ def read(report: Report) -> tuple[list[Implied], list[str]]:
 
     Returns
     -------
-    found : list of Implied
+    effects : list of Implied
     notes : list of str
         Samples that are not there, or cannot be read.
 
@@ -488,19 +472,13 @@ def read(report: Report) -> tuple[list[Implied], list[str]]:
     }
     wanted = {asked for entry in report.runs for asked in entry.scores if asked.task in tasks}
     samples, notes = read_samples(report, wanted)
-    if not (found := implied(report, samples)):
+    if not (effects := implied(report, samples)):
         raise EpidemiaError(
             "no answers to standardise: run lm_eval with --log_samples on a task such as "
             f"{CONTRASTS[0].task} ({len(CONTRASTS)} have two conditions or more and are compared)"
         )
-    return found, notes
+    return effects, notes
 
-
-#: What is shown of a survey, and of a model.
-NAMES = ("crude", "standardised", "weighted")
-
-#: An error below this is rounding: nothing was left to chance.
-ROUNDING = 1e-9
 
 #: How to read the table.
 NOTE = (
@@ -517,65 +495,41 @@ NOTE = (
 )
 
 
-def _said(effect: Effect | None) -> str:
-    """Write an effect: ``+6.3 ± 1.0``; a weighted one that has no propensities says so."""
-    if effect is None:
-        return ""
-    if math.isnan(effect.value):
-        return "P(x | z) = 0"
-    # 0 is added for the sign of -0.0.
-    value = f"{round(effect.value, 1) + 0:+.1f}"
-    return value + (f" ± {effect.error:.1f}" if effect.error > ROUNDING else "")
+#: What is said of an effect of surveys.
+_OF_SURVEYS = ("task", "effect", "what Z may do")
+
+#: A weighted effect is NaN where somebody who is there has no propensity. An error of 0, but for
+#: rounding, is none: nothing was left to chance.
+_COLUMNS = tuple(
+    Column(name, name, 1, True, least=ALIKE, no_minus_zero=True, nan="P(x | z) = 0")
+    for side in ("survey", "model")
+    for name in (f"{side}, crude", f"{side}, standardised", f"{side}, weighted")
+)
 
 
-def section(found: Sequence[Implied]) -> Section:
-    """Return the table of models; of surveys alone, with the reason for each effect instead."""
-    named = any(one.model for one in found)
-    columns = ["model", "task", "effect"] if named else ["task", "effect", "what Z may do"]
-    columns.append("people")
-    cells = []
-    for one in found:
-        task = in_way(*one.task)
-        texts = [one.model, task, one.says] if named else [task, one.says, one.why]
-        cells.append([*texts, f"{100 * one.share:.1f} %"])
-    sides = {"survey": [one.survey for one in found], "model": [one.own for one in found]}
-    for side, name in product(sides, NAMES):
-        said = [_said(effects.get(name)) for effects in sides[side]]
-        if any(said):
-            columns.append(f"{side}, {name}")
-            cells = [[*line, text] for line, text in zip(cells, said, strict=True)]
-    return Section("What its own answers imply", tuple(columns), cells, NOTE)
+def finding(effects: Sequence[Implied]) -> Finding:
+    """Return the effects of models; of surveys alone, with the reason for each instead.
 
-
-def rows(report: Report, found: Sequence[Implied]) -> list[dict[str, Any]]:
-    """Return the same as rows of `output.as_rows`.
-
-    Returns
-    -------
-    list of dict
-        Of ``kind`` ``standardised``: ``name`` is the task, ``metric`` what the value is ("survey,
-        crude"; "people", in per cent), ``verdict`` the effect.
+    In tidy rows the verdict is the effect, and ``people`` are in per cent.
     """
-    entries = {entry.name: entry for entry in report.runs}
-    return [
-        output.row(
-            "standardised",
-            entries[one.model],
+    texts = ("model", "task", "effect") if any(one.entry for one in effects) else _OF_SURVEYS
+    people = Column("people", "people", 1, unit=" %")
+    rows = [
+        Row(
+            {
+                "task": in_way(*one.task),
+                "effect": one.says,
+                "what Z may do": one.why,
+                "people": 100 * one.share,
+                **{f"survey, {name}": effect for name, effect in one.survey.items()},
+                **{f"model, {name}": effect for name, effect in one.own.items()},
+            },
+            one.entry,
             leaf(one.task).group,
             in_way(*one.task),
-            effect.value,
-            stderr=effect.error,
-            tasks=1,
-            metric=metric,
-            verdict=one.says,
+            {"tasks": 1, "verdict": one.says},
         )
-        for one in found
-        for metric, effect in (
-            ("people", Effect(100 * one.share, math.nan)),
-            *(
-                (f"{side}, {name}", effect)
-                for side, effects in (("survey", one.survey), ("model", one.own))
-                for name, effect in effects.items()
-            ),
-        )
+        for one in effects
     ]
+    columns = [*map(Column, texts), people, *_COLUMNS]
+    return Finding("standardised", "What its own answers imply", columns, rows, NOTE)

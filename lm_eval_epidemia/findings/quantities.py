@@ -1,11 +1,10 @@
-"""The site's page of quantities: what models stated of each, the truth, what real answers say."""
+"""Every quantity: what models stated of it, the truth, and what real answers say."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.section import as_script, number
-from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.findings.section import number
 from lm_eval_epidemia.results.entry import leaf
 
 #: Ends and middle of what is drawn of a distribution.
@@ -32,7 +30,7 @@ REACH = 1.96
 
 
 class _Said(NamedTuple):
-    """What one model said of a set in one way."""
+    """What one model said of a set in one way: places by the names of quantities."""
 
     name: str
     reference: bool
@@ -41,24 +39,21 @@ class _Said(NamedTuple):
     ranges: Array
 
 
-def quantities(folder: Path, report: Report) -> dict[str, Any]:
-    """Write a file per set, and return what the page shows.
+def shown(report: Report, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
+    """Return what the site's page of quantities shows.
 
     Parameters
     ----------
-    folder : Path
-        Where the files of the explorer are.
     report : Report
+    write : callable
+        Takes the data of each set: the name of its file, that of the set, and what is in it.
     """
     rows, files, models = [], {}, dict[str, None]()
     for task in PRIOR.available():
         truth: Quantities = PRIOR.plain.load(task)
         said = _said(report, task)
         files[task] = f"quantities-{task}"
-        (folder / f"{files[task]}.js").write_text(
-            f"epidemia.receive({json.dumps(task)},{as_script(_set(truth, said))});\n",
-            encoding="utf-8",
-        )
+        write(files[task], task, _set(truth, said))
         models |= dict.fromkeys(one.name for one in said)
         for one in truth.quantities:
             ratios = {
@@ -72,39 +67,27 @@ def quantities(folder: Path, report: Report) -> dict[str, Any]:
                     "name": one.name,
                     "survey": truth.survey,
                     "difficulty": one.difficulty,
-                    "about": _title(one),
+                    "about": title(one),
                     "truth": _with_error(one),
                     "unit": one.unit,
                     "people": f"{one.n:,}",
                     "ratios": ratios,
                 }
             )
-    return {
-        "rows": rows,
-        "models": list(models),
-        "files": files,
-        "figure": charts.specification(charts.STATED),
-    }
+    return {"rows": rows, "models": list(models), "files": files}
 
 
 def _said(report: Report, task: str) -> list[_Said]:
-    found = []
+    said = []
     for entry in report.entries:
         for asked, score in sorted(entry.scores.items()):
             if asked.task == task and leaf(asked).benchmark is PRIOR and score.said is not None:
                 known: Known = score.said
                 suffix = WAYS[asked.way].suffix.strip("_").replace("_", " ")
+                name = entry.name + (f", {suffix}" if suffix else "")
                 places = {one.name: place for place, one in enumerate(known.truth.quantities)}
-                found.append(
-                    _Said(
-                        entry.name + (f", {suffix}" if suffix else ""),
-                        entry.reference,
-                        known,
-                        places,
-                        _ranges(known),
-                    )
-                )
-    return found
+                said.append(_Said(name, entry.reference, known, places, _ranges(known)))
+    return said
 
 
 def _ranges(known: Known) -> Array:
@@ -112,15 +95,12 @@ def _ranges(known: Known) -> Array:
     if isinstance(known.stated, Stated):
         family, a, b = (each[..., None] for each in known.stated)
         return families.ppf(family, a, b, np.array(SHOWN))
-    found = []
-    for one, logs in zip(known.truth.quantities, known.stated, strict=True):
-        at = grid.points(one)
-        if not np.isfinite(logs).all():
-            found.append([[math.nan] * len(SHOWN)])
-            continue
-        below = np.cumsum(np.exp(logs - logs.max()))
-        found.append([at[np.searchsorted(below / below[-1], SHOWN)].tolist()])
-    return np.array(found)
+    ranges = np.full((len(known.truth.quantities), 1, len(SHOWN)), math.nan)
+    for place, (one, logs) in enumerate(zip(known.truth.quantities, known.stated, strict=True)):
+        if np.isfinite(logs).all():
+            below = np.cumsum(np.exp(logs - logs.max()))
+            ranges[place] = grid.points(one)[np.searchsorted(below / below[-1], SHOWN)]
+    return ranges
 
 
 #: What wordings say of people, survey and year: the same in all of a set.
@@ -130,7 +110,7 @@ _OF_A_MEAN = re.compile(
 )
 
 
-def _title(one: Quantity) -> str:
+def title(one: Quantity) -> str:
     """Name a quantity by what it is and what is known: "The mean weight (in kg); who are ..."."""
     what = _OF_A_MEAN.sub(r"\1", _OF_A_SHARE.sub("", one.wording))
     known = [each.phrase for each in one.conditions if each.phrase not in what]
@@ -153,9 +133,8 @@ def _set(truth: Quantities, said: list[_Said]) -> dict[str, Any]:
     # Answers that are all the same leave no spread; a quantile needs one.
     spread = np.where(family == families.BETA, b, np.maximum(b, np.finfo(float).tiny))
     drawn = families.ppf(family[..., None], a[..., None], spread[..., None], np.array(SHOWN))
-    baseline_error = np.abs(
-        families.mean(family, a, b) - np.array([q.mean for q in truth.quantities])[:, None, None]
-    ).mean(axis=2)
+    means = np.array([one.mean for one in truth.quantities])[:, None, None]
+    baseline_error = np.abs(families.mean(family, a, b) - means).mean(axis=2)
     return {
         "name": truth.task,
         "title": truth.title,
@@ -174,27 +153,17 @@ def _one(
     truth: Quantities, place: int, said: list[_Said], drawn: Array, baseline_error: Array
 ) -> dict[str, Any]:
     """Return what is shown of a quantity: texts, and the rows of the figure `stated`."""
-    one = truth.quantities[place]
-    rows = [
-        {
-            "who": "truth",
-            "kind": "truth",
-            "place": 0.5,
-            "middle": one.mean,
-            "low": one.mean - REACH * one.se,
-            "high": one.mean + REACH * one.se,
-        }
-    ]
+    one, digits = truth.quantities[place], _digits(truth.quantities[place])
+    ends = {"low": one.mean - REACH * one.se, "high": one.mean + REACH * one.se}
+    rows = [{"who": "truth", "kind": "truth", "place": 0.5, "middle": one.mean, **ends}]
     table = []
     for each in said:
-        if (at := each.places.get(one.name)) is None:
-            continue
-        kind = "published" if each.reference else "model"
-        rows += _rows(each.name, kind, each.ranges[at])
-        table.append([each.name, *_cells(each.known, at, _digits(one))])
+        if (at := each.places.get(one.name)) is not None:
+            kind = "published" if each.reference else "model"
+            rows += _rows(each.name, kind, each.ranges[at])
+            table.append([each.name, *_cells(each.known, at, digits)])
     for size, draws in zip(SIZES, drawn, strict=True):
         rows += _rows(f"{size} real answers", "real answers", draws)
-    digits = _digits(one)
     facts = {
         "Truth": f"{_with_error(one)} {one.unit}".strip(),
         "People in the survey": f"{one.n:,}",
@@ -211,7 +180,7 @@ def _one(
         "family": one.family,
         "unit": one.unit,
         "difficulty": one.difficulty,
-        "about": _title(one),
+        "about": title(one),
         "facts": facts,
         "rows": rows,
         "table": table,
@@ -219,19 +188,14 @@ def _one(
 
 
 def _rows(who: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
-    return [
-        {
-            "who": who,
-            "kind": kind,
-            "place": round((place + 0.5) / len(ranges), 3),
-            **{
-                key: float(f"{x:.5g}")
-                for key, x in zip(("low", "middle", "high"), ends, strict=True)
-            },
-        }
-        for place, ends in enumerate(ranges.tolist())
-        if all(map(math.isfinite, ends))
-    ]
+    rows = []
+    for repeat, ends in enumerate(ranges.tolist()):
+        if all(map(math.isfinite, ends)):
+            low, middle, high = (float(f"{x:.5g}") for x in ends)
+            place = round((repeat + 0.5) / len(ranges), 3)
+            shown = {"low": low, "middle": middle, "high": high}
+            rows.append({"who": who, "kind": kind, "place": place, **shown})
+    return rows
 
 
 def _cells(known: Known, at: int, digits: int) -> list[str]:

@@ -1,0 +1,165 @@
+"""Findings of paired comparisons: two models, two ways, two wordings, two versions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import combinations, pairwise
+
+from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
+from lm_eval_epidemia.findings.leaderboard import Report, ordered_in
+from lm_eval_epidemia.findings.means import shared_tasks
+from lm_eval_epidemia.findings.ways import Ways
+from lm_eval_epidemia.results.entry import Entry
+
+#: With more models than this, only neighbours in rank are compared in the terminal.
+MOST_PAIRS_OF = 5
+
+_COLUMNS = (
+    *map(Column, ("tasks", "win / tie / loss", "the first is")),
+    Column("difference", "", signed=True),
+    Column("95 % interval", form="range"),
+    Column("here, corrected", signed=True),
+)
+_SHOWN = (
+    "tasks",
+    "difference",
+    "95 % interval",
+    "here, corrected",
+    "win / tie / loss",
+    "the first is",
+)
+
+
+def _row(one: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
+    """Return a comparison, in tidy rows under the name of the second."""
+    difference = Number(one.difference, one.error, one.tasks, one.low, one.high, one.verdict)
+    cells: dict[str, Cell] = {
+        "pair": f"{one.one} / {one.other}",
+        "group": one.column + where,
+        "tasks": one.tasks,
+        "difference": difference,
+        "95 % interval": difference,
+        "here, corrected": None if math.isnan(one.here) else Number(one.corrected, one.here),
+        "win / tie / loss": f"{one.wins} / {one.ties} / {one.losses}",
+        "the first is": one.verdict,
+    }
+    corrected = {"corrected": one.corrected, "corrected_stderr": one.here}
+    counts = {"wins": one.wins, "ties": one.ties, "losses": one.losses}
+    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more}, long=long)
+
+
+def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Finding:
+    columns = (Column("pair", title=what), Column("group"), *_COLUMNS)
+    return Finding(kind, title, columns, rows, note, shown=("pair", "group", *_SHOWN))
+
+
+_MODELS_NOTE = (
+    "Difference of the first from the second. The interval takes tasks on one outcome as one "
+    "observation; of one set of quantities, each of these. 'here' means in these tasks, but not so "
+    "evenly over outcomes that it can be said of others: the difference, corrected for what "
+    "sampling error adds to it, is more than 1.96 joint standard errors. A task is won likewise, "
+    "by more than twice its own. Not corrected for the number of comparisons."
+)
+
+
+def models(report: Report, comparisons: Iterable[Comparison]) -> list[Finding]:
+    """Two models over the tasks of both, a table for each group; of many, neighbours are shown.
+
+    Parameters
+    ----------
+    report : Report
+    comparisons : iterable of Comparison
+        Of every two runs, as of `leaderboard.comparisons`.
+    """
+    by_name, rows = {entry.name: entry for entry in report.entries}, dict[str, list[Row]]()
+    apart = set()
+    for column in report.columns:
+        for alike in report.alike():
+            names = [entry.name for entry in ordered_in(alike, column)]
+            if len(names) > MOST_PAIRS_OF:
+                apart |= {(column, *pair) for pair in combinations(names, 2)}
+                apart -= {(column, *pair) for pair in pairwise(names)}
+    for one in comparisons:
+        if one.tasks:
+            long = (one.column, one.one, one.other) in apart
+            rows.setdefault(one.column, []).append(_row(one, by_name[one.one], long=long))
+    title = "{}: two models over the tasks of both"
+    return [
+        _finding("pair", of_column, "pair", title.format(column), _MODELS_NOTE)._replace(
+            shown=("pair", *_SHOWN)
+        )
+        for column, of_column in rows.items()
+    ]
+
+
+def two_ways(asked_in: Iterable[Ways]) -> Finding:
+    """One model in two ways of asking, over the tasks asked in both."""
+    return _finding(
+        "ways",
+        [_row(one, ways.entry) for ways in asked_in for one in ways.differences],
+        "model: way / other way",
+        "One model asked in two ways",
+        "Paired by task, over the tasks asked in both, as two models are compared. Ways ask for "
+        "different skills: what an answer would be, or how many give it.",
+    )
+
+
+def two_wordings(entries: Iterable[Entry], comparisons: Iterable[Comparison]) -> Finding:
+    """One model asked in bare words and in the usual ones, over the tasks of both."""
+    by_name = {entry.name: entry for entry in entries}
+    return _finding(
+        "wording",
+        [_row(one, by_name[one.one]) for one in comparisons],
+        "bare / usual wording",
+        "One model in two wordings",
+        "Paired by task, as two models are compared: what leaving out place, year and universe "
+        "does.",
+    )
+
+
+def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Comparison | None]]:
+    """Compare instruct and retrieving versions with the plain model, group by group.
+
+    Yields
+    ------
+    version : Entry
+    all_of_them : Comparison
+        Over the tasks of both; there is one at least.
+    unknown : Comparison or None
+        Over those in which the plain model has 0; None where there are none.
+    """
+    for column in report.columns:
+        for base, version in report.pairs:
+            tasks = shared_tasks([base, version], column)
+            unknown = [asked for asked in tasks if base.scores[asked].value <= 0]
+            if tasks:
+                yield (
+                    version,
+                    compare_entries(version, base, column, tasks),
+                    compare_entries(version, base, column, unknown) if unknown else None,
+                )
+
+
+def versions(report: Report) -> Finding:
+    """Instruct and retrieving versions against the plain model.
+
+    In tidy rows those tasks in which the plain model has 0 are of the kind ``version at 0``.
+    """
+    rows = []
+    for version, all_of_them, unknown in versions_compared(report):
+        rows.append(_row(all_of_them, version))
+        if unknown is not None:
+            # What is shown of all tasks is not shown again.
+            again = unknown.tasks == all_of_them.tasks
+            where = ", where the second has 0"
+            rows.append(_row(unknown, version, where, again, kind="version at 0"))
+    return _finding(
+        "version",
+        rows,
+        "pair",
+        "Instruct or retrieving version / plain model",
+        "Tasks in which the plain model has 0 were chosen by its score, which cannot be less: "
+        "the difference there is above 0 by chance too.",
+    )

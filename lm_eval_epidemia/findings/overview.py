@@ -1,0 +1,321 @@
+"""What the report says first: leaderboards, other scales, slices, and other tasks beside ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups, in_way
+from lm_eval_epidemia.benchmarks.observation.written import CLOSED_CELLS
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.findings import published_priors
+from lm_eval_epidemia.findings.comparison import CONFIDENCE
+from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Cell, Column, Finding, Number, Row
+from lm_eval_epidemia.findings.leaderboard import (
+    Report,
+    Standing,
+    by_benchmark,
+    closed_subset,
+    correlation,
+    whole,
+)
+from lm_eval_epidemia.findings.means import (
+    SCALES,
+    facets,
+    group_mean,
+    normalised_means,
+    population_mean,
+    slices,
+    tasks_in,
+    worth,
+)
+from lm_eval_epidemia.findings.published import MARK
+from lm_eval_epidemia.results.entry import POPULATION, Entry, leaf
+from lm_eval_epidemia.score.joint import joint_error
+
+
+def of_group(column: str, name: str = "") -> Column:
+    """Declare a column with means of a group; the truth of a survey may be exact."""
+    benchmark = groups()[column]
+    least = -1.0 if benchmark is OBSERVATION else ALIKE
+    return Column(name or column, digits=benchmark.digits, least=least)
+
+
+def size(parameters: float | None) -> str:
+    """Write a number of parameters: ``7.6B``."""
+    if not parameters:
+        return ""
+    for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if parameters >= unit:
+            return f"{parameters / unit:.3g}{letter}"
+    return f"{parameters:.0f}"
+
+
+def ranks(standing: Standing) -> str:
+    """Write the ranks that are possible: ``2``, ``2-4``, empty where there is none."""
+    if standing.best is None:
+        return ""
+    return f"{standing.best}" + ("" if standing.best == standing.worst else f"-{standing.worst}")
+
+
+def leaderboards(report: Report) -> dict[Benchmark, Finding]:
+    """Return the table that ranks models, of each benchmark that somebody was asked."""
+    parts = by_benchmark(report.columns)
+    return {benchmark: _leaderboard(report, benchmark, parts[benchmark]) for benchmark in parts}
+
+
+def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> Finding:
+    standings = {column: report.standings[column] for column in columns}
+    most = {
+        column: max((one.mean.tasks for one in by_name.values()), default=0)
+        for column, by_name in standings.items()
+    }
+    # How many tasks ranks are over, in every group and protocol.
+    over: dict[str, None] = {}
+
+    def order(entry: Entry) -> tuple[Any, ...]:
+        # As all entries are ordered, by what is in this table.
+        here = sum(leaf(asked).benchmark is benchmark for asked in entry.scores)
+        return entry.reference, entry.protocol, -here, [worth(entry, c) for c in columns]
+
+    entries = [one for one in report.entries if any(one.name in s for s in standings.values())]
+    rows, partial = [], False
+    for entry in sorted(entries, key=order):
+        cells: dict[str, Cell] = {"size": size(entry.parameters)}
+        for column in columns:
+            cells |= {column: None, f"rank {column}": None}
+            if (standing := standings[column].get(entry.name)) is None:
+                continue
+            # Another number than ranks are over, or than most were asked here.
+            number = standing.mean.tasks
+            other = number != most[column] if standing.shared in (0, number) else True
+            partial = partial or other
+            cells[column] = standing.mean, f"({number} tasks)" * other
+            cells[f"rank {column}"] = ranks(standing)
+            if standing.best is not None:
+                where = "; ".join(filter(None, (column, str(entry.protocol))))
+                over[f"{standing.shared} in {where}"] = None
+        rows.append(Row(cells, entry))
+    note = (
+        f"Ranks: what paired comparisons leave open at {CONFIDENCE:.0%}, among models asked in the "
+        f"same way, over the tasks that all ranked ones share ({', '.join(over) or 'none'}). From "
+        "the model asked most tasks down, those are ranked that leave at least half of its tasks "
+        "in common."
+    )
+    if partial:
+        note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
+    if any(entry.reference for entry in entries):
+        mark = published_priors.MARK if benchmark is PRIOR else MARK
+        note += f" (published): {mark}; over the tasks asked here."
+    asked = {one for entry in report.runs for one in entry.scores}
+    here = {one.task for one in asked if leaf(one).group in columns}
+    if barely := [task for task in report.barely if task in here]:
+        note += (
+            f" Barely informative tasks: {len(barely)} ({few(barely)}); --informative leaves them "
+            "out."
+        )
+    title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
+    declared = [Column("model"), Column("size")]
+    for column in columns:
+        declared += [of_group(column), Column(f"rank {column}", title="rank")]
+    return Finding("leaderboard", title, declared, rows, note, silent=ALIKE_NOTE)
+
+
+def population(report: Report) -> Finding:
+    """The score against the population, of the runs and groups that have it."""
+    rows = []
+    for entry in report.runs:
+        means = {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns}
+        if not all(math.isnan(mean.value) for mean in means.values()):
+            rows.append(Row(means, entry))
+    columns = [of_group(column)._replace(form="interval") for column in report.columns]
+    return Finding(
+        "population",
+        "Score against the population, 0 to 100 (interval of 95 %)",
+        (Column("model"), *columns),
+        rows,
+        "What sampling error adds to a distance is subtracted, but too little of it near 100: "
+        "who knows the population itself gets about 88 on epidemia_low, less in small surveys. "
+        "The interval is the mean ± 1.96 joint standard errors, cut off at 0 and 100.",
+    )
+
+
+#: How a facet is said where the tables of its slices are headed.
+FACETS = {
+    "dimension": "by number of conditions",
+    "subset": "in the closed subset",
+    "nodes": "by number of variables",
+}
+
+
+def sliced(report: Report) -> Iterator[Finding]:
+    """Groups cut by a facet of their tasks, such as the survey."""
+    kinds = [kind for column in report.columns for kind in facets(report.entries, column)]
+    for kind in dict.fromkeys(kinds):
+        for column in report.columns:
+            parts = {entry.name: slices(entry, column, kind) for entry in report.entries}
+            labels = sorted({label for means in parts.values() for label in means})
+            if not labels or (kind != "subset" and len(labels) < 2):
+                continue
+            most = {
+                label: max(means[label].tasks for means in parts.values() if label in means)
+                for label in labels
+            }
+            rows = []
+            for entry in report.entries:
+                cells: dict[str, Cell] = {
+                    label: (mean, f"({mean.tasks})" * (mean.tasks != most[label]))
+                    for label, mean in parts[entry.name].items()
+                }
+                rows += [Row(cells, entry)] if cells else []
+            columns = [of_group(column, x)._replace(title=f"{x} ({most[x]})") for x in labels]
+            title = f"{column} {FACETS.get(kind, f'by {kind}')} (number of tasks)"
+            yield Finding(kind, title, (Column("model"), *columns), rows)
+
+
+def closed(report: Report) -> Finding:
+    """The closed subset: models that only write beside those whose log-probabilities are known."""
+    rows = [
+        Row({"asked in": way, "score": mean, "tasks": mean.tasks}, entry)
+        for entry, way, mean in closed_subset(report)
+    ]
+    columns = (
+        *map(Column, ("model", "asked in")),
+        of_group("epidemia_high", "score"),
+        Column("tasks"),
+    )
+    return Finding(
+        "closed",
+        "Closed subset",
+        columns,
+        rows,
+        f"Tasks with several conditions and at most {CLOSED_CELLS} cells; the same questions "
+        "in both ways. In 'closed' the model writes the interval that holds the probability, "
+        "in 'likelihood' it is the likeliest one. Means over different numbers of tasks are "
+        "not to be read beside each other; published ones are over the tasks asked here.",
+    )
+
+
+#: How to read means on other scales.
+SCALES_NOTE = (
+    "'another survey': 100 is what 95 % of other surveys of the same population come to; empty "
+    "where the truth of a task was built without it. ± where the joint error is known."
+)
+
+
+def scales(report: Report) -> Iterator[Finding]:
+    """Means on other scales, of each group."""
+    for column in report.columns:
+        rows = []
+        for entry in report.runs:
+            if means := normalised_means(entry, column, report.anchors, report.another):
+                rows.append(Row({scale: means.get(scale) for scale in SCALES}, entry))
+        columns = (Column("model"), *(of_group(column, scale) for scale in SCALES))
+        yield Finding("scale", f"{column} on other scales", columns, rows, SCALES_NOTE)
+
+
+def by_size(report: Report) -> Finding:
+    """Means by the number of parameters, where models differ in it."""
+    known = sorted(
+        (entry for entry in report.runs if entry.parameters),
+        key=lambda entry: entry.parameters or 0,
+    )
+    rows = []
+    if len({entry.parameters for entry in known}) > 1:
+        for entry in known:
+            means = {column: group_mean(entry, column) for column in report.columns}
+            rows.append(Row({"size": size(entry.parameters), **means}, entry))
+    columns = (Column("model"), Column("size"), *map(of_group, report.columns))
+    return Finding("size", "By model size", columns, rows)
+
+
+def _others(report: Report) -> list[str]:
+    return list(dict.fromkeys(name for entry in report.runs for name in entry.others))
+
+
+def beside(report: Report) -> Finding:
+    """Other tasks in the same files."""
+    others = _others(report)
+    rows = []
+    for entry in report.runs:
+        if entry.others:
+            cells: dict[str, Cell] = {c: group_mean(entry, c) for c in report.columns}
+            cells |= {other: _as_lm_eval(value) for other, value in entry.others.items()}
+            rows.append(Row(cells, entry))
+    return Finding(
+        "other",
+        "Beside other tasks",
+        (Column("model"), *map(of_group, report.columns), *map(Column, others)),
+        rows,
+        "Ours from 0 to 100; the others as lm-eval prints them, so that an accuracy of 65 % is "
+        "0.6500.",
+    )
+
+
+def _as_lm_eval(value: float) -> str:
+    """Write a number with the digits of lm-eval's own table; a huge perplexity shortly."""
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
+
+
+def correlations(report: Report) -> Finding:
+    """How ranks in other tasks go with ours."""
+    others, rows = _others(report), []
+    for column in report.columns if others else ():
+        ranked = whole(report, column)
+        cells = {}
+        for other in others:
+            coefficient, models = correlation(ranked, column, other)
+            cells[other] = Number(coefficient, tasks=models)
+        rows.append(Row(cells, group=column, facts={"tasks": math.nan}))
+    return Finding(
+        "correlation",
+        "Rank correlation with other tasks (Spearman, number of models)",
+        (
+            Column("group"),
+            *(Column(o, "", 2, form="counted", nan="({})", named=True) for o in others),
+        ),
+        rows,
+        "Over the ranked models asked in the default way, and the tasks that they share; none "
+        "from fewer than three. Where lower is better, agreement is negative.",
+    )
+
+
+def numbers(report: Report) -> Finding:
+    """Every mean and every score, for programs; the kind of a row is one of its facts."""
+    return Finding("", "", (Column("value", ""),), list(_numbers(report)))
+
+
+def _numbers(report: Report) -> Iterator[Row]:
+    def row(kind: str, entry: Entry, group: str, name: str, value: Cell, **facts: Any) -> Row:
+        return Row({"value": value}, entry, group, name, {"kind": kind, **facts})
+
+    for entry in report.entries:
+        for column in report.columns:
+            if (standing := report.standings[column].get(entry.name)) is None:
+                continue
+            ranked = {}
+            if standing.best:
+                ranked = {
+                    "rank_best": standing.best,
+                    "rank_worst": standing.worst,
+                    "rank_tasks": standing.shared,
+                }
+            yield row("group", entry, column, column, standing.mean, **ranked)
+            for kind in facets([entry], column):
+                for label, mean in slices(entry, column, kind).items():
+                    yield row(kind, entry, column, label, mean)
+            means = normalised_means(entry, column, report.anchors, report.another)
+            for scale, mean in means.items():
+                metric = POPULATION if scale == "population" else groups()[column].primary
+                yield row("scale", entry, column, scale, mean, metric=metric)
+        for asked, score in sorted(entry.scores.items()):
+            group, name = leaf(asked).group, in_way(*asked)
+            yield row("task", entry, group, name, Number(score.value, score.error, 1))
+            for metric, value in score.metrics.items():
+                error = joint_error([score.population]) if metric == POPULATION else math.nan
+                yield row("task", entry, group, name, Number(value, error, 1), metric=metric)
+        for other, value in entry.others.items():
+            yield row("other", entry, "", other, value)
+    for entry, way, mean in closed_subset(report):
+        yield row("closed", entry, in_way("epidemia_high", way), way, mean)

@@ -1,0 +1,206 @@
+"""What a model knows of who answers what, apart from how common each answer is.
+
+Its answers in samples are recalibrated to the survey's P(Y) and scored again
+(`benchmarks.observation.recalibrated`). What the respondent that knows P(Y) alone
+scores on the same cells stands beside: only what is above it is knowledge of how Y depends on X.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts, recalibrate
+from lm_eval_epidemia.core.distance import Array, distance
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import mean
+from lm_eval_epidemia.results.entry import Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.joint import Draws, difference
+
+
+class _Task(NamedTuple):
+    """A task as one model answered it: three scores, their gain, and three distances."""
+
+    score: Score
+    recalibrated: Score
+    alone: Score
+    total: float
+    marginal: float
+    conditional: float
+
+    @property
+    def gain(self) -> Score:
+        value = self.recalibrated.value - self.alone.value
+        return Score(value, difference(self.recalibrated.draws, self.alone.draws))
+
+
+class Knowledge(NamedTuple):
+    """What a model knows in a group, over the tasks whose samples are here.
+
+    Attributes
+    ----------
+    entry : Entry
+    group : str
+    tasks : int
+    score, recalibrated, alone, gain : Number
+        As answered; with the survey's P(Y); of the respondent that knows P(Y) alone; and by how
+        much the second exceeds the third. 0 to 100, the gain -100 to 100.
+    total, marginal, conditional : float
+        Mean distances, see `benchmarks.observation.recalibrated.Parts`.
+    """
+
+    entry: Entry
+    group: str
+    tasks: int
+    score: Number
+    recalibrated: Number
+    alone: Number
+    gain: Number
+    total: float
+    marginal: float
+    conditional: float
+
+
+def _score(part: Part, d: float, at: Array | None, asking: float = 0.0) -> Score:
+    """Put a distance on the task's scale, and its replicates with their own zeros."""
+    value = float(part.score_of(d))
+    if at is None or part.zeros is None:
+        return Score(value)
+    drawn = scoring.scale(at, part.zeros, part.anchors.perfect)
+    return Score(value, Draws(part.truth.sample or "", drawn, asking))
+
+
+def _task(asked: Asked, answers: Elicited) -> _Task:
+    truth = store.load(asked.task)
+    complete = np.zeros(len(truth.given), dtype=bool)
+    complete[answers.cells] = True
+    part = part_of(truth, complete)
+    weights, at, true = part.weights, part.replicates, marginal(part.weights, part.p)
+    now = parts(weights, part.p, answers.q)
+    then = None if at is None else parts(weights, at, answers.q)
+    alone = float(distance(weights, part.p, true))
+    alone_at = None if at is None else distance(weights, at, marginal(weights, at)[..., None, :])
+
+    def asking(of: Callable[[Array], Array] = lambda q: q) -> float:
+        """Error of the score of answers, or of what is made of them, from sampled orderings."""
+        if answers.by_order is None:
+            return 0.0
+        return scoring.ordering_error(
+            answers.by_order,
+            lambda q: part.score_of(part.distance(np.asarray([of(each) for each in q]))),
+        )
+
+    return _Task(
+        _score(part, float(now.total), then and then.total, asking()),
+        _score(
+            part,
+            float(now.conditional),
+            then and then.conditional,
+            asking(lambda q: recalibrate(weights, q, true)),
+        ),
+        _score(part, alone, alone_at),
+        *map(float, (now.total, now.marginal, now.conditional)),
+    )
+
+
+def read(report: Report) -> tuple[list[Knowledge], list[str]]:
+    """Read the samples of all runs and recalibrate what was answered.
+
+    Tasks without conditions have nothing but P(Y), and answers that were drawn differ between cells
+    by chance alone: both are left out.
+
+    Returns
+    -------
+    known : list of Knowledge
+        By model and group, in the report's order.
+    notes : list of str
+        Samples that are not there, or cannot be read.
+
+    Raises
+    ------
+    EpidemiaError
+        If there are no samples of a task about surveys.
+    """
+    wanted = {
+        asked
+        for entry in report.runs
+        for asked in entry.scores
+        if leaf(asked).benchmark is OBSERVATION and leaf(asked).entry.declared.given
+    }
+    samples, notes = read_samples(report, wanted)
+    known: list[Knowledge] = []
+    drawn = set()
+    for entry in report.runs:
+        by_group: dict[str, list[_Task]] = defaultdict(list)
+        for asked in sorted(wanted & entry.scores.keys()):
+            if (answers := samples.get((entry.name, asked))) is None:
+                continue
+            if answers.counts is not None:
+                drawn.add(entry.name)
+            else:
+                by_group[leaf(asked).group].append(_task(asked, answers))
+        known += [_averaged(entry, group, tasks) for group, tasks in by_group.items()]
+    if drawn:
+        names = ", ".join(sorted(drawn))
+        notes.append(f"{names}: drawn answers differ by chance, and are not recalibrated")
+    if not known:
+        raise EpidemiaError(
+            "no answers to recalibrate: run lm_eval with --log_samples on tasks with letters or "
+            "likelihoods, such as epidemia_low"
+        )
+    return known, notes
+
+
+def _averaged(entry: Entry, group: str, tasks: Sequence[_Task]) -> Knowledge:
+    numbers: dict[str, Any] = {}
+    for name in ("score", "recalibrated", "alone", "gain"):
+        scores = [getattr(task, name) for task in tasks]
+        numbers[name] = mean([one.value for one in scores], [one.draws for one in scores])
+    for name in ("total", "marginal", "conditional"):
+        numbers[name] = math.fsum(getattr(task, name) for task in tasks) / len(tasks)
+    return Knowledge(entry, group, len(tasks), **numbers)
+
+
+#: How to read the table.
+NOTE = (
+    "Recalibrated: the model's answers times one factor per answer, the same for everybody, so "
+    "that their mix is the survey's P(Y); every odds ratio between groups of people stays what it "
+    "was. P(Y) alone: the same answer about everybody, the survey's. Difference: what the model "
+    "knows of who answers what; 0 if nothing, below 0 if its differences between people are "
+    "misleading. l1 is the distance as answered, 'of P(Y)' what the mix of its answers is off by, "
+    "'left' what remains when it is right. ± is the survey's sampling error, with P(Y) known anew "
+    "in every replicate, and that of sampled orderings."
+)
+
+
+_COLUMNS = (
+    *map(Column, ("model", "group", "tasks")),
+    Column("score", "score", 1),
+    Column("recalibrated", "recalibrated", 1),
+    Column("alone", "alone", 1, title="P(Y) alone"),
+    Column("gain", "gain", 1, signed=True, title="difference"),
+    Column("total", "l1 total", 3, title="l1"),
+    Column("marginal", "l1 marginal", 3, title="of P(Y)"),
+    Column("conditional", "l1 conditional", 3, title="left"),
+)
+
+
+def finding(known: Sequence[Knowledge]) -> Finding:
+    """Return the table of what models know."""
+    title = "Who answers what, apart from how common answers are"
+    rows = [
+        Row(one._asdict(), one.entry, one.group, one.group, {"tasks": one.tasks}) for one in known
+    ]
+    return Finding("recalibrated", title, _COLUMNS, rows, NOTE, 2)

@@ -1,0 +1,187 @@
+"""How any finding is written: as a table for people, and as tidy rows for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks.prior.metrics import worth_in_words
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number
+from lm_eval_epidemia.findings.section import Section
+from lm_eval_epidemia.results.entry import Entry
+from lm_eval_epidemia.score.estimates import Estimate
+
+#: A number with its error, or one without.
+_Number = Number | Estimate
+
+
+def with_error(number: _Number, spec: str, least: float = -1.0) -> str:
+    """Write a number with its standard error: ``54.8 ± 1.2``; nothing for NaN.
+
+    Parameters
+    ----------
+    number : Number or Estimate
+    spec : str
+        How the number is written: ``.1f``, or ``+.1f`` where a sign is always written.
+    least : float
+        An error must be above it to be written; one that is not known (NaN) never is.
+    """
+    if math.isnan(number.value):
+        return ""
+    error = f" ± {number.error:{spec.lstrip('+')}}" if number.error > least else ""
+    return f"{number.value:{spec}}{error}"
+
+
+def _with_interval(number: _Number, spec: str, least: float) -> str:
+    known = number.error > least and _range(number, spec)
+    return f"{number.value:{spec}}" + (f" ({known})" if known else "")
+
+
+def _range(number: _Number, spec: str, least: float = -1.0) -> str:
+    low, high = number.interval
+    return "" if math.isnan(low) else f"{low:{spec}} to {high:{spec}}"
+
+
+def _counted(number: _Number, spec: str, least: float) -> str:
+    return f"{with_error(number, spec, least)} ({_size(number)})"
+
+
+def _size(number: _Number) -> int:
+    return number.samples if isinstance(number, Estimate) else number.tasks
+
+
+#: What is written of a number that is known, by `Column.form`.
+FORMS: dict[str, Callable[[_Number, str, float], str]] = {
+    "error": with_error,
+    "interval": _with_interval,
+    "range": _range,
+    "counted": _counted,
+    "plain": lambda number, spec, least: f"{number.value:{spec}}",
+    "worth": lambda number, spec, least: worth_in_words(number.value),
+}
+
+
+def _parts(cell: Cell) -> Sequence[Cell]:
+    """Return what is written side by side."""
+    return cell if isinstance(cell, tuple) and not isinstance(cell, _Number) else (cell,)
+
+
+def written(cell: Cell, column: Column, group: str = "") -> str:
+    """Write what stands in a column, in a row of a group."""
+    if cell is None or isinstance(cell, str):
+        return cell or ""
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if not isinstance(cell, float | _Number):
+        return " ".join(filter(None, (written(part, column, group) for part in cell)))
+    number = Number(cell) if isinstance(cell, float) else cell
+    if math.isnan(number.value):
+        return column.nan.format(_size(number))
+    digits = groups()[group].digits if column.digits is None else column.digits
+    if column.no_minus_zero:
+        number = number._replace(value=round(number.value, digits) + 0)
+    spec = f"{'+' * column.signed}.{digits}f"
+    return FORMS[column.form](number, spec, column.least) + column.unit
+
+
+def printed(finding: Finding, long: bool = False) -> Section:
+    """Return a finding as a table for people, with its long rows and columns where wished for."""
+    rows = [row for row in finding.rows if long or not row.long]
+    declared = {column.name: column for column in finding.columns}
+    columns = [
+        declared[name]
+        for place, name in enumerate(finding.shown or declared)
+        if (long or not declared[name].long)
+        and (place < finding.leading or any(name in row.cells for row in rows))
+    ]
+    cells = [[row.cell(column.name) for column in columns] for row in rows]
+    silent = any(
+        isinstance(part, _Number) and part.error <= column.least
+        for line in cells
+        for cell, column in zip(line, columns, strict=True)
+        for part in _parts(cell)
+    )
+    return Section(
+        finding.title,
+        tuple(column.title or column.name for column in columns),
+        [
+            [written(cell, column, row.group) for cell, column in zip(line, columns, strict=True)]
+            for row, line in zip(rows, cells, strict=True)
+        ],
+        finding.note + finding.silent * silent,
+        finding.leading,
+    )
+
+
+def tidy(finding: Finding) -> list[dict[str, Any]]:
+    """Return the numbers of a finding as rows of one tidy table, see `output.as_rows`."""
+    rows = []
+    for row in finding.rows:
+        primary = groups()[row.group].primary if row.group else ""
+        for column in finding.columns:
+            cell = row.cell(column.name)
+            if column.metric is None or cell is None:
+                continue
+            metric = row.metrics.get(column.name, column.metric)
+            assert isinstance(cell, int | float | _Number)
+            number = Number(float(cell)) if isinstance(cell, int | float) else cell
+            known: dict[str, Any] = {"stderr": number.error}
+            known["low"], known["high"] = number.interval
+            if isinstance(number, Number):
+                known |= {"tasks": number.tasks or math.nan, "verdict": number.verdict}
+            rows.append(
+                {
+                    **_NOTHING,
+                    "kind": finding.kind,
+                    **_of_entry(row.entry),
+                    "group": row.group,
+                    "name": " / ".join(filter(None, (row.name, column.name * column.named))),
+                    "metric": metric.format(primary=primary) or primary,
+                    "value": number.value,
+                    **known,
+                    **row.facts,
+                }
+            )
+    return rows
+
+
+#: The columns of tidy rows, and what stands in them where they do not apply.
+_NOTHING: dict[str, Any] = {
+    "kind": "",
+    "model": "",
+    "protocol": "",
+    "chat_template": "",
+    "parameters": math.nan,
+    "reference": False,
+    "group": "",
+    "name": "",
+    "metric": "",
+    "value": math.nan,
+    "stderr": math.nan,
+    "tasks": math.nan,
+    "rank_best": math.nan,
+    "rank_worst": math.nan,
+    "verdict": "",
+    "rank_tasks": math.nan,
+    "low": math.nan,
+    "high": math.nan,
+    "corrected": math.nan,
+    "corrected_stderr": math.nan,
+    "wins": math.nan,
+    "ties": math.nan,
+    "losses": math.nan,
+}
+
+
+def _of_entry(entry: Entry | None) -> dict[str, Any]:
+    if entry is None:
+        return {}
+    return {
+        "model": entry.name,
+        "protocol": str(entry.protocol),
+        "chat_template": entry.chat,
+        "parameters": entry.parameters or math.nan,
+        "reference": entry.reference,
+    }
