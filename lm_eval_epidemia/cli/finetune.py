@@ -116,8 +116,8 @@ def train(
     if full == (lora is not None):
         raise EpidemiaError("expected --lora r=16 (an adapter) or --full (all weights), one of two")
     steps: dict[str, Any] = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
-    steps |= {"seed": seed, "stop_early": stop_early, "dtype": dtype}
-    settings = training.Settings(**steps, **_lora(lora))
+    steps |= {"seed": seed, "stop_early": stop_early, "dtype": dtype, **_lora(lora)}
+    settings = training.Settings(**steps)
     tuned = training.train(model, data, out, settings)
     if os.environ.get("RANK", "0") != "0":
         return  # under accelerate launch, the first process writes

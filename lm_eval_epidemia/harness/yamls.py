@@ -117,8 +117,9 @@ def _task(
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
     if way.structure is not None and (held := way.structure(truth, variant)):
         # In place of the base's: lm-eval merges a file with what it includes by whole keys.
-        usual = {"until": [], "temperature": way.temperature, "max_gen_toks": MOST_TOKENS}
-        source += f"generation_kwargs: {json.dumps({**usual, **held})}\n"
+        kwargs: dict[str, Any] = {"until": [], "temperature": way.temperature}
+        kwargs |= {"max_gen_toks": MOST_TOKENS, **held}
+        source += f"generation_kwargs: {json.dumps(kwargs)}\n"
     # A benchmark's own words are plain names; a vintage or a fingerprint may look like a number.
     about = "".join(f"  {key}: {json.dumps(at)}\n" for key, at in benchmark.metadata(truth).items())
     version = benchmark.version(truth) + way.revision
