@@ -9,13 +9,14 @@ itself imports nothing.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.observation.beliefs import believed
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.splits import split
@@ -110,26 +111,17 @@ class Truth(store.GroundTruth):
         >>> frame.query("age == '30-34' and answer == 'Yes'").p.round(2).item()
         0.19
         """
-        answers = len(self.levels)
-        labels = zip(*self.given, strict=True)
+        answers, labels = len(self.levels), zip(*self.given, strict=True)
         low, high = interval(self.p, self.n_eff)
-        of_cells = {
-            **dict(zip(self.conditions, labels, strict=True)),
-            "weight": self.weights,
-            "n": self.n,
-            "n_eff": self.n_eff,
-        }
-        frame = pd.DataFrame(
-            {
-                **{name: np.repeat(np.asarray(of), answers) for name, of in of_cells.items()},
-                "answer": np.tile(np.asarray(self.levels), len(self.given)),
-                "p": self.p.ravel(),
-                "low": low.ravel(),
-                "high": high.ravel(),
-            }
-        )
-        order = [*self.conditions, "answer", "p", "weight", "n", "n_eff", "low", "high"]
-        return frame[order]
+
+        def of_cells(values: Any) -> Any:
+            return np.repeat(np.asarray(values), answers)
+
+        columns = dict(zip(self.conditions, map(of_cells, labels), strict=True))
+        columns |= {"answer": np.tile(self.levels, len(self.given)), "p": self.p.ravel()}
+        columns |= {"weight": of_cells(self.weights), "n": of_cells(self.n)}
+        columns |= {"n_eff": of_cells(self.n_eff), "low": low.ravel(), "high": high.ravel()}
+        return pd.DataFrame(columns)
 
     def plot(self) -> Any:
         """Draw P(Y | X) with its 95 % intervals; takes the extra ``report``.
@@ -168,21 +160,16 @@ class Truth(store.GroundTruth):
         >>> load_truth("epidemia_low_nsduh_cocaine_ever_by_age").cite().vintage
         '2022'
         """
-        place = next(
-            place
-            for place in store.all_places()[self.task]
-            if (place.vintage, place.state) == (self.vintage, self.state)
-        )
+        places = store.all_places()[self.task]
+        own = (self.vintage, self.state)
+        place = next(place for place in places if (place.vintage, place.state) == own)
         survey = record(self.survey)
         listed = survey.vintages.get(self.vintage)
-        said = {
-            "citation": survey.citation,
-            "licence": survey.licence,
-            "page": listed.page if listed else survey.homepage,
-            # As it was when the truth was built, where that is recorded.
-            **read_registry(place.folder)[place.key].get("source", {}),
-        }
-        return Source(said["citation"], said["page"], said["licence"], self.survey, self.vintage)
+        page = listed.page if listed else survey.homepage
+        about = {"citation": survey.citation, "licence": survey.licence, "page": page}
+        # As it was when the truth was built, where that is recorded.
+        about |= read_registry(place.folder)[place.key].get("source", {})
+        return Source(about["citation"], about["page"], about["licence"], self.survey, self.vintage)
 
     def __repr__(self) -> str:
         return f"{self._heading()}\n{self.to_frame().to_string(max_rows=8, index=False)}"
@@ -231,10 +218,10 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     Traceback (most recent call last):
     lm_eval_epidemia.core.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' ...
     """
-    found = store.load(_with_distribution(task), None if vintage is None else str(vintage))
+    truth = store.load(_with_distribution(task), None if vintage is None else str(vintage))
     # What is loaded is kept for all: whoever changes theirs changes theirs alone.
-    own = {"columns": dict(found.columns), "distances": dict(found.distances)}
-    return Truth(**{**vars(found), **own})
+    own = {"columns": dict(truth.columns), "distances": dict(truth.distances)}
+    return Truth(**{**vars(truth), **own})
 
 
 def _name(task: Any) -> str:
@@ -251,24 +238,26 @@ def _name(task: Any) -> str:
 def _with_distribution(task: Any) -> str:
     """Return the name of a task, and refuse those that are not about a distribution."""
     name = _name(task)
-    if name not in all_tasks() and (found := leaves().get(name)):
+    if name not in all_tasks() and (leaf := leaves().get(name)):
+        if leaf.benchmark is OBSERVATION:
+            raise EpidemiaError(
+                f"{name}: name the task, {leaf.entry.name!r}; the truth is the same in every way"
+            )
         raise EpidemiaError(
-            f"{name} is about {found.benchmark.heading.lower()}: it has no distribution; "
-            f"questions({found.entry.name!r}, way={found.way!r}) has its prompts"
-            if found.benchmark.name != "observation"
-            else f"{name}: name the task, {found.entry.name!r}; the truth is the same in every way"
+            f"{name} is about {leaf.benchmark.heading.lower()}: it has no distribution; "
+            f"questions({leaf.entry.name!r}, way={leaf.way!r}) has its prompts"
         )
     return name
 
 
 def _members() -> dict[str, set[str]]:
     """Return the names of the tasks in every group, as lm-eval knows it."""
-    found: dict[str, set[str]] = {}
+    groups = defaultdict(set)
     for leaf in leaves().values():
         if WAYS[leaf.way].asks(leaf.entry.declared):
             for name in leaf.entry.groups:
-                found.setdefault(in_way(name, leaf.way), set()).add(leaf.entry.name)
-    return found
+                groups[in_way(name, leaf.way)].add(leaf.entry.name)
+    return groups
 
 
 @dataclass(frozen=True, repr=False)
@@ -327,23 +316,19 @@ class Score:
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of `population`, cut off at 0 and 100."""
         half = 1.96 * self.population_error
-        if math.isnan(half):
-            return math.nan, math.nan
-        return max(0.0, self.population - half), min(100.0, self.population + half)
+        # Of NaN, max and min return what stands first.
+        return max(self.population - half, 0.0), min(self.population + half, 100.0)
 
     def __repr__(self) -> str:
         anchors, (low, high) = self.anchors, self.interval
-        told = "" if anchors.informative else "; uninformative"
         error = "" if math.isnan(self.error) else f" ± {self.error:.1f}"
-        population = (
-            ""
-            if math.isnan(low)
-            else f"; against the population {self.population:.1f}, 95 % {low:.1f} to {high:.1f}"
-        )
+        more = "" if anchors.informative else "; uninformative"
+        if not math.isnan(low):
+            more += f"; against the population {self.population:.1f}, 95 % {low:.1f} to {high:.1f}"
         return (
             f"{self.task} ({self.vintage}): {self.score:.1f}{error} of 100 "
             f"(distance {self.l1:.4f}; {anchors.zero:.4f} scores 0, {anchors.perfect:.4f} scores "
-            f"100, knowing P(Y) alone is {anchors.mean:.4f}{told}{population})"
+            f"100, knowing P(Y) alone is {anchors.mean:.4f}{more})"
         )
 
 
@@ -405,19 +390,21 @@ def score(task: str | Truth, q: Any) -> Score:
     lm_eval_epidemia.core.errors.EpidemiaError: q lacks age=12-13, answer Yes; age=12-13, answer No
     """
     truth = task if isinstance(task, Truth) else load_truth(task)
-    found = Measured(part_of(truth), Elicited(believed(truth, q)))
+    part = part_of(truth)
+    measured = Measured(part, Elicited(believed(truth, q)))
+    draws, population_draws = measured.score_draws, measured.score_population_draws
     return Score(
         task=truth.task,
         vintage=truth.vintage,
-        score=found.score,
-        error=joint_error([found.score_draws]),
-        l1=found.l1,
-        anchors=found.part.anchors,
-        population=found.score_population,
-        population_error=joint_error([found.score_population_draws]),
-        l1_population=found.l1_population,
-        draws=found.score_draws,
-        population_draws=found.score_population_draws,
+        score=measured.score,
+        error=joint_error([draws]),
+        l1=measured.l1,
+        anchors=part.anchors,
+        population=measured.score_population,
+        population_error=joint_error([population_draws]),
+        l1_population=measured.l1_population,
+        draws=draws,
+        population_draws=population_draws,
     )
 
 
@@ -458,55 +445,43 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     lm_eval_epidemia.core.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
     """
     declared, places = all_tasks().values(), store.available()
-    found = pd.DataFrame(
+    of_task = ("name", "group", "survey", "title", "outcome")
+    listed = pd.DataFrame(
         {
-            "task": task.name,
-            "group": task.group,
-            "survey": task.survey,
-            "title": task.title,
-            "outcome": task.outcome,
+            **{name: getattr(task, name) for name in of_task},
             "conditions": ", ".join(task.given),
             **(_here(task, places[task.name]) if task.name in places else _waiting(task)),
         }
         for task in declared
-    ).astype({"cells": "Int64"})
+    )
+    listed = listed.astype({"cells": "Int64"}).rename(columns={"name": "task"})
     if survey is not None:
         record(str(survey))
-        found = found[found.survey == survey]
+        listed = listed[listed.survey == survey]
     if group is not None:
         if str(group) not in (members := _members()):
             raise EpidemiaError(f"no group {group!r} ({nearest(group, members)})")
-        found = found[[task in members[group] for task in found.task]]
-        if found.empty and not members[group] & {*all_tasks()}:
+        listed = listed[listed.task.isin(members[group])]
+        if listed.empty and not members[group] & {*all_tasks()}:
             raise EpidemiaError(
                 f"{group} is not about surveys, and its tasks have no truth of theirs: see "
                 "'epidemia tasks list' for groups of surveys, docs/interventional.md for this one"
             )
-    return found.reset_index(drop=True)
+    return listed.reset_index(drop=True)
 
 
 def _waiting(task: Task) -> dict[str, Any]:
     survey = record(task.survey)
-    levels = survey.ways(task.outcome, survey.official)[0].levels
-    return {
-        "levels": len(levels),
-        "cells": None,
-        "state": "waiting",
-        "vintage": "",
-        "needs": survey.vintages[survey.official].needed,
-    }
+    levels = len(survey.ways(task.outcome, survey.official)[0].levels)
+    needs = survey.vintages[survey.official].needed
+    return {"levels": levels, "cells": None, "state": "waiting", "vintage": "", "needs": needs}
 
 
 def _here(task: Task, place: store.Place) -> dict[str, Any]:
     _, entry = entry_of(place, task.name)
     cells = entry.get("cells") or len(store.load(task.name).given)
-    return {
-        "levels": len(entry["levels"]),
-        "cells": cells,
-        "state": place.state,
-        "vintage": place.vintage,
-        "needs": "",
-    }
+    about = {"levels": len(entry["levels"]), "cells": cells, "state": place.state}
+    return {**about, "vintage": place.vintage, "needs": ""}
 
 
 def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.DataFrame:
@@ -554,15 +529,15 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     Answer:
     """
     task = _name(task)
-    benchmark = next((one for one in BENCHMARKS if task in one.entries()), None)
-    if benchmark is None:
-        if found := leaves().get(task):
+    of = {name: benchmark for benchmark in BENCHMARKS for name in benchmark.entries()}
+    if task not in of:
+        if leaf := leaves().get(task):
             raise EpidemiaError(
-                f"{task}: name the task and the way, questions({found.entry.name!r}, "
-                f"way={found.way!r})"
+                f"{task}: name the task and the way, questions({leaf.entry.name!r}, "
+                f"way={leaf.way!r})"
             )
-        known = [name for one in BENCHMARKS for name in one.entries()]
-        raise EpidemiaError(f"no task {task!r} ({nearest(task, known)})")
+        raise EpidemiaError(f"no task {task!r} ({nearest(task, of)})")
+    benchmark = of[task]
     way = benchmark.plain.name if way is None else way
     if way not in WAYS:
         raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")

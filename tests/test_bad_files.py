@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
-from conftest import recorded
+from recorded_runs import copied_run
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
@@ -35,9 +37,8 @@ WAYS = [
 def real(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     for kind in ("truth", "noisy,noise=0.5"):
-        recorded(
-            folder / kind.split(",")[0], WAYS, model_args=f"kind={kind}", metadata={"n_samples": 20}
-        )
+        place, how = folder / kind.split(",")[0], {"metadata": {"n_samples": 20}}
+        copied_run(tmp_path_factory, place, WAYS, model_args=f"kind={kind}", **how)
     return folder
 
 
@@ -339,21 +340,35 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
-def test_a_disk_that_takes_no_more(runs, tmp_path, name):
-    """Files may have 1,500 bytes in this process; what is there already stays as it is."""
+def test_a_disk_that_takes_no_more(runs, tmp_path):
+    """Files may have 1,500 bytes in that process; what is there already stays as it is."""
     out = tmp_path / "out"
-    words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": f"{tmp_path}/figure.svg"}
-    arguments = [words.get(word, word) for word in COMMANDS[name]]
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
+    command = [sys.executable, "-c", LIMITED, "report", runs, "--html", out]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "File too large; make room there" in done.stderr.splitlines()[-1]
     assert not out.exists() or list(out.iterdir()) == []
-    if name == "report":
-        assert "epidemia-baseline kind=noisy" in done.stdout
+    assert "epidemia-baseline kind=noisy" in done.stdout
+
+
+@contextmanager
+def limited():
+    """Files may have 1,500 bytes for a while."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "report")])
+def test_what_a_command_says_of_a_disk_that_takes_no_more(runs, tmp_path, name):
+    out = tmp_path / "out"
+    words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": f"{tmp_path}/figure.svg"}
+    with pytest.raises(EpidemiaError, match=r"File too large; make room there$"), limited():
+        run(*(words.get(word, word) for word in COMMANDS[name]))
+    assert not out.exists() or list(out.iterdir()) == []
 
 
 def test_a_figure_makes_no_folders(runs, tmp_path):

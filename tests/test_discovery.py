@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -13,13 +14,15 @@ from lm_evals import STARTUP, environment
 
 from lm_eval_epidemia.core import paths
 
-#: Makes the index of lm-eval's own tasks small, so that a test takes seconds: a folder with one.
+#: Indexes tasks in several ways; lm-eval's own are one, so that a test takes seconds.
 INDEX = """
-import json, sys, pathlib, lm_eval.tasks.manager as manager
+import json, os, sys, lm_eval.tasks.manager as manager
 manager.__file__ = {defaults!r} + "/manager.py"
 from lm_eval.tasks import TaskManager
-tm = TaskManager({arguments})
-print(json.dumps({{name: str(e.yaml_path) for name, e in tm.task_index.items() if e.yaml_path}}))
+for arguments in {cases!r}:
+    print("CASE", file=sys.stderr)
+    index = eval(f"TaskManager({{arguments}})").task_index
+    print(json.dumps({{name: str(e.yaml_path) for name, e in index.items() if e.yaml_path}}))
 """
 
 
@@ -35,65 +38,76 @@ def python(code, *flags, **variables):
     return done
 
 
-@pytest.fixture
-def index(tmp_path):
-    defaults = tmp_path / "defaults"
-    defaults.mkdir()
-    (defaults / "builtin.yaml").write_text("task: builtin\n")
-
-    def run(arguments="", **variables):
-        done = python(INDEX.format(defaults=str(defaults), arguments=arguments), **variables)
-        run.said = done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-    return run
-
-
-def test_tasks_are_found_without_a_flag(index):
-    found = index()
-    assert "builtin" in found
-    assert {"epidemia_low", "epidemia_high", "epidemia_extra"} <= set(found)
-    assert found["epidemia_low"].startswith(str(paths.shipped_task_yamls()))
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Tasks of lm-eval's own, and of a user who replaces one of ours."""
+    folder = tmp_path_factory.mktemp("folders")
+    for name, text in {
+        "defaults/builtin": "task: builtin\n",
+        "theirs/mine": "task: mine\n",
+        "theirs/low": "group: epidemia_low\ntask: [mine]\n",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
 
 
-@pytest.mark.parametrize("off", ["0", "false", "False", "NO", " off ", ""])
-def test_the_hook_can_be_switched_off(off):
-    code = "import sys; print([type(f).__module__ for f in sys.meta_path])"
-    assert "lm_eval_epidemia_startup" not in python(code, EPIDEMIA_AUTOLOAD=off).stdout
-    for on in ("1", "true", "yes"):
-        assert "lm_eval_epidemia_startup" in python(code, EPIDEMIA_AUTOLOAD=on).stdout
+def indexes(folders, *cases, before="", **variables):
+    """Index tasks with each case's arguments; return what is found, and what was said."""
+    code = INDEX.format(defaults=str(folders / "defaults"), cases=cases)
+    done = python(before + code, **variables)
+    said = done.stderr.split("CASE\n")[1:]
+    return list(zip(map(json.loads, done.stdout.splitlines()), said, strict=True))
 
 
-def test_an_index_with_the_hook_off_has_none_of_ours(index):
-    assert set(index(EPIDEMIA_AUTOLOAD="0")) == {"builtin"}
+def test_tasks_are_found_without_a_flag_and_a_users_own_win(folders, home):
+    ours, theirs = paths.shipped_task_yamls(), folders / "theirs"
+    paths_of = (str(theirs), [str(theirs)], str(ours))
+    (plain, others, variant, alone, *given) = indexes(
+        folders,
+        "",
+        "metadata={'n_samples': 100000, 'max_seq_lengths': [4096]}",
+        "metadata={'gen_prefix': 'I say'}",
+        "include_defaults=False",
+        *(f"include_path={path!r}" for path in paths_of),
+    )
+    assert {"builtin", "epidemia_low", "epidemia_high", "epidemia_extra"} <= set(plain[0])
+    # Metadata that is meant for other tasks leaves ours where they are.
+    assert all(index["epidemia_low"].startswith(str(ours)) for index, _ in (plain, others))
+    base = Path(variant[0]["epidemia_low"]).parent / "_epidemia"
+    assert base.is_relative_to(home / "task_yamls")
+    assert 'gen_prefix: "I say"' in base.read_text()
+    assert alone[0] == {}
+    for index, _ in given[:2]:
+        assert {"builtin", "mine", "epidemia_high"} <= set(index)
+        assert index["epidemia_low"] == str(theirs / "low.yaml")
+    named, said = given[2]
+    assert {"epidemia_low", "builtin"} <= set(named) and "overrides" not in said
 
 
-def test_an_index_without_defaults_is_left_alone(index, tmp_path):
-    assert index("include_defaults=False") == {}
+def test_an_index_with_the_hook_off_has_none_of_ours(folders):
+    ((index, _),) = indexes(folders, "", EPIDEMIA_AUTOLOAD="0")
+    assert set(index) == {"builtin"}
 
 
-def test_a_users_include_path_keeps_working_and_wins(index, tmp_path):
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "mine.yaml").write_text("task: mine\n")
-    (theirs / "low.yaml").write_text("group: epidemia_low\ntask: [mine]\n")
-    for given in (str(theirs), [str(theirs)]):
-        found = index(f"include_path={given!r}")
-        assert {"builtin", "mine", "epidemia_high"} <= set(found)
-        assert found["epidemia_low"] == str(theirs / "low.yaml")
+def test_the_hook_can_be_switched_off(monkeypatch):
+    code = "import sys; print([type(finder).__module__ for finder in sys.meta_path])"
+    for value, is_on in (("off", False), ("yes", True)):
+        shown = python(code, EPIDEMIA_AUTOLOAD=value).stdout
+        assert ("lm_eval_epidemia_startup" in shown) == is_on
+    for value in ("0", "false", "False", "NO", " off ", "", "1", "true"):
+        monkeypatch.setenv("EPIDEMIA_AUTOLOAD", value)
+        monkeypatch.setattr(sys, "meta_path", [])
+        runpy.run_path(str(STARTUP / "lm_eval_epidemia_startup.py"))
+        assert len(sys.meta_path) == (value in ("1", "true")), value
 
 
-def test_naming_our_own_folder_too_gives_no_warnings(index, tmp_path):
-    found = index(f"include_path={str(paths.shipped_task_yamls())!r}")
-    assert "epidemia_low" in found and "builtin" in found
-    assert "overrides" not in index.said
-
-
-def test_damaged_ground_truth_does_not_stop_other_tasks(index, home):
+def test_damaged_ground_truth_does_not_stop_other_tasks(folders, home):
     (home / "groundtruth").mkdir(parents=True)
     (home / "groundtruth" / "registry.json").write_text("{")
-    assert set(index()) == {"builtin"}
-    assert "registry.json is damaged" in index.said
+    ((index, said),) = indexes(folders, "")
+    assert set(index) == {"builtin"}
+    assert "registry.json is damaged" in said
 
 
 def test_the_model_is_registered():
@@ -165,15 +179,14 @@ def test_an_isolated_interpreter_has_the_hook_and_one_without_site_has_not():
     assert python(code, "-S").stdout.split() == ["False"]
 
 
-def test_a_second_start_up_module_adds_nothing(index, tmp_path):
+def test_a_second_start_up_module_adds_nothing(folders, tmp_path):
     """For example of an older version in another folder of packages."""
-    other = tmp_path / "site"
-    other.mkdir()
-    shutil.copy(STARTUP / "lm_eval_epidemia_startup.py", other / "older_startup.py")
-    code = INDEX.format(defaults=str(tmp_path / "defaults"), arguments="")
-    found = python(f"import sys; sys.path.append({str(other)!r}); import older_startup\n{code}")
-    assert json.loads(found.stdout.splitlines()[-1]) == index()
-    assert found.stderr == ""
+    shutil.copy(STARTUP / "lm_eval_epidemia_startup.py", tmp_path / "older_startup.py")
+    before = f"import sys; sys.path.append({str(tmp_path)!r}); import older_startup\n"
+    ((index, said),) = indexes(folders, "", before=before)
+    files = [path for name, path in index.items() if name.startswith("epidemia_")]
+    assert len(index) == len(files) + 1 and len(files) == len(set(files)) > 500
+    assert said == ""
 
 
 def test_entry_points_are_declared_for_coming_versions():
@@ -181,18 +194,6 @@ def test_entry_points_are_declared_for_coming_versions():
     assert models.load().__name__ == "Baseline"
     (tasks,) = [e for e in entry_points(group="lm_eval.tasks") if "epidemia" in e.name]
     assert tasks.value == "lm_eval_epidemia.task_yamls"
-
-
-def test_metadata_meant_for_other_tasks_leaves_ours_where_they_are(index):
-    found = index("metadata={'n_samples': 100000, 'max_seq_lengths': [4096]}")
-    assert found["epidemia_low"].startswith(str(paths.shipped_task_yamls()))
-
-
-def test_a_variant_of_the_task_files_has_a_folder_of_its_own(index, home):
-    found = index("metadata={'gen_prefix': 'I say'}")
-    assert found["epidemia_low"].startswith(str(home / "task_yamls"))
-    base = Path(found["epidemia_low"]).parent / "_epidemia"
-    assert 'gen_prefix: "I say"' in base.read_text()
 
 
 def test_the_hook_guards_what_lm_eval_asks_a_model():

@@ -1,12 +1,14 @@
 """What stands between lm-eval and a model: of our runs everything, of other people's nothing."""
 
 import copy
+import functools
 import gc
 import logging
 import os
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import dill
 import lm_eval.caching.cache
@@ -18,14 +20,17 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
-from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia import cli
+from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
 from lm_eval_epidemia.core import extras
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness import guard
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.harness import arguments, discovery, guard, yamls
 from lm_eval_epidemia.harness.cost import cost
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
+INTERVENTION, PRIOR = "epidemia_intervention_tuebingen", "epidemia_prior"
 #: A task of each way of asking.
 ASKED = {
     "letters": TASK,
@@ -34,6 +39,29 @@ ASKED = {
     "closed": in_way(CLOSED, "closed"),
     "rag": in_way("epidemia_high_meps_insured_by_education_race", "rag"),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_tasks(tmp_path_factory):
+    """A folder of task files with no more than is asked: 1,083 are read for every manager."""
+
+    @functools.cache
+    def folder_of(variant):
+        folder, files = tmp_path_factory.mktemp("task_yamls"), {}
+        for name in (*ASKED.values(), "epidemia_prior_nhanes"):
+            leaf = leaves()[name]
+            rendered = leaf.benchmark, leaf.entry, WAYS[leaf.way]
+            base = leaf.benchmark.base + rendered[2].suffix
+            files[base] = yamls._base(rendered[0], rendered[2], None, variant)
+            files[f"{name}.yaml"] = yamls._task(*rendered, base, None, variant)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        return folder
+
+    with mock.patch.object(
+        discovery, "task_path", lambda asked=None: folder_of(asked or Variant())
+    ):
+        yield
 
 
 # The cache of requests, which knows nothing of --metadata.
@@ -48,11 +76,10 @@ def cache(tmp_path, monkeypatch):
 
 def run(task, **arguments):
     """What was put to a model that prefers letters near the top, and its scores."""
-    found = evaluate(
-        [task], model_args="kind=noisy,noise=0.3,position_bias=0.3", log_samples=True, **arguments
-    )
-    rows = sorted(found["samples"][task], key=lambda sample: sample["doc_id"])
-    return [(row["doc"], row["arguments"]) for row in rows], found["results"][task]
+    model = "kind=noisy,noise=0.3,position_bias=0.3"
+    ran = evaluate([task], model_args=model, log_samples=True, **arguments)
+    rows = sorted(ran["samples"][task], key=lambda sample: sample["doc_id"])
+    return [(row["doc"], row["arguments"]) for row in rows], ran["results"][task]
 
 
 PLAIN = {}
@@ -184,8 +211,8 @@ def scores(lm, tasks, include=None, unguarded=False):
     for task in loaded["tasks"].values():
         task.set_fewshot_seed(1234)  # as simple_evaluate does
     evaluating = lm_eval.evaluator.evaluate
-    found = evaluating.__wrapped__ if unguarded else evaluating
-    return found(lm=lm, task_dict=loaded)["results"]
+    evaluating = evaluating.__wrapped__ if unguarded else evaluating
+    return evaluating(lm=lm, task_dict=loaded)["results"]
 
 
 def test_a_method_of_the_instance_is_asked_and_stays():
@@ -291,7 +318,7 @@ def test_a_run_without_our_tasks_goes_past_us():
         assert seen(lm, odd) == ((lm, odd), {})
     args, kwargs = seen(lm, {"tasks": {"mine": lm}})
     assert args[0] is lm and not kwargs
-    checked = guard.checked(lambda tasks, **more: tasks)
+    checked = arguments.checked(lambda tasks, **more: tasks)
     assert checked([lm], metadata={"ordering": 1})[0] is lm
     assert checked("mine", num_fewshot=2) == "mine" and checked(None) is None
 
@@ -299,8 +326,8 @@ def test_a_run_without_our_tasks_goes_past_us():
 def test_a_dummy_model_needs_no_tokenizer(mmlu_style):
     """Its tokenizer would come from the network: neither other tasks nor ours need it."""
     manager = TaskManager(include_path=str(mmlu_style), include_defaults=False)
-    found = lm_eval.evaluator.simple_evaluate("dummy", tasks=["lettered"], task_manager=manager)
-    assert found["results"]["lettered"]["sample_len"] == 16
+    ran = lm_eval.evaluator.simple_evaluate("dummy", tasks=["lettered"], task_manager=manager)
+    assert ran["results"]["lettered"]["sample_len"] == 16
     assert evaluate([TASK], model="dummy", model_args="")["results"][TASK]["seen,none"] == 1
 
 
@@ -331,26 +358,18 @@ def test_a_server_has_its_payload_back_after_the_last_of_two_runs():
 # Arguments that our tasks would not heed.
 
 
-def simple(tasks, **arguments):
+def simple(tasks, **given):
     """As `lm_eval run` calls it: the arguments of the model are mixed into the metadata."""
-    metadata = {"kind": "truth", **arguments.pop("metadata", {})}
-    manager = lm_eval_epidemia.task_manager(
-        include_path=arguments.pop("include", None), metadata=metadata
-    )
+    metadata = {"kind": "truth", **given.pop("metadata", {})}
+    include = given.pop("include", None)
+    manager = lm_eval_epidemia.task_manager(include_path=include, metadata=metadata)
     model = Answering() if "lettered" in tasks else "epidemia-baseline"
-    return lm_eval.evaluator.simple_evaluate(
-        model,
-        model_args={"kind": "truth"},
-        tasks=tasks,
-        task_manager=manager,
-        metadata=metadata,
-        limit=2,
-        **arguments,
-    )
+    how = {"model_args": {"kind": "truth"}, "metadata": metadata, "limit": 2, **given}
+    return lm_eval.evaluator.simple_evaluate(model, tasks=tasks, task_manager=manager, **how)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("given", "message"),
     [
         ({"metadata": {"ordering": 1}}, r"no key 'ordering' \(nearest: orderings"),
         ({"metadata": {"few_shot": 1, "orderings": 1}}, r"no key 'few_shot' \(nearest: fewshot"),
@@ -358,20 +377,17 @@ def simple(tasks, **arguments):
         ({"num_fewshot": 2}, r"num_fewshot 2 would be passed over.*'\{\"fewshot\": 2\}'"),
     ],
 )
-def test_arguments_that_our_tasks_do_not_heed(arguments, message, mmlu_style, caplog):
+def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog):
     with pytest.raises(EpidemiaError, match=message):
-        simple([TASK], **arguments)
+        simple([TASK], **given)
     # Somebody else's task in the run may know the key, and takes its own examples.
     caplog.clear()
-    found = simple([TASK, "lettered"], include=str(mmlu_style), **arguments)
+    ran = simple([TASK, "lettered"], include=str(mmlu_style), **given)
     assert "our tasks do not heed this" in caplog.text
-    assert found["n-shot"] == {TASK: 0, "lettered": arguments.get("num_fewshot", 2)}
+    assert ran["n-shot"] == {TASK: 0, "lettered": given.get("num_fewshot", 2)}
     caplog.clear()
-    simple(["lettered"], include=str(mmlu_style), **arguments)
+    simple(["lettered"], include=str(mmlu_style), **given)
     assert "epidemia" not in caplog.text
-
-
-INTERVENTION, PRIOR = "epidemia_intervention_tuebingen", "epidemia_prior"
 
 
 @pytest.mark.parametrize(
@@ -403,8 +419,8 @@ def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, capl
     assert f"n_samples has no effect on {TASK}; it is for" in said[1]
     assert f"orderings has no effect on {ASKED['sampled']}; it is for" in said[0]
     prior = "epidemia_prior_nhanes"
-    found = simple([TASK, prior], metadata={"fewshot": 1})["samples"]
-    asked = {name: samples[0]["doc"]["prompt"] for name, samples in found.items()}
+    samples = simple([TASK, prior], metadata={"fewshot": 1})["samples"]
+    asked = {name: rows[0]["doc"]["prompt"] for name, rows in samples.items()}
     assert asked[TASK].count("Answer:") == 2 and "Answer:" not in asked[prior]
     caplog.clear()
     simple([TASK], metadata={"system_prompt": "base", "names": "", "fewshot": 0, "wording": None})
@@ -416,75 +432,61 @@ def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, capl
 
 
 def test_arguments_that_are_heeded(caplog):
-    found = simple([TASK], metadata={"orderings": 1, "fewshot": 1}, num_fewshot=0)
-    assert found["configs"][TASK]["metadata"]["fewshot"] == 1
+    ran = simple([TASK], metadata={"orderings": 1, "fewshot": 1}, num_fewshot=0)
+    assert ran["configs"][TASK]["metadata"]["fewshot"] == 1
     assert "heed" not in caplog.text
-    manager = lm_eval_epidemia.task_manager()
+    asked = {"tasks": [TASK], "task_manager": lm_eval_epidemia.task_manager()}
     with pytest.raises(EpidemiaError, match=r"'orderings': 1.*give it to task_manager\(metadata"):
         lm_eval.evaluator.simple_evaluate(
-            "epidemia-baseline",
-            "kind=truth",
-            tasks=[TASK],
-            task_manager=manager,
-            metadata={"orderings": 1},
+            "epidemia-baseline", "kind=truth", metadata={"orderings": 1}, **asked
         )
 
 
-def test_arguments_on_the_command_line():
-    def said(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "lm_eval_epidemia.cli", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 2
-        return done.stderr.splitlines()[-1]
+def test_arguments_on_the_command_line(monkeypatch, capsys):
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
+    model = ["run", "--model", "epidemia-baseline", "--model_args", "kind=truth", "--tasks", TASK]
+    for words, says in (
+        ([*model, "--metadata", '{"ordering": 1}'], "'ordering' (nearest: orderings"),
+        (["cost", TASK, "--metadata", '{"ordering": 1}'], "'ordering' (nearest: orderings"),
+        ([*model, "--num_fewshot", "2"], "would be passed over"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["epidemia", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 2 and says in capsys.readouterr().err.splitlines()[-1]
 
-    model = ["--model", "epidemia-baseline", "--model_args", "kind=truth", "--tasks", TASK]
-    asked = said("run", *model, "--metadata", '{"ordering": 1}')
-    assert "'ordering' (nearest: orderings" in asked
-    asked = said("cost", TASK, "--metadata", '{"ordering": 1}')
-    assert "'ordering' (nearest: orderings" in asked
-    assert "would be passed over" in said("run", *model, "--num_fewshot", "2")
+
+#: `epidemia run` with models whose libraries are missing, each in a fork of this process.
+WITHOUT = """
+import os, sys
+from importlib.machinery import PathFinder
+find, missing = PathFinder.find_spec, sys.argv[1].split(",")
+PathFinder.find_spec = lambda name, *more: None if name in missing else find(name, *more)
+import lm_eval.evaluator
+from lm_eval_epidemia.cli import main
+for model in sys.argv[2].split(","):
+    if os.fork() == 0:
+        words = ["run", "--model", model, "--model_args", "pretrained=x", "--tasks", sys.argv[3]]
+        sys.argv = ["epidemia", *words]
+        main()
+    os.write(2, b"ended %d\\n" % os.waitstatus_to_exitcode(os.wait()[1]))
+"""
 
 
 @pytest.mark.parametrize(
-    ("model", "missing", "extra"),
+    ("missing", "models"),
     [
-        ("choice-hf", "torch", "hf"),
-        ("choice-hf", "transformers", "hf"),
-        ("choice-vllm", "vllm", "vllm"),
+        ("torch,vllm", {"choice-hf": "hf", "choice-vllm": "vllm"}),
+        ("transformers", {"choice-hf": "hf"}),
     ],
 )
-def test_a_model_whose_library_is_missing_names_the_extra(model, missing, extra):
-    without = f"""
-from importlib.machinery import PathFinder
-find = PathFinder.find_spec
-PathFinder.find_spec = lambda name, *more: None if name == {missing!r} else find(name, *more)
-from lm_eval_epidemia.cli import main
-main()
-"""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            without,
-            "run",
-            "--model",
-            model,
-            "--model_args",
-            "pretrained=x",
-            "--tasks",
-            TASK,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 2 and extras.install(extra) in last, last
-    assert "Traceback" not in done.stderr
+def test_a_model_whose_library_is_missing_names_the_extra(missing, models):
+    command = [sys.executable, "-c", WITHOUT, missing, ",".join(models), TASK]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *runs, rest = done.stderr.split("ended 2\n")
+    assert len(runs) == len(models) and not rest and "Traceback" not in done.stderr
+    for said, extra in zip(runs, models.values(), strict=True):
+        assert extras.install(extra) in said.splitlines()[-1]
 
 
 def test_a_run_says_once_how_many_of_the_declared_tasks_ship(caplog):
@@ -495,9 +497,11 @@ def test_a_run_says_once_how_many_of_the_declared_tasks_ship(caplog):
     logger.addHandler(caplog.handler)
     try:
         with caplog.at_level(logging.INFO, logger="lm_eval.epidemia"):
-            guard.checked(simple_evaluate)(["epidemia_low", "epidemia_high", "epidemia_low_scf"])
-            guard.checked(simple_evaluate)(tasks=["mmlu", "epidemia_low_acs", "epidemia_extra"])
-            guard.checked(simple_evaluate)(tasks="epidemia_high_likelihood")
+            arguments.checked(simple_evaluate)(
+                ["epidemia_low", "epidemia_high", "epidemia_low_scf"]
+            )
+            arguments.checked(simple_evaluate)(tasks=["mmlu", "epidemia_low_acs", "epidemia_extra"])
+            arguments.checked(simple_evaluate)(tasks="epidemia_high_likelihood")
     finally:
         logger.removeHandler(caplog.handler)
     both, likelihood = dict.fromkeys(record.getMessage() for record in caplog.records)

@@ -1,22 +1,36 @@
-"""Other people's runs: with the hook as without it, whatever lm-eval or our files look like."""
+"""Other people's runs: with the hook as without it, whatever lm-eval or our files look like.
 
+Every lm-eval of `lm_evals.KINDS` in a process of its own is slow; here its signature is tried, and
+the installed one as a whole.
+"""
+
+import dataclasses
+import inspect
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import REPOSITORY, SUMS
 from lm_evals import KINDS, environment, lm_eval_of
 
+from lm_eval_epidemia import benchmarks
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.core import notices, paths
+from lm_eval_epidemia.harness import discovery, yamls
+
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
+INSTALLED = "as installed"
 #: What differs between two runs that are alike.
 CLOCKS = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
 
 
-def run(code, where, folder, **variables):
+def run(where, folder, *words, **variables):
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *map(str, words)],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -39,65 +53,47 @@ def mine(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def other(request, tmp_path_factory):
-    """An lm-eval of every kind: its name and the environment in which it is found."""
-    return request.param, lm_eval_of(request.param, tmp_path_factory.mktemp("lm_eval"))
-
-
 @pytest.fixture(scope="module")
-def scanning(tmp_path_factory):
-    """The environment of an lm-eval that reads entry points."""
-    return lm_eval_of("entry points", tmp_path_factory.mktemp("scanning"))
+def lm_evals(tmp_path_factory):
+    """The environment of an lm-eval of any kind; each is made once."""
+    environments = {}
+
+    def environment_of(kind):
+        if kind not in environments:
+            environments[kind] = lm_eval_of(kind, tmp_path_factory.mktemp("lm_eval"))
+        return environments[kind]
+
+    return environment_of
+
+
+EVERY_KIND = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind != INSTALLED)) for kind in KINDS]
+)
 
 
 def command_line(where, mine, out, **variables):
     """Run ``lm_eval run`` on somebody else's task; return what it wrote, and its stderr."""
-    command = [
-        sys.executable,
-        "-m",
-        "runner",
-        "run",
-        "--model",
-        "steady",
-        "--tasks",
-        "mine",
-        "--include_path",
-        mine,
-        "--output_path",
-        out,
-        "--log_samples",
-    ]
-    done = subprocess.run(
-        list(map(str, command)),
-        capture_output=True,
-        text=True,
-        cwd=out.parent,
-        env={**where, **variables},
-        check=False,
-    )
+    words = ["-m", "runner", "run", "--model", "steady", "--tasks", "mine", "--include_path", mine]
+    done = run(where, out.parent, *words, "--output_path", out, "--log_samples", **variables)
     assert done.returncode == 0, done.stderr
     (results,), (samples,) = out.rglob("results_*.json"), out.rglob("samples_*.jsonl")
-    found = {
-        key: value for key, value in json.loads(results.read_text()).items() if key not in CLOCKS
-    }
-    return json.dumps(found), samples.read_bytes(), done.stderr
+    same = {key: at for key, at in json.loads(results.read_text()).items() if key not in CLOCKS}
+    return json.dumps(same), samples.read_bytes(), done.stderr
 
 
 @pytest.fixture(scope="module")
-def without_us(mine, tmp_path_factory):
+def without_us(lm_evals, mine, tmp_path_factory):
     """Results and samples of the installed lm-eval with the hook off."""
-    folder = tmp_path_factory.mktemp("without")
-    where = lm_eval_of("as installed", folder)
-    results, samples, said = command_line(where, mine, folder / "off", EPIDEMIA_AUTOLOAD="0")
+    out = tmp_path_factory.mktemp("without") / "off"
+    *written, said = command_line(lm_evals(INSTALLED), mine, out, EPIDEMIA_AUTOLOAD="0")
     assert "epidemia" not in said
-    return results, samples
+    return written
 
 
-def test_other_peoples_tasks_run_as_without_the_hook(other, without_us, mine, tmp_path):
-    kind, where = other
-    results, samples, stderr = command_line(where, mine, tmp_path / "on")
-    assert (results, samples) == without_us
+@EVERY_KIND
+def test_other_peoples_tasks_run_as_without_the_hook(kind, lm_evals, without_us, mine, tmp_path):
+    *written, stderr = command_line(lm_evals(kind), mine, tmp_path / "on")
+    assert written == without_us
     said = [line for line in stderr.splitlines() if "epidemia" in line]
     changed = {"renamed": "is not known to us", "one path only": "include_path: one folder"}
     assert len(said) == (kind in changed), said
@@ -113,57 +109,115 @@ print(json.dumps(getattr(tm, "include_path", None)))
 """
 
 
-def test_our_tasks_are_found_in_every_lm_eval_that_lets_us(other, mine, tmp_path):
-    kind, where = other
+def index_of(where, folder, arguments="", **variables):
+    """Index tasks in another process; return the file of each, and the process."""
+    done = run(where, folder, "-c", INDEX.format(arguments=arguments), **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[0]), done
+
+
+@EVERY_KIND
+def test_our_tasks_are_found_in_every_lm_eval_that_lets_us(kind, lm_evals, mine, tmp_path):
     needed = "2, " if kind == "extra keyword that is needed" else ""
     named = "task_dirs" if kind == "renamed" else "include_path"
-    done = run(INDEX.format(arguments=f"{needed}{named}={str(mine)!r}"), where, tmp_path)
-    assert done.returncode == 0, done.stderr
-    index, shown = map(json.loads, done.stdout.splitlines())
+    index, done = index_of(lm_evals(kind), tmp_path, f"{needed}{named}={str(mine)!r}")
     assert {"builtin", "mine"} <= set(index)
     assert ("epidemia_low" in index) == (kind not in ("renamed", "one path only"))
     # What the user gave, not what we made of it.
+    shown = json.loads(done.stdout.splitlines()[1])
     assert shown == (None if kind in ("renamed", "extra keyword") else str(mine))
     assert "overrides" not in done.stderr
 
 
-def test_positional_arguments_are_handed_on(mine, tmp_path):
-    code = INDEX.format(arguments=f"None, [{str(mine)!r}], True, {{'gen_prefix': 'I say'}}")
-    where = lm_eval_of("as installed", tmp_path)
-    done = run(code, where, tmp_path)
-    index = json.loads(done.stdout.splitlines()[0])
+@pytest.mark.slow
+def test_positional_arguments_are_handed_on(lm_evals, mine, tmp_path):
+    where = lm_evals(INSTALLED)
+    given = f"None, [{str(mine)!r}], True, {{'gen_prefix': 'I say'}}"
+    index, _ = index_of(where, tmp_path, given, EPIDEMIA_HOME=str(tmp_path))
     assert {"builtin", "mine"} <= set(index)
-    assert Path(index["epidemia_low"]).is_relative_to(where["EPIDEMIA_HOME"])
+    assert Path(index["epidemia_low"]).is_relative_to(tmp_path)
 
 
-def test_a_wrong_call_is_lm_evals_own_error(tmp_path):
-    where = lm_eval_of("as installed", tmp_path)
-    on, off = (
-        run("from lm_eval.tasks import TaskManager\nTaskManager(bogus=1)", where, tmp_path, **more)
-        for more in ({}, {"EPIDEMIA_AUTOLOAD": "no"})
-    )
-    assert on.returncode == off.returncode == 1
-    assert on.stderr.splitlines()[-1] == off.stderr.splitlines()[-1]
-    assert "cannot be offered" not in on.stderr and "During handling" not in on.stderr
+# The signature of a TaskManager, tried in this process.
 
 
-#: Counts how often each of our task files is read.
-COUNTED = """
-import collections, lm_eval.tasks._index as index
-read, load = collections.Counter(), index.load_yaml
-def counting(path, *args, **kwargs):
-    read[str(path)] += "epidemia" in path.name
-    return load(path, *args, **kwargs)
-index.load_yaml = counting
-"""
+class Asked:
+    """What a `TaskManager` keeps of its arguments, and which paths it reads."""
+
+    def __init__(self, verbosity=None, include_path=None, include_defaults=True, metadata=None):
+        self.include_path, self.metadata, self.task_index = include_path, metadata, {}
+        self.read = include_path
 
 
-def test_entry_points_and_the_hook_find_the_same_files_without_a_warning(scanning, tmp_path):
-    on, off = (
-        run(INDEX.format(arguments=""), scanning, tmp_path, **more)
-        for more in ({}, {"EPIDEMIA_AUTOLOAD": "0"})
-    )
-    assert on.stdout == off.stdout and "epidemia_low" in on.stdout
+def extended(task_manager):
+    """Extend a class of managers as the hook extends lm-eval's."""
+
+    class TaskManager(task_manager):
+        __init__ = task_manager.__init__
+
+    discovery.extend_tasks(SimpleNamespace(TaskManager=TaskManager))
+    return TaskManager
+
+
+def test_the_arguments_of_a_manager_are_handed_on_with_ours_among_them():
+    ours, extend = paths.shipped_task_yamls(), extended(Asked)
+    assert extend().read == [ours] and extend().include_path is None
+    for manager in (extend(include_path="mine"), extend(None, ["mine"], True, {"other": 1})):
+        assert manager.read == [ours, "mine"] and manager.include_path in ("mine", ["mine"])
+    assert extend("info", metadata={"orderings": 1}).metadata == {"orderings": 1}
+    # Where ours are not asked for, or are there already.
+    assert extend(None, "mine", False).read == "mine"
+    assert extend(include_path=[str(ours), "mine"]).read == [str(ours), "mine"]
+    (variant,) = extend(metadata={"gen_prefix": "I say"}).read
+    assert 'gen_prefix: "I say"' in (variant / "_epidemia").read_text()
+    for wrong in (Asked, extend):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'bogus'"):
+            wrong(bogus=1)
+    assert inspect.signature(extend) == inspect.signature(Asked)
+
+
+def test_managers_of_other_lm_evals_get_ours_or_are_left_as_they_are(caplog):
+    ours = paths.shipped_task_yamls()
+
+    class Needs(Asked):
+        def __init__(self, workers, *, include_path=None, include_defaults=True, strict=False):
+            super().__init__(None, include_path)
+            self.workers, self.strict = workers, strict
+
+    class Renamed(Asked):
+        def __init__(self, task_dirs=None, include_defaults=True):
+            super().__init__(None, task_dirs)
+
+    class OneOnly(Asked):
+        def __init__(self, include_path=None, include_defaults=True):
+            if isinstance(include_path, list):
+                raise TypeError("include_path: one folder")
+            super().__init__(None, include_path)
+
+    class Scans(Asked):
+        def __init__(self, include_path=None, include_defaults=True):
+            super().__init__(None, include_path)
+            self.task_index = {TASK: SimpleNamespace(yaml_path=ours / "nsduh" / f"{TASK}.yaml")}
+
+    needs = extended(Needs)(2, include_path="mine", strict=True)
+    assert (needs.workers, needs.strict, needs.read) == (2, True, [ours, "mine"])
+    assert extended(Scans)(include_path="mine").read == "mine"  # it finds ours by itself
+    assert not caplog.records
+    assert extended(Renamed)(task_dirs="mine").read == "mine"
+    assert "TaskManager(self, task_dirs=None, include_defaults=True) is not known" in caplog.text
+    assert extended(OneOnly)(include_path="mine").read == "mine"
+    assert "cannot be offered to lm-eval: TypeError: include_path: one folder" in caplog.text
+
+
+# Entry points. ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_entry_points_and_the_hook_find_the_same_files_without_a_warning(lm_evals, tmp_path):
+    where = lm_evals("entry points")
+    index, on = index_of(where, tmp_path)
+    _, off = index_of(where, tmp_path, EPIDEMIA_AUTOLOAD="0")
+    assert on.stdout == off.stdout and "epidemia_low" in index
     assert on.stderr == off.stderr
 
 
@@ -178,43 +232,49 @@ def built(home):
     (home / "groundtruth" / "registry.json").write_text(json.dumps(registry))
 
 
-@pytest.mark.parametrize("asked", ["metadata={'gen_prefix': 'I say'}", "built"])
-def test_what_no_entry_point_can_name_comes_from_the_hook(scanning, home, tmp_path, asked):
-    if asked == "built":
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", ["metadata={'gen_prefix': 'I say'}", ""])
+def test_what_no_entry_point_can_name_comes_from_the_hook(lm_evals, home, tmp_path, arguments):
+    if not arguments:
         built(home)
-    arguments = "" if asked == "built" else asked
-    done = run(
-        INDEX.format(arguments=arguments), {**scanning, "EPIDEMIA_HOME": str(home)}, tmp_path
-    )
-    index = json.loads(done.stdout.splitlines()[0])
+    index, done = index_of(lm_evals("entry points"), tmp_path, arguments, EPIDEMIA_HOME=str(home))
     ours = [path for name, path in index.items() if name.startswith("epidemia_")]
     assert len(ours) > 500
     assert all(Path(path).is_relative_to(home / "task_yamls") for path in ours)
     assert "overrides" not in done.stderr, done.stderr[:500]
 
 
-def test_a_user_who_replaces_our_task_is_told_so(scanning, home, mine, tmp_path):
+@pytest.mark.slow
+def test_a_user_who_replaces_our_task_is_told_so(lm_evals, home, tmp_path):
     """Only what we do ourselves is not said."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "low.yaml").write_text("group: epidemia_low\ntask: [builtin]\n")
-    arguments = f"include_path={str(theirs)!r}, metadata={{'gen_prefix': 'I say'}}"
-    done = run(
-        INDEX.format(arguments=arguments), {**scanning, "EPIDEMIA_HOME": str(home)}, tmp_path
-    )
-    assert json.loads(done.stdout.splitlines()[0])["epidemia_low"].startswith(str(theirs))
+    given = f"include_path={str(theirs)!r}, metadata={{'gen_prefix': 'I say'}}"
+    where = lm_evals("entry points")
+    index, done = index_of(where, tmp_path, given, EPIDEMIA_HOME=str(home))
+    assert index["epidemia_low"].startswith(str(theirs))
     assert done.stderr.count("overrides existing task") == 1
 
 
-@pytest.mark.parametrize("kind", ["as installed", "entry points"])
-def test_epidemia_run_reads_each_task_file_once(kind, tmp_path):
-    where = lm_eval_of(kind, tmp_path)
-    code = COUNTED + (
-        "from lm_eval_epidemia.harness.run import run\n"
-        f"run(['--model', 'epidemia-baseline', '--tasks', {TASK!r}, '--limit', '1'])\n"
-        "print(len(read), max(read.values()), sum(read.values()))"
-    )
-    done = run(code, where, tmp_path)
+#: Counts how often each of our task files is read.
+COUNTED = f"""
+import collections, lm_eval.tasks._index as index
+read, load = collections.Counter(), index.load_yaml
+def counting(path, *args, **kwargs):
+    read[str(path)] += "epidemia" in path.name
+    return load(path, *args, **kwargs)
+index.load_yaml = counting
+from lm_eval_epidemia.harness.run import run
+run(['--model', 'epidemia-baseline', '--tasks', {TASK!r}, '--limit', '1'])
+print(len(read), max(read.values()), sum(read.values()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [INSTALLED, "entry points"])
+def test_epidemia_run_reads_each_task_file_once(kind, lm_evals, tmp_path):
+    done = run(lm_evals(kind), tmp_path, "-c", COUNTED)
     assert done.returncode == 0, done.stderr
     files, most, total = map(int, done.stdout.splitlines()[-1].split())
     assert files > 500 and most <= 2, done.stdout  # the one that is run is read again
@@ -225,13 +285,13 @@ def test_epidemia_run_reads_each_task_file_once(kind, tmp_path):
 # Damaged ground truth. ----------------------------------------------------------------------
 
 
-def everywhere(found, where=()):
+def everywhere(value, where=()):
     """Walk through a JSON document: the place of every value in it."""
     if where:
         yield where
-    inner = dict(enumerate(found)) if isinstance(found, list) else found
-    for key, value in inner.items() if isinstance(inner, dict) else ():
-        yield from everywhere(value, (*where, key))
+    inner = dict(enumerate(value)) if isinstance(value, list) else value
+    for key, below in inner.items() if isinstance(inner, dict) else ():
+        yield from everywhere(below, (*where, key))
 
 
 def with_wrong(document, where):
@@ -257,21 +317,9 @@ def damaged(folder):
     truth = registry["truths"]["nsduh_2022"]
     truth["tasks"] = {TASK: truth["tasks"][TASK]}
     whole = {"schema": registry["schema"], "truths": {"nsduh_2022": truth}}
-    texts = [
-        "[]",
-        "null",
-        '"x"',
-        "3",
-        "{}",
-        '{"schema": 2}',
-        '{"schema": 2, "truths": []}',
-        '{"schema": 2, "truths": null}',
-        '{"schema": 99, "truths": {}}',
-        "",
-        "{",
-        json.dumps(whole)[:-9],
-        "[" * 200_000,
-    ]
+    texts = ["[]", "null", '"x"', "3", "{}", "", "{", json.dumps(whole)[:-9], "[" * 200_000]
+    texts += ['{"schema": 2}', '{"schema": 2, "truths": []}', '{"schema": 2, "truths": null}']
+    texts.append('{"schema": 99, "truths": {}}')
     for text in texts:
         home(text[:40]).write_text(text)
     home("binary").write_bytes(bytes(range(256)))
@@ -286,53 +334,33 @@ def damaged(folder):
     return homes
 
 
-DAMAGED = """
-import json, logging, os, sys
-from lm_eval.tasks import TaskManager
-from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.harness import yamls
-# Writing 586 files takes a second, and is not what is looked at.
-yamls.write = lambda folder, files, replace=False: folder.mkdir(parents=True)
-found, lines = {{}}, []
-class Keep(logging.Handler):
-    def emit(self, record):
-        lines.append(record.getMessage())
-logging.getLogger("lm_eval_epidemia").addHandler(Keep())
-for kind, home in json.loads({homes!r}).items():
-    lines.clear()
-    notices.forget()
-    os.environ["EPIDEMIA_HOME"] = home
-    index = TaskManager(include_path={mine!r}).task_index
-    found[kind] = {{"theirs": sorted(n for n in index if "epidemia" not in n), "said": lines[:]}}
-print(json.dumps(found))
-"""
+def test_no_damage_to_our_files_stops_somebody_elses_run(tmp_path, monkeypatch, caplog):
+    """Nothing ships here: all that is read is what was damaged, for one way of asking."""
+    letters = dataclasses.replace(OBSERVATION, ways={"letters": OBSERVATION.ways["letters"]})
+    monkeypatch.setattr(paths, "shipped_groundtruth", lambda: tmp_path / "nothing")
+    monkeypatch.setattr(benchmarks, "BENCHMARKS", (letters,))
+    monkeypatch.setattr(yamls, "write", lambda folder, files: None)
+    homes, manager = damaged(tmp_path), extended(Asked)
+    assert len(homes) > 60
+    for kind, home in homes.items():
+        caplog.clear()
+        notices.forget()
+        monkeypatch.setenv("EPIDEMIA_HOME", str(home))
+        asked = manager(include_path="mine")
+        assert asked.include_path == "mine" and "mine" in asked.read, kind
+        said = [entry.getMessage() for entry in caplog.records]
+        assert len(said) <= 1 and "\n" not in "".join(said), (kind, said)
+        if kind in ("[]", "null", '"x"', "3", "binary", "unreadable", "{", "[" * 40):
+            assert "cannot be offered to lm-eval" in said[0] and str(home) in said[0], said
 
 
-def test_no_damage_to_our_files_stops_somebody_elses_run(mine, tmp_path):
-    homes = damaged(tmp_path)
-    where = lm_eval_of("as installed", tmp_path)
-    code = DAMAGED.format(
-        homes=json.dumps({kind: str(home) for kind, home in homes.items()}), mine=str(mine)
-    )
-    done = run(code, where, tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == len(homes) > 60
-    for kind, one in found.items():
-        assert one["theirs"] == ["builtin", "mine"], kind
-        assert len(one["said"]) <= 1 and "\n" not in "".join(one["said"]), (kind, one["said"])
-    for kind in ("[]", "null", '"x"', "3", "binary", "unreadable", "{", "[" * 40):
-        if kind in found:
-            (line,) = found[kind]["said"]
-            assert "cannot be offered to lm-eval" in line and str(homes[kind]) in line, line
-
-
-def test_a_damaged_registry_changes_no_results(without_us, mine, home, tmp_path):
+@pytest.mark.slow
+def test_a_damaged_registry_changes_no_results(lm_evals, without_us, mine, home, tmp_path):
     (home / "groundtruth").mkdir(parents=True)
     (home / "groundtruth" / "registry.json").write_text("[]")
-    where = {**lm_eval_of("as installed", tmp_path), "EPIDEMIA_HOME": str(home)}
-    results, samples, said = command_line(where, mine, tmp_path / "on")
-    assert (results, samples) == without_us
+    where = {**lm_evals(INSTALLED), "EPIDEMIA_HOME": str(home)}
+    *written, said = command_line(where, mine, tmp_path / "on")
+    assert written == without_us
     assert said.count("cannot be offered to lm-eval") == 1
 
 
@@ -365,19 +393,19 @@ print(json.dumps([known, [[str(inspect.signature(f)), f.__qualname__, f.__doc__]
 """
 
 
-def test_classes_and_functions_look_the_same_to_others(mine, tmp_path):
-    where = lm_eval_of("as installed", tmp_path)
-    code = OTHERS.format(mine=str(mine))
-    on, off = (run(code, where, tmp_path, **more) for more in ({}, {"EPIDEMIA_AUTOLOAD": ""}))
+@pytest.mark.slow
+def test_classes_and_functions_look_the_same_to_others(lm_evals, mine, tmp_path):
+    command = lm_evals(INSTALLED), tmp_path, "-c", OTHERS.format(mine=str(mine))
+    on, off = run(*command), run(*command, EPIDEMIA_AUTOLOAD="")
     assert on.returncode == off.returncode == 0, on.stderr + off.stderr
-    (found, *seen), (without, *plain) = json.loads(on.stdout), json.loads(off.stdout)
-    assert (found, without) == ([True, True, True], [False, False, False])
+    (known, *seen), (without, *plain) = json.loads(on.stdout), json.loads(off.stdout)
+    assert (known, without) == ([True, True, True], [False, False, False])
     assert seen == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_worker_knows_our_tasks(method, mine, tmp_path):
-    where = lm_eval_of("as installed", tmp_path)
+def test_a_worker_knows_our_tasks(method, lm_evals, tmp_path):
     (tmp_path / "work.py").write_text(
         "import multiprocessing\n"
         "def known(name):\n"
@@ -387,21 +415,12 @@ def test_a_worker_knows_our_tasks(method, mine, tmp_path):
         f"    with multiprocessing.get_context({method!r}).Pool(1) as pool:\n"
         "        print(pool.map(known, ['epidemia_low', 'builtin']))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "work.py"],
-        capture_output=True,
-        text=True,
-        env=where,
-        cwd=tmp_path,
-        check=False,
-    )
+    done = run(lm_evals(INSTALLED), tmp_path, "work.py")
     assert done.stdout.strip() == "[True, True]", done.stderr
 
 
 def test_a_zip_file_of_lm_eval_is_left_whole(tmp_path):
     """One loader executes all modules of a zip file: only the watched one is ours."""
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "them.zip", "w") as archive:
         for name, text in {
             "lm_eval/__init__.py": "",
@@ -420,12 +439,12 @@ def test_a_zip_file_of_lm_eval_is_left_whole(tmp_path):
         "print(tm.include_path, len(tm.seen), vars(lm_eval.tasks.manager.__loader__).keys()"
         " & {'exec_module'})"
     )
-    done = run(code, environment(tmp_path / "them.zip"), tmp_path)
+    done = run(environment(tmp_path / "them.zip"), tmp_path, "-c", code)
     assert (done.stdout.strip(), done.stderr) == ("['x'] 2 set()", "")
 
 
-def test_looking_for_a_module_does_not_use_the_hook_up(tmp_path):
-    where = lm_eval_of("as installed", tmp_path)
+@pytest.mark.slow
+def test_looking_for_a_module_does_not_use_the_hook_up(lm_evals, tmp_path):
     code = (
         "import importlib.util, sys\n"
         "assert importlib.util.find_spec('lm_eval.tasks.manager')\n"
@@ -436,4 +455,4 @@ def test_looking_for_a_module_does_not_use_the_hook_up(tmp_path):
         "from lm_eval.tasks import TaskManager\n"
         "print('epidemia_low' in TaskManager().all_tasks)\n"
     )
-    assert run(code, where, tmp_path).stdout.split() == ["True", "True"]
+    assert run(lm_evals(INSTALLED), tmp_path, "-c", code).stdout.split() == ["True", "True"]

@@ -23,7 +23,7 @@ from scripted_server import scripted
 from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain, requests
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness import guard, servers
+from lm_eval_epidemia.harness import arguments, servers
 from lm_eval_epidemia.harness.keys import headers, masked
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import BadReply, Endpoint, _Busy
@@ -127,7 +127,7 @@ def test_lm_evals_own_plain_completions_of_ollama_are_refused_too():
             "model": "local-completions",
             "model_args": f"base_url={server.url(False)},model=any",
         }
-        run = guard.checked(lambda model=None, model_args=None, tasks=None: "run")
+        run = arguments.checked(lambda model=None, model_args=None, tasks=None: "run")
         with pytest.raises(EpidemiaError, match="is an Ollama server"):
             run(**given)
         assert len(server.versions) == 1
@@ -558,7 +558,7 @@ def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
 
 
 def test_a_form_for_tasks_that_have_none_is_refused():
-    run = guard.checked(lambda tasks=None, metadata=None: "run")
+    run = arguments.checked(lambda tasks=None, metadata=None: "run")
     for names in ([TASK], ["epidemia_high"], [f"{TASK}_sampled"]):
         with pytest.raises(
             EpidemiaError, match=r"structured has no effect.*for epidemia_low_stated"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from lm_eval_epidemia.cli import fresh as fresh_cli
 from lm_eval_epidemia.cli import report as report_cli
@@ -18,7 +19,6 @@ from lm_eval_epidemia.cli.survey import app as survey_app
 from lm_eval_epidemia.core.console import checked_output, print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.surveys.catalogue import RECORDS
 
 app = typer.Typer(
     name="epidemia",
@@ -41,10 +41,10 @@ app.add_typer(finetune_app, name="finetune")
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.")] = False,
     record: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="A record of your own, or a folder of them; anywhere on the line, and repeatedly."
         ),
     ] = None,  # `main` has taken them
@@ -67,23 +67,19 @@ def run(context: typer.Context) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for lm-eval's results.")] = Path(
-        "epidemia-demo"
-    ),
+    out: Annotated[Path, Option(help="Folder for lm-eval's results.")] = Path("epidemia-demo"),
     model: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Folder, .gguf file or Hub id of a model to add, in place of the tiny random one; "
             "may be given repeatedly."
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Prompts per task for models.")] = None,
+    limit: Annotated[int | None, Option(help="Prompts per task for models.")] = None,
 ) -> None:
     """Evaluate known respondents, and your models or (with torch) a tiny random one."""
-    import os
-
     # Only an id needs the network; asking for it would make an offline run slow.
-    if all(Path(one).exists() for one in model or []):
+    if all(Path(given).exists() for given in model or []):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("LMEVAL_LOG_LEVEL", "WARNING")
     # lm-eval shows a bar per task and run; the demonstration has one of its own.
@@ -95,9 +91,8 @@ def demo(
     setup_logging()
     lines = run_demo(out, limit, model or [])
     groups = list(lines[0].scores)
-    table = table_of(
-        "Score, 0 to 100 (± standard error)", "respondent", *groups, right=tuple(groups)
-    )
+    title = "Score, 0 to 100 (± standard error)"
+    table = table_of(title, "respondent", *groups, right=tuple(groups))
     for line in lines:
         cells = [f"{score:.1f} ± {error:.1f}" for score, error in line.scores.values()]
         table.add_row(line.respondent, *cells)
@@ -116,17 +111,17 @@ def path() -> None:
 @app.command()
 def anchors(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Tasks, groups, surveys or patterns; all if none.")
+        list[str] | None, Argument(help="Tasks, groups, surveys or patterns; all if none.")
     ] = None,
-    quantile: Annotated[float, typer.Option(help="Of the bootstrap distances.")] = 0.95,
+    quantile: Annotated[float, Option(help="Of the bootstrap distances.")] = 0.95,
     bootstrap: Annotated[
         str | None,
-        typer.Option(help="iid, design or population; what scores use, if not given."),
+        Option(help="iid, design or population; what scores use, if not given."),
     ] = None,
-    vintage: Annotated[str | None, typer.Option(help="Other than the one scores use.")] = None,
-    summary: Annotated[bool, typer.Option("--summary", help="One line per group.")] = False,
+    vintage: Annotated[str | None, Option(help="Other than the one scores use.")] = None,
+    summary: Annotated[bool, Option("--summary", help="One line per group.")] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Against every other vintage that is here.")
+        bool, Option("--compare", help="Against every other vintage that is here.")
     ] = False,
 ) -> None:
     """Print the distances that fix each task's scale, and what the mean respondent scores."""
@@ -137,20 +132,19 @@ def anchors(
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
     scheme = None if bootstrap is None else _scheme(bootstrap)
-    tasks = _chosen(names)
+    tasks = asked = _chosen(names)
     if compare:
         show(listings.drifts(drifts(tasks, vintage)))
         return
-    asked = tasks
     if scheme:
         # One task alone is refused with what it lacks; of several, those that have it are shown.
         tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked
-    found = scales(tasks, quantile, scheme, vintage)
-    show(listings.groups_of_scales(found) if summary else listings.scales(found))
-    if len(found) < len(asked):
-        print(f"{len(asked) - len(found)} of {len(asked)} tasks have no {scheme} bootstrap")
-    if barely := sum(one.anchors.barely for one in found):
-        print(f"{barely} of {len(found)} tasks are barely informative: D_perfect > 0.8 D_zero")
+    listed = scales(tasks, quantile, scheme, vintage)
+    show(listings.groups_of_scales(listed) if summary else listings.scales(listed))
+    if len(listed) < len(asked):
+        print(f"{len(asked) - len(listed)} of {len(asked)} tasks have no {scheme} bootstrap")
+    if barely := sum(scale.anchors.barely for scale in listed):
+        print(f"{barely} of {len(listed)} tasks are barely informative: D_perfect > 0.8 D_zero")
 
 
 def _chosen(names: list[str] | None) -> list[str]:
@@ -167,17 +161,15 @@ def _scheme(name: str) -> Any:
     from lm_eval_epidemia.estimate.sampling import SCHEMES
 
     if name not in SCHEMES:
-        *others, last = SCHEMES
-        raise EpidemiaError(
-            f"--bootstrap {name!r} is not known: expected {', '.join(others)} or {last}"
-        )
+        known = " or ".join(", ".join(SCHEMES).rsplit(", ", 1))
+        raise EpidemiaError(f"--bootstrap {name!r} is not known: expected {known}")
     return name
 
 
 @tasks_app.command("list")
 def tasks_list(
-    survey: Annotated[str | None, typer.Option(help="Only these, A,B.")] = None,
-    summary: Annotated[bool, typer.Option("--summary", help="One line per survey.")] = False,
+    survey: Annotated[str | None, Option(help="Only these, A,B.")] = None,
+    summary: Annotated[bool, Option("--summary", help="One line per survey.")] = False,
 ) -> None:
     """List every declared task with its state: shipped, built here, or the file it needs."""
     from pandas import concat
@@ -185,16 +177,16 @@ def tasks_list(
     from lm_eval_epidemia.api import tasks
     from lm_eval_epidemia.cli import listings
 
-    found = concat([tasks(one) for one in separated([survey])]) if survey else tasks()
+    declared = concat(map(tasks, separated([survey]))) if survey else tasks()
     if summary:
-        show(listings.tasks_summary(found))
+        show(listings.tasks_summary(declared))
         return
     table = table_of("", "task", "state", "title")
-    for task in found.to_dict("records"):
+    for task in declared.to_dict("records"):
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
-    print(f"{sum(found.state != 'waiting')} of {len(found)} tasks are available")
+    print(f"{sum(declared.state != 'waiting')} of {len(declared)} tasks are available")
     if survey is None:
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
 
@@ -204,7 +196,7 @@ tasks_app.command("fresh")(fresh_cli.fresh)
 
 @tasks_app.command("write")
 def tasks_write(
-    folder: Annotated[Path, typer.Argument(help="A new one, or one written before.")],
+    folder: Annotated[Path, Argument(help="A new one, or one written before.")],
 ) -> None:
     """Write the task files of everything available, as task_yamls/ holds them."""
     from lm_eval_epidemia.harness import yamls
@@ -216,29 +208,29 @@ def tasks_write(
 
 @truth_app.command("build")
 def truth_build(
-    surveys: Annotated[list[str], typer.Argument(help="For example nsduh; several if downloaded.")],
+    surveys: Annotated[list[str], Argument(help="For example nsduh; several if downloaded.")],
     raw: Annotated[
         list[Path] | None,
-        typer.Option(help="File or folder; may be given several times. Default: the downloaded."),
+        Option(help="File or folder; may be given several times. Default: the downloaded."),
     ] = None,
-    vintage: Annotated[str | None, typer.Option(help="Where the file does not tell.")] = None,
+    vintage: Annotated[str | None, Option(help="Where the file does not tell.")] = None,
     bootstrap: Annotated[
         list[str] | None,
-        typer.Option(help="iid, design, population; all that the survey allows, if not given."),
+        Option(help="iid, design, population; all that the survey allows, if not given."),
     ] = None,
     replicates: Annotated[
-        int, typer.Option(help="Bootstrap replicates (half as many with several conditions).")
+        int, Option(help="Bootstrap replicates (half as many with several conditions).")
     ] = 200,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    jobs: Annotated[int, Option(help="Processes.")] = 1,
     backend: Annotated[
-        str | None, typer.Option(help="Of joblib: dask or ray, on a cluster that is set up.")
+        str | None, Option(help="Of joblib: dask or ray, on a cluster that is set up.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; default: your own.")] = None,
+    out: Annotated[Path | None, Option(help="Folder; default: your own.")] = None,
     marginal: Annotated[
-        bool, typer.Option("--marginal", help="Only the tasks without conditions: seconds.")
+        bool, Option("--marginal", help="Only the tasks without conditions: seconds.")
     ] = False,
     joint: Annotated[
-        bool, typer.Option("--joint", help="Only the joint outcomes of two questions: seconds.")
+        bool, Option("--joint", help="Only the joint outcomes of two questions: seconds.")
     ] = False,
 ) -> None:
     """Build the truth of every task that survey files allow."""
@@ -247,41 +239,28 @@ def truth_build(
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
-    schemes = [_scheme(name) for name in bootstrap] if bootstrap else None
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
+    how: dict[str, Any] = {"replicates": replicates, "jobs": jobs, "backend": backend, "out": out}
+    how |= {"bootstrap": [_scheme(name) for name in bootstrap or []] or None, "only": only}
     surveys = separated(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
     for survey in surveys:
         try:
-            built = build(
-                survey,
-                raw,
-                vintage=vintage,
-                bootstrap=schemes,
-                replicates=replicates,
-                jobs=jobs,
-                backend=backend,
-                out=out,
-                only=only,
-            )
+            built = build(survey, raw, vintage=vintage, **how)
         except KeyboardInterrupt:
-            print(
-                "\ninterrupted; finished tasks are kept, the same command continues",
-                file=sys.stderr,
-            )
+            _complain("\ninterrupted; finished tasks are kept, the same command continues")
             raise typer.Exit(130) from None
         print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
         if built.left_out:
             print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
             for name in built.left_out:
                 print(f"  {name}")
-        if said := not_scored(built):
-            print(said)
+        if reason := not_scored(built):
+            print(reason)
         if out is None:
-            forget_cached_requests(
-                n for n, one in leaves().items() if one.entry.name in built.tasks
-            )
+            asked = leaves().items()
+            forget_cached_requests(name for name, leaf in asked if leaf.entry.name in built.tasks)
     if out is None:
         print(f"lm-eval finds them in {task_path()}")
 
@@ -292,70 +271,55 @@ def truth_check() -> None:
     from lm_eval_epidemia.estimate.check import check_all
     from lm_eval_epidemia.estimate.store import without_replicates
 
-    found = check_all()
-    wrong = {name: problems for name, problems in found.items() if problems}
+    checked = check_all()
+    wrong = {name: problems for name, problems in checked.items() if problems}
     for name, problems in wrong.items():
         for problem in problems:
-            print(f"{name}: {problem}", file=sys.stderr)
+            _complain(f"{name}: {problem}")
     if wrong:
-        raise EpidemiaError(f"{len(wrong)} of {len(found)} tasks have a wrong ground truth")
-    print(f"ground truth of {len(found)} tasks is as registered")
-    if lacking := without_replicates():
-        print(
-            f"without joint replicates, so that errors are N/A: {', '.join(lacking)} (build anew)"
-        )
+        raise EpidemiaError(f"{len(wrong)} of {len(checked)} tasks have a wrong ground truth")
+    print(f"ground truth of {len(checked)} tasks is as registered")
+    if lacking := ", ".join(without_replicates()):
+        print(f"without joint replicates, so that errors are N/A: {lacking} (build anew)")
 
 
 @truth_app.command("changes")
 def truth_changes(
-    old: Annotated[Path, typer.Argument(help="Folder of ground truth.")],
-    new: Annotated[
-        Path | None, typer.Argument(help="Another; default: what the package ships.")
-    ] = None,
+    old: Annotated[Path, Argument(help="Folder of ground truth.")],
+    new: Annotated[Path | None, Argument(help="Another; default: what the package ships.")] = None,
 ) -> None:
     """Say what another build changes, task by task."""
     from lm_eval_epidemia.benchmarks.observation.changes import changes
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.core import paths
 
-    found = changes(old, new or paths.shipped_groundtruth())
-    moved = [one for one in found if not one.same]
-    if moved:
+    common = changes(old, new or paths.shipped_groundtruth())
+    if moved := [change for change in common if not change.same]:
         show(listings.changes(moved))
-    print(f"{len(found) - len(moved)} of {len(found)} truths are as they were")
-    if gone := sum(one.errors != one.new_errors for one in found):
-        print(f"{gone} of {len(found)} have joint replicates, so errors, in one of them only")
+    print(f"{len(common) - len(moved)} of {len(common)} truths are as they were")
+    if gone := sum(change.errors != change.new_errors for change in common):
+        print(f"{gone} of {len(common)} have joint replicates, so errors, in one of them only")
 
 
 @app.command()
 def cost(
-    names: Annotated[list[str], typer.Argument(help="Tasks, groups, surveys or patterns.")],
+    names: Annotated[list[str], Argument(help="Tasks, groups, surveys or patterns.")],
     tokenizer: Annotated[
-        str | None, typer.Option(help="Of Hugging Face: a folder or the name of a model.")
+        str | None, Option(help="Of Hugging Face: a folder or the name of a model.")
     ] = None,
-    metadata: Annotated[str | None, typer.Option(help="As for lm_eval: JSON.")] = None,
-    max_gen_toks: Annotated[int, typer.Option(help="Tokens a model may write per answer.")] = 1024,
+    metadata: Annotated[str | None, Option(help="As for lm_eval: JSON.")] = None,
+    max_gen_toks: Annotated[int, Option(help="Tokens a model may write per answer.")] = 1024,
 ) -> None:
     """Say what groups cost before anything is spent: prompts, requests, tokens."""
     from lm_eval_epidemia.harness import cost as costs
 
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
     lines = costs.cost(separated(names), loaded, _metadata(metadata), max_gen_toks)
-    numbers = (
-        "tasks",
-        "prompts",
-        "requests",
-        "characters",
-        "tokens",
-        "distinct",
-        "written at most",
-    )
+    numbers = (*costs.Cost._fields[1:7], "written at most")
     table = table_of("", "group", *numbers, right=numbers)
     for line in lines:
-        table.add_row(
-            line.name,
-            *("" if number is None else f"{number:,}" for number in line[1:8]),
-        )
+        counts = line[1:8]
+        table.add_row(line.name, *("" if count is None else f"{count:,}" for count in counts))
     show(table)
     leaves = {name: leaf for line in lines for name, leaf in line.leaves.items()}
     if letters := {name: leaf for name, leaf in leaves.items() if not leaf.written}:
@@ -380,12 +344,12 @@ def _metadata(text: str | None) -> dict[str, Any]:
     import json
 
     try:
-        found = json.loads(text or "{}")
+        metadata = json.loads(text or "{}")
     except ValueError as error:
         raise EpidemiaError(f"--metadata {text!r} is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(metadata, dict):
         raise EpidemiaError(f"--metadata {text!r}: expected an object, as '{{\"n_samples\": 200}}'")
-    return found
+    return metadata
 
 
 for command in (report_cli.compare, report_cli.report, report_cli.plot):
@@ -394,10 +358,8 @@ for command in (report_cli.compare, report_cli.report, report_cli.plot):
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Option(help="A new folder.")],
-    push_to_hub: Annotated[
-        str | None, typer.Option(help="Upload to this dataset repository.")
-    ] = None,
+    out: Annotated[Path, Option(help="A new folder.")],
+    push_to_hub: Annotated[str | None, Option(help="Upload to this dataset repository.")] = None,
 ) -> None:
     """Write the questions as a Hugging Face dataset repository."""
     from lm_eval_epidemia.results.export import export as export_dataset
@@ -414,13 +376,13 @@ def _take_records(line: list[str]) -> list[str]:
         name, is_equal, value = word.partition("=")
         if name != "--record":
             rest.append(word)
-            continue
-        if not is_equal:
-            value = next(words, "")
-        if not value:
+        elif value := value if is_equal else next(words, ""):
+            given.append(str(Path(value).resolve()))
+        else:
             raise EpidemiaError("--record wants the path of a record (.yaml) or of a folder")
-        given.append(str(Path(value).resolve()))
     if given:
+        from lm_eval_epidemia.surveys.catalogue import RECORDS
+
         before = filter(None, [os.environ.get(RECORDS)])
         os.environ[RECORDS] = os.pathsep.join([*before, *given])
     return rest
@@ -433,13 +395,17 @@ def main() -> None:
         with checked_output():
             app(_take_records(sys.argv[1:]))
     except EpidemiaError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(f"error: {error}")
         sys.exit(2)
     except Exception as error:
         if not _without_docstrings():
             raise
-        print(f"error: {type(error).__name__}: {error}\n{NO_DOCSTRINGS}", file=sys.stderr)
+        _complain(f"error: {type(error).__name__}: {error}\n{NO_DOCSTRINGS}")
         sys.exit(2)
+
+
+def _complain(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 NO_DOCSTRINGS = (
@@ -450,7 +416,3 @@ NO_DOCSTRINGS = (
 
 def _without_docstrings() -> bool:
     return sys.flags.optimize > 1
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from lm_eval_epidemia.cli.printing import plain, table_of
@@ -19,117 +19,90 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.findings.ways import SideBySide
 
 
-def scales(found: Iterable[Scale]) -> Table:
-    """The scale of each task: the distances that fix it, and what knowing P(Y) scores."""
-    numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
-    table = table_of("", "task", *numbers, right=numbers)
-    for one in found:
-        distances = (f"{distance:.4f}" for distance in one.anchors)
-        note = f" ({one.anchors.said})" if one.anchors.said else ""
-        table.add_row(
-            one.task, str(one.cells), *distances, f"{one.anchors.score_of_mean:.6f}{note}"
-        )
+def _table(
+    title: str, names: Sequence[str], numbers: Mapping[str, str], rows: Iterable[Sequence[Any]]
+) -> Table:
+    """Return a table: columns of names, then of numbers, each with the format of its cells.
+
+    What a row has beyond its columns is not shown.
+    """
+    table = table_of(title, *names, *numbers, right=tuple(numbers))
+    formats = [*[""] * len(names), *numbers.values()]
+    for row in rows:
+        table.add_row(*map(format, row, formats))
     return table
 
 
-def groups_of_scales(found: Iterable[Scale]) -> Table:
+def scales(listed: Iterable[Scale]) -> Table:
+    """The scale of each task: the distances that fix it, and what knowing P(Y) scores."""
+    distances = dict.fromkeys(("D_uniform", "D_zero_one", "D_mean", "D_perfect"), ".4f")
+    rows = []
+    for scale in listed:
+        note = f" ({scale.anchors.said})" if scale.anchors.said else ""
+        rows.append(
+            (scale.task, scale.cells, *scale.anchors, f"{scale.anchors.score_of_mean:.6f}{note}")
+        )
+    return _table("", ["task"], {"cells": "", **distances, "score of mean": ""}, rows)
+
+
+def groups_of_scales(listed: Iterable[Scale]) -> Table:
     """The same by group: means, and how many tasks are barely informative."""
     from lm_eval_epidemia.benchmarks.observation.scales import by_group
 
-    numbers = ("tasks", "barely informative", "score of mean")
-    table = table_of("", "group", *numbers, right=numbers)
-    for group, members in by_group(found).items():
-        mean = sum(one.anchors.score_of_mean for one in members) / len(members)
-        barely = sum(one.anchors.barely for one in members)
-        table.add_row(group, str(len(members)), str(barely), f"{mean:.2f}")
-    return table
+    rows = []
+    for group, members in by_group(listed).items():
+        barely = sum(scale.anchors.barely for scale in members)
+        mean = sum(scale.anchors.score_of_mean for scale in members) / len(members)
+        rows.append((group, len(members), barely, mean))
+    numbers = {"tasks": "", "barely informative": "", "score of mean": ".2f"}
+    return _table("", ["group"], numbers, rows)
 
 
-def drifts(found: Iterable[Drift]) -> Table:
+def drifts(listed: Iterable[Drift]) -> Table:
     """What the truth of another vintage scores."""
-    numbers = (
-        "cells",
-        "common",
-        "distance",
-        "score",
-        "D_mean",
-        "other D_mean",
-        "D_perfect",
-        "other D_perfect",
-    )
-    table = table_of(
-        "What another vintage's truth scores", "task", "vintage", "other", *numbers, right=numbers
-    )
-    for one in found:
-        table.add_row(
-            one.task,
-            one.vintage,
-            one.other,
-            str(one.cells),
-            str(one.common),
-            f"{one.distance:.4f}",
-            f"{one.score:.1f}",
-            f"{one.anchors.mean:.4f}",
-            f"{one.other_anchors.mean:.4f}",
-            f"{one.anchors.perfect:.4f}",
-            f"{one.other_anchors.perfect:.4f}",
-        )
-    return table
+    numbers = {"cells": "", "common": "", "distance": ".4f", "score": ".1f"}
+    numbers |= dict.fromkeys(("D_mean", "other D_mean", "D_perfect", "other D_perfect"), ".4f")
+    title = "What another vintage's truth scores"
+    rows = []
+    for one in listed:
+        means = (one.anchors.mean, one.other_anchors.mean)
+        perfects = (one.anchors.perfect, one.other_anchors.perfect)
+        rows.append((*one[:7], *means, *perfects))
+    return _table(title, ["task", "vintage", "other"], numbers, rows)
 
 
-def changes(found: Iterable[TruthChange]) -> Table:
+def changes(listed: Iterable[TruthChange]) -> Table:
     """What another build of the truth moves."""
-    numbers = (
-        "cells",
-        "distance",
-        "D_perfect",
-        "new D_perfect",
-        "score of mean",
-        "new score of mean",
-    )
-    table = table_of("What the other build changes", "task", "vintage", *numbers, right=numbers)
-    for one in found:
-        table.add_row(
-            one.task,
-            one.vintage,
-            str(one.cells),
-            f"{one.distance:.4f}",
-            f"{one.anchors.perfect:.4f}",
-            f"{one.new_anchors.perfect:.4f}",
-            f"{one.anchors.score_of_mean:.1f}",
-            f"{one.new_anchors.score_of_mean:.1f}",
-        )
-    return table
+    numbers = {"cells": "", **dict.fromkeys(("distance", "D_perfect", "new D_perfect"), ".4f")}
+    numbers |= {"score of mean": ".1f", "new score of mean": ".1f"}
+    rows = []
+    for one in listed:
+        perfects = (one.anchors.perfect, one.new_anchors.perfect)
+        means = (one.anchors.score_of_mean, one.new_anchors.score_of_mean)
+        rows.append((*one[:4], *perfects, *means))
+    return _table("What the other build changes", ["task", "vintage"], numbers, rows)
 
 
-def tasks_summary(found: DataFrame) -> Table:
-    """How many tasks each survey has, and of which state; `found` as `api.tasks` returns it."""
+def tasks_summary(declared: DataFrame) -> Table:
+    """How many tasks each survey has, and of which state; `declared` as `api.tasks` returns it."""
     groups = {f"epidemia_{kind}": kind for kind in get_args(Kind)}
-    if (found.group == GROUP).any():
+    if (declared.group == GROUP).any():
         groups[GROUP] = "fresh"
     states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}
     numbers = (*groups.values(), *states.values())
-    table = table_of(
-        "Tasks declared, with a truth that ships or was built here, and waiting for a file",
-        "survey",
-        *numbers,
-        "vintage",
-        "waiting for",
-        right=numbers,
-    )
+    title = "Tasks declared, with a truth that ships or was built here, and waiting for a file"
+    table = table_of(title, "survey", *numbers, "vintage", "waiting for", right=numbers)
 
-    def row(name: str, tasks: Any, *told: str) -> None:
-        counted = [sum(tasks.group == group) for group in groups]
-        counted += [sum(tasks.state == state) for state in states]
-        table.add_row(name, *map(str, counted), *told)
+    def add(name: str, tasks: Any, *about: str) -> None:
+        counts = [sum(tasks.group == group) for group in groups]
+        counts += [sum(tasks.state == state) for state in states]
+        table.add_row(name, *map(str, counts), *about)
 
-    for name, tasks in found.groupby("survey"):
-        told = (
-            ", ".join(filter(None, dict.fromkeys(tasks[column]))) for column in ("vintage", "needs")
-        )
-        row(str(name), tasks, *told)
+    for name, tasks in declared.groupby("survey"):
+        columns = (tasks[column].unique() for column in ("vintage", "needs"))
+        add(str(name), tasks, *(", ".join(filter(None, column)) for column in columns))
     table.add_section()
-    row("all", found, "", "")
+    add("all", declared, "", "")
     return table
 
 

@@ -1,8 +1,9 @@
 """Python's garbage collector, which a run of lm-eval keeps busy for nothing.
 
 lm-eval makes a request of every letter of every prompt, millions of objects that all live until
-the end of the run; the collector goes through them again and again. It rests while lm-eval builds
-and scores. While the model computes, whose memory may hang on it, it works on what is new since.
+the end of the run, and an entry of every task file; the collector goes through them again and
+again. It rests while lm-eval indexes, builds and scores. While the model computes, whose memory may
+hang on it, it works on what is new since.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def at_rest() -> Iterator[None]:
-    """Stop the collector; what there is at the end is looked at again as ever."""
+    """Stop the collector; afterwards it is as it was."""
     was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
         if was:
             gc.enable()
 
@@ -36,3 +36,4 @@ def at_work() -> Iterator[None]:
     finally:
         if not was:
             gc.disable()
+        gc.unfreeze()

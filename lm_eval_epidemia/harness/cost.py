@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,12 +13,11 @@ from rich.progress import track
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant, unknown_keys
-from lm_eval_epidemia.harness.unheeded import unheeded
+from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
+from lm_eval_epidemia.harness.arguments import unheeded
 
 
 class Cost(NamedTuple):
@@ -79,26 +78,23 @@ def letters_of_several_tokens(tokenizer: Any) -> list[str]:
     lm-eval then scores a letter by the log-probabilities of all its tokens: the same quantity, at a
     forward pass per letter.
     """
-    before = tokenizer("Answer:", add_special_tokens=False)["input_ids"]
-    return [
-        letter
-        for letter in LETTERS
-        if len(tokenizer(f"Answer: {letter}", add_special_tokens=False)["input_ids"])
-        != len(before) + 1
-    ]
+
+    def length(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    single = length("Answer:") + 1
+    return [letter for letter in LETTERS if length(f"Answer: {letter}") != single]
 
 
 def _count(tokenizer: Any, prompts: Sequence[str]) -> tuple[int, int]:
     """Count the tokens of all prompts, and those that begin two prompts next in order."""
     batches = (prompts[start : start + 1000] for start in range(0, len(prompts), 1000))
-    found = sorted(ids for batch in batches for ids in tokenizer(list(batch))["input_ids"])
-    shared = 0
-    for one, other in pairwise(found):
-        for place in range(min(len(one), len(other))):
-            if one[place] != other[place]:
-                break
-            shared += 1
-    return sum(map(len, found)), shared
+    tokens = sorted(ids for batch in batches for ids in tokenizer(list(batch))["input_ids"])
+    shared = (
+        sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False)))
+        for pair in pairwise(tokens)
+    )
+    return sum(map(len, tokens)), sum(shared)
 
 
 def cost(
@@ -127,15 +123,9 @@ def cost(
     """
     if max_gen_toks < 1:
         raise EpidemiaError(f"--max-gen-toks {max_gen_toks}: a model must write at least 1 token")
-    if wrong := unknown_keys(metadata or {}):
-        raise EpidemiaError(wrong)
-    variant, lines, names = Variant.of(metadata), list[Cost](), list(dict.fromkeys(names))
-    without_effect = unheeded(metadata or {}, names)
-    if without_effect.by_all:
-        raise EpidemiaError("; ".join(without_effect.by_all))
-    for said in without_effect.by_some:
-        notices.warn("metadata without effect", said)
-    counted: dict[str, Cost] = {}
+    if faults := list(unheeded(metadata or {}, names := list(dict.fromkeys(names)))):
+        raise EpidemiaError("; ".join(faults))
+    variant, lines, counted = Variant.of(metadata), list[Cost](), dict[str, Cost]()
     for name in names:
         asked = {in_way(*member): member for member in members(name)}
         for leaf in track(asked, name, console=Console(stderr=True), transient=True):

@@ -22,8 +22,7 @@ from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.guard import checked, guarded
-from lm_eval_epidemia.harness.missing import explained
+from lm_eval_epidemia.harness import collector
 from lm_eval_epidemia.harness.yamls import task_path
 
 #: Our models, as lm-eval's registry takes them: loaded when first used.
@@ -42,15 +41,6 @@ def _listed(include_path: Any) -> list[Any]:
     return list(include_path) if isinstance(include_path, (list, tuple)) else [include_path]
 
 
-def _folder_for(metadata: Any) -> Path:
-    """Return our folder for what ``--metadata`` asks of it, which may be meant for other tasks."""
-    try:
-        variant = Variant.of(metadata)
-    except Exception:
-        variant = Variant()  # ours refuse it when they are loaded
-    return task_path(variant)
-
-
 def _knows(manager: Any, folder: Path) -> bool:
     """Tell whether a built ``TaskManager`` has tasks from a folder."""
     files = (getattr(entry, "yaml_path", None) for entry in manager.task_index.values())
@@ -62,17 +52,17 @@ def _unsaid(of: Callable[[str], bool]) -> Iterator[None]:
     """Keep lm-eval, in this thread, from logging some of what it meets while it indexes tasks."""
     thread = threading.get_ident()
 
-    def said(entry: logging.LogRecord) -> bool:
+    def is_shown(entry: logging.LogRecord) -> bool:
         return entry.thread != thread or not of(entry.getMessage())
 
     loggers = [logging.getLogger(f"lm_eval.tasks.{name}") for name in ("manager", "_index")]
     for logger in loggers:
-        logger.addFilter(said)
+        logger.addFilter(is_shown)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(said)
+            logger.removeFilter(is_shown)
 
 
 def _replaced_by_us(message: str) -> bool:
@@ -118,7 +108,7 @@ def extend_tasks(manager: ModuleType) -> None:
         )
         return
 
-    def found_unaided(given: inspect.BoundArguments, folder: Path) -> bool:
+    def finds_unaided(given: inspect.BoundArguments, folder: Path) -> bool:
         """Tell whether lm-eval finds a folder without a path; 0.4.13 finds nothing."""
         bare = object.__new__(manager.TaskManager)
         needed = {
@@ -137,16 +127,18 @@ def extend_tasks(manager: ModuleType) -> None:
 
     def with_ours(given: inspect.BoundArguments) -> list[Any] | None:
         """Return the paths to index with ours among them; None where there is nothing to add."""
-        asked = {
-            name: given.arguments.get(name, parameter.default)
-            for name, parameter in signature.parameters.items()
-        }
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+        asked = {**defaults, **given.arguments}
         if not asked["include_defaults"]:
             return None
-        ours, theirs = _folder_for(asked.get("metadata")), _listed(asked["include_path"])
+        try:
+            variant = Variant.of(asked.get("metadata"))
+        except Exception:  # meant for other tasks; ours refuse it when they are loaded
+            variant = Variant()
+        ours, theirs = task_path(variant), _listed(asked["include_path"])
         # lm-eval warns of every task seen twice.
         named = any(Path(path).resolve() == ours.resolve() for path in theirs)
-        return None if named or found_unaided(given, ours) else [ours, *theirs]
+        return None if named or finds_unaided(given, ours) else [ours, *theirs]
 
     def built(self: Any, given: inspect.BoundArguments) -> bool:
         """Build a manager with our folder; tell whether that was done."""
@@ -166,11 +158,12 @@ def extend_tasks(manager: ModuleType) -> None:
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        with suppress(TypeError):  # of the caller: lm-eval complains of it below
-            given = signature.bind(self, *args, **kwargs)
-            if built(self, given):
-                return
-        original(self, *args, **kwargs)
+        with collector.at_rest():
+            with suppress(TypeError):  # of the caller: lm-eval complains of it below
+                given = signature.bind(self, *args, **kwargs)
+                if built(self, given):
+                    return
+            original(self, *args, **kwargs)
 
     __init__._epidemia = True  # type: ignore[attr-defined]
     manager.TaskManager.__init__ = __init__
@@ -200,6 +193,11 @@ def extend_evaluator(evaluator: Any) -> None:
         ``lm_eval.evaluator``.
     """
     if not hasattr(evaluator.evaluate, "_epidemia"):
+        # They take longer to import than our tasks to index, which is all that `lm_eval ls` needs.
+        from lm_eval_epidemia.harness.arguments import checked
+        from lm_eval_epidemia.harness.guard import guarded
+        from lm_eval_epidemia.harness.missing import explained
+
         with suppress(ImportError, AttributeError):  # another lm-eval reads --tasks elsewhere
             from lm_eval.config.evaluate_config import EvaluatorConfig
 

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS
+from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.benchmarks.observation.unseen import Unseen, unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.harness.hooks import Hook
+from lm_eval_epidemia.harness.replaced import replaced
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 #: Where the draws stand in lm-eval's results.
@@ -55,19 +58,24 @@ class Noted(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1)
-def _metrics() -> Mapping[Callable[..., float], Metric]:
+def _metrics() -> dict[str, list[Metric]]:
+    """Return the metrics of all benchmarks, those of a name together."""
+    metrics = defaultdict(list)
+    for benchmark in BENCHMARKS:
+        for way in benchmark.ways.values():
+            for name, metric in benchmark.metrics(way).items():
+                metrics[name].append(metric)
+    return metrics
+
+
+@functools.lru_cache(maxsize=1)
+def _noted() -> Mapping[Callable[..., float], Metric]:
     """Return the metrics of which more is noted than their value, by the function that gives it."""
-    metrics = (
-        metric
-        for benchmark in BENCHMARKS
-        for way in benchmark.ways.values()
-        for metric in benchmark.metrics(way).values()
-    )
+    metrics = chain.from_iterable(_metrics().values())
     return {metric.of: metric for metric in metrics if metric.draws or metric.kept}
 
 
-@contextmanager
-def noting(task: Any, task_name: str, noted: Noted) -> Iterator[None]:
+def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[None]:
     """Note the draws of a task's metrics when lm-eval aggregates its answers.
 
     Parameters
@@ -78,12 +86,11 @@ def noting(task: Any, task_name: str, noted: Noted) -> Iterator[None]:
     noted : Noted
         Is filled.
     """
-    draws = noted.draws.setdefault(task_name, {})
-    aggregation, before = task.aggregation, vars(task).get("aggregation")
+    draws, aggregation = noted.draws.setdefault(task_name, {}), task.aggregation
 
     def noticed(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
         # A task file of 0.1.0 names the function itself.
-        metric = _metrics().get(of.function if isinstance(of, Hook) else of)
+        metric = _noted().get(of.function if isinstance(of, Hook) else of)
         if metric is None:
             return of
 
@@ -93,19 +100,15 @@ def noting(task: Any, task_name: str, noted: Noted) -> Iterator[None]:
                 draws[name] = metric.draws(answers) if metric.draws else None
                 if metric.kept:
                     noted.kept[task_name] = metric.kept(answers)
-                if task_name not in noted.unseen and (found := unseen(answers)):
-                    noted.unseen[task_name] = found
+                if task_name not in noted.unseen and (effect := unseen(answers)):
+                    noted.unseen[task_name] = effect
             return of(answers)
 
         return aggregate
 
-    task.aggregation = lambda: {name: noticed(name, of) for name, of in aggregation().items()}
-    try:
-        yield
-    finally:
-        del task.aggregation
-        if before is not None:  # a run within a run
-            task.aggregation = before
+    return replaced(
+        task, aggregation=lambda: {name: noticed(name, of) for name, of in aggregation().items()}
+    )
 
 
 def write(results: Any, noted: Noted, tasks: Any) -> None:
@@ -148,38 +151,32 @@ def _plain(results: dict[str, Any], draws: _Draws) -> None:
         for metric in known:
             key = f"{metric}_stderr,none"
             if isinstance(error := row.get(key), float):
-                row[key] = "N/A" if math.isnan(error) else float(error)
+                row[key] = _known(error)
 
 
-def _write_unseen(results: Any, found: Mapping[str, Unseen]) -> None:
+def _known(value: float) -> float | str:
+    """Write a number as lm-eval does one that is not known."""
+    return "N/A" if math.isnan(value) else float(value)
+
+
+def _write_unseen(results: Any, unseen_letters: Mapping[str, Unseen]) -> None:
     """Write beside a task's metrics what letters that were not shown may do to its score."""
     rows = results.get("results", {}) if isinstance(results, dict) else {}
-    for task, one in found.items():
+    for task, letters in unseen_letters.items():
         if task in rows:
-            rows[task]["unseen_mass,none"] = one.mass
-            rows[task]["unseen_effect,none"] = "N/A" if math.isnan(one.effect) else one.effect
+            rows[task]["unseen_mass,none"] = letters.mass
+            rows[task]["unseen_effect,none"] = _known(letters.effect)
 
 
 def _write_partial(results: dict[str, Any], ours: frozenset[str], tasks: Any) -> None:
     """Average what some tasks have none of over the others, where lm-eval's mean is NaN."""
-    names = {
-        name
-        for benchmark in BENCHMARKS
-        for way in benchmark.ways
-        for name, metric in benchmark.metrics(WAYS[way]).items()
-        if metric.partial
-    }
+    names = [name for name, metrics in _metrics().items() if any(of.partial for of in metrics)]
     for group in _groups(tasks):
         members = [task.task_name for task in group.get_all_tasks()]
-        rows = [
-            of[group.name]
-            for of in (results["results"], results.get("groups", {}))
-            if group.name in of
-        ]
         for key in (f"{name},none" for name in names if ours.issuperset(members)):
-            found = [results["results"].get(member, {}).get(key, math.nan) for member in members]
-            known = [value for value in found if not math.isnan(value)]
-            for row in rows:
+            values = [results["results"].get(member, {}).get(key, math.nan) for member in members]
+            known = [value for value in values if not math.isnan(value)]
+            for row in _rows(results, group):
                 if known and key in row:
                     row[key] = math.fsum(known) / len(known)
 
@@ -192,11 +189,17 @@ def _groups(tasks: Any) -> list[Any]:
     tasks : dict
         With the key "groups", or by name or group tasks and such dicts.
     """
-    found = []
-    for key, value in tasks.items() if isinstance(tasks, Mapping) else ():
-        found += [one for one in (key, value) if hasattr(one, "aggregate_metric_list")]
-        found += _groups(value)
-    return found
+    groups = []
+    for pair in tasks.items() if isinstance(tasks, Mapping) else ():
+        groups += [entry for entry in pair if hasattr(entry, "aggregate_metric_list")]
+        groups += _groups(pair[1])
+    return groups
+
+
+def _rows(results: dict[str, Any], group: Any) -> list[dict[str, Any]]:
+    """Return the rows that the results have of a group, in one table or two."""
+    tables = (results["results"], results.get("groups", {}))
+    return [table[group.name] for table in tables if group.name in table]
 
 
 def _write_errors(results: dict[str, Any], draws: _Draws, group: Any) -> None:
@@ -205,49 +208,37 @@ def _write_errors(results: dict[str, Any], draws: _Draws, group: Any) -> None:
     Where not all of its tasks are ours, nobody knows the error: lm-eval's would count ours as
     independent.
     """
-    rows = [
-        of[group.name] for of in (results["results"], results.get("groups", {})) if group.name in of
-    ]
-    for said in group.aggregate_metric_list or ():
-        metric = said.metric
-        value, error = f"{metric},none", f"{metric}_stderr,none"
+    of_tasks = results["results"]
+    for mean in group.aggregate_metric_list or ():
+        metric, error = mean.metric, math.nan
         # As lm-eval averages: over all tasks below the group that have the metric.
-        names = [
-            task.task_name
-            for task in group.get_all_tasks()
-            if value in results["results"].get(task.task_name, {})
-        ]
+        members = (task.task_name for task in group.get_all_tasks())
+        names = [name for name in members if f"{metric},none" in of_tasks.get(name, {})]
         ours = [name for name in names if metric in draws.get(name, {})]
         if not ours:
             continue
-        found = math.nan
         if ours == names:
-            sizes = [
-                results["results"][name]["sample_len"] if said.weight_by_size else 1
-                for name in names
-            ]
+            sizes = [of_tasks[name]["sample_len"] if mean.weight_by_size else 1 for name in names]
             weights = [size / sum(sizes) for size in sizes]
-            found = joint_error([draws[name][metric] for name in names], weights)
-        for row in rows:
-            row[error] = "N/A" if math.isnan(found) else found
+            error = joint_error([draws[name][metric] for name in names], weights)
+        for row in _rows(results, group):
+            row[f"{metric}_stderr,none"] = _known(error)
 
 
 def _written(draws: _Draws) -> dict[str, Any]:
     """Write draws as the results file has them; a task without any is left out."""
-    return {
-        task: {
-            "sample": next(iter(known.values())).sample,
-            **{metric: _line(one.at) for metric, one in known.items()},
-            "less_bias": {
-                metric: _line(one.less_bias)
-                for metric, one in known.items()
-                if one.less_bias is not None
-            },
-            "asking": {metric: one.asking for metric, one in known.items()},
-        }
-        for task, all_of in draws.items()
-        if (known := {metric: one for metric, one in all_of.items() if one is not None})
-    }
+    written = {}
+    for task, of_metrics in draws.items():
+        known = {metric: drawn for metric, drawn in of_metrics.items() if drawn is not None}
+        if known:
+            less_bias = {metric: drawn.less_bias for metric, drawn in known.items()}
+            written[task] = {
+                "sample": next(iter(known.values())).sample,
+                **{metric: _line(drawn.at) for metric, drawn in known.items()},
+                "less_bias": {m: _line(at) for m, at in less_bias.items() if at is not None},
+                "asking": {metric: drawn.asking for metric, drawn in known.items()},
+            }
+    return written
 
 
 def _line(at: Array) -> str:

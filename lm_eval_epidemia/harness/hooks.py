@@ -21,19 +21,17 @@ if TYPE_CHECKING:
     load: Hook
 
 
-class _NoMetadataHint(logging.Filter):
+def _is_no_hint(entry: logging.LogRecord) -> bool:
     """Drop the hint that lm-eval logs for every task with a `custom_dataset`.
 
     It tells of an option that these tasks do not need, once per task; lm-eval's own tasks keep it.
     """
-
-    def filter(self, entry: logging.LogRecord) -> bool:
-        text = str(entry.msg)
-        return not (text.startswith("epidemia_") and "Custom kwargs can be passed" in text)
+    text = str(entry.msg)
+    return not (text.startswith("epidemia_") and "Custom kwargs can be passed" in text)
 
 
 # This module is imported while lm-eval reads a task file of ours, just before the hint is logged.
-logging.getLogger("lm_eval.api.task").addFilter(_NoMetadataHint())
+logging.getLogger("lm_eval.api.task").addFilter(_is_no_hint)
 
 
 class Hook:
@@ -110,8 +108,8 @@ def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], di
         try:
             answer = way.read(way.of_row(doc), results)
         except ValueError as error:
-            name, said = in_way(doc["task"], way.name), reprlib.repr(results)
-            raise EpidemiaError(f"{name}: the model answered {said}: {error}") from None
+            name, reply = in_way(doc["task"], way.name), reprlib.repr(results)
+            raise EpidemiaError(f"{name}: the model answered {reply}: {error}") from None
         return {
             name: answer if metric.of_one is None else metric.of_one(answer)
             for name, metric in metrics.items()

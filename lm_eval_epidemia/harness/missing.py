@@ -36,7 +36,7 @@ def explanation(name: str) -> str:
     known = names()
     if name in records():
         return f"{name} is a survey, not a task or group ({nearest(name, known)})"
-    is_tail = "_" in name and any(one.endswith(f"_{name}") for one in known)
+    is_tail = "_" in name and any(whole.endswith(f"_{name}") for whole in known)
     if not (is_tail or name.strip().casefold().startswith("epidemi")):
         return ""
     try:
@@ -63,8 +63,8 @@ def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
             continue
         if name in known or name.endswith(".yaml"):
             continue
-        if said := explanation(name):
-            raise EpidemiaError(said)
+        if reason := explanation(name):
+            raise EpidemiaError(reason)
         if any(sign in name for sign in "*?["):
             raise EpidemiaError(
                 f"{name}: patterns are for the command line; in Python give the names that "
@@ -74,7 +74,7 @@ def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
 
 def _explanations(names: Iterable[str]) -> list[str]:
     with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
-        return [said for name in names if (said := explanation(name))]
+        return list(filter(None, map(explanation, names)))
     return []
 
 

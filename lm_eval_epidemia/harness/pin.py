@@ -18,15 +18,14 @@ def check_lm_eval() -> None:
 
     try:
         needed = [Requirement(line) for line in requires("lm-eval-epidemia") or ()]
-        found = version("lm-eval")
+        installed = version("lm-eval")
     except PackageNotFoundError:
         return  # used from a checkout that is not installed
-    for one in needed:
-        if one.name == "lm-eval" and not one.extras:
-            if not one.specifier.contains(found, prereleases=True):
-                notices.warn(
-                    "lm-eval",
-                    f"lm-eval {found} is installed, this version was tried with {one}: results may "
-                    f"be slow, wrong or missing; pip install '{one}'",
-                )
+    for pin in needed:
+        if pin.name == "lm-eval" and not pin.extras and not pin.specifier.contains(installed, True):
+            notices.warn(
+                "lm-eval",
+                f"lm-eval {installed} is installed, this version was tried with {pin}: results may "
+                f"be slow, wrong or missing; pip install '{pin}'",
+            )
             return

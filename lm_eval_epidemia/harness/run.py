@@ -46,8 +46,8 @@ def _configured(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise EpidemiaError(f"--config {path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise EpidemiaError(f"--config {path} cannot be read as YAML: {said}") from None
+        reason = " ".join(str(error).split())
+        raise EpidemiaError(f"--config {path} cannot be read as YAML: {reason}") from None
     if not isinstance(options, dict):
         raise EpidemiaError(
             f"--config {path} holds {type(options).__name__}: expected options of lm-eval by name, "

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.keys import quoted
+from lm_eval_epidemia.harness.replaced import replaced
 
 _KEYS = ("response_format", "structured_outputs")
 
@@ -119,8 +120,7 @@ def held(model: Any, structure: str, task: str) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def _engine(model: Any) -> Iterator[None]:
+def _engine(model: Any) -> AbstractContextManager[None]:
     """Turn the arguments of requests into those of vLLM's engine.
 
     First by name, then by type: in between, lm-eval writes them into its cache as JSON.
@@ -128,26 +128,18 @@ def _engine(model: Any) -> Iterator[None]:
     modify, generate = model.modify_gen_kwargs, model._model_generate
 
     def modify_gen_kwargs(*args: Any, **kwargs: Any) -> Any:
-        found, *rest = modify(*args, **kwargs)
-        found = dict(found)
-        if (schema := _schema(found.pop("response_format", None))) is not None:
-            found["structured_outputs"] = {"json": schema}
-        return (found, *rest)
+        arguments, *rest = modify(*args, **kwargs)
+        arguments = dict(arguments)
+        if (form := arguments.pop("response_format", None)) is not None:
+            arguments["structured_outputs"] = {"json": form["json_schema"]["schema"]}
+        return (arguments, *rest)
 
     def model_generate(*args: Any, **kwargs: Any) -> Any:
         from vllm.sampling_params import StructuredOutputsParams
 
-        for one in kwargs.get("sampling_params") or []:
-            if isinstance(asked := one.structured_outputs, dict):
-                one.structured_outputs = StructuredOutputsParams(**asked)
+        for params in kwargs.get("sampling_params") or []:
+            if isinstance(asked := params.structured_outputs, dict):
+                params.structured_outputs = StructuredOutputsParams(**asked)
         return generate(*args, **kwargs)
 
-    model.modify_gen_kwargs, model._model_generate = modify_gen_kwargs, model_generate
-    try:
-        yield
-    finally:
-        del model.modify_gen_kwargs, model._model_generate
-
-
-def _schema(form: Mapping[str, Any] | None) -> Any:
-    return None if form is None else form["json_schema"]["schema"]
+    return replaced(model, modify_gen_kwargs=modify_gen_kwargs, _model_generate=model_generate)

@@ -12,21 +12,21 @@ import math
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, Benchmark, Way
-from lm_eval_epidemia.benchmarks.benchmark import TaskEntry
-from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core import folders, paths
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import COMMON
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import declarations
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.benchmarks import Benchmark, Way
+    from lm_eval_epidemia.benchmarks.benchmark import TaskEntry
 
 _NOTE = (
     "# Generated from the survey records; edit those, then run: epidemia tasks write task_yamls\n"
@@ -81,6 +81,8 @@ def _as_yaml(value: Any) -> str:
 
 def _as_text(prefix: str, way: Way) -> str:
     """Write a text so that lm-eval, which looks for columns and templates, gives it back."""
+    from lm_eval_epidemia.elicit.way import COMMON
+
     is_column = prefix in {*COMMON, *way.columns, "prompt"}
     return f"{{{{ {prefix!a} }}}}" if is_column or "{" in prefix else prefix
 
@@ -121,34 +123,30 @@ def _task(
         source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
     if way.structure is not None and (held := way.structure(truth, variant)):
         # In place of the base's: lm-eval merges a file with what it includes by whole keys.
-        usual: dict[str, Any] = {
-            "until": [],
-            "temperature": way.temperature,
-            "max_gen_toks": MOST_TOKENS,
-        }
-        source += f"generation_kwargs: {json.dumps({**usual, **held})}\n"
-    about = benchmark.metadata(truth).items()
+        kwargs: dict[str, Any] = {"until": [], "temperature": way.temperature}
+        kwargs |= {"max_gen_toks": MOST_TOKENS, **held}
+        source += f"generation_kwargs: {json.dumps(kwargs)}\n"
     # A benchmark's own words are plain names; a vintage or a fingerprint may look like a number.
-    metadata = "".join(f"  {key}: {json.dumps(value)}\n" for key, value in about)
+    about = "".join(f"  {key}: {json.dumps(at)}\n" for key, at in benchmark.metadata(truth).items())
+    version = benchmark.version(truth) + way.revision
     return (
-        f"{_NOTE}include: {base}\n"
-        f"task: {name}\n"
-        f"test_split: {name}\n"
-        f"{source}"
-        "metadata:\n"
-        f"  version: {benchmark.version(truth) + way.revision}\n"
-        f"{metadata}"
+        f"{_NOTE}include: {base}\ntask: {name}\ntest_split: {name}\n{source}"
+        f"metadata:\n  version: {version}\n{about}"
     )
 
 
 def _group(benchmark: Benchmark, name: str, way: Way, members: list[str]) -> str:
-    lines = [f"{_NOTE}group: {name}", "task:", *(f"  - {member}" for member in members)]
-    lines.append("aggregate_metric_list:")
-    for metric in benchmark.metrics(way):
-        if not metric.endswith("_stderr"):
-            lines += [f"  - metric: {metric}", "    aggregation: mean", "    weight_by_size: false"]
-    lines += ["metadata:", f"  version: {benchmark.groups_version + way.revision}"]
-    return "\n".join(lines) + "\n"
+    listed = "".join(f"  - {member}\n" for member in members)
+    metrics = "".join(
+        f"  - metric: {metric}\n    aggregation: mean\n    weight_by_size: false\n"
+        for metric in benchmark.metrics(way)
+        if not metric.endswith("_stderr")
+    )
+    version = benchmark.groups_version + way.revision
+    return (
+        f"{_NOTE}group: {name}\ntask:\n{listed}aggregate_metric_list:\n{metrics}"
+        f"metadata:\n  version: {version}\n"
+    )
 
 
 def render(dataset: str | None = None, variant: Variant | None = None) -> dict[str, str]:
@@ -162,6 +160,9 @@ def render(dataset: str | None = None, variant: Variant | None = None) -> dict[s
     variant : Variant, optional
         Write what it asks of a task file.
     """
+    # Where nothing is rendered, nothing of this is imported: it takes most of a second.
+    from lm_eval_epidemia.benchmarks import BENCHMARKS
+
     files: dict[str, str] = {}
     for benchmark in BENCHMARKS:
         for way in benchmark.ways.values():
@@ -247,11 +248,6 @@ def _fill(folder: Path, files: dict[str, str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _records(folder: Path) -> list[Path]:
-    """Return the records of sets of quantities in a folder: each holds the hash of its draws."""
-    return sorted(folder.glob("*.json"))
-
-
 def task_path(variant: Variant | None = None) -> Path:
     """Return the folder of task files for everything available here.
 
@@ -261,18 +257,22 @@ def task_path(variant: Variant | None = None) -> Path:
     old one, do not disturb each other.
     """
     chosen = (variant or Variant()).in_task_files
-    ships = paths.shipped_groundtruth()
-    truths = store.registries()
+    ships, truths = paths.shipped_groundtruth(), store.registries()
+    # The records of sets of quantities hold the hashes of their draws.
+    theirs, shipped = (
+        sorted((folder / "quantities").glob("*.json"))
+        for folder in (store.built_groundtruth(), ships)
+    )
     built = [
         *(path for path in truths if ships not in path.parents),
-        *_records(quantities.built()),
+        *theirs,
         *declarations(),
         *(file.parent / store.REGISTRY for file in fresh.files()),
     ]
     if not any(file.is_file() for file in built) and not chosen:
         return paths.shipped_task_yamls()
     state = hashlib.sha256(__version__.encode())
-    for file in (*truths, *built, *_records(ships / "quantities")):
+    for file in (*truths, *built, *shipped):
         state.update(file.read_bytes() if file.is_file() else b"")
     state.update(_as_yaml(chosen).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]

@@ -1,9 +1,3 @@
 """The old name of `benchmarks.observation.metrics`, for task files that version 0.1.0 wrote."""
 
-from typing import Any
-
-from lm_eval_epidemia.benchmarks.observation import metrics
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(metrics, name)
+from lm_eval_epidemia.benchmarks.observation.metrics import *  # noqa: F403

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation.response import Response, answered, place_of
+from lm_eval_epidemia.benchmarks.observation.response import Response, place_of, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
 from lm_eval_epidemia.elicit.prompts import prompt
@@ -40,7 +40,7 @@ def _place(order: tuple[int, ...], design: str) -> int:
 def read(row: Any, responses: Sequence[Any]) -> Response:
     """Read the log-probabilities of a row's letters, by displayed position."""
     place, logprobs = _place(row.order, row.design), logprobs_of(responses, row)
-    return answered("letters", row, place, logprobs, order=row.order, design=row.design)
+    return response_to("letters", row, place, logprobs, order=row.order, design=row.design)
 
 
 def check(answer: Response, first: Response, truth: GroundTruth) -> None:

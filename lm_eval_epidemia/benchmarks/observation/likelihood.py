@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation.response import Response, answered
+from lm_eval_epidemia.benchmarks.observation.response import Response, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.intervals import (
     BIN_LETTERS,
@@ -40,7 +40,7 @@ def rows(truth: GroundTruth, variant: Variant, request: str = "") -> Iterator[di
 
 def read(row: Any, responses: Sequence[Any]) -> Response:
     """Read the log-probabilities of the intervals."""
-    return answered("likelihood", row, row.level, logprobs_of(responses, row))
+    return response_to("likelihood", row, row.level, logprobs_of(responses, row))
 
 
 def check(answer: Response, _first: Response, truth: GroundTruth) -> None:

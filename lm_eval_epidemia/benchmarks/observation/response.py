@@ -43,7 +43,7 @@ class Response(NamedTuple):
         return not np.isnan(self.value).any()
 
 
-def answered(way: str, row: Any, place: int, value: Any, **more: Any) -> Response:
+def response_to(way: str, row: Any, place: int, value: Any, **more: Any) -> Response:
     """Return the answer to a row of a split; see `Response`."""
     return Response(way, row.task, row.truth, row.cell, place, value, **more)
 

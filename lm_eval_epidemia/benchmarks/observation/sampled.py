@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.observation import letters
-from lm_eval_epidemia.benchmarks.observation.response import Response, answered
+from lm_eval_epidemia.benchmarks.observation.response import Response, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
@@ -48,7 +48,7 @@ def read(row: Any, responses: Sequence[Any]) -> Response:
     position = letter(str(responses[0]), len(row.order))
     level = math.nan if position is None else row.order[position]
     number = row.n_samples
-    return answered("sampled", row, row.sample - 1, level, order=row.order, design=number)
+    return response_to("sampled", row, row.sample - 1, level, order=row.order, design=number)
 
 
 def check(answer: Response, first: Response, truth: GroundTruth) -> None:

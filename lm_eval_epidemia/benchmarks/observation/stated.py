@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.observation import letters
-from lm_eval_epidemia.benchmarks.observation.response import Response, answered, place_of
+from lm_eval_epidemia.benchmarks.observation.response import Response, place_of, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, mirrored
 from lm_eval_epidemia.elicit.prompts import prompt
@@ -73,7 +73,7 @@ def read(row: Any, responses: Sequence[Any]) -> Response:
     place = place_of(order, mirrored(len(order)), "neither as listed nor reversed")
     written = (numbers and normalised(numbers)) or (math.nan,) * len(order)
     by_level = tuple(written[order.index(level)] for level in range(len(order)))
-    return answered("stated", row, place, by_level, order=order, numbers=numbers)
+    return response_to("stated", row, place, by_level, order=order, numbers=numbers)
 
 
 def check(answer: Response, _first: Response, truth: GroundTruth) -> None:

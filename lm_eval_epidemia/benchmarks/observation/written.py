@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.observation import likelihood
-from lm_eval_epidemia.benchmarks.observation.response import Response, answered
+from lm_eval_epidemia.benchmarks.observation.response import Response, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.intervals import MIDPOINTS, distribution
 from lm_eval_epidemia.elicit.prompts import ONE_LETTER
@@ -34,7 +34,7 @@ def _written(name: str, asks: Any) -> Way:
     def read(row: Any, responses: Sequence[Any]) -> Response:
         interval = letter(str(responses[0]), len(row.choices))
         middle = math.nan if interval is None else float(MIDPOINTS[interval])
-        return answered(name, row, row.level, middle)
+        return response_to(name, row, row.level, middle)
 
     return replace(
         likelihood.WAY,

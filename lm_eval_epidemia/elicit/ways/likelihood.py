@@ -1,9 +1,3 @@
 """The old name of `benchmarks.observation.likelihood`, for task files that version 0.1.0 wrote."""
 
-from typing import Any
-
-from lm_eval_epidemia.benchmarks.observation import likelihood
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(likelihood, name)
+from lm_eval_epidemia.benchmarks.observation.likelihood import *  # noqa: F403

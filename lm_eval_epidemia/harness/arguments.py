@@ -1,0 +1,175 @@
+"""What is checked of a run of our tasks before its model is loaded: its arguments.
+
+lm-eval passes over keys of ``--metadata`` that nobody knows, and over ``--num_fewshot`` for tasks
+without examples. For our tasks, and only for these, the wrapper of ``simple_evaluate`` refuses
+that. Here the user's own metadata can still be told from the arguments of the model, which lm-eval
+mixes into it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, members
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.console import print_anything
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.elicit.heeded import asked_for
+from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
+from lm_eval_epidemia.harness.kept import check_file
+from lm_eval_epidemia.harness.keys import refuse_keys
+from lm_eval_epidemia.harness.missing import refuse_missing
+from lm_eval_epidemia.harness.servers import refuse_template
+
+#: Groups of which a run says how many tasks have a truth here.
+COUNTED = ("epidemia_low", "epidemia_high")
+
+
+def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``lm_eval.evaluator.simple_evaluate`` so that what our tasks would not heed is refused.
+
+    Parameters
+    ----------
+    simple_evaluate : callable
+    """
+
+    @functools.wraps(simple_evaluate)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = inspect.signature(simple_evaluate).bind_partial(*args, **kwargs).arguments
+        except TypeError:
+            given = {}  # lm-eval says better what is wrong with them
+        if given.get("model") == "choice-api":
+            refuse_keys(_model_args(given))  # lm-eval logs them next
+            check_file(given.get("use_cache"))
+        tasks = given.get("tasks") or []
+        tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
+        names = {_name(task): None for task in tasks}
+        refuse_missing(tasks, given.get("task_manager"))
+        # A run of others does not even read what is ours, which may be damaged.
+        if ours := [name for name in names if name.startswith("epidemia_")]:
+            _check(given, ours, alone=len(ours) == len(names))
+            _say_what_ships(ours)
+        return simple_evaluate(*args, **kwargs)
+
+    return wrapper
+
+
+def _name(task: Any) -> str:
+    """Return the name of a requested task or group, which may be written out or loaded already."""
+    with suppress(Exception):  # somebody's task may be anything
+        if isinstance(task, Mapping):
+            return str(task.get("task") or task.get("group"))
+        return str(getattr(task, "task_name", None) or getattr(task, "name", None) or task)
+    return ""
+
+
+def _model_args(given: Mapping[str, Any]) -> Any:
+    """Return the arguments of a run's model, however they were written."""
+    model_args = given.get("model_args") or {}
+    if isinstance(model_args, str):
+        from lm_eval.utils import simple_parse_args_string
+
+        return simple_parse_args_string(model_args)
+    return model_args
+
+
+def _say_what_ships(names: Iterable[str]) -> None:
+    """Say how many tasks of the two groups that most people ask have a truth here."""
+    available, counts = OBSERVATION.available(), []
+    for name in names:
+        entries = [
+            leaf.entry
+            for leaf in leaves().values()
+            if leaf.group == name and WAYS[leaf.way].asks(leaf.entry.declared)
+        ]
+        here = sum(entry.name in available for entry in entries)
+        if here < len(entries) and entries[0].group in COUNTED:
+            counts.append(f"{here} of the {len(entries)} tasks of {name}")
+    if counts:
+        # Through lm-eval's own logger, which shows what is no warning.
+        logging.getLogger("lm_eval.epidemia").info(
+            "%s are asked: the others need survey files that do not ship ('epidemia tasks list' "
+            "names them)",
+            ", ".join(counts),
+        )
+
+
+def _check(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
+    """Refuse what our tasks of these names would not heed.
+
+    Where others are asked too, not `alone`, it may be meant for those: then it is a warning.
+    """
+    print_anything()  # lm-eval's tables have arrows
+    model_args = _model_args(given)
+    if given.get("model") == "local-completions":
+        # It may put a chat template around the plain text of our prompts.
+        url, server = model_args.get("base_url"), model_args.get("server", "auto")
+        refuse_template(str(url), str(server), model_args.get("verify_certificate", True))
+    for fault in _faults(given, model_args, names):
+        if alone:
+            raise EpidemiaError(fault)
+        notices.warn("arguments not heeded", f"our tasks do not heed this: {fault}")
+
+
+def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> Iterator[str]:
+    """Say what is wrong with the arguments of a run of our tasks, which have these names."""
+    metadata, manager = given.get("metadata") or {}, given.get("task_manager")
+    read = metadata if manager is None else getattr(manager, "metadata", None) or {}
+    Variant.of(metadata)  # before the model is loaded
+    yield from unheeded(
+        {key: value for key, value in {**read, **metadata}.items() if key not in model_args}, names
+    )
+    for key in Variant._fields:
+        if key in metadata and metadata[key] != read.get(key):
+            yield (
+                f"metadata={{{key!r}: {metadata[key]!r}}} given to simple_evaluate is not read "
+                "where a task_manager is given too: give it to task_manager(metadata=...)"
+            )
+    if shots := given.get("num_fewshot"):
+        yield (
+            f"num_fewshot {shots} would be passed over: our tasks have no examples of their own. "
+            "Solved examples of other surveys are had with --metadata "
+            f"'{{\"fewshot\": {shots}}}', of tasks about surveys alone"
+        )
+
+
+def unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
+    """Say which keys of a run's metadata nobody knows, or have an effect on none of its tasks.
+
+    Those that have an effect on some of them are a warning.
+
+    Parameters
+    ----------
+    metadata : mapping
+    names : iterable of str
+        Of tasks, groups, surveys or patterns. What is not known here may heed anything.
+
+    Yields
+    ------
+    str
+        A sentence.
+    """
+    if unknown := unknown_keys(metadata):
+        yield unknown
+    known, by_some = leaves(), []
+    try:
+        tasks = list(dict.fromkeys(in_way(*member) for name in names for member in members(name)))
+    except EpidemiaError:
+        return
+    for key in asked_for(metadata):
+        idle = [name for name in tasks if not known[name].heeds(key)]
+        groups = list(dict.fromkeys(leaf.group for leaf in known.values() if leaf.heeds(key)))
+        if idle:
+            fault = f"--metadata {key} has no effect on {few(idle)}; it is for {few(groups)}"
+            if len(idle) == len(tasks):
+                yield fault
+            else:
+                by_some.append(fault)
+    for fault in by_some:
+        notices.warn("metadata without effect", fault)
