@@ -186,17 +186,25 @@ def available() -> dict[str, Place]:
     A task whose truth was damaged is left out, with a warning: others go on, and nothing else takes
     its place. `load` says what is wrong with it.
     """
-    usable = {}
-    for name, (place, *_) in all_places().items():
-        try:
-            for file in entry_of(place, name)[0]["files"].values():
-                _check(place, file)
-            check_meaning(place, name)
-        except EpidemiaError as error:
-            notices.warn("damaged ground truth", f"{name} is left out: {error}")
-        else:
-            usable[name] = place
-    return usable
+    return {name: place for name, (place, *_) in all_places().items() if _is_sound(name, place)}
+
+
+def is_available(name: str) -> bool:
+    """Tell whether the truth of one task is available."""
+    places = all_places().get(name)
+    return bool(places) and _is_sound(name, places[0])
+
+
+def _is_sound(name: str, place: Place) -> bool:
+    """Tell whether a truth is as registered; a warning says what is wrong with it."""
+    try:
+        for file in entry_of(place, name)[0]["files"].values():
+            _check(place, file)
+        check_meaning(place, name)
+    except EpidemiaError as error:
+        notices.warn("damaged ground truth", f"{name} is left out: {error}")
+        return False
+    return True
 
 
 def all_places() -> dict[str, list[Place]]:

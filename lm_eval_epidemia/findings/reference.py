@@ -86,7 +86,7 @@ def part_asked(entry: Entry, asked: Asked) -> Part | None:
     None where that is not known: the task is not about a survey, or its truth is not the installed
     one, or not the first cells were asked (``--samples``), or none completely.
     """
-    here = leaf(asked).benchmark is OBSERVATION and asked.task in store.available()
+    here = leaf(asked).benchmark is OBSERVATION and store.is_available(asked.task)
     score = entry.scores[asked]
     if not here or entry.protocol.truth or math.isnan(score.value):
         return None
