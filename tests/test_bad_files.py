@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import leaderboard
-from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.models import demo
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.results.protocol import printable

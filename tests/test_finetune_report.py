@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import tuning, tuning_rows
-from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import figures
 from lm_eval_epidemia.report.sections import printed

@@ -22,11 +22,11 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import data, leaderboard, means
+from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.data import (
     closed_rows,
     condition_rows,
-    read_samples,
     survey_rows,
     version_rows,
 )

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from lm_eval_epidemia.findings.data import Calibration, Samples
+from lm_eval_epidemia.findings.answered import Samples
+from lm_eval_epidemia.findings.data import Calibration
 from lm_eval_epidemia.findings.finding import Column, Finding, Row
 from lm_eval_epidemia.results.entry import Entry
 

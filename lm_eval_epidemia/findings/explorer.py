@@ -14,7 +14,7 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data
+from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
 from lm_eval_epidemia.findings.section import number
@@ -31,7 +31,7 @@ ASKED, OPEN, WAITING = "asked", "not asked", "not available"
 
 
 def shown(
-    report: Report, samples: data.Samples, write: Callable[[str, str, Any], None]
+    report: Report, samples: Samples, write: Callable[[str, str, Any], None]
 ) -> dict[str, Any]:
     """Return what the site's explorer shows.
 
@@ -39,7 +39,7 @@ def shown(
     ----------
     report : Report
     samples : dict
-        As of `data.read_samples`.
+        As of `answered.read_samples`.
     write : callable
         Takes the data of each task that can be opened: the name of its file, its own, what is in
         it.
@@ -123,7 +123,7 @@ def _needs(survey: str) -> str:
     return record(survey).vintages[record(survey).official].needed
 
 
-def task_data(asked: Asked, report: Report, samples: data.Samples) -> dict[str, Any]:
+def task_data(asked: Asked, report: Report, samples: Samples) -> dict[str, Any]:
     """Return what is shown of a task: truth, questions, and every model's answers."""
     truth, entry = store.load(asked.task), leaf(asked).entry
     whole = Entry("", scores={asked: Score(0.0)})

@@ -14,6 +14,7 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import data
+from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.normalise import normalise
 from lm_eval_epidemia.results.entry import Asked
@@ -131,7 +132,7 @@ def _two(truth: store.GroundTruth, runs: dict[str, Elicited]) -> dict[str, Elici
     }
 
 
-def shown(report: Report, samples: data.Samples) -> dict[str, Any]:
+def shown(report: Report, samples: Samples) -> dict[str, Any]:
     """Return what the site's page on the method shows.
 
     Parameters
@@ -139,7 +140,7 @@ def shown(report: Report, samples: data.Samples) -> dict[str, Any]:
     report : Report
         The model that stands highest, and was asked the example in every cell, is shown in it.
     samples : dict
-        As of `data.read_samples`.
+        As of `answered.read_samples`.
     """
     truth = store.load(EXAMPLE)
     anchors = Anchors.of(truth)

@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.data import read_samples
+from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import mean

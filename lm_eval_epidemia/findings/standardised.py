@@ -28,7 +28,7 @@ from lm_eval_epidemia.benchmarks.observation.standardised import (
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.data import Samples, read_samples
+from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
@@ -439,8 +439,8 @@ def implied(report: Report, samples: Samples) -> list[Implied]:
     ----------
     report : Report
     samples : dict
-        As of `data.read_samples`. Where a model was also asked for P(x | z), in the same way, its
-        effects come once more, over the Z that both tasks cover, with weights.
+        As of `answered.read_samples`. Where a model was also asked for P(x | z), in the same way,
+        its effects come once more, over the Z that both tasks cover, with weights.
     """
     effects: list[Implied] = []
     for contrast, truth in _available():

@@ -23,8 +23,8 @@ from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.elicit import way as ways
+from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
-from lm_eval_epidemia.findings.data import Samples, read_samples
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import shared_tasks
@@ -211,7 +211,7 @@ def study(report: Report, samples: Samples) -> Study:
     ----------
     report : Report
     samples : dict
-        As of `data.read_samples`; what they lack has no error of l1, and no cells.
+        As of `answered.read_samples`; what they lack has no error of l1, and no cells.
     """
     changed = Study([], [], [], [])
     for run in report.tuned:

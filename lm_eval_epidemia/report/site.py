@@ -35,6 +35,7 @@ from lm_eval_epidemia.findings import (
     tuning,
     tuning_rows,
 )
+from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import group_mean
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
@@ -99,7 +100,7 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
     """
     out = out.resolve()
     with folders.rewritten(out, MARKER) as temporary:
-        samples, notes = data.read_samples(report)
+        samples, notes = read_samples(report)
         notes = [*report.notes, *notes, *not_known(report.runs)]
         _write(temporary, report, samples, notes, cutoffs)
     return out / PAGES[0][0]
@@ -108,7 +109,7 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
 def _write(
     folder: Path,
     report: Report,
-    samples: data.Samples,
+    samples: Samples,
     notes: list[str],
     cutoffs: Sequence[probe.Cutoff],
 ) -> None:
@@ -332,7 +333,7 @@ OF_TUNING = {
 }
 
 
-def _tuning(report: Report, samples: data.Samples) -> dict[str, Any]:
+def _tuning(report: Report, samples: Samples) -> dict[str, Any]:
     study = tuning.study(report, samples)
     findings = [*tuning.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
@@ -417,7 +418,7 @@ def svg(chart: alt.TopLevelMixin) -> str:
     return drawn.replace(_INK, "currentColor").replace(palette.BLACK, "currentColor")
 
 
-def _calibration(report: Report, samples: data.Samples) -> dict[str, Any]:
+def _calibration(report: Report, samples: Samples) -> dict[str, Any]:
     found = data.calibrations(report, samples)
     summary = printed(calibration.summary(report.runs, samples, found))
     return {
