@@ -604,6 +604,12 @@ def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys
     assert shown.count("1.249 ± 0.123") == 3
 
 
+def test_columns_of_a_table_have_names_of_their_own(report):
+    for section in output.of_priors(report, long=True):
+        if "paper prints" not in section.title:
+            assert len(set(section.columns)) == len(section.columns), section.title
+
+
 def test_programs_get_every_number(report):
     rows = list(csv.DictReader(io.StringIO(output.as_csv(report))))
     where = ("wins", "prior / N = 30", "gpt-4o (published)", GROUP)
