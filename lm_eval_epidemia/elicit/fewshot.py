@@ -37,7 +37,7 @@ def examples(task: str, number: int, way: Way) -> str:
     -------
     str
         Each example followed by an empty line; empty for none, and in a way of asking that has
-        none: a run whose tasks all ask so is refused before (`harness.unheeded`).
+        none: a run whose tasks all ask so is refused before (`harness.arguments`).
     """
     if not number or way.example is None:
         return ""

@@ -1,7 +1,7 @@
 """Sets of fresh tasks: drawn from a record's variables, and found in ``$EPIDEMIA_HOME/fresh``.
 
 A set lies in a folder ``<survey>_<seed>``: its tasks and how they were drawn in ``tasks.yaml``,
-their truth beside it. `estimate.fresh` makes both.
+their truth beside it. `benchmarks.observation.fresh` makes both.
 """
 
 from __future__ import annotations
