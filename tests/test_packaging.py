@@ -113,7 +113,7 @@ TAKES = {
         "surveys/download.py",
         "surveys/read.py",
     ],
-    "finetune": ["finetune/train.py"],
+    "finetune": ["finetune/tokens.py", "finetune/train.py"],
 }
 
 #: Clusters that a user sets up, with their own packages: --backend dask or ray.
