@@ -47,20 +47,19 @@ UNCHANGED = {REPOSITORY.resolve() / "task_yamls"}
 
 #: Files that take longest go first, so that no process is left alone with one at the end.
 SLOWEST = [
+    "test_commands",
     "test_real_model",
-    "test_choice_hf",
-    "test_other_lm_evals",
-    "test_store",
-    "test_bad_files",
-    "test_cli",
     "test_site",
+    "test_bad_files",
+    "test_finetune_study",
     "test_harness",
-    "test_groundtruth",
-    "test_resume",
+    "test_folders",
+    "test_endpoint",
+    "test_probe",
+    "test_rooms",
     "test_guard",
-    "test_huggingface",
-    "test_elicit",
-    "test_replies",
+    "test_own_records",
+    "test_served",
 ]
 
 
