@@ -188,9 +188,6 @@ class Endpoint:
                     self._through += 1
                 return answer
 
-    def close(self) -> None:
-        self._client.close()
-
     def scrubbed(self, text: str) -> str:
         """Return a server's words in a line, without what was sent as a key."""
         return quoted(text, self._headers)
