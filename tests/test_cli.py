@@ -1,6 +1,5 @@
 """The command line, as a user types it."""
 
-import importlib.util
 import io
 import json
 import os
@@ -383,10 +382,7 @@ def test_run_takes_names_with_blanks_between_them(epidemia):
 @pytest.mark.slow  # all tasks; .ci/run runs it where torch is truly absent, a sibling is below
 def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
     """The baselines of the demonstration."""
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "torch" else find(name)
-    )
+    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "torch" else name)
     respondents = {name: demo.RESPONDENTS[name] for name in ("truth", "uniform")}
     monkeypatch.setattr(demo, "RESPONDENTS", respondents)
     monkeypatch.chdir(tmp_path)
