@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import evaluate, recorded
@@ -19,6 +21,7 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
+from lm_eval_epidemia.results import results
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.load import load_record
 
@@ -61,6 +64,18 @@ def test_records_are_named_in_the_environment(tmp_path, monkeypatch):
         monkeypatch.setenv("EPIDEMIA_RECORDS", str(tmp_path / (wrong or "empty")))
         with pytest.raises(EpidemiaError, match=said):
             catalogue.records()
+    # A device is no record, and a pipe would be waited for.
+    monkeypatch.setenv("EPIDEMIA_RECORDS", os.devnull)
+    with pytest.raises(EpidemiaError, match="does not exist"):
+        catalogue.records()
+
+
+def test_results_of_a_survey_whose_record_is_not_here_name_it():
+    """Whatever it is called: "own" and "other" are no kinds of results to a user."""
+    for survey in ("atlantis", "own", "other", "quantities"):
+        file = SimpleNamespace(results=[f"epidemia_extra_{survey}_vote_by_sex"], group_subtasks={})
+        (note,) = results._unknown(Path("results.json"), file)
+        assert f"there is no record of {survey} here" in note
 
 
 def test_record_stands_anywhere_on_the_line(tmp_path, monkeypatch, capsys):

@@ -17,6 +17,8 @@ from lm_eval_epidemia.elicit.responses import answered
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import hooks
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.samples import elicited
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -168,6 +170,26 @@ def test_written_probabilities_that_cannot_be_read(caplog):
     assert f"{CLOSED}_rag: 0% of the replies" in caplog.text
     part = metrics.seen(statements[:5])
     assert part == pytest.approx(truth.weights[:5].sum())
+
+
+def test_samples_that_hold_unreadable_replies_are_json_and_are_read(tmp_path):
+    """lm-eval writes each answer into its sample file, where NaN would be no JSON."""
+    replies = {"sampled": "A", "closed": "C", "rag": "C", "stated": "A: 30\nB: 70"}
+    for way, reply in replies.items():
+        task = BINARY if way in ("sampled", "stated") else CLOSED
+        lines = []
+        for number, row in enumerate(split(task, way, Variant(n_samples=2))):
+            text = reply if number else "I cannot help with that."
+            answer = WAYS[way].read(WAYS[way].of_row(row), [text])
+            assert answer.is_read == bool(number)
+            line = {"doc": row, "filtered_resps": [text], "score": answer}
+            lines.append(json.dumps(line, allow_nan=False))
+        path = tmp_path / f"{way}.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        q = elicited(path, Asked(task, way)).q
+        assert len(q) == len(store.load(task).weights)
+        # The first cell has an unreadable reply; the shares of any other sum to 1 all the same.
+        np.testing.assert_allclose(q.sum(axis=1), 1, atol=1e-12)
 
 
 def test_of_several_levels_one_unread_makes_the_cell_uniform():

@@ -191,8 +191,7 @@ def available() -> dict[str, Place]:
 
 def is_available(name: str) -> bool:
     """Tell whether the truth of one task is available."""
-    places = all_places().get(name)
-    return bool(places) and _is_sound(name, places[0])
+    return any(_is_sound(name, place) for place in all_places().get(name, [])[:1])
 
 
 def _is_sound(name: str, place: Place) -> bool:

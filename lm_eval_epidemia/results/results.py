@@ -190,14 +190,16 @@ def _read(path: Path) -> _Run:
     return run
 
 
-def _kind_of(name: str) -> str:
-    """Say what a task is that is not known here: of whose set or survey."""
+def _kind_of(name: str) -> tuple[str, str]:
+    """Say what a task is that is not known here, and of which survey of the user's own."""
     survey = _OF_OWN.match(name)
     if name.startswith(PREFIX):
-        return "quantities"
+        return "quantities", ""
     if name.startswith(f"{GROUP}_"):
-        return "fresh"
-    return survey[1] if survey and survey[1] not in {*records(), *GROUPS} else "other"
+        return "fresh", ""
+    if survey and survey[1] not in {*records(), *GROUPS}:
+        return "own", survey[1]
+    return "other", ""
 
 
 def _unknown(path: Path, file: _File) -> list[str]:
@@ -208,10 +210,9 @@ def _unknown(path: Path, file: _File) -> list[str]:
     for name in file.results:
         known = name in leaves() or name in ours or file.group_subtasks.get(name)
         if name.startswith("epidemia_") and not known:
-            kind = _kind_of(name)
-            if kind not in kinds:
-                surveys[kind], kind = None, "own"
+            kind, survey = _kind_of(name)
             kinds[kind].append(name)
+            surveys |= {survey: None} if survey else {}
     reasons = {
         "quantities": ", of quantities that are not here: make the set with 'epidemia quantities "
         "new SURVEY --raw FILE --n N --seed SEED' as it was made, or copy its files (.json and "

@@ -56,7 +56,7 @@ def own_files() -> list[Path]:
     files = sorted((paths.home() / "surveys").glob("*.yaml"))
     for named in filter(None, os.environ.get(RECORDS, "").split(os.pathsep)):
         place = Path(named).expanduser()
-        if not place.exists():
+        if not (place.is_file() or place.is_dir()):
             raise EpidemiaError(
                 f"{place} ({RECORDS} or --record) does not exist: give a record, or a folder of "
                 "records (*.yaml)"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 
 class Response(NamedTuple):
     """A model's answer to one prompt.
@@ -15,9 +13,10 @@ class Response(NamedTuple):
     ----------
     way, task, truth, cell, place
         As of every `Answer`.
-    value : float or tuple of float
+    value : float or tuple of float, or None or tuple of None
         Log-probabilities of the choices, not normalised; or what was written, a number or one for
-        each level, NaN where it could not be read.
+        each level, None where it could not be read: lm-eval writes answers into sample files, and
+        NaN is no JSON.
     order : tuple of int, length K
         Level number at each displayed position; empty where the levels are not displayed.
     design : str or int
@@ -40,7 +39,7 @@ class Response(NamedTuple):
     @property
     def is_read(self) -> bool:
         """Whether what was written could be read."""
-        return not np.isnan(self.value).any()
+        return None not in (self.value if isinstance(self.value, tuple) else (self.value,))
 
 
 def response_to(way: str, row: Any, place: int, value: Any, **more: Any) -> Response:

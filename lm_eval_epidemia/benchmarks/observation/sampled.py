@@ -46,7 +46,7 @@ def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
 def read(row: Any, responses: Sequence[Any]) -> Response:
     """Read the letter that was written: the level that it stands for."""
     position = letter(str(responses[0]), len(row.order))
-    level = math.nan if position is None else row.order[position]
+    level = None if position is None else row.order[position]
     number = row.n_samples
     return response_to("sampled", row, row.sample - 1, level, order=row.order, design=number)
 

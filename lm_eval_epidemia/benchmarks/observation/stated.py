@@ -71,7 +71,7 @@ def read(row: Any, responses: Sequence[Any]) -> Response:
     """Read the numbers that were written: the share of each level."""
     order, numbers = row.order, shares(str(responses[0]), row.choices)
     place = place_of(order, mirrored(len(order)), "neither as listed nor reversed")
-    written = (numbers and normalised(numbers)) or (math.nan,) * len(order)
+    written = (numbers and normalised(numbers)) or (None,) * len(order)
     by_level = tuple(written[order.index(level)] for level in range(len(order)))
     return response_to("stated", row, place, by_level, order=order, numbers=numbers)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,7 +32,7 @@ def elicited(said: Array, _first: Response, levels: int) -> Elicited:
 def _written(name: str, asks: Any) -> Way:
     def read(row: Any, responses: Sequence[Any]) -> Response:
         interval = letter(str(responses[0]), len(row.choices))
-        middle = math.nan if interval is None else float(MIDPOINTS[interval])
+        middle = None if interval is None else float(MIDPOINTS[interval])
         return response_to(name, row, row.level, middle)
 
     return replace(
