@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import combinations, pairwise
 
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
-from lm_eval_epidemia.findings.leaderboard import Report, ordered_in
+from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.ways import Ways
 from lm_eval_epidemia.results.entry import Entry
-
-#: With more models than this, only neighbours in rank are compared in the terminal.
-MOST_PAIRS_OF = 5
 
 _COLUMNS = (
     *map(Column, ("tasks", "win / tie / loss", "the first is")),
@@ -32,7 +28,7 @@ _SHOWN = (
 )
 
 
-def _row(one: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
+def _row(one: Comparison, entry: Entry, where: str = "", **more: str) -> Row:
     """Return a comparison, in tidy rows under the name of the second."""
     difference = Number(one.difference, one.error, one.tasks, one.low, one.high, one.verdict)
     cells: dict[str, Cell] = {
@@ -47,7 +43,7 @@ def _row(one: Comparison, entry: Entry, where: str = "", long: bool = False, **m
     }
     corrected = {"corrected": one.corrected, "corrected_stderr": one.here}
     counts = {"wins": one.wins, "ties": one.ties, "losses": one.losses}
-    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more}, long=long)
+    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more})
 
 
 def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Finding:
@@ -65,26 +61,18 @@ _MODELS_NOTE = (
 
 
 def models(report: Report, comparisons: Iterable[Comparison]) -> list[Finding]:
-    """Two models over the tasks of both, a table for each group; of many, neighbours are shown.
+    """Two models over the tasks of both, a table for each group.
 
     Parameters
     ----------
     report : Report
     comparisons : iterable of Comparison
-        Of every two runs, as of `leaderboard.comparisons`.
+        Of two runs each, as of `leaderboard.comparisons`.
     """
     by_name, rows = {entry.name: entry for entry in report.entries}, dict[str, list[Row]]()
-    apart = set()
-    for column in report.columns:
-        for alike in report.alike():
-            names = [entry.name for entry in ordered_in(alike, column)]
-            if len(names) > MOST_PAIRS_OF:
-                apart |= {(column, *pair) for pair in combinations(names, 2)}
-                apart -= {(column, *pair) for pair in pairwise(names)}
     for one in comparisons:
         if one.tasks:
-            long = (one.column, one.one, one.other) in apart
-            rows.setdefault(one.column, []).append(_row(one, by_name[one.one], long=long))
+            rows.setdefault(one.column, []).append(_row(one, by_name[one.one]))
     title = "{}: two models over the tasks of both"
     return [
         _finding("pair", of_column, "pair", title.format(column), _MODELS_NOTE)._replace(

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from scipy import stats
@@ -422,14 +422,27 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
     return notes
 
 
-def comparisons(report: Report) -> list[Comparison]:
-    """Compare every two runs that were asked in the same way, the better mean first."""
-    return [
-        compare_entries(one, other, column)
-        for column in report.columns
-        for alike in report.alike()
-        for one, other in combinations(ordered_in(alike, column), 2)
-    ]
+#: With more models than this, only neighbours in rank are compared in the terminal.
+MOST_PAIRS_OF = 5
+
+
+def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
+    """Compare every two runs that were asked in the same way, the better mean first.
+
+    Parameters
+    ----------
+    report : Report
+    neighbours : bool
+        Whether, of more than `MOST_PAIRS_OF` runs, only neighbours are compared.
+    """
+    compared = []
+    for column in report.columns:
+        for alike in report.alike():
+            runs = ordered_in(alike, column)
+            many = neighbours and len(runs) > MOST_PAIRS_OF
+            pairs = pairwise(runs) if many else combinations(runs, 2)
+            compared += [compare_entries(one, other, column) for one, other in pairs]
+    return compared
 
 
 def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:

@@ -73,7 +73,7 @@ def details(report: Report) -> list[Section]:
         overview.by_size(report),
         head_to_head.versions(report),
         *overview.scales(report),
-        *head_to_head.models(report, comparisons(report)),
+        *head_to_head.models(report, comparisons(report, neighbours=True)),
     ]
     return [printed(finding) for finding in findings if finding.rows]
 
