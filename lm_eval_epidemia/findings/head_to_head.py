@@ -28,7 +28,7 @@ _SHOWN = (
 )
 
 
-def _row(one: Comparison, entry: Entry, where: str = "", **more: str) -> Row:
+def _row(one: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
     """Return a comparison, in tidy rows under the name of the second."""
     difference = Number(one.difference, one.error, one.tasks, one.low, one.high, one.verdict)
     cells: dict[str, Cell] = {
@@ -43,7 +43,7 @@ def _row(one: Comparison, entry: Entry, where: str = "", **more: str) -> Row:
     }
     corrected = {"corrected": one.corrected, "corrected_stderr": one.here}
     counts = {"wins": one.wins, "ties": one.ties, "losses": one.losses}
-    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more})
+    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more}, long=long)
 
 
 def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Finding:
