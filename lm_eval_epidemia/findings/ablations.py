@@ -130,23 +130,24 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
             alike.setdefault((run.published, run.model, run.task, rest), []).append(run)
         for several in alike.values():
             first, *others = sorted(several, key=_usual_first)
-            pairs += [one for other in others if (one := _paired(first, other, key)) is not None]
-    return sorted(pairs, key=lambda one: (one.one.published, one.one.model))
+            pairs += [pair for other in others if (pair := _paired(first, other, key)) is not None]
+    return sorted(pairs, key=lambda pair: (pair.one.published, pair.one.model))
 
 
-def _paired(one: Run, other: Run, key: str) -> Difference | None:
+def _paired(usual: Run, other: Run, key: str) -> Difference | None:
     """Subtract over the quantities that both were asked; None where there are fewer than two."""
     first, second = (
-        np.array([quantity.name for quantity in run.known.truth.quantities]) for run in (one, other)
+        np.array([quantity.name for quantity in run.known.truth.quantities])
+        for run in (usual, other)
     )
     _, here, there = np.intersect1d(first, second, return_indices=True)
     if len(here) < 2:
         return None
-    mine, theirs = one.known.judged, other.known.judged
+    mine, theirs = usual.known.judged, other.known.judged
     ratios = mine.ratio[here], theirs.ratio[there]
     places = np.arange(len(here))
     return Difference(
-        one,
+        usual,
         other,
         key,
         pooled(ratios[0], places),
@@ -169,19 +170,19 @@ COLUMNS = (
 )
 
 
-def _row(one: Difference) -> Row:
-    run = one.one
+def _row(pair: Difference) -> Row:
+    run = pair.one
     cells: dict[str, Cell] = {
         "model": run.model + (" (published)" if run.published else ""),
-        "task": _task(one),
-        "differs in": one.says,
-        "error ratio": one.before,
-        "then": one.after,
-        "difference": one.change,
-        "wins, N = 5": one.wins,
+        "task": _task(pair),
+        "differs in": pair.says,
+        "error ratio": pair.before,
+        "then": pair.after,
+        "difference": pair.change,
+        "wins, N = 5": pair.wins,
     }
     facts = {"model": run.model, "reference": run.published}
-    return Row(cells, name=f"{one.other.task} / {one.says}", facts=facts)
+    return Row(cells, name=f"{pair.other.task} / {pair.says}", facts=facts)
 
 
 def finding(runs: Sequence[Run]) -> Finding:
@@ -198,9 +199,9 @@ def finding(runs: Sequence[Run]) -> Finding:
     )
 
 
-def _task(one: Difference) -> str:
+def _task(pair: Difference) -> str:
     """Name what both were asked; the way too, where both were asked in the same."""
-    way = one.one.settings["protocol"]
-    if one.differs == "protocol" or not WAYS[way].suffix:
-        return one.one.task
-    return in_way(one.one.task, way)
+    way = pair.one.settings["protocol"]
+    if pair.differs == "protocol" or not WAYS[way].suffix:
+        return pair.one.task
+    return in_way(pair.one.task, way)

@@ -35,9 +35,9 @@ def summary(
     return Finding("calibration of letters", "All models", COLUMNS, rows)
 
 
-def _row(entry: Entry, samples: Samples, one: Calibration) -> Row:
+def _row(entry: Entry, samples: Samples, told: Calibration) -> Row:
     scores = {asked: score for asked, score in entry.scores.items() if asked.way == "letters"}
-    gaps = np.abs(one.q - one.p) * one.share.sum(axis=1)
+    gaps = np.abs(told.q - told.p) * told.share.sum(axis=1)
     cells: dict[str, float | int] = {"calibration error": float(np.nansum(gaps))}
     for metric in ("order_bias", "choice_mass"):
         values = [score.metrics.get(metric, math.nan) for score in scores.values()]

@@ -94,7 +94,7 @@ def _shown(difference: float, corrected: float, reach: float) -> int:
 
 
 def compare_entries(
-    one: Entry, other: Entry, column: str, tasks: Iterable[Asked] | None = None
+    entry: Entry, other: Entry, column: str, tasks: Iterable[Asked] | None = None
 ) -> Comparison:
     """Compare two entries, task by task.
 
@@ -109,15 +109,15 @@ def compare_entries(
 
     Parameters
     ----------
-    one, other : Entry
+    entry, other : Entry
     column : str
         A group, as lm-eval knows it.
     tasks : iterable of Asked, optional
         Of those in the group that both were asked; all of these if not given.
     """
-    common = shared_tasks([one, other], column) if tasks is None else sorted(tasks)
-    pairs = [(one.scores[asked], other.scores[asked]) for asked in common]
-    return _compared(one.name, other.name, column, common, pairs)
+    common = shared_tasks([entry, other], column) if tasks is None else sorted(tasks)
+    pairs = [(entry.scores[asked], other.scores[asked]) for asked in common]
+    return _compared(entry.name, other.name, column, common, pairs)
 
 
 def compare_ways(
@@ -135,12 +135,12 @@ def compare_ways(
     way, other : str
     """
     asked = [Asked(task, way) for task in tasks]
-    pairs = [(entry.scores[one], entry.scores[one._replace(way=other)]) for one in asked]
+    pairs = [(entry.scores[a], entry.scores[a._replace(way=other)]) for a in asked]
     return _compared(f"{entry.name}: {way}", other, column, asked, pairs)
 
 
 def _compared(
-    one: str,
+    name: str,
     other: str,
     column: str,
     common: Sequence[Asked],
@@ -150,7 +150,7 @@ def _compared(
     higher = bool(groups()[column].measure.higher_is_better)
     if not common:
         nothing = (math.nan,) * 6
-        return Comparison(one, other, column, 0, 0, higher, *nothing, 0, 0, 0)
+        return Comparison(name, other, column, 0, 0, higher, *nothing, 0, 0, 0)
     d = [first.value - second.value for first, second in pairs]
     outcomes = [leaf(asked).entry.outcome for asked in common]
     clusters = list(dict.fromkeys(outcomes))
@@ -177,7 +177,7 @@ def _compared(
     above, below = shown.count(1), shown.count(-1)
     wins, losses = (above, below) if higher else (below, above)
     return Comparison(
-        one,
+        name,
         other,
         column,
         len(d),

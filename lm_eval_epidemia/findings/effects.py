@@ -37,7 +37,7 @@ def shown(runs: Sequence[Entry]) -> dict[str, Any]:
         "graphs": [
             {
                 "graph": name,
-                "effects": [_effect(name, one, answered) for one in effects(graph, QUERIES[name])],
+                "effects": [_effect(name, e, answered) for e in effects(graph, QUERIES[name])],
             }
             for name, graph in GRAPHS.items()
         ],
@@ -76,7 +76,7 @@ def _effect(
             }
         )
     rows = [
-        {"model": model, "way": way, "cells": [_answers(one, graph, effect) for one in asked]}
+        {"model": model, "way": way, "cells": [_answers(run, graph, effect) for run in asked]}
         for model, way, asked in answered
     ]
     return {
@@ -93,24 +93,24 @@ def _effect(
     }
 
 
-def _answers(one: Known | None, graph: str, effect: Effect) -> dict[str, str | bool] | None:
+def _answers(run: Known | None, graph: str, effect: Effect) -> dict[str, str | bool] | None:
     """Say how often an effect's questions were answered yes before and after, and rightly."""
-    pairs = [one.truth.pairs[number] for number in one.found.numbers] if one else []
+    pairs = [run.truth.pairs[number] for number in run.found.numbers] if run else []
     here = [
         place
         for place, pair in enumerate(pairs)
         if pair.scene.shape == graph and pair.effect == effect
     ]
-    if one is None or not here:
+    if run is None or not here:
         return None
-    before = (one.odds[[pairs[place].base for place in here]] > 0).mean()
-    after = (one.odds[[pairs[place].post for place in here]] > 0).mean()
+    before = (run.odds[[pairs[place].base for place in here]] > 0).mean()
+    after = (run.odds[[pairs[place].post for place in here]] > 0).mean()
     return {
         "before": f"{100 * before:.0f} %",
-        "before_right": bool(one.found.base[here].mean() > 0.5),
+        "before_right": bool(run.found.base[here].mean() > 0.5),
         "after": f"{100 * after:.0f} %",
-        "after_right": bool(one.found.post[here].mean() > 0.5),
-        "accuracy": f"{one.found.right[here].mean():.2f}",
+        "after_right": bool(run.found.post[here].mean() > 0.5),
+        "accuracy": f"{run.found.right[here].mean():.2f}",
     }
 
 
@@ -118,8 +118,8 @@ def _size(nodes: int, task: str) -> dict[str, Any]:
     """Describe the graphs of a size by an example: do(X) inside every path, shapes in turn."""
     truth = questions(task)
     scene = truth.scenes[nodes % len(generate.SHAPES)]
-    pair = next(one for one in truth.pairs if one.scene is scene and one.kind == generate.INSIDE)
-    effect, kinds = pair.effect, [one.kind for one in truth.pairs]
+    pair = next(p for p in truth.pairs if p.scene is scene and p.kind == generate.INSIDE)
+    effect, kinds = pair.effect, [p.kind for p in truth.pairs]
     return {
         "nodes": nodes,
         "graphs": len(truth.scenes),
@@ -151,9 +151,9 @@ def _by_size(runs: Sequence[Entry]) -> Iterator[Row]:
     for entry in runs:
         for way in EFFECTS:
             for nodes, task in LARGE.items():
-                if (one := known(entry, task, way)) is None:
+                if (run := known(entry, task, way)) is None:
                     continue
-                kinds, right = labels(one, lambda pair: pair.kind), one.found.right
+                kinds, right = labels(run, lambda pair: pair.kind), run.found.right
                 shares = {
                     kind: float(right[kinds == kind].mean()) if kind in kinds else math.nan
                     for kind in KINDS

@@ -28,22 +28,22 @@ _SHOWN = (
 )
 
 
-def _row(one: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
+def _row(pair: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
     """Return a comparison, in tidy rows under the name of the second."""
-    difference = Number(one.difference, one.error, one.tasks, one.low, one.high, one.verdict)
+    difference = Number(pair.difference, pair.error, pair.tasks, pair.low, pair.high, pair.verdict)
     cells: dict[str, Cell] = {
-        "pair": f"{one.one} / {one.other}",
-        "group": one.column + where,
-        "tasks": one.tasks,
+        "pair": f"{pair.one} / {pair.other}",
+        "group": pair.column + where,
+        "tasks": pair.tasks,
         "difference": difference,
         "95 % interval": difference,
-        "here, corrected": None if math.isnan(one.here) else Number(one.corrected, one.here),
-        "win / tie / loss": f"{one.wins} / {one.ties} / {one.losses}",
-        "the first is": one.verdict,
+        "here, corrected": None if math.isnan(pair.here) else Number(pair.corrected, pair.here),
+        "win / tie / loss": f"{pair.wins} / {pair.ties} / {pair.losses}",
+        "the first is": pair.verdict,
     }
-    corrected = {"corrected": one.corrected, "corrected_stderr": one.here}
-    counts = {"wins": one.wins, "ties": one.ties, "losses": one.losses}
-    return Row(cells, entry, one.column, one.other, {**corrected, **counts, **more}, long=long)
+    corrected = {"corrected": pair.corrected, "corrected_stderr": pair.here}
+    counts = {"wins": pair.wins, "ties": pair.ties, "losses": pair.losses}
+    return Row(cells, entry, pair.column, pair.other, {**corrected, **counts, **more}, long=long)
 
 
 def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Finding:
@@ -70,9 +70,9 @@ def models(report: Report, comparisons: Iterable[Comparison]) -> list[Finding]:
         Of two runs each, as of `leaderboard.comparisons`.
     """
     by_name, rows = {entry.name: entry for entry in report.entries}, dict[str, list[Row]]()
-    for one in comparisons:
-        if one.tasks:
-            rows.setdefault(one.column, []).append(_row(one, by_name[one.one]))
+    for pair in comparisons:
+        if pair.tasks:
+            rows.setdefault(pair.column, []).append(_row(pair, by_name[pair.one]))
     title = "{}: two models over the tasks of both"
     return [
         _finding("pair", of_column, "pair", title.format(column), _MODELS_NOTE)._replace(
@@ -86,7 +86,7 @@ def two_ways(asked_in: Iterable[Ways]) -> Finding:
     """One model in two ways of asking, over the tasks asked in both."""
     return _finding(
         "ways",
-        [_row(one, ways.entry) for ways in asked_in for one in ways.differences],
+        [_row(pair, ways.entry) for ways in asked_in for pair in ways.differences],
         "model: way / other way",
         "One model asked in two ways",
         "Paired by task, over the tasks asked in both, as two models are compared. Ways ask for "
@@ -99,7 +99,7 @@ def two_wordings(entries: Iterable[Entry], comparisons: Iterable[Comparison]) ->
     by_name = {entry.name: entry for entry in entries}
     return _finding(
         "wording",
-        [_row(one, by_name[one.one]) for one in comparisons],
+        [_row(pair, by_name[pair.one]) for pair in comparisons],
         "bare / usual wording",
         "One model in two wordings",
         "Paired by task, as two models are compared: what leaving out place, year and universe "

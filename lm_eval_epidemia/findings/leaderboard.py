@@ -60,7 +60,7 @@ class Standing(NamedTuple):
 
 def columns(entries: Iterable[Entry]) -> list[str]:
     """Return the groups that somebody was asked, in their usual order, as lm-eval knows them."""
-    asked = {leaf(one).group for entry in entries for one in entry.scores}
+    asked = {leaf(task).group for entry in entries for task in entry.scores}
     return [name for name in groups() if name in asked]
 
 
@@ -120,10 +120,10 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
         ranked = [entry for entry in asked if entry.name in complete]
         better, worse = Counter[str](), Counter[str]()
-        for one, other in combinations(ranked, 2):
-            verdict = compare_entries(one, other, column, shared).verdict
+        for first, other in combinations(ranked, 2):
+            verdict = compare_entries(first, other, column, shared).verdict
             if verdict in ("better", "worse"):
-                winner, loser = (one, other) if verdict == "better" else (other, one)
+                winner, loser = (first, other) if verdict == "better" else (other, first)
                 worse[winner.name] += 1
                 better[loser.name] += 1
         for entry in alike:
@@ -201,9 +201,9 @@ def pairs_of_versions(
     for base, instruct in _listed(given):
         plain = [entry for entry in entries if entry.model == base]
         bases += [(plain, entry) for entry in entries if entry.model == instruct]
-    pairs = [(one, other) for plain, other in bases for one in closest(plain, other)]
+    pairs = [(base, other) for plain, other in bases for base in closest(plain, other)]
     # What names tell may be given too, and more than once.
-    return list({(one.name, other.name): (one, other) for one, other in pairs}.values())
+    return list({(base.name, other.name): (base, other) for base, other in pairs}.values())
 
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
@@ -280,12 +280,12 @@ def informative(results: Results) -> Results:
     EpidemiaError
         If no task is left.
     """
-    asked = {one.task for entry in results.entries for one in entry.scores}
-    here = asked & set(store.available())
+    tasks = {asked.task for entry in results.entries for asked in entry.scores}
+    here = tasks & set(store.available())
     barely = sorted(task for task in here if Anchors.of(store.load(task)).barely)
     entries = []
     for entry in results.entries:
-        scores = {one: score for one, score in entry.scores.items() if one.task not in barely}
+        scores = {a: score for a, score in entry.scores.items() if a.task not in barely}
         # Other tasks that were run by themselves have a row without scores of ours.
         if scores or not entry.scores:
             entries.append(replace(entry, scores=scores))
@@ -324,7 +324,7 @@ def make_report(
     if twice := [base for base, other in given if base == other]:
         raise EpidemiaError(f"{twice[0]!r} cannot be paired with itself: give two models")
     listed = columns(runs)
-    asked = {one for entry in runs for one in entry.scores}
+    asked = {task for entry in runs for task in entry.scores}
     reference = published(asked) if with_published else []
 
     def order(entry: Entry) -> tuple[Any, ...]:
@@ -334,16 +334,16 @@ def make_report(
     ordered = [*sorted(runs, key=order), *sorted(reference, key=order)]
     asked_ours = [entry for entry in runs if entry.scores]
     tuned, notes = tuned_runs(asked_ours, results.folders, given)
-    apart = {one.entry.name for one in tuned}
+    apart = {run.entry.name for run in tuned}
     versions = [
         (base, other)
         for alike in _alike(asked_ours)
         for base, other in pairs_of_versions(alike, pairs)
         if other.name not in apart
     ]
-    with_base = [(one.base, one.entry) for one in tuned if one.base]
+    with_base = [(run.base, run.entry) for run in tuned if run.base]
     notes += _without_tasks(given, [*versions, *with_base], listed)
-    tasks = {one.task for one in asked}
+    tasks = {task.task for task in asked}
     truths = {task: store.load(task) for task in store.available() if task in tasks}
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
     another = {
@@ -351,7 +351,7 @@ def make_report(
         for task, truth in truths.items()
         if "population" in truth.distances or not truth.distances
     }
-    subset = {one.task for one in asked if _in_closed_subset(one)}
+    subset = {task.task for task in asked if _in_closed_subset(task)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
         ordered,
@@ -372,9 +372,9 @@ def _without_tasks(
 ) -> list[str]:
     """Name the pairs that were given and have no task in common."""
     compared = {
-        (one.model, other.model)
-        for one, other in paired
-        if any(shared_tasks([one, other], group) for group in groups)
+        (first.model, other.model)
+        for first, other in paired
+        if any(shared_tasks([first, other], group) for group in groups)
     }
     return [
         printable(
@@ -397,8 +397,8 @@ def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:
     means = []
     for entry in [*report.runs, *report.closed_published]:
         for way in CLOSED_WAYS:
-            asked = [one for one in report.closed if one.way == way and one in entry.scores]
-            if tasks := [one for one in asked if not math.isnan(entry.scores[one].value)]:
+            asked = [task for task in report.closed if task.way == way and task in entry.scores]
+            if tasks := [task for task in asked if not math.isnan(entry.scores[task].value)]:
                 means.append((entry, way, mean_over(entry, tasks)))
     return sorted(means, key=lambda item: (-item[2].value, item[0].name, item[1]))
 
@@ -441,7 +441,7 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
             runs = ordered_in(alike, column)
             many = neighbours and len(runs) > MOST_PAIRS_OF
             pairs = pairwise(runs) if many else combinations(runs, 2)
-            compared += [compare_entries(one, other, column) for one, other in pairs]
+            compared += [compare_entries(run, other, column) for run, other in pairs]
     return compared
 
 
@@ -453,5 +453,5 @@ def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
 
 def whole(report: Report, column: str) -> list[Entry]:
     """Return the ranked runs of a group that were asked in the default way."""
-    complete = {name for name, one in report.standings[column].items() if one.complete}
+    complete = {name for name, place in report.standings[column].items() if place.complete}
     return [e for e in report.runs if e.protocol == Protocol() and e.name in complete]

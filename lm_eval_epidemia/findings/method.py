@@ -74,7 +74,7 @@ def confounding(truth: store.GroundTruth, compared: tuple[str, str] = COMPARED) 
     within, weights = truth.p[cells, 0], truth.weights[cells]
     shares = weights / weights.sum(axis=1, keepdims=True)
     of_cells = [z for z, _ in truth.given]
-    sizes = [truth.weights[[one == z for one in of_cells]] for z in levels]
+    sizes = [truth.weights[[level == z for level in of_cells]] for z in levels]
     alike = standardised(within, np.array([sum(size) for size in sizes]))
     return Confounding(levels, within, shares, crude(within, weights), alike)
 
@@ -116,19 +116,19 @@ def _two(truth: store.GroundTruth, runs: dict[str, Elicited]) -> dict[str, Elici
     """Return who answered best and worst: two runs, or two respondents that we make up."""
     if len(runs) < 2:
         nothing = scoring.uniform(truth.p)
-        made = {
+        answers = {
             "nine tenths the truth": 0.9 * truth.p + 0.1 * nothing,
             "all answers equally likely": nothing,
         }
         cells = list(range(len(truth.given)))
         runs = {
             name: Elicited(cells, q, None, float(distance(truth.weights, q, truth.p)))
-            for name, q in made.items()
+            for name, q in answers.items()
         }
     anchors, ordered = Anchors.of(truth), sorted(runs.items(), key=lambda run: run[1].l1)
     return {
-        f"{name}, score {normalise(one.l1, anchors, 'score'):.1f}": one
-        for name, one in (ordered[0], ordered[-1])
+        f"{name}, score {normalise(run.l1, anchors, 'score'):.1f}": run
+        for name, run in (ordered[0], ordered[-1])
     }
 
 
@@ -152,16 +152,16 @@ def shown(report: Report, samples: Samples) -> dict[str, Any]:
         for entry in report.runs
         if entry.protocol == Protocol() and (entry.name, asked) in samples
     }
-    whole = {name: one for name, one in alike.items() if len(one.cells) == len(truth.given)}
+    whole = {name: own for name, own in alike.items() if len(own.cells) == len(truth.given)}
     best = next((entry for entry in report.runs if entry.name in whole), None)
     models = {best.name: whole[best.name]} if best else {}
     two = _two(truth, whole)
 
     def asked_in(way: str) -> str:
-        one = WAYS[way]
-        assert one.question is not None and one.answers is not None
+        asks = WAYS[way]
+        assert asks.question is not None and asks.answers is not None
         return prompt(
-            one.question(Wording(truth), cell, 0), one.answers(truth), request=one.request
+            asks.question(Wording(truth), cell, 0), asks.answers(truth), request=asks.request
         )
 
     return {
@@ -187,12 +187,12 @@ def shown(report: Report, samples: Samples) -> dict[str, Any]:
             "distribution": data.rows_of_distribution(truth, cell, models),
             "bootstrap": data.bootstrap_rows(None, EXAMPLE),
             **{
-                side: _rows_of(truth, who, one)
-                for side, (who, one) in zip(("well", "badly"), two.items(), strict=True)
+                side: _rows_of(truth, who, own)
+                for side, (who, own) in zip(("well", "badly"), two.items(), strict=True)
             },
         },
     }
 
 
-def _rows_of(truth: store.GroundTruth, who: str, one: Elicited) -> data.Rows:
-    return [row for row in data.rows_of_curve(truth, {who: one}) if row["who"] in ("truth", who)]
+def _rows_of(truth: store.GroundTruth, who: str, own: Elicited) -> data.Rows:
+    return [row for row in data.rows_of_curve(truth, {who: own}) if row["who"] in ("truth", who)]

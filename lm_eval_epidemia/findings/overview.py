@@ -68,7 +68,7 @@ def leaderboards(report: Report) -> dict[Benchmark, Finding]:
 def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> Finding:
     standings = {column: report.standings[column] for column in columns}
     most = {
-        column: max((one.mean.tasks for one in by_name.values()), default=0)
+        column: max((place.mean.tasks for place in by_name.values()), default=0)
         for column, by_name in standings.items()
     }
     # How many tasks ranks are over, in every group and protocol.
@@ -79,7 +79,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         here = sum(leaf(asked).benchmark is benchmark for asked in entry.scores)
         return entry.reference, entry.protocol, -here, [worth(entry, c) for c in columns]
 
-    entries = [one for one in report.entries if any(one.name in s for s in standings.values())]
+    entries = [e for e in report.entries if any(e.name in s for s in standings.values())]
     rows, partial = [], False
     for entry in sorted(entries, key=order):
         cells: dict[str, Cell] = {"size": size(entry.parameters)}
@@ -108,8 +108,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     if any(entry.reference for entry in entries):
         mark = published_priors.MARK if benchmark is PRIOR else MARK
         note += f" (published): {mark}; over the tasks asked here."
-    asked = {one for entry in report.runs for one in entry.scores}
-    here = {one.task for one in asked if leaf(one).group in columns}
+    asked = {task for entry in report.runs for task in entry.scores}
+    here = {task.task for task in asked if leaf(task).group in columns}
     if barely := [task for task in report.barely if task in here]:
         note += (
             f" Barely informative tasks: {len(barely)} ({few(barely)}); --informative leaves them "

@@ -254,7 +254,7 @@ def vintages(report: Report, cutoffs: Sequence[Cutoff]) -> tuple[list[Probed], l
                 plain = replace(entry.protocol, truth="", vintage="")
                 how = entry.chat, entry.settings, entry.details, plain
                 runs.setdefault(how, []).append(entry)
-        around = [one for alike in runs.values() for one in _around(alike, cutoff)]
+        around = [probe for alike in runs.values() for probe in _around(alike, cutoff)]
         if not around:
             notes.append(
                 f"{cutoff.model}: no task was asked of vintages on both sides of {cutoff.said}; "
@@ -324,22 +324,22 @@ def probed(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
     """Make all comparisons that the results allow, and say what they do not."""
     slices = fresh_slices(report)
     by_vintage, notes = vintages(report, cutoffs)
-    asked = {one for entry in report.runs for one in entry.scores if _is_fresh(one)}
+    asked = {task for entry in report.runs for task in entry.scores if _is_fresh(task)}
     if not asked:
         notes.append(
             "no fresh task was asked, so there is nothing to hold published ones against: "
             "'epidemia tasks fresh SURVEY --raw FILE', then lm_eval --tasks epidemia_fresh,..."
         )
     elif not slices:
-        here = sorted({_where(one) for one in asked if one.task in report.anchors})
+        here = sorted({_where(task) for task in asked if task.task in report.anchors})
         notes.append(
             "no published task (epidemia_low, epidemia_high) of the surveys and vintages of the "
             f"fresh ones was asked beside them ({few(here)})"
         )
     silent = {
-        one.entry.name
-        for one in (*slices, *by_vintage)
-        if math.isnan(one.contrast.survey) and one.contrast.pairs
+        probe.entry.name
+        for probe in (*slices, *by_vintage)
+        if math.isnan(probe.contrast.survey) and probe.contrast.pairs
     }
     if silent:
         notes.append(
@@ -368,20 +368,20 @@ VINTAGES_NOTE = (
 )
 
 
-def _row(one: Probed) -> Row:
-    contrast = one.contrast
+def _row(probed: Probed) -> Row:
+    contrast = probed.contrast
     difference = Number(
         contrast.difference,
         contrast.error,
         low=contrast.low,
         high=contrast.high,
-        verdict=one.verdict,
+        verdict=probed.verdict,
     )
-    first, second = one.sides
+    first, second = probed.sides
     cells: dict[str, Cell] = {
-        "asked in": one.way,
-        "survey": one.survey,
-        "cutoff": one.cutoff,
+        "asked in": probed.way,
+        "survey": probed.survey,
+        "cutoff": probed.cutoff,
         "pairs": contrast.pairs,
         "used": contrast.used,
         first: known(contrast.first),
@@ -389,13 +389,13 @@ def _row(one: Probed) -> Row:
         "difference": known(difference),
         "interval": difference,
         "sampling": known(contrast.survey),
-        "verdict": one.verdict,
-        "unmatched": one.asked - contrast.pairs,
-        "left out": one.apart,
-        "other number of conditions": one.elsewhere,
+        "verdict": probed.verdict,
+        "unmatched": probed.asked - contrast.pairs,
+        "left out": probed.apart,
+        "other number of conditions": probed.elsewhere,
     }
-    facts = {"tasks": contrast.pairs, "part": one.cutoff}
-    return Row(cells, one.entry, in_way(fresh.GROUP, one.way), one.survey, facts)
+    facts = {"tasks": contrast.pairs, "part": probed.cutoff}
+    return Row(cells, probed.entry, in_way(fresh.GROUP, probed.way), probed.survey, facts)
 
 
 def _columns(first: str, second: str, pairs: str) -> tuple[Column, ...]:
@@ -432,7 +432,7 @@ def findings(probed: Probe) -> list[Finding]:
         "probe",
         "Memorisation probe: published against fresh slices",
         _columns(*SLICES, "pairs"),
-        [_row(one) for one in probed.slices],
+        [_row(row) for row in probed.slices],
         SLICES_NOTE,
         3,
         ("model", "asked in", "survey", *_COUNTS, *SLICES, *_NUMBERS),
@@ -441,7 +441,7 @@ def findings(probed: Probe) -> list[Finding]:
         "probe vintages",
         "Memorisation probe: vintages before and after a cutoff",
         _columns(*VINTAGES, "tasks"),
-        [_row(one) for one in probed.vintages],
+        [_row(row) for row in probed.vintages],
         VINTAGES_NOTE,
         4,
         ("model", "asked in", "survey", "cutoff", "pairs", *VINTAGES, *_NUMBERS),

@@ -167,7 +167,7 @@ def _averaged(entry: Entry, group: str, tasks: Sequence[_Task]) -> Knowledge:
     numbers: dict[str, Any] = {}
     for name in ("score", "recalibrated", "alone", "gain"):
         scores = [getattr(task, name) for task in tasks]
-        numbers[name] = mean([one.value for one in scores], [one.draws for one in scores])
+        numbers[name] = mean([s.value for s in scores], [s.draws for s in scores])
     for name in ("total", "marginal", "conditional"):
         numbers[name] = math.fsum(getattr(task, name) for task in tasks) / len(tasks)
     return Knowledge(entry, group, len(tasks), **numbers)
@@ -200,7 +200,5 @@ _COLUMNS = (
 def finding(known: Sequence[Knowledge]) -> Finding:
     """Return the table of what models know."""
     title = "Who answers what, apart from how common answers are"
-    rows = [
-        Row(one._asdict(), one.entry, one.group, one.group, {"tasks": one.tasks}) for one in known
-    ]
+    rows = [Row(k._asdict(), k.entry, k.group, k.group, {"tasks": k.tasks}) for k in known]
     return Finding("recalibrated", title, _COLUMNS, rows, NOTE, 2)

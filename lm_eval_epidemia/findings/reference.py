@@ -107,13 +107,13 @@ def asked_of(entry: Entry, asked: Asked) -> Score | None:
 
 def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
     """Return its mean score and distance over tasks of a run; NaN where one is not known."""
-    found = [asked_of(entry, one) for one in tasks]
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found):
+    scores = [asked_of(entry, asked) for asked in tasks]
+    known = [score for score in scores if score is not None]
+    if not known or len(known) < len(scores):
         return math.nan, math.nan
     return (
-        math.fsum(one.value for one in known) / len(known),
-        math.fsum(one.l1 for one in known) / len(known),
+        math.fsum(score.value for score in known) / len(known),
+        math.fsum(score.l1 for score in known) / len(known),
     )
 
 
@@ -125,19 +125,19 @@ def references(entries: Iterable[Entry]) -> list[Entry]:
     whole runs. A task that runs of one cut were asked in different cells is left out: see
     `not_known`.
     """
-    made: dict[tuple[str, Protocol, int], dict[Asked, Score | None]] = {}
+    by_cut: dict[tuple[str, Protocol, int], dict[Asked, Score | None]] = {}
     for entry in entries:
         cut = entry.protocol if entry.protocol.incomplete else Protocol()
         for asked in entry.scores:
-            found = asked_of(entry, asked)
-            if found is not None:
+            score = asked_of(entry, asked)
+            if score is not None:
                 key = entry.reference * "published", cut, _answers(entry, asked) or 0
-                scores = made.setdefault(key, {})
-                scores[asked] = found if scores.get(asked, found) == found else None
-    for kind, cut, answers in list(made):
-        runs = made.get(("", cut, answers), {})
-        if kind and made[kind, cut, answers].keys() <= runs.keys():
-            del made[kind, cut, answers]
+                scores = by_cut.setdefault(key, {})
+                scores[asked] = score if scores.get(asked, score) == score else None
+    for kind, cut, answers in list(by_cut):
+        runs = by_cut.get(("", cut, answers), {})
+        if kind and by_cut[kind, cut, answers].keys() <= runs.keys():
+            del by_cut[kind, cut, answers]
     return [
         Entry(
             KNOWS_MARGINAL,
@@ -150,15 +150,15 @@ def references(entries: Iterable[Entry]) -> list[Entry]:
                 if value
             ),
         )
-        for (kind, cut, answers), scores in made.items()
-        if (known := {asked: one for asked, one in scores.items() if one is not None})
+        for (kind, cut, answers), scores in by_cut.items()
+        if (known := {asked: score for asked, score in scores.items() if score is not None})
     ]
 
 
 def cut_of(reference: Entry) -> str:
     """Say which of the cuts of `references` one is of; empty for whole tasks."""
-    said = [f"{key}={value}" for key, value in reference.shown]
-    return "; ".join(filter(None, [*said, str(reference.protocol)]))
+    settings = [f"{key}={value}" for key, value in reference.shown]
+    return "; ".join(filter(None, [*settings, str(reference.protocol)]))
 
 
 def not_known(entries: Iterable[Entry]) -> list[str]:

@@ -245,8 +245,8 @@ class Mixture(NamedTuple):
 
 def _years(label: str) -> list[str]:
     """Return the single years of an age group, as labels; none of an open one."""
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?", label)
-    years = range(int(found[1]), int(found[2] or found[1]) + 1) if found else ()
+    ages = re.fullmatch(r"(\d+)(?:-(\d+))?", label)
+    years = range(int(ages[1]), int(ages[2] or ages[1]) + 1) if ages else ()
     return [str(year) for year in years]
 
 
@@ -281,15 +281,17 @@ def mixture(
         years = _years(z[0])
         return bool(years) and all(year in place for year in years)
 
-    found = strata(truth, x, answered, covered)
-    if found is None or not all(level in asks.answers for level in found.compared):
+    here = strata(truth, x, answered, covered)
+    if here is None or not all(level in asks.answers for level in here.compared):
         return None
-    ages = np.zeros((len(found.levels), len(other.given)))
-    for row, (label,) in zip(ages, found.levels, strict=True):
+    ages = np.zeros((len(here.levels), len(other.given)))
+    for row, (label,) in zip(ages, here.levels, strict=True):
         years = [place[year] for year in _years(label)]
         row[years] = other.weights[years] / other.weights[years].sum()
-    answers = [[level in asks.answers[one] for one in found.compared] for level in other.levels]
-    return found, Mixture(other, ages, np.array(answers, dtype=float))
+    answers = [
+        [level in asks.answers[x_level] for x_level in here.compared] for level in other.levels
+    ]
+    return here, Mixture(other, ages, np.array(answers, dtype=float))
 
 
 class Implied(NamedTuple):
@@ -389,7 +391,7 @@ def _of_model(
 
 def _available() -> Iterable[tuple[Contrast, store.GroundTruth]]:
     here = store.available()
-    return ((one, store.load(one.task)) for one in CONTRASTS if one.task in here)
+    return ((c, store.load(c.task)) for c in CONTRASTS if c.task in here)
 
 
 def _says(truth: store.GroundTruth, x: str, laid: Strata, mixed: Mixture | None) -> str:
@@ -426,9 +428,9 @@ def _implied(
 def of_surveys() -> list[Implied]:
     """Return what the surveys alone imply, for every contrast whose truth is here."""
     return [
-        one
+        effect
         for contrast, truth in _available()
-        for one in _implied(contrast, truth, Asked(contrast.task, "letters"))
+        for effect in _implied(contrast, truth, Asked(contrast.task, "letters"))
     ]
 
 
@@ -467,9 +469,7 @@ def read(report: Report) -> tuple[list[Implied], list[str]]:
     EpidemiaError
         If no run was asked such a task with its samples kept.
     """
-    tasks = {one.task for one in CONTRASTS} | {
-        one.propensity.task for one in CONTRASTS if one.propensity
-    }
+    tasks = {c.task for c in CONTRASTS} | {c.propensity.task for c in CONTRASTS if c.propensity}
     wanted = {asked for entry in report.runs for asked in entry.scores if asked.task in tasks}
     samples, notes = read_samples(report, wanted)
     if not (effects := implied(report, samples)):
@@ -512,24 +512,24 @@ def finding(effects: Sequence[Implied]) -> Finding:
 
     In tidy rows the verdict is the effect, and ``people`` are in per cent.
     """
-    texts = ("model", "task", "effect") if any(one.entry for one in effects) else _OF_SURVEYS
+    texts = ("model", "task", "effect") if any(each.entry for each in effects) else _OF_SURVEYS
     people = Column("people", "people", 1, unit=" %")
     rows = [
         Row(
             {
-                "task": in_way(*one.task),
-                "effect": one.says,
-                "what Z may do": one.why,
-                "people": 100 * one.share,
-                **{f"survey, {name}": effect for name, effect in one.survey.items()},
-                **{f"model, {name}": effect for name, effect in one.own.items()},
+                "task": in_way(*each.task),
+                "effect": each.says,
+                "what Z may do": each.why,
+                "people": 100 * each.share,
+                **{f"survey, {name}": effect for name, effect in each.survey.items()},
+                **{f"model, {name}": effect for name, effect in each.own.items()},
             },
-            one.entry,
-            leaf(one.task).group,
-            in_way(*one.task),
-            {"tasks": 1, "verdict": one.says},
+            each.entry,
+            leaf(each.task).group,
+            in_way(*each.task),
+            {"tasks": 1, "verdict": each.says},
         )
-        for one in effects
+        for each in effects
     ]
     columns = [*map(Column, texts), people, *_COLUMNS]
     return Finding("standardised", "What its own answers imply", columns, rows, NOTE)

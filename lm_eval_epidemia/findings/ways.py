@@ -133,21 +133,22 @@ def side_by_side(results: Results) -> list[SideBySide]:
         Where no task is left there is no row, see `without_tasks`.
     """
     rows = []
-    for one in asked_in_ways(results.entries):
-        if tasks := one.tasks:
+    for asked in asked_in_ways(results.entries):
+        if tasks := asked.tasks:
             means = {
-                way: mean_over(one.entry, [Asked(task, way) for task in tasks]) for way in one.ways
+                way: mean_over(asked.entry, [Asked(task, way) for task in tasks])
+                for way in asked.ways
             }
-            rows.append(SideBySide(_named(one.entry), one.group, len(tasks), means))
+            rows.append(SideBySide(_named(asked.entry), asked.group, len(tasks), means))
     return rows
 
 
 def without_tasks(results: Results) -> list[str]:
     """Say of which models and groups `side_by_side` has no row, and what to run."""
     return [
-        f"{_named(one.entry)}: no task of {one.group} has a score in all of its ways "
-        f"({', '.join(one.ways)}): ask the same tasks in each, or give the results of one way "
+        f"{_named(asked.entry)}: no task of {asked.group} has a score in all of its ways "
+        f"({', '.join(asked.ways)}): ask the same tasks in each, or give the results of one way "
         "alone"
-        for one in asked_in_ways(results.entries)
-        if not one.tasks
+        for asked in asked_in_ways(results.entries)
+        if not asked.tasks
     ]
