@@ -155,7 +155,7 @@ def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]
     from lm_eval_epidemia.surveys.download import raw_paths
 
     entry = record(survey)
-    if not raw and all(one.tables for one in entry.vintages.values()):
+    if not raw and all(vintage_.tables for vintage_ in entry.vintages.values()):
         return []
     return raw_paths(entry, raw, vintage)[0]
 

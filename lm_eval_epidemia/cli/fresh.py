@@ -63,19 +63,19 @@ def fresh(
     if list_:
         return
     try:
-        made = make(planned, jobs=jobs, backend=backend, replace=replace)
+        kept = make(planned, jobs=jobs, backend=backend, replace=replace)
     except KeyboardInterrupt:
         print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
     names = {task.name for task in drawn.tasks}
     forget_cached_requests(name for name, leaf in leaves().items() if leaf.entry.name in names)
-    print(f"{len(names)} tasks of {survey} {drawn.vintage} are in {made.folder}")
-    if made.short:
+    print(f"{len(names)} tasks of {survey} {drawn.vintage} are in {kept.folder}")
+    if kept.short:
         print(
-            f"{len(made.short)} of them have less of their scale beyond sampling error, as boosted,"
-            f" than they had when counted: {', '.join(made.short)}"
+            f"{len(kept.short)} of them have less of their scale beyond sampling error, as boosted,"
+            f" than they had when counted: {', '.join(kept.short)}"
         )
-    if not made.is_joint:
+    if not kept.is_joint:
         print(
             f"their replicates are not those of the declared tasks of {survey} {drawn.vintage}: "
             "'epidemia report --probe' takes the two as independent. For joint errors build those "

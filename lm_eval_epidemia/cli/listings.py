@@ -64,10 +64,10 @@ def drifts(listed: Iterable[Drift]) -> Table:
     numbers |= dict.fromkeys(("D_mean", "other D_mean", "D_perfect", "other D_perfect"), ".4f")
     title = "What another vintage's truth scores"
     rows = []
-    for one in listed:
-        means = (one.anchors.mean, one.other_anchors.mean)
-        perfects = (one.anchors.perfect, one.other_anchors.perfect)
-        rows.append((*one[:7], *means, *perfects))
+    for drift in listed:
+        means = (drift.anchors.mean, drift.other_anchors.mean)
+        perfects = (drift.anchors.perfect, drift.other_anchors.perfect)
+        rows.append((*drift[:7], *means, *perfects))
     return _table(title, ["task", "vintage", "other"], numbers, rows)
 
 
@@ -76,10 +76,10 @@ def changes(listed: Iterable[TruthChange]) -> Table:
     numbers = {"cells": "", **dict.fromkeys(("distance", "D_perfect", "new D_perfect"), ".4f")}
     numbers |= {"score of mean": ".1f", "new score of mean": ".1f"}
     rows = []
-    for one in listed:
-        perfects = (one.anchors.perfect, one.new_anchors.perfect)
-        means = (one.anchors.score_of_mean, one.new_anchors.score_of_mean)
-        rows.append((*one[:4], *perfects, *means))
+    for change in listed:
+        perfects = (change.anchors.perfect, change.new_anchors.perfect)
+        means = (change.anchors.score_of_mean, change.new_anchors.score_of_mean)
+        rows.append((*change[:4], *perfects, *means))
     return _table("What the other build changes", ["task", "vintage"], numbers, rows)
 
 

@@ -86,7 +86,7 @@ def _blocks(section: Any, width: int) -> list[list[int]]:
     blocks = [list(names)]
     for place in range(section.named, len(section.columns)):
         block = [*blocks[-1], place]
-        if len(blocks[-1]) > len(names) and sum(widest[one] for one in block) + 2 > width:
+        if len(blocks[-1]) > len(names) and sum(widest[column] for column in block) + 2 > width:
             blocks.append([*names, place])
         else:
             blocks[-1] = block

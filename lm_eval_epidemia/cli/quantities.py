@@ -68,11 +68,11 @@ def build(
     """Recompute the published quantities from the official files, and say what differs."""
     from lm_eval_epidemia.benchmarks.prior.quantities.rebuilt import rebuilt
 
-    made = rebuilt(raw, seed)
-    _keep(made.quantities, out, published=True)
-    total = len(made.quantities.quantities)
-    print(f"{total - len(made.differing)} of {total} truths are as published, to 6 digits")
-    for line in made.differing:
+    built_again = rebuilt(raw, seed)
+    _keep(built_again.quantities, out, published=True)
+    total = len(built_again.quantities.quantities)
+    print(f"{total - len(built_again.differing)} of {total} truths are as published, to 6 digits")
+    for line in built_again.differing:
         print(f"  {line}")
 
 
@@ -111,22 +111,22 @@ def _show(task: str, kept: Quantities) -> None:
         print(textwrap.fill(each.wording, width, initial_indent="  ", subsequent_indent="  "))
 
 
-def _keep(made: Quantities, out: Path | None, published: bool = False) -> None:
+def _keep(new: Quantities, out: Path | None, published: bool = False) -> None:
     """Write a set, and say where it is, its task's name and what is in it."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES
     from lm_eval_epidemia.benchmarks.prior.quantities.store import built, write
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
-    path = write(out or built(), made, published)
-    families = list(dict.fromkeys(each.family for each in made.quantities))
-    count = Counter((each.difficulty, each.family) for each in made.quantities)
+    path = write(out or built(), new, published)
+    families = list(dict.fromkeys(each.family for each in new.quantities))
+    count = Counter((each.difficulty, each.family) for each in new.quantities)
     table = table_of("", "difficulty", *families, "all", right=(*families, "all"))
     for difficulty in DIFFICULTIES:
         row = [count[difficulty, family] for family in families]
         table.add_row(difficulty, *map(str, row), str(sum(row)))
     show(table)
-    print(f"{len(made.quantities)} quantities of {made.survey} {made.vintage} are in {path}")
+    print(f"{len(new.quantities)} quantities of {new.survey} {new.vintage} are in {path}")
     if out is None:
-        forget_cached_requests(n for n, leaf in leaves().items() if leaf.entry.name == made.task)
-        print(f"task {made.task}: lm_eval run --tasks {made.task} ...")
+        forget_cached_requests(n for n, leaf in leaves().items() if leaf.entry.name == new.task)
+        print(f"task {new.task}: lm_eval run --tasks {new.task} ...")

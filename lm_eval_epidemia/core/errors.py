@@ -32,11 +32,11 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=100_000)
-def _alike(one: str, other: str) -> float:
+def _alike(word: str, other: str) -> float:
     """How alike two words or names are, from 0 to 1; the beginning of a word is nearly it."""
-    if len(one) >= 4 and other.startswith(one):
-        return max(0.9, len(one) / len(other))
-    return difflib.SequenceMatcher(None, one, other).ratio()
+    if len(word) >= 4 and other.startswith(word):
+        return max(0.9, len(word) / len(other))
+    return difflib.SequenceMatcher(None, word, other).ratio()
 
 
 def _closest(given: str, names: Sequence[str]) -> list[str]:
@@ -46,7 +46,7 @@ def _closest(given: str, names: Sequence[str]) -> list[str]:
     Their order does not count.
     """
     words = {name: _words(name) for name in names}
-    common = Counter(word for one in words.values() for word in set(one))
+    common = Counter(word for several in words.values() for word in set(several))
     weight = {word: math.log(1 + len(names) / count) for word, count in common.items()}
     rarest = math.log(1 + len(names))
     asked = _words(given)
@@ -66,8 +66,8 @@ def _closest(given: str, names: Sequence[str]) -> list[str]:
         by_words = 5 * shared / (4 * total + own) if own else 0.0
         return as_written, by_words
 
-    close = [(sum(found), name) for name in names if max(found := closeness(name)) >= CLOSE]
-    close.sort(key=lambda one: -one[0])
+    close = [(sum(near), name) for name in names if max(near := closeness(name)) >= CLOSE]
+    close.sort(key=lambda pair: -pair[0])
     return [name for score, name in close if score >= NEARLY * close[0][0]]
 
 

@@ -49,7 +49,7 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
     if folder.exists() and not folder.is_dir():
         raise EpidemiaError(f"{folder} is a file: give a folder")
     with writing(folder):
-        made = not folder.exists()
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         ours = _listed(folder, marker)
         staging = folder / STAGING
@@ -61,7 +61,7 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
             _put_in_place(staging, folder, ours, marker)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-            if made and not any(folder.iterdir()):
+            if is_new and not any(folder.iterdir()):
                 folder.rmdir()
 
 
@@ -73,13 +73,13 @@ def _listed(folder: Path, marker: str) -> set[Path] | None:
             lines = manifest.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError:
             lines = [".."]
-        found = {Path(line) for line in lines if line and not line.startswith("#")}
-        if any(path.is_absolute() or ".." in path.parts for path in found):
+        paths = {Path(line) for line in lines if line and not line.startswith("#")}
+        if any(path.is_absolute() or ".." in path.parts for path in paths):
             raise EpidemiaError(
                 f"{manifest} is not as it was written, so nobody knows which files may be "
                 "replaced: give another folder, or take out the files that are ours, and this one"
             )
-        return found
+        return paths
     if all(path.name == STAGING for path in folder.iterdir()):
         return set()
     if (folder / marker).is_file():
@@ -101,7 +101,9 @@ def _list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
 
 def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: str) -> None:
     new = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
-    if blocked := sorted({str(one) for path in new if (one := _in_the_way(folder, path, ours))}):
+    if blocked := sorted(
+        {str(blocking) for path in new if (blocking := _in_the_way(folder, path, ours))}
+    ):
         raise EpidemiaError(
             f"{folder} holds {few(blocked)}, not written by us, where a file of ours would be: "
             "move it elsewhere, or give another folder"

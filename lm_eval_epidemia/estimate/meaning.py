@@ -62,8 +62,8 @@ def check_meaning(place: Place, task: str) -> None:
     EpidemiaError
         If it does.
     """
-    said = entry_of(place, task)[1].get(FIELD)
-    if said is not None and said != _now(catalogue.state(), task, place.vintage):
+    recorded = entry_of(place, task)[1].get(FIELD)
+    if recorded is not None and recorded != _now(catalogue.state(), task, place.vintage):
         raise EpidemiaError(
             f"since the truth of {task} was built, its record has changed in what is counted "
             f"(levels, codes, weights, who is asked): 'epidemia groundtruth build {place.survey} "

@@ -63,7 +63,10 @@ def prepare(data: Microdata, task: Task) -> Prepared:
             flat, shape = cell * len(levels) + outcome, (len(totals), len(levels))
             weights = (column[keep] * ratio for column in data.replicates.T)
             design["replicate_totals"] = np.stack(
-                [np.bincount(flat, one, shape[0] * shape[1]).reshape(shape) for one in weights]
+                [
+                    np.bincount(flat, column, shape[0] * shape[1]).reshape(shape)
+                    for column in weights
+                ]
             )
         else:
             design["replicate_weights"] = data.replicates[keep] * ratio[:, None]

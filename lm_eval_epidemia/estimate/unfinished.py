@@ -66,10 +66,10 @@ def key_of(ready: Cells, schemes: tuple[Scheme, ...], replicates: int) -> str:
     return joblib.hash((ready, settings), hash_name="sha1")
 
 
-def keep(path: Path, key: str, made: dict[str, Any]) -> None:
+def keep(path: Path, key: str, task: dict[str, Any]) -> None:
     """Keep what `estimate_task` returned, whole or not at all."""
     with paths.atomic_write(path) as temporary:
-        temporary.write_text(json.dumps({"key": key, "made": made}), encoding="utf-8")
+        temporary.write_text(json.dumps({"key": key, "made": task}), encoding="utf-8")
 
 
 def kept(path: Path) -> dict[str, Any]:

@@ -42,21 +42,21 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
         "bootstrap": {"scheme": pa.string(), "replicate": pa.int32(), "distance": real},
         "replicates": {"cell": cell, "steps": pa.list_(pa.int16())},
     }
-    rows = {kind: {name: made.get(kind) for name, made in tasks.items()} for kind in columns}
+    rows = {kind: {name: task.get(kind) for name, task in tasks.items()} for kind in columns}
     rows["bootstrap"] = {
         name: [
             {"scheme": scheme, "replicate": number, "distance": distance}
-            for scheme, distances in made["distances"].items()
+            for scheme, distances in task["distances"].items()
             for number, distance in enumerate(distances)
         ]
-        for name, made in tasks.items()
+        for name, task in tasks.items()
     }
     with locked(folder):
         files = {
             kind: _write_rows(folder, f"{key}.{kind}", columns[kind], content)
             for kind, content in rows.items()
         }
-        entries = {name: made["entry"] for name, made in tasks.items()}
+        entries = {name: task["entry"] for name, task in tasks.items()}
         enter(folder, key, {**truth, "files": files, "tasks": entries})
         _tidy(folder, key)
 

@@ -132,9 +132,9 @@ def condition_rows(report: Report, _task: str | None = None) -> Rows:
     everyone = {a for entry in report.runs for c in report.columns for a in tasks_in(entry, c)}
     respondents = references(report.runs)
     for asked in sorted(everyone):
-        one = leaf(asked)
-        if dimension := one.entry.facets.get("dimension"):
-            parts[one.benchmark.name, one.way, dimension].append(asked)
+        task = leaf(asked)
+        if dimension := task.entry.facets.get("dimension"):
+            parts[task.benchmark.name, task.way, dimension].append(asked)
     rows = []
     for (_, way, dimension), tasks in sorted(parts.items()):
         benchmark = leaf(tasks[0]).benchmark
@@ -156,10 +156,10 @@ def version_rows(report: Report, _task: str | None = None) -> Rows:
             if not (tasks := shared_tasks([base, instruct], column)):
                 continue
             values = [
-                (in_way(*asked), "task", *(one.scores[asked].value for one in (base, instruct)))
+                (in_way(*asked), "task", *(run.scores[asked].value for run in (base, instruct)))
                 for asked in tasks
             ]
-            means = [mean_over(one, tasks).value for one in (base, instruct)]
+            means = [mean_over(run, tasks).value for run in (base, instruct)]
             rows += [
                 {
                     "pair": f"{base.name} / {instruct.name}",
@@ -243,15 +243,15 @@ def path_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `paths`: over the larger graphs of all sizes."""
     rows = [
         {
-            **as_point(entry, Number(one.value, one.error), INTERVENTION),
+            **as_point(entry, Number(mean_.value, mean_.error), INTERVENTION),
             "length": f"{length}{'+' if length == LONGEST else ''}",
             "becomes": BECOMES[kappa],
             "group": in_way("epidemia_intervention_large", way),
-            "graphs": one.samples,
+            "graphs": mean_.samples,
         }
         for way in EFFECTS
         for entry in report.runs
-        for (length, kappa), one in by_length(entry, way).items()
+        for (length, kappa), mean_ in by_length(entry, way).items()
     ]
     return some(
         rows,
@@ -324,7 +324,9 @@ def rows_of_calibration(model: str, calibration: Calibration) -> Rows:
 def calibration_rows(report: Report, _task: str | None = None) -> Rows:
     """Rows of the figure `calibration`."""
     by_model = calibrations(report, _samples(report))
-    return [row for model, one in by_model.items() for row in rows_of_calibration(model, one)]
+    return [
+        row for model, answers in by_model.items() for row in rows_of_calibration(model, answers)
+    ]
 
 
 def rows_of_order_bias(report: Report, samples: Samples) -> Rows:
@@ -374,7 +376,7 @@ def rows_of_distribution(truth: store.GroundTruth, cell: int, models: dict[str, 
     low, high = interval(truth.p, truth.n_eff)
     answered = {KNOWS_MARGINAL: scoring.mean(truth.weights, truth.p)[cell]}
     answered |= {
-        name: one.q[one.cells.index(cell)] for name, one in models.items() if cell in one.cells
+        name: own.q[own.cells.index(cell)] for name, own in models.items() if cell in own.cells
     }
     rows: Rows = [
         {
@@ -408,7 +410,7 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, Elicited]) -> Rows
         "truth": (everywhere, truth.p),
         KNOWS_MARGINAL: (everywhere, scoring.mean(truth.weights, truth.p)),
         "uniform": (everywhere, scoring.uniform(truth.p)),
-        **{name: (one.cells, one.q) for name, one in models.items()},
+        **{name: (own.cells, own.q) for name, own in models.items()},
     }
     rows = []
     for who, (cells, p) in answered.items():

@@ -49,28 +49,30 @@ def shown(
     known = references(report.runs)
     # Once: each looks at every file of the ground truth.
     listed, truths = _listed(report), store.available()
-    here_of = {about: about.available() for about in {leaf(one).benchmark for one in listed}}
-    for one in track(listed, "Tasks", console=Console(stderr=True), transient=True):
-        name, about = in_way(*one), leaf(one)
-        asked = any(one in entry.scores for entry in report.entries)
-        anchors, here = None, one.task in here_of[about.benchmark]
+    here_of = {
+        about: about.available() for about in {leaf(asked_task).benchmark for asked_task in listed}
+    }
+    for asked_task in track(listed, "Tasks", console=Console(stderr=True), transient=True):
+        name, about = in_way(*asked_task), leaf(asked_task)
+        asked = any(asked_task in entry.scores for entry in report.entries)
+        anchors, here = None, asked_task.task in here_of[about.benchmark]
         # What is not about a distribution has no truth to be shown beside answers.
-        if here and one.task in truths and WAYS[one.way].distribution is not None:
-            write(name, name, task_data(one, report, samples))
-            anchors, files[name] = Anchors.of(store.load(one.task)), name
+        if here and asked_task.task in truths and WAYS[asked_task.way].distribution is not None:
+            write(name, name, task_data(asked_task, report, samples))
+            anchors, files[name] = Anchors.of(store.load(asked_task.task)), name
         digits, facets = about.benchmark.digits, about.entry.facets
-        scores = [(model.name, model.scores.get(one)) for model in entries]
+        scores = [(model.name, model.scores.get(asked_task)) for model in entries]
         tasks.append(
             {
                 "name": name,
                 "title": about.entry.title,
-                "way": one.way,
+                "way": asked_task.way,
                 **{kind: facets.get(kind, "") for kind in ("survey", "domain", "dimension")},
                 "state": ASKED if asked else OPEN if here else WAITING,
                 "needs": "" if here else _needs(facets.get("survey", "")),
                 "file": name in files,
                 "informative": anchors.said if anchors else "",
-                "mean": _said_known(one, report, known) if anchors else "",
+                "mean": _said_known(asked_task, report, known) if anchors else "",
                 "cells": [
                     {"model": model, "text": number(score.value, digits) if score else ""}
                     for model, score in scores
@@ -87,7 +89,7 @@ def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
     if not any(asked in entry.scores for entry in report.runs):
         whole = Entry("", scores={asked: Score(0.0)})
         return number(known_over(whole, [asked])[0], 1)
-    values = [(cut_of(one), one.scores[asked].value) for one in known if asked in one.scores]
+    values = [(cut_of(cut), cut.scores[asked].value) for cut in known if asked in cut.scores]
     return "; ".join(number(value, 1) + (f" ({cut})" if cut else "") for cut, value in values)
 
 
@@ -104,8 +106,8 @@ def _listed(report: Report) -> list[Asked]:
 
     What is not about a distribution and was not asked has no conditions to explore.
     """
-    asked = {one for entry in report.entries for one in entry.scores}
-    known = {one.task for one in asked}
+    asked = {task for entry in report.entries for task in entry.scores}
+    known = {task.task for task in asked}
     rest = {
         Asked(name, benchmark.plain.name)
         for benchmark in BENCHMARKS
@@ -113,7 +115,7 @@ def _listed(report: Report) -> list[Asked]:
         if name not in known and benchmark.plain.distribution is not None
     }
     order = {name: place for place, name in enumerate(leaves())}
-    return sorted(asked | rest, key=lambda one: order[in_way(*one)])
+    return sorted(asked | rest, key=lambda task: order[in_way(*task)])
 
 
 def _needs(survey: str) -> str:
@@ -163,7 +165,7 @@ def task_data(asked: Asked, report: Report, samples: Samples) -> dict[str, Any]:
     }
 
 
-def _answered(model: Entry, asked: Asked, one: Elicited | None) -> dict[str, Any]:
+def _answered(model: Entry, asked: Asked, own: Elicited | None) -> dict[str, Any]:
     """Return what a model answered in a task, and what that came to."""
     score, whole = model.scores[asked], len(store.load(asked.task).given)
     apart = ("l1", "seen", POPULATION)
@@ -177,8 +179,8 @@ def _answered(model: Entry, asked: Asked, one: Elicited | None) -> dict[str, Any
         "population": score.metrics.get(POPULATION, math.nan),
         "population_error": joint_error([score.population]),
         "diagnostics": {key: x for key, x in score.metrics.items() if key not in apart},
-        "cells": None if one is None or len(one.cells) == whole else one.cells,
-        "q": None if one is None else _rounded(one.q),
+        "cells": None if own is None or len(own.cells) == whole else own.cells,
+        "q": None if own is None else _rounded(own.q),
     }
 
 

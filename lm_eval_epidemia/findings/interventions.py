@@ -86,16 +86,16 @@ def known(entry: Entry, task: str | None, way: str) -> Known | None:
     return Known(truth, score.said.odds, graded(truth, *score.said))
 
 
-def labels(one: Known, of: Callable[[Pair], str]) -> NDArray[np.str_]:
+def labels(known: Known, of: Callable[[Pair], str]) -> NDArray[np.str_]:
     """Say of each effect which part of a table it belongs to."""
-    return np.array([of(one.truth.pairs[number]) for number in one.found.numbers], dtype=str)
+    return np.array([of(known.truth.pairs[number]) for number in known.found.numbers], dtype=str)
 
 
-def _over(one: Known, chosen: Any = None, of: Any = None) -> Estimate:
+def _over(run: Known, chosen: Any = None, of: Any = None) -> Estimate:
     """Average over chosen effects (all), whether both answers are right if nothing is given."""
-    chosen = np.ones(len(one.found.numbers), dtype=bool) if chosen is None else chosen
-    of = one.found.right if of is None else of
-    return mean(one.truth, picked(one.found, chosen), of[chosen])
+    chosen = np.ones(len(run.found.numbers), dtype=bool) if chosen is None else chosen
+    of = run.found.right if of is None else of
+    return mean(run.truth, picked(run.found, chosen), of[chosen])
 
 
 def _asked(entry: Entry, ways: Iterable[str]) -> Iterator[tuple[str, str, dict[str, Known]]]:
@@ -104,9 +104,9 @@ def _asked(entry: Entry, ways: Iterable[str]) -> Iterator[tuple[str, str, dict[s
         for group, tasks in zip(
             INTERVENTION.groups, (SMALL, {str(n): task for n, task in LARGE.items()}), strict=True
         ):
-            found = {key: one for key, task in tasks.items() if (one := known(entry, task, way))}
-            if found:
-                yield in_way(group, way), way, found
+            runs = {key: run for key, task in tasks.items() if (run := known(entry, task, way))}
+            if runs:
+                yield in_way(group, way), way, runs
 
 
 def _row(
@@ -119,11 +119,11 @@ def _overall(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, EFFECTS):
         several = list(by_names.values())
         parts = {
-            "accuracy": [_over(one) for one in several],
-            "kappa = 0": [_over(one, one.found.kappa == 0) for one in several],
-            "kappa = 1": [_over(one, one.found.kappa == 1) for one in several],
-            "before": [_over(one, of=one.found.base) for one in several],
-            "after": [_over(one, of=one.found.post) for one in several],
+            "accuracy": [_over(run) for run in several],
+            "kappa = 0": [_over(run, run.found.kappa == 0) for run in several],
+            "kappa = 1": [_over(run, run.found.kappa == 1) for run in several],
+            "before": [_over(run, of=run.found.base) for run in several],
+            "after": [_over(run, of=run.found.post) for run in several],
         }
         yield _row(entry, group, {part: average(means) for part, means in parts.items()})
 
@@ -134,7 +134,7 @@ def _on(pair: Pair) -> str:
 
 def _by_effect(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, EFFECTS):
-        where = {names: labels(one, _on) for names, one in by_names.items() if names in SMALL}
+        where = {names: labels(run, _on) for names, run in by_names.items() if names in SMALL}
         for about in dict.fromkeys(label for labelled in where.values() for label in labelled):
             cells = {
                 names: _over(by_names[names], labelled == about)
@@ -146,9 +146,9 @@ def _by_effect(entry: Entry) -> Iterator[Row]:
 
 def _kinds(entry: Entry) -> Iterator[Row]:
     for group, _, by_size in _asked(entry, EFFECTS):
-        where = [(one, labels(one, lambda pair: pair.kind)) for one in by_size.values()]
+        where = [(run, labels(run, lambda pair: pair.kind)) for run in by_size.values()]
         means = {
-            kind: [_over(one, kinds == kind) for one, kinds in where if kind in kinds]
+            kind: [_over(run, kinds == kind) for run, kinds in where if kind in kinds]
             for kind in KINDS
         }
         cells = {kind: average(several) for kind, several in means.items() if several}
@@ -160,13 +160,13 @@ def _retrieval(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, ("retrieval", "retrieval_written")):
         cells = {"random names": _over(by_names["random"])} if "random" in by_names else {}
         where = []
-        for one in by_names.values():
-            prompts = [one.truth.prompts[number] for number in one.found.numbers]
+        for run in by_names.values():
+            prompts = [run.truth.prompts[number] for number in run.found.numbers]
             answers = ["answer yes" if p.right else "answer no" for p in prompts]
-            where.append((one, np.array([answers, [p.scene.shape for p in prompts]], dtype=str)))
+            where.append((run, np.array([answers, [p.scene.shape for p in prompts]], dtype=str)))
         shapes = dict.fromkeys(shape for _, (_, listed) in where for shape in listed)
         for part in ("answer yes", "answer no", *shapes):
-            cells[part] = average([_over(one, (said == part).any(axis=0)) for one, said in where])
+            cells[part] = average([_over(run, (parts == part).any(axis=0)) for run, parts in where])
         yield _row(entry, group, cells)
 
 
@@ -177,28 +177,28 @@ def _beside(way: str, other: str) -> str:
 
 def _retrieved(entry: Entry, way: str) -> float:
     """Return the share of relations on random names that an entry finds; NaN if not asked."""
-    one = known(entry, SMALL["random"], _beside(way, "retrieval"))
-    return math.nan if one is None else float(one.found.right.mean())
+    run = known(entry, SMALL["random"], _beside(way, "retrieval"))
+    return math.nan if run is None else float(run.found.right.mean())
 
 
 def _shortcuts(entry: Entry) -> Iterator[Row]:
     for group, way, by_names in _asked(entry, EFFECTS):
-        one = by_names.get("random")
-        if one is None or not _retrieved(entry, way) >= FOUND:
+        run = by_names.get("random")
+        if run is None or not _retrieved(entry, way) >= FOUND:
             continue
-        where, kappa = labels(one, _on), one.found.kappa
+        where, kappa = labels(run, _on), run.found.kappa
         # do(A) changes nothing in any of the graphs.
         abouts = [about for about in dict.fromkeys(where) if not about.endswith("do(A)")]
         for about in (*abouts, "all"):
             chosen = np.isin(where, abouts if about == "all" else [about])
-            same, changed = (_over(one, chosen & (kappa == k)) for k in (0, 1))
+            same, changed = (_over(run, chosen & (kappa == k)) for k in (0, 1))
             cells = {"kappa = 0": same, "kappa = 1": changed, "difference": paired(changed, same)}
             yield _row(entry, group, cells, about, long=about != "all")
 
 
 def _without_shortcuts(runs: Sequence[Entry]) -> str:
     """Say who was left out of the shortcut test, and why."""
-    said = []
+    left_out = []
     for entry in runs:
         for group, way, by_names in _asked(entry, EFFECTS):
             share = _retrieved(entry, way)
@@ -208,8 +208,8 @@ def _without_shortcuts(runs: Sequence[Entry]) -> str:
                     if math.isnan(share)
                     else f"finds {share:.3f} of the relations"
                 )
-                said.append(f"{entry.name} in {group} ({why})")
-    return f" Left out: {'; '.join(said)}." if said else ""
+                left_out.append(f"{entry.name} in {group} ({why})")
+    return f" Left out: {'; '.join(left_out)}." if left_out else ""
 
 
 def _sides(
@@ -222,8 +222,8 @@ def _sides(
     """Return the accuracy on one of `CONTRASTS` by names, over all samples or the known ones."""
     graph, intervened, query = about
     scenes: dict[str, NDArray[np.int64]] = {}
-    for names, one in by_names.items():
-        scenes[names] = np.arange(len(one.truth.scenes))
+    for names, run in by_names.items():
+        scenes[names] = np.arange(len(run.truth.scenes))
         if only_known and names != "random":
             facts = known(entry, SMALL[names], _beside(way, "knowledge"))
             scenes[names] = known_scenes(facts.found) if facts else scenes[names][:0]
@@ -234,10 +234,10 @@ def _sides(
         )
         scenes |= dict.fromkeys(TURNED, np.intersect1d(first, second))
     accuracies = {}
-    for names, one in by_names.items():
-        where = labels(one, lambda p: f"{_on(p)} {p.effect.cause}{p.effect.result}")
+    for names, run in by_names.items():
+        where = labels(run, lambda p: f"{_on(p)} {p.effect.cause}{p.effect.result}")
         here = where == f"{graph}, do({intervened}) {query}"
-        accuracies[names] = _over(one, here & np.isin(one.found.scene, scenes[names]))
+        accuracies[names] = _over(run, here & np.isin(run.found.scene, scenes[names]))
     return accuracies
 
 
@@ -263,11 +263,11 @@ def _memorisation(entry: Entry, only_known: bool = False) -> Iterator[Row]:
 def _robustness(entry: Entry) -> Iterator[Row]:
     for group, way, by_names in _asked(entry, ("substitution", "substitution_written")):
         differences = {}
-        for names, one in by_names.items():
+        for names, run in by_names.items():
             if plain := known(entry, SMALL[names], _beside(way, "intervention")):
-                first, second = shared(one.found, plain.found)
+                first, second = shared(run.found, plain.found)
                 differences[names] = paired(
-                    mean(one.truth, first, first.right), mean(one.truth, second, second.right)
+                    mean(run.truth, first, first.right), mean(run.truth, second, second.right)
                 )
         if differences:
             yield _row(entry, group, {**differences, "all": average(list(differences.values()))})
@@ -275,7 +275,7 @@ def _robustness(entry: Entry) -> Iterator[Row]:
 
 def _noticed(entry: Entry) -> Iterator[Row]:
     for group, _, by_names in _asked(entry, [way for way in EFFECTS if not WAYS[way].generated]):
-        moved = {names: noticed(one.truth, one.found, one.odds) for names, one in by_names.items()}
+        moved = {names: noticed(run.truth, run.found, run.odds) for names, run in by_names.items()}
         together = [average(means) for means in zip(*moved.values(), strict=True)]
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {
@@ -288,11 +288,11 @@ def _noticed(entry: Entry) -> Iterator[Row]:
 
 def _answering(entry: Entry) -> Iterator[Row]:
     for group, way, by_names in _asked(entry, INTERVENTION.ways):
-        tasks = [entry.scores[Asked(one.truth.task, way)] for one in by_names.values()]
-        cells = {"yes-bias": _mean([one.metrics.get("yes_bias", math.nan) for one in tasks])}
+        scores = [entry.scores[Asked(run.truth.task, way)] for run in by_names.values()]
+        cells = {"yes-bias": _mean([score.metrics.get("yes_bias", math.nan) for score in scores])}
         if WAYS[way].generated:
-            said = [one.said for one in tasks if one.said]
-            cells["not read"] = _mean([float(np.isnan(s.odds[s.asked]).mean()) for s in said])
+            answers = [score.said for score in scores if score.said]
+            cells["not read"] = _mean([float(np.isnan(s.odds[s.asked]).mean()) for s in answers])
         yield _row(entry, group, cells)
 
 
@@ -411,12 +411,12 @@ _TABLES = (
 
 def findings(runs: Sequence[Entry]) -> list[Finding]:
     """Return the tables of what was asked."""
-    found = [table.over(runs) for table in _TABLES]
+    tables = [table.over(runs) for table in _TABLES]
     left_out = _without_shortcuts(runs)
     return [
-        one._replace(note=one.note + left_out) if one.kind == "shortcut" else one
-        for one in found
-        if one.rows or (one.kind == "shortcut" and left_out)
+        table._replace(note=table.note + left_out) if table.kind == "shortcut" else table
+        for table in tables
+        if table.rows or (table.kind == "shortcut" and left_out)
     ]
 
 
@@ -431,12 +431,12 @@ def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:
     """
     parts: dict[tuple[int, int], list[tuple[bool, tuple[int, int]]]] = {}
     for size, task in LARGE.items():
-        if (one := known(entry, task, way)) is None:
+        if (run := known(entry, task, way)) is None:
             continue
         for number, scene, right in zip(
-            one.found.numbers, one.found.scene, one.found.right, strict=True
+            run.found.numbers, run.found.scene, run.found.right, strict=True
         ):
-            pair = one.truth.pairs[number]
+            pair = run.truth.pairs[number]
             if pair.effect.before:
                 length = pair.scene.graph.distance(pair.effect.cause, pair.effect.result)
                 place = (min(length, LONGEST), pair.effect.kappa)

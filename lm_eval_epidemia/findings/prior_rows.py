@@ -41,18 +41,18 @@ def _some(rows: Rows) -> Rows:
     return rows
 
 
-def _row(entry: Entry, group: str, says: str, one: Estimate, **more: Any) -> dict[str, Any]:
+def _row(entry: Entry, group: str, says: str, part: Estimate, **more: Any) -> dict[str, Any]:
     # Of one quantity there is no error, and so no line around its mark.
-    reach = 0.0 if math.isnan(one.error) else REACH * one.error
+    reach = 0.0 if math.isnan(part.error) else REACH * part.error
     return {
         "model": entry.name,
         "group": group,
         "metric": says,
         "lowest": 0.0,
         "highest": 1.0,
-        "score": one.value,
-        "low": max(one.value - reach, 0.0),
-        "high": min(one.value + reach, 1.0),
+        "score": part.value,
+        "low": max(part.value - reach, 0.0),
+        "high": min(part.value + reach, 1.0),
         **more,
     }
 
@@ -63,8 +63,8 @@ def win_rows(report: Report | None, _task: str | None = None) -> Rows:
     for entry, group, several in _asked(report):
         part = [(known, everything(known)) for known in several]
         for after, whose in WHOSE.items():
-            for size, one in zip(SIZES, rates(part, after), strict=True):
-                rows.append(_row(entry, group, "Share of quantities", one, size=size, what=whose))
+            for size, rate in zip(SIZES, rates(part, after), strict=True):
+                rows.append(_row(entry, group, "Share of quantities", rate, size=size, what=whose))
     return _some(rows)
 
 
@@ -85,14 +85,14 @@ def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
         [
             {
                 "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",
-                "quantity": f"{one.name} of {known.truth.task}",
-                "difficulty": one.difficulty,
+                "quantity": f"{q.name} of {known.truth.task}",
+                "difficulty": q.difficulty,
                 "stated": float(np.clip(stated, *DRAWN)),
                 "error": float(np.clip(error, *DRAWN)),
             }
             for entry, group, several in _asked(report)
             for known in several
-            for one, stated, error in zip(
+            for q, stated, error in zip(
                 known.truth.quantities, known.judged.uncertainty, known.judged.ratio, strict=True
             )
             if not math.isnan(stated + error)

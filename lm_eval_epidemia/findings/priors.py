@@ -89,8 +89,8 @@ def rates(part: Part, after: bool = False) -> list[Estimate]:
 def _parts(several: Sequence[Known]) -> Iterator[tuple[str, str, Part]]:
     """Cut quantities by difficulty, by what they are, and by survey: how, its label, the part."""
     labels: dict[str, Callable[[Known], list[str]]] = {
-        "difficulty": lambda known: [one.difficulty for one in known.truth.quantities],
-        "family": lambda known: [KINDS[one.family] for one in known.truth.quantities],
+        "difficulty": lambda known: [q.difficulty for q in known.truth.quantities],
+        "family": lambda known: [KINDS[q.family] for q in known.truth.quantities],
         "survey": lambda known: [known.truth.survey] * len(known.truth.quantities),
     }
     order = [*DIFFICULTIES, *KINDS.values()]
@@ -99,7 +99,7 @@ def _parts(several: Sequence[Known]) -> Iterator[tuple[str, str, Part]]:
         here = dict.fromkeys(label for _, labelled in named for label in labelled.tolist())
         if how == "survey" and len(here) < 2:
             continue
-        for label in sorted(here, key=lambda one: order.index(one) if one in order else 0):
+        for label in sorted(here, key=lambda q: order.index(q) if q in order else 0):
             yield how, label, [(known, labelled == label) for known, labelled in named]
 
 
@@ -153,13 +153,13 @@ def _wins(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
         for about, after in (("prior", False), ("posterior", True)):
             wins = rates(_all(several), after)
-            cells = {f"N = {size}": one for size, one in zip(SIZES, wins, strict=True)}
+            cells = {f"N = {size}": win for size, win in zip(SIZES, wins, strict=True)}
             if after:
                 metrics = {f"N = {size}": f"posterior_win_rate_{size}" for size in SIZES}
                 yield _row(entry, group, cells, about=about, metrics=metrics)
                 continue
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1)):
-                ends = np.array([one.value + side * REACH * one.error for one in wins])
+                ends = np.array([win.value + side * REACH * win.error for win in wins])
                 cells[name] = Estimate(worth(ends), math.nan, wins[0].samples, 0)
             yield _row(entry, group, cells, about=about)
 
@@ -199,7 +199,7 @@ def _every_part(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
         for how, label, part in _parts(several):
             cells = _said(part, *_OF_A_PART)
-            cells |= {f"wins, N = {n}": one for n, one in zip(SIZES, rates(part), strict=True)}
+            cells |= {f"wins, N = {n}": win for n, win in zip(SIZES, rates(part), strict=True)}
             quantities = sum(int(chosen.sum()) for _, chosen in part)
             about = f"{how}: {label} ({quantities})"
             yield _row(entry, group, cells, about=about, long=True)
@@ -305,4 +305,4 @@ _TABLES = (
 
 def findings(entries: Sequence[Entry]) -> list[Finding]:
     """Return the tables of what was asked."""
-    return [one for one in (table.over(entries) for table in _TABLES) if one.rows]
+    return [filled for filled in (table.over(entries) for table in _TABLES) if filled.rows]

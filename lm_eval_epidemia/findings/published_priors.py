@@ -64,23 +64,23 @@ def _judged(_fingerprint: str) -> tuple[_Run, ...]:
     everywhere = np.ones(len(truth.quantities), dtype=bool)
     return tuple(
         _Run(
-            one.experiment,
-            one.model,
-            _settings(one),
-            known_of(truth, stated_as(one.priors), everywhere),
+            run.experiment,
+            run.model,
+            _settings(run),
+            known_of(truth, stated_as(run.priors), everywhere),
         )
-        for one in answers.runs(truth)
+        for run in answers.runs(truth)
     )
 
 
-def _settings(one: answers.Run) -> dict[str, str]:
+def _settings(run: answers.Run) -> dict[str, str]:
     """Return settings as `ablations` has them."""
-    is_temperature = one.temperature_or_effort[0].isdigit()
+    is_temperature = run.temperature_or_effort[0].isdigit()
     return {
-        "protocol": one.protocol.replace("-", "_"),
-        "system prompt": one.system_prompt,
-        "temperature": one.temperature_or_effort if is_temperature else "",
-        "reasoning effort": "" if is_temperature else one.temperature_or_effort,
+        "protocol": run.protocol.replace("-", "_"),
+        "system prompt": run.system_prompt,
+        "temperature": run.temperature_or_effort if is_temperature else "",
+        "reasoning effort": "" if is_temperature else run.temperature_or_effort,
     }
 
 
@@ -133,9 +133,9 @@ def runs(shown: Sequence[Entry]) -> list[Run]:
     if not _are_shown(shown):
         return []
     return [
-        Run(one.model, answers.PUBLISHED, one.settings, one.known, published=True)
-        for one in _all()
-        if one.experiment != _COMPARED
+        Run(run.model, answers.PUBLISHED, run.settings, run.known, published=True)
+        for run in _all()
+        if run.experiment != _COMPARED
     ]
 
 

@@ -51,26 +51,26 @@ def shown(report: Report, write: Callable[[str, str, Any], None]) -> dict[str, A
     rows, files, models = [], {}, dict[str, None]()
     for task in PRIOR.available():
         truth: Quantities = PRIOR.plain.load(task)
-        said = _said(report, task)
+        stated = _said(report, task)
         files[task] = f"quantities-{task}"
-        write(files[task], task, _set(truth, said))
-        models |= dict.fromkeys(one.name for one in said)
-        for one in truth.quantities:
+        write(files[task], task, _set(truth, stated))
+        models |= dict.fromkeys(quantity.name for quantity in stated)
+        for quantity in truth.quantities:
             ratios = {
-                each.name: number(float(each.known.judged.ratio[each.places[one.name]]), 2)
-                for each in said
-                if one.name in each.places
+                each.name: number(float(each.known.judged.ratio[each.places[quantity.name]]), 2)
+                for each in stated
+                if quantity.name in each.places
             }
             rows.append(
                 {
                     "task": task,
-                    "name": one.name,
+                    "name": quantity.name,
                     "survey": truth.survey,
-                    "difficulty": one.difficulty,
-                    "about": title(one),
-                    "truth": _with_error(one),
-                    "unit": one.unit,
-                    "people": f"{one.n:,}",
+                    "difficulty": quantity.difficulty,
+                    "about": title(quantity),
+                    "truth": _with_error(quantity),
+                    "unit": quantity.unit,
+                    "people": f"{quantity.n:,}",
                     "ratios": ratios,
                 }
             )
@@ -78,16 +78,18 @@ def shown(report: Report, write: Callable[[str, str, Any], None]) -> dict[str, A
 
 
 def _said(report: Report, task: str) -> list[_Said]:
-    said = []
+    stated = []
     for entry in report.entries:
         for asked, score in sorted(entry.scores.items()):
             if asked.task == task and leaf(asked).benchmark is PRIOR and score.said is not None:
                 known: Known = score.said
                 suffix = WAYS[asked.way].suffix.strip("_").replace("_", " ")
                 name = entry.name + (f", {suffix}" if suffix else "")
-                places = {one.name: place for place, one in enumerate(known.truth.quantities)}
-                said.append(_Said(name, entry.reference, known, places, _ranges(known)))
-    return said
+                places = {
+                    quantity.name: place for place, quantity in enumerate(known.truth.quantities)
+                }
+                stated.append(_Said(name, entry.reference, known, places, _ranges(known)))
+    return stated
 
 
 def _ranges(known: Known) -> Array:
@@ -96,10 +98,12 @@ def _ranges(known: Known) -> Array:
         family, a, b = (each[..., None] for each in known.stated)
         return families.ppf(family, a, b, np.array(SHOWN))
     ranges = np.full((len(known.truth.quantities), 1, len(SHOWN)), math.nan)
-    for place, (one, logs) in enumerate(zip(known.truth.quantities, known.stated, strict=True)):
+    for place, (quantity, logs) in enumerate(
+        zip(known.truth.quantities, known.stated, strict=True)
+    ):
         if np.isfinite(logs).all():
             below = np.cumsum(np.exp(logs - logs.max()))
-            ranges[place] = grid.points(one)[np.searchsorted(below / below[-1], SHOWN)]
+            ranges[place] = grid.points(quantity)[np.searchsorted(below / below[-1], SHOWN)]
     return ranges
 
 
@@ -110,30 +114,30 @@ _OF_A_MEAN = re.compile(
 )
 
 
-def title(one: Quantity) -> str:
+def title(quantity: Quantity) -> str:
     """Name a quantity by what it is and what is known: "The mean weight (in kg); who are ..."."""
-    what = _OF_A_MEAN.sub(r"\1", _OF_A_SHARE.sub("", one.wording))
-    known = [each.phrase for each in one.conditions if each.phrase not in what]
+    what = _OF_A_MEAN.sub(r"\1", _OF_A_SHARE.sub("", quantity.wording))
+    known = [each.phrase for each in quantity.conditions if each.phrase not in what]
     return "; ".join([what[:1].upper() + what[1:], *known])
 
 
-def _digits(one: Quantity) -> int:
+def _digits(quantity: Quantity) -> int:
     """After the point, so that a standard error has two that count."""
-    return max(0, 1 - math.floor(math.log10(one.se))) if one.se > 0 else 3
+    return max(0, 1 - math.floor(math.log10(quantity.se))) if quantity.se > 0 else 3
 
 
-def _with_error(one: Quantity) -> str:
-    digits = _digits(one)
-    return f"{one.mean:.{digits}f} ± {one.se:.{digits}f}"
+def _with_error(quantity: Quantity) -> str:
+    digits = _digits(quantity)
+    return f"{quantity.mean:.{digits}f} ± {quantity.se:.{digits}f}"
 
 
-def _set(truth: Quantities, said: list[_Said]) -> dict[str, Any]:
+def _set(truth: Quantities, stated: list[_Said]) -> dict[str, Any]:
     is_share = proportions(truth)
     family, a, b = of_baseline(is_share, truth.baseline)
     # Answers that are all the same leave no spread; a quantile needs one.
     spread = np.where(family == families.BETA, b, np.maximum(b, np.finfo(float).tiny))
     drawn = families.ppf(family[..., None], a[..., None], spread[..., None], np.array(SHOWN))
-    means = np.array([one.mean for one in truth.quantities])[:, None, None]
+    means = np.array([quantity.mean for quantity in truth.quantities])[:, None, None]
     baseline_error = np.abs(families.mean(family, a, b) - means).mean(axis=2)
     return {
         "name": truth.task,
@@ -143,44 +147,44 @@ def _set(truth: Quantities, said: list[_Said]) -> dict[str, Any]:
         "scored": truth.scored,
         "source": truth.about.get("citation", truth.about.get("source", "")),
         "quantities": [
-            _one(truth, place, said, drawn[place], baseline_error[place])
+            _one(truth, place, stated, drawn[place], baseline_error[place])
             for place in range(len(truth.quantities))
         ],
     }
 
 
 def _one(
-    truth: Quantities, place: int, said: list[_Said], drawn: Array, baseline_error: Array
+    truth: Quantities, place: int, stated: list[_Said], drawn: Array, baseline_error: Array
 ) -> dict[str, Any]:
     """Return what is shown of a quantity: texts, and the rows of the figure `stated`."""
-    one, digits = truth.quantities[place], _digits(truth.quantities[place])
-    ends = {"low": one.mean - REACH * one.se, "high": one.mean + REACH * one.se}
-    rows = [{"who": "truth", "kind": "truth", "place": 0.5, "middle": one.mean, **ends}]
+    quantity, digits = truth.quantities[place], _digits(truth.quantities[place])
+    ends = {"low": quantity.mean - REACH * quantity.se, "high": quantity.mean + REACH * quantity.se}
+    rows = [{"who": "truth", "kind": "truth", "place": 0.5, "middle": quantity.mean, **ends}]
     table = []
-    for each in said:
-        if (at := each.places.get(one.name)) is not None:
+    for each in stated:
+        if (at := each.places.get(quantity.name)) is not None:
             kind = "published" if each.reference else "model"
             rows += _rows(each.name, kind, each.ranges[at])
             table.append([each.name, *_cells(each.known, at, digits)])
     for size, draws in zip(SIZES, drawn, strict=True):
         rows += _rows(f"{size} real answers", "real answers", draws)
     facts = {
-        "Truth": f"{_with_error(one)} {one.unit}".strip(),
-        "People in the survey": f"{one.n:,}",
-        "Spread between people": f"{one.sd:.{digits}f}",
-        "Everybody's mean": f"{one.marginal_mean:.{digits}f}",
+        "Truth": f"{_with_error(quantity)} {quantity.unit}".strip(),
+        "People in the survey": f"{quantity.n:,}",
+        "Spread between people": f"{quantity.sd:.{digits}f}",
+        "Everybody's mean": f"{quantity.marginal_mean:.{digits}f}",
         **{
             f"Error of {size} real answers": f"{error:.{digits}f}"
             for size, error in zip(SIZES, baseline_error, strict=True)
         },
     }
     return {
-        "name": one.name,
-        "wording": one.wording,
-        "family": one.family,
-        "unit": one.unit,
-        "difficulty": one.difficulty,
-        "about": title(one),
+        "name": quantity.name,
+        "wording": quantity.wording,
+        "family": quantity.family,
+        "unit": quantity.unit,
+        "difficulty": quantity.difficulty,
+        "about": title(quantity),
         "facts": facts,
         "rows": rows,
         "table": table,

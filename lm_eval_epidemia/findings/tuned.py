@@ -98,7 +98,7 @@ def tuned_runs(
 
     Returns
     -------
-    found : list of TunedRun
+    tuned_ : list of TunedRun
         In the order of the runs.
     notes : list of str
         Cards that cannot be read, and bases that are not among the runs.
@@ -106,14 +106,14 @@ def tuned_runs(
     notes: dict[str, None] = {}
     cards = {entry.name: _card_of(entry, runs, folders, notes) for entry in runs}
     bases = {tuned: base for base, tuned in given}
-    found = []
+    tuned_ = []
     for entry in runs:
         card = cards[entry.name]
         if card is None and not entry.weights.adapter:
             continue
         base = _base_of(entry, card.card if card else None, runs, bases.get(entry.model), notes)
-        found.append(TunedRun(entry, base, *(card or ())))
-    return found, [printable(note) for note in notes]
+        tuned_.append(TunedRun(entry, base, *(card or ())))
+    return tuned_, [printable(note) for note in notes]
 
 
 def _card_of(
@@ -128,17 +128,17 @@ def _card_of(
             continue
         # One card may lie above the results of its base, too, and of other models.
         others = [
-            one
-            for one in runs
-            if place in _above(one, folders)
-            and _can_be(one, read.card)
-            and one.weights != entry.weights
-            and not _is_nearer(one, place, folders)
+            run
+            for run in runs
+            if place in _above(run, folders)
+            and _can_be(run, read.card)
+            and run.weights != entry.weights
+            and not _is_nearer(run, place, folders)
         ]
         if not _can_be(entry, read.card):
             return None
         if others:
-            names = sorted({entry.model, *(one.model for one in others)})
+            names = sorted({entry.model, *(run.model for run in others)})
             notes[
                 f"{place / TUNED_CARD} may be of {few(names)}, and counts for none of them: copy "
                 "it (and losses.csv) into the folder of that model's results alone"
@@ -171,7 +171,7 @@ def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
 
 def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
     """Return the folders of an entry's results, the nearest first, up to those that were read."""
-    found: dict[Path, None] = {}
+    places: dict[Path, None] = {}
     for score in entry.scores.values():
         here = score.source.parent
         roots = [
@@ -181,14 +181,14 @@ def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
         ]
         for place in (here, *here.parents):
             if any(place.is_relative_to(root) for root in roots):
-                found[place] = None
-    return sorted(found, key=lambda place: -len(place.parts))
+                places[place] = None
+    return sorted(places, key=lambda place: -len(place.parts))
 
 
 def _is_nearer(entry: Entry, place: Path, folders: Sequence[Path]) -> bool:
     """Whether an entry has a card of its own, so that the one in a folder above is not its."""
     own = [Path(entry.weights.adapter or entry.weights.model), *_above(entry, folders)]
-    first = next((one for one in own if _has_card(one)), place)
+    first = next((p for p in own if _has_card(p)), place)
     return first != place
 
 
@@ -199,16 +199,16 @@ def _can_be(entry: Entry, card: Tuned) -> bool:
     return _alike(entry.weights.model, card.base) == OTHER
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(first: str, other: str) -> int:
     """Say how two names of weights are the same: 0 written so, 1 the same folder, 2 the last part.
 
     `OTHER` where they are not.
     """
-    if one.rstrip("/") == other.rstrip("/"):
+    if first.rstrip("/") == other.rstrip("/"):
         return 0
-    if os.path.realpath(one) == os.path.realpath(other):
+    if os.path.realpath(first) == os.path.realpath(other):
         return 1
-    return 2 if Path(one).name == Path(other).name else OTHER
+    return 2 if Path(first).name == Path(other).name else OTHER
 
 
 def _base_of(
@@ -220,14 +220,10 @@ def _base_of(
 ) -> Entry | None:
     """Return the run of what an entry was tuned from, asked as it was."""
     weights = entry.weights
-    plain = [
-        one
-        for one in runs
-        if one is not entry and one.weights != weights and not one.weights.adapter
-    ]
+    plain = [r for r in runs if r is not entry and r.weights != weights and not r.weights.adapter]
     names = [given] if given else []
     if given is not None:
-        named = [one for one in runs if one.model == given]
+        named = [r for r in runs if r.model == given]
     else:
         names = [card.base] if card else []
         if weights.adapter:
@@ -240,18 +236,18 @@ def _base_of(
                     f"{weights.model}: its difference from these is not the training's alone, "
                     "unless both are the same weights"
                 ] = None
-        plain = [one for one in plain if not weights.adapter or one.weights.more == weights.more]
+        plain = [r for r in plain if not weights.adapter or r.weights.more == weights.more]
         named = _nearest(names, plain)
-    if len({one.weights for one in named}) > 1:
-        listed = few(sorted({one.weights.name for one in named}))
+    if len({r.weights for r in named}) > 1:
+        listed = few(sorted({r.weights.name for r in named}))
         notes[
             f"{entry.name} was tuned from {names[0]}, which {listed} may be: name it with --pair "
             f"BASE={entry.model}"
         ] = None
         return None
-    if alike := [one for one in named if _asked_as(one) == _asked_as(entry)]:
+    if alike := [r for r in named if _asked_as(r) == _asked_as(entry)]:
         base = closest(alike, entry)[0]
-        before, after = (dict((*one.settings, *one.details)) for one in (base, entry))
+        before, after = (dict((*r.settings, *r.details)) for r in (base, entry))
         if other := [
             key
             for key in {**before, **after}
@@ -263,13 +259,13 @@ def _base_of(
                 f"({', '.join(which)}): their difference is not the training's alone"
             ] = None
         return base
-    said = given or (names[0] if names else weights.model)
+    named_base = given or (names[0] if names else weights.model)
     why = (
         "was not asked in the same way (chat template, prompts, limit): run it as this one"
         if named
         else f"is not among the results: give them too, or name it with --pair BASE={entry.model}"
     )
-    notes[f"{entry.name} was tuned from {said}, which {why}"] = None
+    notes[f"{entry.name} was tuned from {named_base}, which {why}"] = None
     return None
 
 
@@ -280,7 +276,7 @@ def _asked_as(entry: Entry) -> tuple[object, bool]:
 def _nearest(names: Sequence[str], runs: Sequence[Entry]) -> list[Entry]:
     """Return the runs of the weights that one of the names means, taken as exactly as possible."""
     ranks = [
-        min((_alike(one.weights.model, name) for name in names), default=OTHER) for one in runs
+        min((_alike(run.weights.model, name) for name in names), default=OTHER) for run in runs
     ]
     best = min(ranks, default=OTHER)
-    return [one for one, rank in zip(runs, ranks, strict=True) if rank == best < OTHER]
+    return [run for run, rank in zip(runs, ranks, strict=True) if rank == best < OTHER]

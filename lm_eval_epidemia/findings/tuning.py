@@ -74,7 +74,7 @@ def _mean(several: Sequence[Moved]) -> Moved:
     """Average over tasks."""
     before, after, draws, alone = zip(*several, strict=True)
     return Moved(
-        _average(before), _average(after), [one for of in draws for one in of], _average(alone)
+        _average(before), _average(after), [task for of in draws for task in of], _average(alone)
     )
 
 
@@ -120,18 +120,18 @@ class Change(NamedTuple):
 def _over(changes: Sequence[Change], parts: Iterable[str]) -> Iterator[Change]:
     """Average over tasks, or over some cells of each, by part; of `ALL` over whatever part."""
     for part in parts:
-        if not (several := [one for one in changes if part in (ALL, one.part)]):
+        if not (several := [change for change in changes if part in (ALL, change.part)]):
             continue
-        first, tasks = several[0], tuple(asked for one in several for asked in one.tasks)
+        first, tasks = several[0], tuple(asked for change in several for asked in change.tasks)
         compared = first.compared and compare_entries(
             first.run.entry, first.base, first.group, tasks
         )
         yield first._replace(
             part=part,
             tasks=tasks,
-            value=_mean([one.value for one in several]),
-            l1=_mean([one.l1 for one in several]),
-            share=_average([one.share for one in several]),
+            value=_mean([change.value for change in several]),
+            l1=_mean([change.l1 for change in several]),
+            share=_average([change.share for change in several]),
             compared=compared,
         )
 
@@ -188,13 +188,13 @@ def read(report: Report) -> Study:
 
     What cannot be read, and cells that cannot be told apart, are said on stderr.
     """
-    pairs = [(one.entry, one.base) for one in report.tuned if one.base]
+    pairs = [(run.entry, run.base) for run in report.tuned if run.base]
     involved = {entry.name: entry for pair in pairs for entry in pair}
     wanted = {
         asked
         for tuned, base in pairs
         for asked in tuned.scores.keys() & base.scores.keys()
-        if all(sample_file(one.scores[asked].source, asked) for one in (tuned, base))
+        if all(sample_file(run.scores[asked].source, asked) for run in (tuned, base))
     }
     samples: Samples = {}
     if wanted:
@@ -221,11 +221,11 @@ def study(report: Report, samples: Samples) -> Study:
             tasks = shared_tasks([run.entry, run.base], column)
             changes = [_of_task(samples, run, column, asked) for asked in tasks]
             parts = [ALL, SEEN, HELD_OUT, ELSEWHERE]
-            if len({one.part for one in changes}) < 2:
+            if len({change.part for change in changes}) < 2:
                 parts = [ALL]
             changed.groups.extend(_over(changes, parts))
             changed.tasks.extend(changes)
-            cells = [one for asked in tasks for one in _of_cells(samples, run, column, asked)]
+            cells = [change for asked in tasks for change in _of_cells(samples, run, column, asked)]
             changed.cells.extend(_over(cells, [SEEN_CELLS, HELD_OUT_CELLS]))
             changed.task_cells.extend(cells)
     return changed
@@ -238,7 +238,7 @@ def _of_task(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Chan
     l1_draws = None
     answers = _answers(samples, run, asked)
     if answers is not None and answers[0].cells == answers[1].cells:
-        old, new = (_l1_draws(_measured(asked, one, one.cells)) for one in answers)
+        old, new = (_l1_draws(_measured(asked, own, own.cells)) for own in answers)
         l1_draws = difference(new, old)
     return Change(
         run,
@@ -305,7 +305,7 @@ def _of_cells(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Ite
     if not (seen and left_out):
         return
     for part, cells in ((SEEN_CELLS, seen), (HELD_OUT_CELLS, left_out)):
-        old, new = (_measured(asked, one, cells) for one in answers)
+        old, new = (_measured(asked, own, cells) for own in answers)
         truth = new.part.truth
         marginal = WAYS[asked.way].told(scoring.mean(truth.weights, truth.p)[0])
         l1_alone = float(new.part.distance(np.broadcast_to(marginal, new.part.p.shape)))
@@ -349,7 +349,7 @@ def lacking(report: Report, samples: Samples) -> list[str]:
 
 
 def _tasks(listed: Sequence[Asked]) -> str:
-    return f"{len(listed)} tasks ({few([in_way(*one) for one in listed])})"
+    return f"{len(listed)} tasks ({few([in_way(*asked) for asked in listed])})"
 
 
 # Tables.
@@ -403,22 +403,22 @@ def _columns(part: str) -> tuple[Column, ...]:
     )
 
 
-def _row(one: Change, name: str) -> Row:
-    data, as_asked = data_of(one.run.card), as_trained(one.run.card, one.tasks[0].way)
+def _row(change: Change, name: str) -> Row:
+    data, as_asked = data_of(change.run.card), as_trained(change.run.card, change.tasks[0].way)
     cells: dict[str, Cell] = {
-        "tuned from": one.base.name,
+        "tuned from": change.base.name,
         "task": name,
-        "part": one.part,
+        "part": change.part,
         "trained on": data,
         "asked as trained": as_asked,
-        "tasks": len(one.tasks),
-        "people": f"{100 * one.share:.0f} %",
+        "tasks": len(change.tasks),
+        "people": f"{100 * change.share:.0f} %",
     }
-    verdict = one.compared.verdict if one.compared else ""
+    verdict = change.compared.verdict if change.compared else ""
     # The verdict is on what the group is scored by; of l1 nothing was decided.
     changes = (
-        (one.value, one.value.difference._replace(verdict=verdict)),
-        (one.l1, one.l1.difference),
+        (change.value, change.value.difference._replace(verdict=verdict)),
+        (change.l1, change.l1.difference),
     )
     numbers = [
         known(number)
@@ -426,21 +426,21 @@ def _row(one: Change, name: str) -> Row:
         for number in (moved.before, moved.after, difference, moved.alone)
     ]
     cells |= dict(zip(_NUMBERS, numbers, strict=True))
-    if one.compared is None:
-        cells["share"] = one.share
+    if change.compared is None:
+        cells["share"] = change.share
     else:
-        counts = one.compared.wins, one.compared.ties, one.compared.losses
+        counts = change.compared.wins, change.compared.ties, change.compared.losses
         cells |= zip(("wins", "ties", "losses"), counts, strict=True)
         cells["win / tie / loss"] = " / ".join(map(str, counts))
         cells["the tuned one is"] = verdict
     facts = {
-        "tasks": len(one.tasks),
-        "base": one.base.name,
-        "part": one.part,
+        "tasks": len(change.tasks),
+        "base": change.base.name,
+        "part": change.part,
         "data": data,
         "as_trained": as_asked,
     }
-    return Row(cells, one.run.entry, one.group, name, facts)
+    return Row(cells, change.run.entry, change.group, name, facts)
 
 
 def _finding(
@@ -452,7 +452,10 @@ def _finding(
     note: str = "",
 ) -> Finding:
     """Return changes as a table; by task where its kind says so."""
-    rows = [_row(one, in_way(*one.tasks[0]) if "task" in kind else one.group) for one in changes]
+    rows = [
+        _row(change, in_way(*change.tasks[0]) if "task" in kind else change.group)
+        for change in changes
+    ]
     title = f"Before and after fine-tuning{more}"
     return Finding(kind, title, _columns(part), rows, note, 4, (*_WHO, *shown))
 
@@ -480,19 +483,19 @@ def tables(study: Study, long: bool) -> list[Finding]:
     by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
     shown = ("task", "part", "asked as trained", *_NUMBERS, "the tuned one is")
     of_tasks = _finding("tuning task", by_task, "part", " by task", shown)
-    return [one for one in (by_group, cells, of_tasks, _trained(study)) if one.rows]
+    return [table for table in (by_group, cells, of_tasks, _trained(study)) if table.rows]
 
 
-def _place(one: Change) -> tuple[Any, ...]:
+def _place(change: Change) -> tuple[Any, ...]:
     """Put the cells of a task after it."""
-    entry, group = one.run.entry, list(groups()).index(one.group)
-    return entry.protocol, entry.name, group, one.tasks, one.compared is None
+    entry, group = change.run.entry, list(groups()).index(change.group)
+    return entry.protocol, entry.name, group, change.tasks, change.compared is None
 
 
 def _trained(study: Study) -> Finding:
     """Say what models with a card were trained on, each once."""
     rows = []
-    for run in {one.run.entry.model: one.run for one in study.groups}.values():
+    for run in {change.run.entry.model: change.run for change in study.groups}.values():
         if (card := run.card) is None:
             continue
         of, apart = card.dataset, card.dataset.held_out

@@ -102,7 +102,7 @@ def read_losses(folder: Path) -> Rows:
 
 def rows_of_losses(model: str, card: Tuned, folder: Path) -> Rows:
     """Rows of the figure `losses` for one model."""
-    lines = [{"model": model, "kind": "loss", **one} for one in read_losses(folder)]
+    lines = [{"model": model, "kind": "loss", **line} for line in read_losses(folder)]
     return [*lines, {"model": model, "kind": "kept", "step": card.best_step}]
 
 

@@ -67,9 +67,9 @@ def refuse_template(url: str, server: str = "auto", verify: bool | ssl.SSLContex
     version = _version(beside(address, "api/version"), context)
     if not isinstance(version, str):
         return
-    said = f" {version}" if re.fullmatch(r"[\w.+-]{1,40}", version) else ""
+    which = f" {version}" if re.fullmatch(r"[\w.+-]{1,40}", version) else ""
     raise EpidemiaError(
-        f"{address} is an Ollama server{said}: its /v1/completions puts the model's chat template "
+        f"{address} is an Ollama server{which}: its /v1/completions puts the model's chat template "
         "around every prompt, and plain text would be measured as a chat. Ask for the chat, with "
         "--apply_chat_template and the address that ends in /v1/chat/completions; or serve the "
         "model with llama.cpp or vLLM, which take plain text as it is. If this is another server "

@@ -348,8 +348,8 @@ class ChoiceAPI(LM):
 
     def _without_letters(self, began: list[str]) -> EpidemiaError:
         """Refuse a model that begins its answers with something else than letters."""
-        shown = few([repr(one) for one in dict.fromkeys(began)])
-        if not self.served.adds and any(len(one.strip(" .")) == 1 for one in began):
+        shown = few([repr(text) for text in dict.fromkeys(began)])
+        if not self.served.adds and any(len(text.strip(" .")) == 1 for text in began):
             return EpidemiaError(
                 f"none of the first {len(began)} answers of {self.model} begins with a letter in "
                 f"the spelling that is read with variants=one; they begin with {shown}: leave "
@@ -366,8 +366,8 @@ class ChoiceAPI(LM):
 def _is_seen(answered: Answered) -> bool:
     """Whether any letter was generated, or is likely enough to say something."""
     shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
-    said = any(is_greedy for _, is_greedy in answered.letters)
-    return said or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
+    written = any(is_greedy for _, is_greedy in answered.letters)
+    return written or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
 
 
 def _one_of(name: str, given: Any, expected: str, known: Iterable[Any]) -> None:

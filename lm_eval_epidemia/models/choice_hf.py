@@ -154,7 +154,7 @@ class ChoiceHF(HFLM):
         """Tokens of a batch, padding included."""
         if self.batch_size == "auto":
             return AUTO_TOKENS.get(self.device.type, AUTO_TOKENS["cpu"])
-        return int(self.batch_size) * max((len(one.tokens) for one in questions), default=1)
+        return int(self.batch_size) * max((len(q.tokens) for q in questions), default=1)
 
     def _read(self, batch: Batch | Pack) -> list[list[tuple[float, bool]]]:
         """Answer one batch."""
@@ -173,12 +173,12 @@ class ChoiceHF(HFLM):
         """
         asked, prefix = batch
         kept = asked[0].shared + 1
-        lengths = torch.tensor([len(one.tokens) for one in asked]) - prefix
+        lengths = torch.tensor([len(q.tokens) for q in asked]) - prefix
         # Padded on the right, as stock: a causal model does not look there, and positions count
         # from the first token without a mask.
         ids = torch.zeros(len(asked), int(lengths.max()), dtype=torch.long)
-        for row, one in enumerate(asked):
-            ids[row, : lengths[row]] = torch.tensor(one.tokens[prefix:])
+        for row, q in enumerate(asked):
+            ids[row, : lengths[row]] = torch.tensor(q.tokens[prefix:])
         where = lengths[:, None] - kept + torch.arange(kept)
         before = self._beginning(asked[0].tokens[:prefix], len(asked)) if prefix else None
         logits = self._logits_at(ids.to(self.device), where.to(self.device), before)
@@ -188,10 +188,10 @@ class ChoiceHF(HFLM):
     def _tree(self, pack: Pack) -> tuple[torch.Tensor, list[list[int]]]:
         """Compute one pack, each distinct token once; returns what `_rows` does."""
         tree = tree_of(pack.questions)
-        places = sorted({place for one in tree.read for place in one})
+        places = sorted({place for places_read in tree.read for place in places_read})
         number = {place: number for number, place in enumerate(places)}
         logits, _ = self._packed(tree, places, BLOCK)
-        return logits, [[number[place] for place in one] for one in tree.read]
+        return logits, [[number[place] for place in places_read] for places_read in tree.read]
 
     def _packed(self, tree: Tree, places: list[int], block: int) -> tuple[torch.Tensor, list[int]]:
         """Return the logits at some tokens of a tree, and the windows its layers have."""

@@ -232,7 +232,7 @@ class Batch(NamedTuple):
     @property
     def cost(self) -> int:
         """Tokens that the model computes, padding included."""
-        longest = max(len(one.tokens) for one in self.questions)
+        longest = max(len(q.tokens) for q in self.questions)
         return self.prefix + len(self.questions) * (longest - self.prefix)
 
 
@@ -259,12 +259,12 @@ def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
     return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
+def common(first: Sequence[int], other: Sequence[int]) -> int:
     """Return how many tokens two questions have in common at the beginning."""
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+    for place, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return place
-    return min(len(one), len(other))
+    return min(len(first), len(other))
 
 
 def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch]:

@@ -67,12 +67,12 @@ def shown_in(reply: Any) -> Shown:
     try:
         if "content" in told:
             first = told["content"][0]
-            said, pairs = (
+            written, pairs = (
                 first["token"],
                 [(x["token"], x["logprob"]) for x in first["top_logprobs"]],
             )
         else:
-            said, pairs = told["tokens"][0], list(told["top_logprobs"][0].items())
+            written, pairs = told["tokens"][0], list(told["top_logprobs"][0].items())
         top = [(token, float(x)) for token, x in pairs]
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
         raise Without("log-probabilities in no known form") from None
@@ -84,7 +84,7 @@ def shown_in(reply: Any) -> Shown:
         raise Without("an answer without its likeliest tokens")
     if top[0][1] > math.log(MOST_MASS) or _sum(x for _, x in top) > math.log(MOST_MASS):
         raise BadReply("probabilities that sum to more than 1")
-    return Shown(top, said)
+    return Shown(top, written)
 
 
 def _sum(logprobs: Iterable[float]) -> float:

@@ -161,7 +161,7 @@ def packs(questions: Sequence[Question], limit: int, reads: int) -> list[Pack]:
     reads : int
         Positions of a pack that reach the output head, at most, for the memory of their logits.
     """
-    ordered = sorted(questions, key=lambda one: (one.tokens, one.shared, one.requests))
+    ordered = sorted(questions, key=lambda q: (q.tokens, q.shared, q.requests))
     again = [0, *(common(a.tokens, b.tokens) for a, b in pairwise(ordered))]
     cut: list[Pack] = []
     start = 0
@@ -174,8 +174,8 @@ def packs(questions: Sequence[Question], limit: int, reads: int) -> list[Pack]:
             best = min(best, (0.0 if whole else again[end] / size, -end, size))
             if whole:
                 break
-            one = ordered[end]
-            size, read = size + len(one.tokens) - again[end], read + one.shared + 1
+            q = ordered[end]
+            size, read = size + len(q.tokens) - again[end], read + q.shared + 1
             if size > limit or read > reads:
                 break
             end += 1
@@ -210,7 +210,7 @@ def cost_of_pack(pack: Pack, costs: Costs, block: int = BLOCK) -> float:
     block : int
         Tokens of a block.
     """
-    longest = max(len(one.tokens) for one in pack.questions)
+    longest = max(len(q.tokens) for q in pack.questions)
     size = min(block, pack.cost)
     blocks = -(-pack.cost // size)
     pairs = blocks * size * ((longest if blocks > 1 else 0) + size)
@@ -228,7 +228,7 @@ def cost_of_rows(batch: Batch, costs: Costs) -> float:
     batch : Batch
     costs : Costs
     """
-    rows, longest = len(batch.questions), max(len(one.tokens) for one in batch.questions)
+    rows, longest = len(batch.questions), max(len(q.tokens) for q in batch.questions)
     pairs = rows * longest**2 / 2
     if batch.prefix:
         pairs = batch.prefix**2 / 2 + rows * (longest - batch.prefix) * longest
@@ -262,8 +262,8 @@ def plan_paths(
         For measurements: the path of all questions that can take it.
     """
     longest = 0 if only == "rows" else longest
-    short = [one for one in questions if len(one.tokens) <= longest]
-    rows = [one for one in questions if len(one.tokens) > longest]
+    short = [q for q in questions if len(q.tokens) <= longest]
+    rows = [q for q in questions if len(q.tokens) > longest]
     chosen: list[Pack | Batch] = []
     for pack in packs(short, limit, reads):
         plain = sum(cost_of_rows(batch, costs) for batch in plan(pack.questions, limit, share))

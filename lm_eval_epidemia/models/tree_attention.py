@@ -107,15 +107,15 @@ def _attention(blocks: Blocks, windows: list[int]) -> Callable[..., tuple[torch.
         # Heads that share keys stand below each other, so that no key is copied for them.
         asking = F.pad(query[0], (0, 0, 0, count * size - length))
         asking = asking.view(shared, group, count, size, depth).permute(2, 0, 1, 3, 4)
-        found = F.scaled_dot_product_attention(
+        attended = F.scaled_dot_product_attention(
             asking.reshape(count, shared, group * size, depth),
             key[0].index_select(1, keys).view(shared, count, width, -1).transpose(0, 1),
             value[0].index_select(1, keys).view(shared, count, width, -1).transpose(0, 1),
             attn_mask=mask,
             scale=scaling,
         )
-        found = found.reshape(count, shared, group, size, -1).permute(0, 3, 1, 2, 4)
-        return found.reshape(1, count * size, heads, -1)[:, :length], None
+        attended = attended.reshape(count, shared, group, size, -1).permute(0, 3, 1, 2, 4)
+        return attended.reshape(1, count * size, heads, -1)[:, :length], None
 
     return attend
 

@@ -55,11 +55,11 @@ def _is_address(text: str | None) -> bool:
 
 def _asked(universe: Sequence[Universe]) -> str:
     """Say a restriction: ``AGEP 18-79 and ESR 1, 2, 4, 5``."""
-    said = []
+    parts = []
     for item in universe:
         codes = [f"{low:g}" if low == high else f"{low:g}-{high:g}" for low, high in item.codes]
-        said.append(f"{item.column} {', '.join(codes)}")
-    return " and ".join(said)
+        parts.append(f"{item.column} {', '.join(codes)}")
+    return " and ".join(parts)
 
 
 def _source(record: Record) -> list[str]:
@@ -124,20 +124,20 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
     dropped: dict[str, list[str]] = {}
     rows, absent = [], []
     for task, entry in truth["tasks"].items():
-        found = store.load(task, name)
-        anchors = scoring.Anchors.of(found)
+        shipped = store.load(task, name)
+        anchors = scoring.Anchors.of(shipped)
         others = [
-            found.d_perfect(scheme=scheme) if scheme in found.distances else float("nan")
+            shipped.d_perfect(scheme=scheme) if scheme in shipped.distances else float("nan")
             for scheme in OTHERS
         ]
         mean = float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect))
         rows.append(
             [
                 f"`{task}`",
-                f"{len(found.weights):,}",
+                f"{len(shipped.weights):,}",
                 f"{entry['records']:,}" if entry["records"] else "",
                 *map(_number, (*anchors, *others)),
-                f"{mean:.1f}" + (f" ({said})" if (said := anchors.said) else ""),
+                f"{mean:.1f}" + (f" ({anchors.said})" if anchors.said else ""),
             ]
         )
         lost = ", ".join(f"{reason}: {count:,}" for reason, count in entry["dropped"].items())
@@ -167,8 +167,8 @@ def _variables(record: Record) -> list[str]:
                 labels = [*labels[:5], "...", *labels[-2:]]
             column = _columns(record, way.column, way.vintages)
             column += f" ({', '.join(way.vintages)})" if way.vintages else ""
-            said = _plain("; ".join(labels))
-            rows.append([name, column, str(len(way.levels)), said, _plain(way.question or "")])
+            levels = _plain("; ".join(labels))
+            rows.append([name, column, str(len(way.levels)), levels, _plain(way.question or "")])
     return _table(["variable", "column", "levels", "labels", "asked"], rows)
 
 
@@ -176,12 +176,12 @@ def _waiting(record: Record, tasks: Sequence[Task]) -> list[str]:
     files = _files(record.vintages[record.official])
     build = f"`epidemia groundtruth build {record.survey} --raw FILE`"
     if record.survey in own_surveys():
-        said = ["## Tasks", "", f"{len(tasks)} tasks, which {build} makes from {files}:"]
+        lines = ["## Tasks", "", f"{len(tasks)} tasks, which {build} makes from {files}:"]
     else:
         waiting = f"{len(tasks)} tasks wait for {files}; then {build} makes them available:"
-        said = ["## Not shipped", "", waiting]
+        lines = ["## Not shipped", "", waiting]
     return [
-        *said,
+        *lines,
         "",
         *(f"- `{task.name}`" for task in tasks),
     ]

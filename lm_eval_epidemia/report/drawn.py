@@ -119,7 +119,7 @@ def drawing(graph: Graph, intervened: str | None = None, query: Sequence[str] = 
     top = min(y for _, y in reached) - RADIUS - MARGIN
     width = max(x for x, _ in reached) + RADIUS + MARGIN
     height = max(y for _, y in reached) + RADIUS + MARGIN - top
-    said = (
+    title = (
         ", ".join(
             f"{cause} to {result}" for cause, result in graph.edges if (cause, result) in after
         )
@@ -127,9 +127,9 @@ def drawing(graph: Graph, intervened: str | None = None, query: Sequence[str] = 
     )
     gone = ", ".join(f"{u} to {v}" for u, v in graph.edges if (u, v) not in after)
     if intervened is not None:
-        said += f"; deleted by do({intervened}): {gone or 'none'}"
+        title += f"; deleted by do({intervened}): {gone or 'none'}"
     return (
         f'<svg class="graph" role="img" viewBox="0 {top:.0f} {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}"><title>Graph with edges {escape(said)}</title>'
+        f'width="{width:.0f}" height="{height:.0f}"><title>Graph with edges {escape(title)}</title>'
         f"{''.join(parts)}</svg>"
     )

@@ -124,9 +124,9 @@ def save(
         raise EpidemiaError(f"--out {out}: there is no folder {out.parent}: make it first")
     if out.is_dir():
         raise EpidemiaError(f"--out {out} is a folder: give the name of a file")
-    found = report() if figure.needs_results else None
-    rows = figure.rows(found, task)
-    for note in not_known(found.runs) if found and any("mean" in row for row in rows) else []:
+    results = report() if figure.needs_results else None
+    rows = figure.rows(results, task)
+    for note in not_known(results.runs) if results and any("mean" in row for row in rows) else []:
         print(f"note: {note}", file=sys.stderr)
     _draw(name, rows, out)
     return out
@@ -162,13 +162,13 @@ def _draw(name: str, rows: list[dict[str, Any]], out: Path) -> None:
 
         from lm_eval_epidemia.report.charts import CHARTS, WRITTEN
     try:
-        made = WRITTEN[out.suffix](CHARTS[name](alt.Data(values=plain(rows))).to_json())
+        image = WRITTEN[out.suffix](CHARTS[name](alt.Data(values=plain(rows))).to_json())
     except Exception as error:
         raise EpidemiaError(
             f"the figure {name} cannot be drawn from these results: {in_short(error)}"
         ) from error
     with atomic_write(out) as temporary:
-        temporary.write_bytes(made)
+        temporary.write_bytes(image)
 
 
 def in_short(error: Exception) -> str:

@@ -51,7 +51,7 @@ def printed_of(findings: Iterable[Finding], long: bool) -> list[Section]:
 def of_priors(report: Report, long: bool) -> list[Section]:
     """Return the tables of stated priors: what they are worth, and what the asking changes."""
     more = (ablations.finding(_runs(report)), published_priors.finding(report.entries))
-    findings = [*priors.findings(report.entries), *(one for one in more if one.rows)]
+    findings = [*priors.findings(report.entries), *(finding for finding in more if finding.rows)]
     return printed_of(findings, long)
 
 
@@ -123,7 +123,9 @@ def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
     written = {
         "notes": report.notes,
         "rows": [*as_rows(report, compared), *more],
-        "comparisons": [{**one._asdict(), "verdict": one.verdict} for one in compared if one.tasks],
+        "comparisons": [
+            {**pair._asdict(), "verdict": pair.verdict} for pair in compared if pair.tasks
+        ],
     }
     return json.dumps(plain(written), indent=1, ensure_ascii=False)
 

@@ -123,14 +123,14 @@ def _write(
     environment.filters["sort_key"] = sort_key
     environment.filters["drawing"] = lambda graph, *how: Markup(drawing(graph, *how))
     environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
-    pairs, pages = [one for one in report.tuned if one.base], list(PAGES)
+    pairs, pages = [run for run in report.tuned if run.base], list(PAGES)
     if pairs:
         pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
     environment.globals |= {"version": __version__, "runs": len(report.runs), "pages": pages}
 
     def page(name: str, template: str = "", **values: Any) -> None:
-        made = environment.get_template(template or name).render(page=name, **values)
-        (folder / name).write_text(made, encoding="utf-8")
+        text = environment.get_template(template or name).render(page=name, **values)
+        (folder / name).write_text(text, encoding="utf-8")
 
     shown_in = folder / "data"
     shown_in.mkdir()
@@ -157,10 +157,10 @@ def _write(
         page(TUNED[0], **_tuning(report, samples))
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     page("calibration.html", **_calibration(report, samples))
-    found = standardised.implied(report, samples)
+    implied = standardised.implied(report, samples)
     page(
         "implied.html",
-        models=printed(standardised.finding(found)) if found else None,
+        models=printed(standardised.finding(implied)) if implied else None,
         surveys=printed(standardised.finding(standardised.of_surveys())),
     )
     for name, survey in records().items():
@@ -200,11 +200,11 @@ def _assets(folder: Path) -> None:
 
 def sort_key(text: str) -> str:
     """Return what a displayed number is sorted by: the number itself; blanks come last, as -1e9."""
-    found = re.match(r"[+-]?\d[\d,]*(\.\d+)?([eE][+-]?\d+)?", text.strip())
-    if found is None:
+    number_read = re.match(r"[+-]?\d[\d,]*(\.\d+)?([eE][+-]?\d+)?", text.strip())
+    if number_read is None:
         return "-1e9"
-    number = float(found.group().replace(",", ""))
-    unit = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(text.strip()[found.end() :][:1], 1.0)
+    number = float(number_read.group().replace(",", ""))
+    unit = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(text.strip()[number_read.end() :][:1], 1.0)
     return repr(number * unit)
 
 
@@ -283,7 +283,7 @@ OF_PRIORS = {
 
 
 def _figures(report: Report, shown: Mapping[str, str]) -> dict[str, Any]:
-    found, missing = [], []
+    drawings, missing = [], []
     for name, says in shown.items():
         figure = figures.FIGURES[name]
         try:
@@ -292,8 +292,8 @@ def _figures(report: Report, shown: Mapping[str, str]) -> dict[str, Any]:
             missing.append(f"{figure.says}: {error}")
         else:
             drawn = _drawn(figure.says, says, charts.CHARTS[name], rows)
-            found.append({"name": name, "title": figure.says, **drawn})
-    return {"found": found, "missing": missing}
+            drawings.append({"name": name, "title": figure.says, **drawn})
+    return {"found": drawings, "missing": missing}
 
 
 def _drawn(
@@ -317,7 +317,7 @@ def _drawn(
 
 
 def _priors(report: Report) -> dict[str, Any]:
-    sections = [_rows_of(one, _published(report)) for one in of_priors(report, long=True)]
+    sections = [_rows_of(table, _published(report)) for table in of_priors(report, long=True)]
     return {**_figures(report, OF_PRIORS), "sections": sections}
 
 
@@ -338,7 +338,7 @@ def _tuning(report: Report, samples: Samples) -> dict[str, Any]:
     findings = [*tuning.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
         **_figures(report, OF_TUNING),
-        "sections": [_rows_of(printed(one)) for one in findings],
+        "sections": [_rows_of(printed(finding)) for finding in findings],
         "notes": tuning.lacking(report, samples),
     }
 
@@ -346,22 +346,22 @@ def _tuning(report: Report, samples: Samples) -> dict[str, Any]:
 def _surveys() -> list[dict[str, Any]]:
     """Say of every survey what it asks whom, and how many tasks it has and of which state."""
     places, rows = store.available(), []
-    for name, one in records().items():
-        here = [places[task.name] for task in one.all_tasks if task.name in places]
-        official = one.vintages[one.official]
-        outcomes = dict.fromkeys(task.outcome for task in one.all_tasks)
+    for name, survey in records().items():
+        here = [places[task.name] for task in survey.all_tasks if task.name in places]
+        official = survey.vintages[survey.official]
+        outcomes = dict.fromkeys(task.outcome for task in survey.all_tasks)
         rows.append(
             {
                 "name": name,
-                "title": one.title,
-                "publisher": one.publisher,
-                "about": one.people,
-                "questions": [one.variables[outcome][-1].question for outcome in outcomes],
-                "counts": [len(one.tasks.get(kind, ())) for kind in KINDS],
+                "title": survey.title,
+                "publisher": survey.publisher,
+                "about": survey.people,
+                "questions": [survey.variables[outcome][-1].question for outcome in outcomes],
+                "counts": [len(survey.tasks.get(kind, ())) for kind in KINDS],
                 "available": len(here),
-                "all": len(one.all_tasks),
+                "all": len(survey.all_tasks),
                 "vintages": ", ".join(dict.fromkeys(place.vintage for place in here)),
-                "needs": official.needed if len(here) < len(one.all_tasks) else "",
+                "needs": official.needed if len(here) < len(survey.all_tasks) else "",
             }
         )
     return rows
@@ -378,7 +378,7 @@ def _with_baseline(section: Section, report: Report) -> Section:
         cells = ["; ".join(filter(None, [BASELINE, cut_of(entry)])) + ")", ""]
         for column in (column for column in report.columns if column in section.columns):
             mean = group_mean(entry, column)
-            most = max((one.mean.tasks for one in report.standings[column].values()), default=0)
+            most = max((place.mean.tasks for place in report.standings[column].values()), default=0)
             part = f" ({mean.tasks} tasks)" if 0 < mean.tasks != most else ""
             cells += [number(mean.value, 1) + part, ""]
         rows += [cells] if any(cells[2:]) else []
@@ -419,12 +419,12 @@ def svg(chart: alt.TopLevelMixin) -> str:
 
 
 def _calibration(report: Report, samples: Samples) -> dict[str, Any]:
-    found = data.calibrations(report, samples)
-    summary = printed(calibration.summary(report.runs, samples, found))
+    by_model = data.calibrations(report, samples)
+    summary = printed(calibration.summary(report.runs, samples, by_model))
     return {
-        "models": list(found),
+        "models": list(by_model),
         "summary": _rows_of(summary),
-        "calibration": {name: data.rows_of_calibration(name, one) for name, one in found.items()},
+        "calibration": {name: data.rows_of_calibration(name, q) for name, q in by_model.items()},
         "order_bias": data.rows_of_order_bias(report, samples),
         "figures": _specifications("calibration", "order_bias"),
     }

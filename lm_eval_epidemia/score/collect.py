@@ -42,9 +42,9 @@ def once(put_together: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]]
     return kept
 
 
-def _the_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+def _the_same(first: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether they hold the same objects: comparing what these hold would take longer."""
-    return len(one) == len(other) and all(map(operator.is_, one, other))
+    return len(first) == len(other) and all(map(operator.is_, first, other))
 
 
 class Collected(NamedTuple):
@@ -102,10 +102,10 @@ def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
 def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, NDArray[np.bool_]]:
     """Return what was `said`, and which prompts were `answered`, as `Collected` has them."""
     values = np.array([answer.value for answer in answers], dtype=float)
-    said, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
+    q, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
-    said[places], answered[places] = values, True
-    return said, answered
+    q[places], answered[places] = values, True
+    return q, answered
 
 
 def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:

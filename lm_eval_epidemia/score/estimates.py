@@ -55,21 +55,21 @@ class Estimate(NamedTuple):
 NOTHING = Estimate(math.nan, math.nan, 0, 0)
 
 
-def paired(one: Estimate, other: Estimate) -> Estimate:
+def paired(first: Estimate, other: Estimate) -> Estimate:
     """Return the difference of two means over the same scenes; its error is of the differences."""
-    at = one.at - other.at
+    at = first.at - other.at
     return Estimate(
-        one.value - other.value,
+        first.value - other.value,
         float(at.std(ddof=1)) if len(at) else math.nan,
-        min(one.samples, other.samples),
-        min(one.freedom, other.freedom),
+        min(first.samples, other.samples),
+        min(first.freedom, other.freedom),
         at,
     )
 
 
-def apart(one: Estimate, other: Estimate) -> Estimate:
+def apart(first: Estimate, other: Estimate) -> Estimate:
     """Return the difference of two means over samples that have nothing to do with each other."""
-    return _together([one, other], [1, -1])
+    return _together([first, other], [1, -1])
 
 
 def average(means: Sequence[Estimate]) -> Estimate:
@@ -79,12 +79,12 @@ def average(means: Sequence[Estimate]) -> Estimate:
 
 def _together(means: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     """Add weighted means; degrees of freedom as of Welch (1947) and Satterthwaite (1946)."""
-    value = math.fsum(w * one.value for one, w in zip(means, weights, strict=True))
-    parts = [(w * one.error) ** 2 for one, w in zip(means, weights, strict=True)]
-    spread = sum(x * x / one.freedom for one, x in zip(means, parts, strict=True) if one.freedom)
-    least = min(one.freedom for one in means)
+    value = math.fsum(w * m.value for m, w in zip(means, weights, strict=True))
+    parts = [(w * m.error) ** 2 for m, w in zip(means, weights, strict=True)]
+    spread = sum(x * x / m.freedom for m, x in zip(means, parts, strict=True) if m.freedom)
+    least = min(m.freedom for m in means)
     freedom = sum(parts) ** 2 / spread if spread > 0 else least
-    return Estimate(value, math.sqrt(sum(parts)), sum(one.samples for one in means), freedom)
+    return Estimate(value, math.sqrt(sum(parts)), sum(m.samples for m in means), freedom)
 
 
 def shares_of(of: Array, ids: NDArray[Any]) -> tuple[NDArray[Any], Array]:

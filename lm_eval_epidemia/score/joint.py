@@ -106,18 +106,20 @@ class SharedError(float):
 def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:
     """Add weighted draws of each sample; None where those of a task are not known."""
     sums: dict[str, Array] = {}
-    for one, weight in zip(draws, weights, strict=True):
-        if one is None:
+    for task, weight in zip(draws, weights, strict=True):
+        if task is None:
             return None
-        if len(one.at):
-            sums[one.sample] = sums.get(one.sample, 0.0) + weight * one.at
+        if len(task.at):
+            sums[task.sample] = sums.get(task.sample, 0.0) + weight * task.at
     return sums
 
 
 def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
     """Refuse what are no draws: a score, or those of one task without a list around them."""
     listed = [] if isinstance(draws, Draws) else list(draws)
-    if isinstance(draws, Draws) or not all(one is None or isinstance(one, Draws) for one in listed):
+    if isinstance(draws, Draws) or not all(
+        task is None or isinstance(task, Draws) for task in listed
+    ):
         raise EpidemiaError(
             "joint_error takes a list of draws, one per task: [score(task, q).draws for task in "
             "tasks]"
@@ -178,7 +180,7 @@ def contrast_error(draws: Sequence[Draws | None], weights: Sequence[float]) -> f
     """Standard error of a weighted sum whose weights may be below 0, as `joint_error` has it."""
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
-    asking = sum((w * one.asking) ** 2 for one, w in zip(draws, weights, strict=True) if one)
+    asking = sum((w * task.asking) ** 2 for task, w in zip(draws, weights, strict=True) if task)
     return math.sqrt(asking + sum(float(at.var(ddof=1)) for at in sums.values()))
 
 
@@ -196,11 +198,11 @@ def joint_bias(
     """
     weights = _checked(weights, len(draws))
     bias = 0.0
-    for value, one, weight in zip(values, draws, weights, strict=True):
-        if one is None:
+    for value, task, weight in zip(values, draws, weights, strict=True):
+        if task is None:
             return math.nan
-        if len(one.at):
-            bias += weight * float(one.at.mean() - value)
+        if len(task.at):
+            bias += weight * float(task.at.mean() - value)
     return bias
 
 

@@ -159,10 +159,10 @@ def _check_known(
     )
 
 
-def _joint_levels(one: NDArray[np.int16], other: NDArray[np.int16]) -> NDArray[np.int16]:
+def _joint_levels(first: NDArray[np.int16], other: NDArray[np.int16]) -> NDArray[np.int16]:
     """Number the levels of two variables of two levels: 0 is both first ones, 3 neither."""
-    missing = (one == MISSING) | (other == MISSING)
-    return np.where(missing, MISSING, 2 * one + other).astype(np.int16)
+    missing = (first == MISSING) | (other == MISSING)
+    return np.where(missing, MISSING, 2 * first + other).astype(np.int16)
 
 
 def _parts(column: str) -> list[str]:

@@ -302,12 +302,12 @@ class Variable(Strict):
                 yield ("levels", n), f"{level.label!r} has no 'texts', other levels have: give some"
             for text in level.texts:
                 if owner.setdefault(text.strip(), level.label) != level.label:
-                    said = f"{level.label!r} and {owner[text.strip()]!r} both take {text!r}"
-                    yield ("levels", n, "texts"), f"{said}: give it to one of them"
+                    owners = f"{level.label!r} and {owner[text.strip()]!r} both take {text!r}"
+                    yield ("levels", n, "texts"), f"{owners}: give it to one of them"
         for text in self.missing_texts:
             if text.strip() in owner:
-                said = f"{owner[text.strip()]!r} takes {text!r}, which 'missing_texts' drops"
-                yield ("missing_texts",), f"{said}: give it to one of them"
+                owners = f"{owner[text.strip()]!r} takes {text!r}, which 'missing_texts' drops"
+                yield ("missing_texts",), f"{owners}: give it to one of them"
         for field, there in (("missing", self.missing), ("measure", self.measure)):
             if there:
                 yield (field,), f"{field!r} is of numbers, the levels are of texts"
@@ -375,9 +375,9 @@ class JointOutcome(Strict):
         )
 
 
-def joint_column(one: Variable, other: Variable) -> str:
+def joint_column(first: Variable, other: Variable) -> str:
     """Name what a joint outcome is read from: no column, but the two of its variables."""
-    return f"{one.column} & {other.column}"
+    return f"{first.column} & {other.column}"
 
 
 #: As a record has them: a variable recorded in one way is a list of one.

@@ -107,7 +107,11 @@ def planned(
     # Round by round, so that every outcome has a task before one has three.
     rounds = product(range(len(conditions)), enumerate(outcomes))
     given = [(out, conditions[(place + n) % len(conditions)]) for n, (place, out) in rounds]
-    single = [TaskPlan(out.name, (one.name,)) for out, one in given if out.name != one.name]
+    single = [
+        TaskPlan(out.name, (condition.name,))
+        for out, condition in given
+        if out.name != condition.name
+    ]
     of_two = min(len(pairs), most * OF_TEN // 10)
     kept: list[TaskPlan] = []
     names: set[str] = set()

@@ -85,7 +85,7 @@ def apart(name: str, taken: Iterable[str]) -> str:
     """Return a name that nothing else has: q1, q1_2, q1_3."""
     taken = set(taken)
     others = (f"{name}_{n}" for n in range(2, len(taken) + 3))
-    return name if name not in taken else next(one for one in others if one not in taken)
+    return name if name not in taken else next(other for other in others if other not in taken)
 
 
 #: YAML takes them for no text.

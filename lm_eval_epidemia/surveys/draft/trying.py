@@ -45,17 +45,19 @@ def possible(data: Microdata) -> Callable[[TaskPlan], bool]:
         outcome, *given = columns[:, keep]
         if keep.sum() < PEOPLE or any(len(np.unique(column)) < 2 for column in columns[:, keep]):
             return False
-        return all(_information(outcome, one, data.weight[keep]) < SAME for one in given)
+        return all(
+            _information(outcome, condition, data.weight[keep]) < SAME for condition in given
+        )
 
     return is_possible
 
 
 def _information(
-    one: NDArray[np.int16], other: NDArray[np.int16], weight: NDArray[np.float64]
+    first: NDArray[np.int16], other: NDArray[np.int16], weight: NDArray[np.float64]
 ) -> float:
     """Return the mutual information of two variables, over the lesser of their entropies."""
-    table = np.zeros((one.max() + 1, other.max() + 1))
-    np.add.at(table, (one, other), weight)
+    table = np.zeros((first.max() + 1, other.max() + 1))
+    np.add.at(table, (first, other), weight)
     p = table / table.sum()
     rows, columns, both = (
         float(entr(shares).sum()) for shares in (p.sum(axis=1), p.sum(axis=0), p)
