@@ -174,6 +174,16 @@ def test_a_blank_design_column(tmp_path):
     assert "design column VESTR_C is missing in 1 rows: 1" in broken(tmp_path, change)
 
 
+def test_a_sampled_unit_in_two_psus_is_refused(tmp_path):
+    design = NSDUH.design.model_copy(update={"unit": "QUESTID2"})
+    families = NSDUH.model_copy(update={"design": design})
+    frame = nsduh_2023(50).assign(VESTR_C=1, VEREP=1, QUESTID2=np.arange(50) // 2)
+    assert load_microdata(families, save(frame, tmp_path / "NSDUH_2023.csv")).unit.max() == 24
+    frame.loc[7, "VEREP"] = 2
+    with pytest.raises(EpidemiaError, match=r"in 1 rows: 8 the sampled unit \(QUESTID2\)"):
+        load_microdata(families, save(frame, tmp_path / "NSDUH_2023.csv"))
+
+
 def test_a_vintage_that_cannot_be_told_or_is_unknown(tmp_path):
     assert "--vintage 2023 or 2022" in broken(tmp_path, lambda f: f, "survey.parquet")
     message = broken(tmp_path, lambda f: f, "survey.parquet", vintage="2021")

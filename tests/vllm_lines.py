@@ -6,19 +6,11 @@ Prints what each prints, after a line of its own number. Lines that want the sam
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-os.environ.update(
-    VLLM_CPU_KVCACHE_SPACE="1",
-    VLLM_ENABLE_V1_MULTIPROCESSING="0",
-    HF_HUB_OFFLINE="1",
-    TORCHDYNAMO_DISABLE="1",
-    VLLM_NO_USAGE_STATS="1",
-    TOKENIZERS_PARALLELISM="false",
-)
+import vllm_engine  # noqa: F401 (the environment that vLLM starts in)
 
 
 def main(lines: str) -> None:

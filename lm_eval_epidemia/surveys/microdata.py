@@ -17,7 +17,7 @@ from lm_eval_epidemia.surveys.download import raw_paths
 from lm_eval_epidemia.surveys.read import rows_said
 from lm_eval_epidemia.surveys.record import Design, Rake, Record, Task, Vintage
 from lm_eval_epidemia.surveys.variable import Codes, Universe, Variable, joint_column
-from lm_eval_epidemia.surveys.weights import check_replicate, check_weights
+from lm_eval_epidemia.surveys.weights import check_nested, check_replicate, check_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -508,9 +508,12 @@ def load_microdata(
     weight = values(weight_column) if weight_column else np.ones(len(frame))
     check_weights(weight, entry.column(weight_column), name)
     strata = psu = replicates = None
+    unit = units(design.unit) if design.unit else None
     if design.strata and design.psu:
         strata, within = units(design.strata), units(design.psu)
         psu = np.unique(strata * (within.max() + 1) + within, return_inverse=True)[1]
+        if design.unit and unit is not None:
+            check_nested(unit, psu, design.unit, design.psu, name)
     if replicated := release.replicates():
         # Column by column out of the table, so that they are not held twice.
         replicates = np.empty((len(frame), len(replicated)), dtype=np.float32)
@@ -533,7 +536,7 @@ def load_microdata(
         replicates=replicates,
         strata=strata,
         psu=psu,
-        unit=units(design.unit) if design.unit else None,
+        unit=unit,
         columns={column: values(column) for column in sorted(release.restrictions())},
         measured={
             variable: np.where(levels[variable] == MISSING, np.nan, values(way.column))

@@ -1,4 +1,4 @@
-"""What no survey weight can be: blank, negative, of no population, no replicate of the weight."""
+"""What no weight and no design of a survey can be."""
 
 from __future__ import annotations
 
@@ -54,4 +54,17 @@ def check_replicate(
     if not known / APART < total < known * APART:
         raise EpidemiaError(
             f"{what} sums to {total:g}, the weight itself to {known:g}: it is no replicate of it"
+        )
+
+
+def check_nested(
+    unit: NDArray[np.int64], psu: NDArray[np.int64], column: str, psu_column: str, file: str
+) -> None:
+    """Refuse a sampled unit whose records lie in several PSUs: it was drawn in one of them."""
+    _, first, index = np.unique(unit, return_index=True, return_inverse=True)
+    if (elsewhere := psu != psu[first][index]).any():
+        raise EpidemiaError(
+            f"{file}: in {rows_said(elsewhere)} the sampled unit ({column}) lies in another PSU "
+            f"({psu_column}) than in the first row of that unit: give columns of the design in "
+            "which every unit belongs to one PSU"
         )
