@@ -136,7 +136,7 @@ def repeats(pattern, around=1):
 def test_no_pattern_can_run_away():
     """Repetitions are bounded and hardly nested, or of one character and then nothing can fail."""
     patterns = {value for value in vars(replies).values() if isinstance(value, re.Pattern)}
-    patterns |= set(replies._STATEMENTS) | {pattern for pattern, _ in replies._TO_PLAIN}
+    patterns |= set(replies._STATEMENTS) | {pattern for pattern, _ in replies._to_plain.rules}
     found = [
         (pattern.pattern, *one)
         for pattern in patterns

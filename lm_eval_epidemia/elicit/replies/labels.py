@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting
 
 _SIGNS = {
-    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
-    **dict.fromkeys((0x2018, 0x2019), "'"),
-    **dict.fromkeys((0x201C, 0x201D), '"'),
+    **DASHES_AND_QUOTES,
     ord("\N{ALMOST EQUAL TO}"): "~",
     ord("\N{LESS-THAN OR EQUAL TO}"): "<",
     ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
@@ -30,25 +29,22 @@ _SIGNS = {
     0xBE: ".75",
 }
 #: Markup, the 100 of "30 of 100", and that of "Total: 100".
-_DROPPED = [
-    (re.compile(pattern), plain)
-    for pattern, plain in (
-        (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 "),
-        # An attribute, or no end: "<option id='A'>30"; its ">" is not "more than".
-        (r"</?([A-Za-z][^<>\n]{0,80})>", r" \1 "),
-        (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
-        (
-            r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100"
-            r"(?!\d|[.,]\d)",
-            " ",
-        ),
-        (r"(?im)^[^\S\n]*of(?: these| the| such)? 100(?: such)? \w{1,20},?", " "),
-        (r"(?i)\b(?:total|sum)[^\S\n]{0,2}[:=][^\S\n]{0,2}100(?!\d|[.,]\d)[^\S\n]?%?", " "),
-        (r"±[^\S\n]?\d{1,3}(?:\.\d{1,3})?", " "),
-        (r"->|=>", ":"),
-        (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
-    )
-]
+_without_markup = Rewriting(
+    (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 "),
+    # An attribute, or no end: "<option id='A'>30"; its ">" is not "more than".
+    (r"</?([A-Za-z][^<>\n]{0,80})>", r" \1 "),
+    (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
+    (
+        r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100"
+        r"(?!\d|[.,]\d)",
+        " ",
+    ),
+    (r"(?im)^[^\S\n]*of(?: these| the| such)? 100(?: such)? \w{1,20},?", " "),
+    (r"(?i)\b(?:total|sum)[^\S\n]{0,2}[:=][^\S\n]{0,2}100(?!\d|[.,]\d)[^\S\n]?%?", " "),
+    (r"±[^\S\n]?\d{1,3}(?:\.\d{1,3})?", " "),
+    (r"->|=>", ":"),
+    (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
+)
 
 #: Stand for the answers' texts while the rest is read, and for what may be a text or a number.
 _FIRST = 0xE000
@@ -89,10 +85,7 @@ _UNIT = r"(?:[^\S\n](?!to\b|and\b|or\b)[a-z]{1,12}){0,2}"
 
 def plain(text: str) -> str:
     """Write digits, dashes and quotes in one way, without markup."""
-    text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
-    for pattern, instead in _DROPPED:
-        text = pattern.sub(instead, text)
-    return text
+    return _without_markup(unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS))
 
 
 def place_of(mark: str) -> int | None:

@@ -28,6 +28,7 @@ import re
 import unicodedata
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.replies.rewriting import Rewriting
 
 #: What reasoning models write before their answer, as (opening, closing) pairs.
 _REASONING = {
@@ -58,21 +59,18 @@ _SIGNS = {
     ord("\N{VARIATION SELECTOR-16}"): None,
 }
 
-_TO_PLAIN = [
-    (re.compile(pattern), plain)
-    for pattern, plain in (
-        (r"\\boxed|<(?:answer|choice|option)>", " answer: "),
-        (r"<\|[^|<>\n]{0,40}\|>|</?[a-z]{1,20}>", "\n"),
-        (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
-        # Quotes and underscores around a word, not those inside.
-        (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
-        # A dash between a letter and its answer; any other joins: "18-24", "A-D"
-        (r"\u2013(?=[A-Z][a-z])", " - "),
-        (r"\u2013", "-"),
-        (r"[^\S\n]+", " "),
-        (r"\n[\n ]*| \n[\n ]*", "\n"),
-    )
-]
+_to_plain = Rewriting(
+    (r"\\boxed|<(?:answer|choice|option)>", " answer: "),
+    (r"<\|[^|<>\n]{0,40}\|>|</?[a-z]{1,20}>", "\n"),
+    (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
+    # Quotes and underscores around a word, not those inside.
+    (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
+    # A dash between a letter and its answer; any other joins: "18-24", "A-D"
+    (r"\u2013(?=[A-Z][a-z])", " - "),
+    (r"\u2013", "-"),
+    (r"[^\S\n]+", " "),
+    (r"\n[\n ]*| \n[\n ]*", "\n"),
+)
 
 #: Prompts begin so, ours and others: a base model goes on to ask itself the next one.
 _NEXT_QUESTION = re.compile(
@@ -341,9 +339,7 @@ def _plain(reply: str) -> str:
 
     Lines begin with a line break, the first one too, and have no blanks at their ends.
     """
-    text = "\n" + unicodedata.normalize("NFKC", reply.translate(_SIGNS))
-    for pattern, plain in _TO_PLAIN:
-        text = pattern.sub(plain, text)
+    text = _to_plain("\n" + unicodedata.normalize("NFKC", reply.translate(_SIGNS)))
     return before_next_question(text).rstrip()
 
 
