@@ -97,11 +97,11 @@ def _is_number(text: str) -> bool:
     return not re.search(r"[^\W\d_]", re.sub(r"\b(?:to|and|or)\b", "", text))
 
 
-def _mark(place: int, found: re.Match[str]) -> str:
+def _mark(place: int, written: re.Match[str]) -> str:
     """Put a sign in the place of an answer's text, unless a word before makes it another."""
-    text, start = found.string, found.start()
-    if any(one.search(text, max(start - 40, 0), start) for one in (NEGATED, _MODIFIED)):
-        return found[0]
+    text, start = written.string, written.start()
+    if any(words.search(text, max(start - 40, 0), start) for words in (NEGATED, _MODIFIED)):
+        return written[0]
     return f" {chr(_FIRST + place)} "
 
 
@@ -127,28 +127,25 @@ class Labels:
         self._exactly = {text: place for place, text in enumerate(texts)}
         self._letters = {letter.casefold(): place for place, letter in enumerate(self.letters)}
         # The longest first: one may begin like another.
-        longest = sorted(
-            ((text, i) for i, text in enumerate(texts) if text), key=lambda one: -len(one[0])
-        )
-        self._words = [(self._word(text), i) for text, i in longest if not _is_number(text)]
+        longest = sorted(enumerate(texts), key=lambda numbered: -len(numbered[1]))
+        words = [(i, text) for i, text in longest if text and not _is_number(text)]
+        numbers = [(i, text) for i, text in longest if text and _is_number(text)]
+        self.numbers = bool(numbers)
+        self._words = [(self._word(text), i) for i, text in words]
         anyone = f"[{''.join(self.letters)}]"
         self._numbers = [
             (i, self._number(text, self.letters[i]), self._number(text, anyone))
-            for text, i in longest
-            if _is_number(text)
-        ]
-        self.numbers = bool(self._numbers)
-        joined = [
-            rf"(?<!\w){self.letters[i]}[^\w\n]{{1,4}}{re.escape(text)},\d"
-            for text, i in longest
-            if _is_number(text)
+            for i, text in numbers
         ]
         beyond = "".join(LETTERS[len(answers) : len(answers) + 3])
         more = f"[{beyond}]" if beyond else "(?!)"
         self._doubts = [
             _PER_MILLE,
             # "A=10,22" where A is "10" is no 10.22.
-            *(re.compile(one, re.IGNORECASE) for one in joined),
+            *(
+                re.compile(rf"(?<!\w){self.letters[i]}[^\w\n]{{1,4}}{re.escape(text)},\d", re.I)
+                for i, text in numbers
+            ),
             # Of two answers, "C: 5" and "| A | B | C |" are another list's.
             re.compile(
                 rf"(?:^|[,;|]|[\d%][^\S\n])[^\S\n]{{0,3}}(?:(?:option|answer)[^\S\n])?{more}"

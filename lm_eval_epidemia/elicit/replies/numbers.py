@@ -72,7 +72,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from lm_eval_epidemia.elicit.replies.letters import answer_text, before_next_question
 from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting
@@ -226,10 +226,10 @@ _GROUPED = (
 
 def _plain(text: str) -> str:
     """Write digits, signs and powers in one way."""
-    text = _RAISED.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
+    text = _RAISED.sub(lambda raised: "^" + unicodedata.normalize("NFKC", raised[0]), text)
     # "?" is known nowhere. "q\u2085" is a label: no number begins within a word.
     text = _FIGURE.sub(
-        lambda found: "?" * (unicodedata.category(found[0]) in ("No", "Nl")) + found[0], text
+        lambda sign: "?" * (unicodedata.category(sign[0]) in ("No", "Nl")) + sign[0], text
     )
     text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
     text = _TIMES_SIGN.sub("x", text.replace("+/-", "±").replace("+-", "±"))
@@ -315,7 +315,7 @@ def _spelt(piece: str) -> str:
     """Return the pattern of how a part of a unit is written."""
     if piece in ("/", "per"):
         return "/|per"
-    alike = (one for one in _UNITS if re.fullmatch(one, piece, re.IGNORECASE))
+    alike = (unit for unit in _UNITS if re.fullmatch(unit, piece, re.IGNORECASE))
     return next(alike, re.escape(piece.removesuffix("s")) + "s?")
 
 
@@ -325,7 +325,7 @@ def _token(unit: str | None) -> list[re.Pattern[str]]:
     pieces = [_spelt(piece) for piece in re.findall("/|[^/ ]+", _plain(unit or ""))]
     phrase = " ?".join(f"(?:{piece})" for piece in pieces) or f"{_COUNTED}(?: per {_COUNTED})?"
     if unit is None:
-        phrase = "|".join(one for one in _UNITS if one != _METRE)
+        phrase = "|".join(other for other in _UNITS if other != _METRE)
         phrase = f"(?:{phrase})(?: ?(?:/|per) ?(?:{phrase}))?|{_COUNTED}"
     signs = [sign for sign, spelt in _MONEY.items() if unit is None or spelt in pieces]
     money = f"[{''.join(signs)}]" if signs else "(?!)"
@@ -451,11 +451,9 @@ def _values(tokens: Sequence[re.Match[str]], percent: float) -> tuple[float, ...
             own_unit = bool(token["money"] or (after and after.lastgroup == "unit"))
             bare.append((place, figure, own_unit))
     # "0.3 (30%)", "50k (50,000)": one number, written twice.
-    twice = any(
-        values[place - 1] == values[place] and scales[place - 1] != scales[place]
-        for place in range(1, len(values))
-    )
-    if twice or any(_shared(one, other) for one in bare for other in scaled):
+    neighbours = pairwise(zip(values, scales, strict=True))
+    twice = any(one[0] == other[0] and one[1] != other[1] for one, other in neighbours)
+    if twice or any(_shared(number, other) for number in bare for other in scaled):
         return None
     return tuple(values) if all(map(math.isfinite, values)) else None
 
