@@ -279,6 +279,21 @@ def evaluate(tasks, **arguments):
         return simple_evaluate(tasks=tasks, task_manager=manager, **arguments)
 
 
+def rows_of(name):
+    """The rows of a table in ``tests/data``, each a JSON object in a line of its own."""
+    lines = (Path(__file__).parent / "data" / f"{name}.jsonl").read_text("utf-8").splitlines()
+    return list(map(json.loads, lines))
+
+
+def answers_to(task, way, reply, variant=None):
+    """Answers to all prompts of a task, as the metrics take them; `reply` takes a row."""
+    from lm_eval_epidemia.benchmarks.splits import split
+    from lm_eval_epidemia.harness import hooks
+
+    process = getattr(hooks, f"process_{way}")
+    return [process(row, reply(row))["score"] for row in split(task, way, variant)]
+
+
 SUMS = [
     {"question": f"{a} plus {b} is", "choices": [str(a + b + d) for d in (0, 1, 2, 5)], "answer": 0}
     for a in range(2, 6)

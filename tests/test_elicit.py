@@ -71,17 +71,16 @@ def test_designs_that_are_refused():
 def test_wording_of_one_and_several_conditions():
     name = "epidemia_high_nsduh_marijuana_ever_by_age_sex_race"
     truth, survey = store.load(name), record("nsduh")
-    asked = prompts.question(
-        survey, "2022", task(name), ways_of(truth), ("30-34", "Female", "Hispanic")
-    )
+    high = prompts.Questions(survey, "2022", task(name), ways_of(truth))
+    asked = high.question(("30-34", "Female", "Hispanic"))
     assert asked == (
         "Consider a person aged 12 or older living in the United States in 2022 who is 30 to 34 "
         "years old, is female, and is Hispanic. Has this person ever, even once, used marijuana or "
         "another cannabis product?"
     )
     low = "epidemia_low_nsduh_heroin_ever_by_age"
-    said = prompts.likelihood_question(
-        survey, "2022", task(low), ways_of(store.load(low)), ("30-34",), 0
+    said = prompts.Questions(survey, "2022", task(low), ways_of(store.load(low))).probability(
+        ("30-34",), 0
     )
     assert said == (
         "What is the probability that a person aged 12 or older living in the United States in "
@@ -135,9 +134,9 @@ def one_prompt_per_task():
             levels = [ways[v].levels for v in declared.given]
             given = tuple(level[len(level) // 2].label for level in levels)
         answers = [level.label for level in ways[declared.outcome].levels]
-        arguments = (survey, vintage, declared, ways, given)
-        asked = prompts.prompt(prompts.question(*arguments), answers)
-        said = prompts.likelihood_question(*arguments, len(answers) - 1)
+        questions = prompts.Questions(survey, vintage, declared, ways)
+        asked = prompts.prompt(questions.question(given), answers)
+        said = questions.probability(given, len(answers) - 1)
         pages.append(f"== {name}\n{asked}\n-- {said}\n")
     return "\n".join(pages)
 

@@ -5,19 +5,17 @@ import math
 
 import numpy as np
 import pytest
-from conftest import evaluate
+from conftest import answers_to, evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.likelihood import bin_mass
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import intervals
 from lm_eval_epidemia.elicit.responses import most_mass
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import hooks
-from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.score import Anchors
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
 SEVERAL = "epidemia_low_gss_party_by_race"
@@ -85,9 +83,7 @@ def test_the_truth_loses_what_binning_costs_and_no_more():
         assert row["l1,none"] == pytest.approx(expected, abs=1e-9)
         if len(truth.levels) == 2:
             assert row["l1,none"] <= 2 * 0.025
-        anchors = scoring.Anchors.of(truth)
-        score = float(scoring.scale(expected, anchors.zero, anchors.perfect))
-        assert row["score,none"] == pytest.approx(score, abs=1e-6)
+        assert row["score,none"] == pytest.approx(Anchors.of(truth).score(expected), abs=1e-6)
         assert row["score_expected,none"] == row["score,none"]  # it is sure of its interval
         assert row["bin_mass,none"] == pytest.approx(1)
         assert row["choice_mass,none"] == pytest.approx(1)
@@ -95,26 +91,26 @@ def test_the_truth_loses_what_binning_costs_and_no_more():
     assert np.mean([row["score,none"] for row in rows.values()]) > 90
 
 
-def estimates(name, over_bins):
-    """Answers to all questions of a task, with the given probabilities of the intervals."""
-    answers = []
-    for doc in split(name, "likelihood"):
-        responses = [(float(x), False) for x in np.log(over_bins(doc["cell"], doc["level"]))]
-        answers.append(hooks.process_likelihood(doc, responses)["score"])
-    return answers
+def estimates(over_bins, other=None):
+    """Answers with the given probabilities of the intervals, and with others in the fifth cell."""
+
+    def reply(doc):
+        with np.errstate(divide="ignore"):
+            logs = np.log(over_bins if other is None or doc["cell"] != 4 else other)
+        return [(float(logprob), False) for logprob in logs]
+
+    return answers_to(BINARY, "likelihood", reply)
 
 
 def test_the_likeliest_interval_and_the_expected_one_differ(replicated):
     """60 % on 0%-5%, 40 % on 95%-100%: the likeliest says 0.025, the mean 0.405."""
     over = np.full(22, 1e-12)
     over[1], over[20] = 0.6, 0.4
-    answers = estimates(BINARY, lambda *_: over)
-    truth = store.load(BINARY)
+    answers, truth = estimates(over), store.load(BINARY)
 
     def score(p):
         d = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
-        anchors = scoring.Anchors.of(truth)
-        return float(scoring.scale(d, anchors.zero, anchors.perfect))
+        return float(Anchors.of(truth).score(d))
 
     assert metrics.score(answers) == pytest.approx(score(0.025))
     assert metrics.score_expected(answers) == pytest.approx(score(0.405))
@@ -144,28 +140,20 @@ def test_a_limit_scores_cells_whose_levels_were_all_asked(caplog):
     assert "no cell has all its 3 levels" in caplog.text
 
 
-def test_log_probabilities_that_are_not_finite_give_no_number(caplog):
-    with np.errstate(divide="ignore"):
-        answers = estimates(BINARY, lambda cell, _: np.full(22, 0.0 if cell == 4 else 1 / 22))
-    assert math.isnan(metrics.score(answers)) and math.isnan(metrics.l1(answers))
-    assert f"{BINARY}_likelihood: 1 of 11 prompts got NaN or infinite" in caplog.text
-    assert "first in cell 4 (21-23)" in caplog.text
-
-
-def test_probabilities_that_sum_to_more_than_one_give_no_number(caplog):
-    answers = estimates(BINARY, lambda cell, _: np.full(22, 0.05 if cell == 4 else 1 / 22))
-    assert math.isnan(metrics.score(answers)) and math.isnan(metrics.score_stderr(answers))
-    assert (
-        f"{BINARY}_likelihood: the letters of 1 of 11 prompts have probabilities that sum to more "
-        "than 1, up to 1.1, first in cell 4 (21-23)"
-    ) in caplog.text
+def test_log_probabilities_that_nothing_can_mean_give_no_number(caplog):
+    more = "the letters of 1 of 11 prompts have probabilities that sum to more than 1, up to 1.1"
+    for share, warning in ((0.0, "1 of 11 prompts got NaN or infinite"), (0.05, more)):
+        answers = estimates(np.full(22, 1 / 22), np.full(22, share))
+        for metric in (metrics.score, metrics.l1, metrics.score_stderr):
+            assert math.isnan(metric(answers))
+        assert f"{BINARY}_likelihood: {warning}" in caplog.text
+        assert "first in cell 4 (21-23)" in caplog.text
+        caplog.clear()
 
 
 def test_what_a_model_in_half_precision_rounds_up_is_scored(caplog):
     """Undecided between two letters, log 1/2 in bfloat16 is -177/256: the sum is 1.0017."""
-    answers = [
-        hooks.process_letters(doc, [(-177 / 256, True)] * 2)["score"] for doc in split(BINARY)
-    ]
+    answers = answers_to(BINARY, "letters", lambda doc: [(-177 / 256, True)] * 2)
     assert 2 * math.exp(-177 / 256) > 1.001
     assert not math.isnan(metrics.score(answers)) and not caplog.text
 
@@ -181,13 +169,6 @@ def test_rounding_stays_below_the_largest_sum_allowed(kind):
         shared = torch.log_softmax(logits[:, :2], -1)[:, :1]
         for found in (last, last + shared):
             assert float(found.double().exp().sum(-1).max()) < most_mass(count)
-
-
-def test_questions_of_another_truth_are_refused():
-    doc = dict(split(BINARY, "likelihood")[0], truth="0123456789ab")
-    answer = hooks.process_likelihood(doc, [(-3.0, False)] * 22)["score"]
-    with pytest.raises(EpidemiaError, match="made from ground truth 0123456789ab"):
-        metrics.score([answer])
 
 
 def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
@@ -210,12 +191,3 @@ def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
         answered[sample["doc"]["cell"], sample["doc"]["order"]] += shares / shares.sum() / 2
     expected = (truth.weights[:, None] * abs(truth.p - answered)).sum()
     assert results["results"][BINARY]["l1,none"] == pytest.approx(expected)
-
-
-def test_an_unavailable_task_names_its_file_in_every_way_of_asking():
-    from lm_eval_epidemia.benchmarks import members
-
-    with pytest.raises(EpidemiaError, match="needs NSDUH-2023"):
-        members("epidemia_low_nsduh_alcohol_past_month_by_age_likelihood")
-    assert len(members("epidemia_low_likelihood")) > 1
-    assert members(f"{SEVERAL}_likelihood") == [(SEVERAL, "likelihood")]

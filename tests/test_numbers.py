@@ -1,11 +1,10 @@
 """The numbers in the last tag of a reply: what each text is read as, and that nothing is raised."""
 
-import json
 import math
 import time
-from pathlib import Path
 
 import pytest
+from conftest import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,24 +12,17 @@ from lm_eval_epidemia.elicit.replies.numbers import LABELS, LONGEST, numbers, ta
 
 #: What stands in a tag, or a whole reply, and the numbers that are read; "percent" is what a per
 #: cent sign means (null: nothing), "about" why the row is here.
-ROWS = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "data" / "numbers.jsonl").read_text("utf-8").splitlines()
-]
+ROWS = rows_of("numbers")
 
 
 def test_tags_are_read_as_a_person_reads_them():
-    assert len(ROWS) >= 480 and sum(row["reads"] is None for row in ROWS) >= 270
+    assert len(ROWS) >= 610 and sum(row["reads"] is None for row in ROWS) >= 290
     misread = []
     for row in ROWS:
         percent = row.get("percent", 0.01)
-        read = numbers(
-            tagged(row.get("reply", f"So be it.\n<prior>{row.get('tag')}</prior>")),
-            row.get("count", 2),
-            math.nan if percent is None else percent,
-            row.get("unit"),
-            row.get("allowed", LABELS),
-        )
+        text = tagged(row.get("reply", f"So be it.\n<prior>{row.get('tag')}</prior>"))
+        how = {"unit": row.get("unit"), "allowed": row.get("allowed", LABELS)}
+        read = numbers(text, row.get("count", 2), math.nan if percent is None else percent, **how)
         if read != (row["reads"] and pytest.approx(row["reads"], rel=1e-15)):
             misread.append((row, read))
     assert not misread
@@ -61,10 +53,8 @@ def test_the_last_tag_wins(before, values, after):
     """Whatever stands around it, unless that is a tag or reasoning itself."""
     if any(sign in before + after for sign in "<[＜﹤"):  # noqa: RUF001
         return
-    said = ", ".join(map(repr, values))
-    assert numbers(tagged(f"<prior>1, 2</prior>{before}<prior>{said}</prior>{after}"), 2) == tuple(
-        values
-    )
+    reply = f"<prior>1, 2</prior>{before}<prior>{values[0]!r}, {values[1]!r}</prior>{after}"
+    assert numbers(tagged(reply), 2) == tuple(values)
 
 
 PIECES = "<prior>|</prior>|<think>|</think>|55|, |%|-|.|e|million|$|mean=|±|1,200|10^|nan|²|½|\n"

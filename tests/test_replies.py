@@ -2,14 +2,12 @@
 
 import importlib
 import itertools
-import json
 import re
 import string
 import sys
-from pathlib import Path
 
 import pytest
-from conftest import evaluate
+from conftest import evaluate, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.api.model import LM
@@ -19,7 +17,7 @@ from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies import letters as replies
 from lm_eval_epidemia.elicit.replies.letters import answer_text, letter
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.score import Anchors
 
 B = 1
 
@@ -30,15 +28,10 @@ B = 1
 TABLES = ["replies", "replies_held_out", "replies_unseen", "replies_plain"]
 
 
-def table(name):
-    lines = (Path(__file__).parent / "data" / f"{name}.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in lines.splitlines()]
-
-
 def test_replies_are_read_as_a_person_reads_them():
     misread = []
     for name in TABLES:
-        rows = table(name)
+        rows = rows_of(name)
         least, counts = (50, {4, 22}) if name == "replies_plain" else (80, {2, 4, 22})
         assert len(rows) >= least and {row["letters"] for row in rows} == counts, name
         for row in rows:
@@ -60,14 +53,10 @@ REFUSALS = [
 
 
 def test_a_refusal_is_unreadable_wherever_it_is_cut_off():
-    words = [refusal.split(" ") for refusal in REFUSALS]
-    cuts = [
-        " ".join(some[:length])
-        for some in words
-        for length in range(2 if some[0] == "I" else 1, len(some) + 1)
-    ]
-    read = {(cut, n): letter(cut, n) for cut in cuts for n in (2, 4, 22, 26)}
-    assert set(read.values()) == {None}, {key: one for key, one in read.items() if one is not None}
+    for words in (refusal.split(" ") for refusal in REFUSALS):
+        for length in range(2 if words[0] == "I" else 1, len(words) + 1):
+            cut = " ".join(words[:length])
+            assert {letter(cut, letters) for letters in (2, 4, 22, 26)} == {None}, cut
 
 
 def test_an_answer_after_a_refusal_is_an_answer():
@@ -136,7 +125,7 @@ def repeats(pattern, around=1):
 def test_no_pattern_can_run_away():
     """Repetitions are bounded and hardly nested, or of one character and then nothing can fail."""
     patterns = {value for value in vars(replies).values() if isinstance(value, re.Pattern)}
-    patterns |= set(replies._STATEMENTS) | {pattern for pattern, _ in replies._TO_PLAIN}
+    patterns |= set(replies._STATEMENTS) | {pattern for pattern, _ in replies._to_plain.rules}
     found = [
         (pattern.pattern, *one)
         for pattern in patterns
@@ -175,11 +164,10 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
     model = Says(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
     rows = evaluate([CLOSED, SAMPLED], model=model, metadata={"n_samples": 8})["results"]
     for task in (CLOSED, SAMPLED):
-        row, truth = rows[task], store.load(task.rsplit("_", 1)[0])
-        anchors = scoring.Anchors.of(truth)
+        row, anchors = rows[task], Anchors.of(store.load(task.rsplit("_", 1)[0]))
         assert row["answered,none"] == 0
         assert row["l1,none"] == pytest.approx(anchors.uniform)
-        assert row["score,none"] == scoring.scale(anchors.uniform, anchors.zero, anchors.perfect)
+        assert row["score,none"] == anchors.score(anchors.uniform)
         assert f"{task}: 0% of the replies held an answer" in caplog.text
 
 

@@ -5,17 +5,16 @@ import json
 import math
 import re
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import evaluate
+from conftest import answers_to, evaluate, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.model import LM
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
 from lm_eval_epidemia.benchmarks.observation import metrics, stated
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import distance
@@ -24,26 +23,20 @@ from lm_eval_epidemia.elicit.orderings import mirrored
 from lm_eval_epidemia.elicit.replies.shares import MOST_TRIES, normalised, shares
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import hooks, structured, yamls
+from lm_eval_epidemia.harness import structured, yamls
 from lm_eval_epidemia.harness.guard import _Watched
-from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.score import Anchors
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
 SEVERAL = "epidemia_low_gss_party_by_race"
-REPLIES = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "data" / "stated_replies.jsonl").read_text().splitlines()
-]
+REPLIES = rows_of("stated_replies")
 
 
 def test_replies_are_read_as_a_person_reads_them():
     assert len(REPLIES) >= 220 and sum(row["numbers"] is None for row in REPLIES) >= 100
-    read = [shares(row["reply"], row["answers"]) for row in REPLIES]
-    assert not [
-        (row, numbers)
-        for row, numbers in zip(REPLIES, read, strict=True)
-        if numbers != (row["numbers"] and pytest.approx(row["numbers"]))
-    ]
+    for row in REPLIES:
+        read = shares(row["reply"], row["answers"])
+        assert read == (row["numbers"] and pytest.approx(row["numbers"])), row
 
 
 #: Words, numbers of visits, and ages.
@@ -91,19 +84,15 @@ def all_at_once(letters, answers, numbers):
 @settings(max_examples=25)
 @given(st.sampled_from(ANSWERS), st.booleans(), st.data())
 def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
-    shown = answers[::-1] if reverse else answers
-    cuts = sorted(
-        data.draw(st.lists(st.integers(0, 100), min_size=len(shown) - 1, max_size=len(shown) - 1))
-    )
-    numbers = [b - a for a, b in itertools.pairwise([0, *cuts, 100])]
-    letters = "ABCDEF"[: len(shown)]
-    replies = [
-        "\n".join(
-            form.format(A=letter, text=text, n=n, p=n / 100)
-            for letter, text, n in zip(letters, shown, numbers, strict=True)
-        )
-        for form in LINES.split("¦")
+    shown, size = answers[::-1] if reverse else answers, len(answers)
+    cuts = data.draw(st.lists(st.integers(0, 100), min_size=size - 1, max_size=size - 1))
+    numbers = [b - a for a, b in itertools.pairwise([0, *sorted(cuts), 100])]
+    letters = "ABCDEF"[:size]
+    said = [
+        {"A": letter, "text": text, "n": n, "p": n / 100}
+        for letter, text, n in zip(letters, shown, numbers, strict=True)
     ]
+    replies = ["\n".join(form.format(**one) for one in said) for form in LINES.split("¦")]
     for reply in (*replies, *all_at_once(letters, shown, numbers)):
         for written in (reply, f"Here it is:\n\n{reply}\n\nThese are rough."):
             found = shares(written, shown)
@@ -174,20 +163,15 @@ def test_each_cell_is_asked_in_two_orders_in_which_no_answer_is_nearer_the_top()
     assert len(set(rows["prompt"])) == len(rows)
 
 
-def said(task, reply, variant=None):
-    """Answers to all prompts of a task, as the metrics take them."""
-    return [
-        hooks.process_stated(doc, [reply(doc)])["score"] for doc in split(task, "stated", variant)
-    ]
+def said(task, first, second):
+    """Answers to all prompts of a task: a reply to the answers as listed, and one to the other."""
+    return answers_to(task, "stated", lambda doc: [first if doc["order"][0] == 0 else second])
 
 
 def test_an_answer_is_brought_back_to_its_levels_and_averaged_over_the_orders():
     truth = store.load(SEVERAL)
     # Level 0 gets 60 when it is first and 40 when it is last; the middle one always 20.
-    answers = said(
-        SEVERAL,
-        lambda doc: "A: 60\nB: 20\nC: 20" if doc["order"][0] == 0 else "A: 40\nB: 20\nC: 40",
-    )
+    answers = said(SEVERAL, "A: 60\nB: 20\nC: 20", "A: 40\nB: 20\nC: 40")
     expected = truth.weights @ abs(np.array([0.5, 0.2, 0.3]) - truth.p).sum(axis=1)
     assert metrics.l1(answers) == pytest.approx(expected)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
@@ -196,20 +180,20 @@ def test_an_answer_is_brought_back_to_its_levels_and_averaged_over_the_orders():
 
 def test_what_cannot_be_read_is_uniform_and_counted(caplog):
     truth = store.load(BINARY)
-    uniform = scoring.Anchors.of(truth).uniform
-    nothing = said(BINARY, lambda doc: "I cannot know that.")
+    uniform = Anchors.of(truth).uniform
+    nothing = said(BINARY, *["I cannot know that."] * 2)
     assert stated.WAY.diagnostics["answered"].of(nothing) == 0
     assert metrics.score(nothing) == 0 and metrics.l1(nothing) == pytest.approx(uniform)
     assert math.isnan(stated.sum_error(nothing))
     assert f"{BINARY}_stated: 0% of the replies held an answer" in caplog.text
     # A sum of 120 is read, and no answer: half of the orders are uniform.
-    half = said(BINARY, lambda doc: "A: 20\nB: 100" if doc["order"][0] == 0 else "A: 95\nB: 10")
+    half = said(BINARY, "A: 20\nB: 100", "A: 95\nB: 10")
     assert stated.WAY.diagnostics["answered"].of(half) == 0.5
     assert stated.sum_error(half) == pytest.approx((20 + 5) / 2)
     q = np.array([0.5 + 10 / 105, 0.5 + 95 / 105]) / 2
     expected = truth.weights @ abs(q - truth.p).sum(axis=1)
     assert metrics.l1(half) == pytest.approx(expected)
-    assert stated.sum_error(said(BINARY, lambda doc: "A: 400\nB: 400")) == 100
+    assert stated.sum_error(said(BINARY, *["A: 400\nB: 400"] * 2)) == 100
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=9).filter(lambda p: sum(p) > 0.01))
@@ -236,13 +220,13 @@ def test_whole_per_cents_cost_the_truth_no_more_than_derived():
     left = []
     for entry in OBSERVATION.asked("stated"):
         truth = store.load(entry.name)
-        levels, anchors = len(truth.levels), scoring.Anchors.of(truth)
+        levels, anchors = len(truth.levels), Anchors.of(truth)
         most = 2 * (levels // 2) * ((levels + 1) // 2) / levels / 100
         rounded = np.array([stated.in_whole(p) for p in truth.p]) / 100
         found = float(distance(truth.weights, rounded, truth.p))
         assert found <= most + 1e-12, entry.name
-        left.append(float(scoring.scale(found, anchors.zero, anchors.perfect)))
-        assert left[-1] >= float(scoring.scale(most, anchors.zero, anchors.perfect)) - 1e-9
+        left.append(anchors.score(found))
+        assert left[-1] >= anchors.score(most) - 1e-9
     assert np.mean(left) > 99  # in docs/prompting.md
 
 
@@ -271,10 +255,9 @@ def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind)
         truth, row = store.load(task), found["results"][in_way(task, "stated")]
         exact = answers(truth, name, float(noise or 1))
         whole = np.array([stated.in_whole(p) for p in exact]) / 100
-        anchors, l1 = scoring.Anchors.of(truth), float(distance(truth.weights, whole, truth.p))
+        l1 = float(distance(truth.weights, whole, truth.p))
         assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
-        score = float(scoring.scale(l1, anchors.zero, anchors.perfect))
-        assert row["score,none"] == pytest.approx(score, abs=1e-9)
+        assert row["score,none"] == pytest.approx(Anchors.of(truth).score(l1), abs=1e-9)
         assert row["answered,none"] == 1 and row["sum_error,none"] == 0 and row["seen,none"] == 1
     assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 0
 
@@ -288,10 +271,8 @@ class Silent(LM):
     loglikelihood_rolling = loglikelihood
 
     def generate_until(self, requests):
-        return [
-            "A: 30\nB: 30\nC: 30" if "politic" in request.args[0] else "I cannot know."
-            for request in requests
-        ]
+        replies = {True: "A: 30\nB: 30\nC: 30", False: "I cannot know."}
+        return [replies["politic" in request.args[0]] for request in requests]
 
 
 def test_the_sum_error_of_a_group_is_over_the_tasks_that_have_one():
@@ -365,33 +346,23 @@ def test_requests_with_different_structures_are_sent_apart_and_answered_in_order
     assert sorted(map(len, model.sent)) == [1, 2]
     for sent in model.sent:
         assert all(one == sent[0] for one in sent)
-
-
-class Local(Served):
-    _create_payload = property()
-
-
-class OpenAIChatCompletion(Served):
-    pass
-
-
-class AnthropicChat(Served):
-    pass
+    assert structured.structure_of(request("x", 2, "")) == ""
 
 
 def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():
-    for kind, form, refused in (
-        (Local, "json", True),
-        (Local, "regex", True),
-        (OpenAIChatCompletion, "json", False),
-        (OpenAIChatCompletion, "regex", True),
-        (AnthropicChat, "json", True),
-        (Served, "json", False),
-        (Local, "", False),
+    kinds = {name: type(name, (Served,), {}) for name in ("OpenAIChatCompletion", "AnthropicChat")}
+    kinds |= {"Served": Served, "local": type("Local", (Served,), {"_create_payload": property()})}
+    refused = {("local", "json"), ("local", "regex"), ("OpenAIChatCompletion", "regex")}
+    refused.add(("AnthropicChat", "json"))
+    for kind, form in (
+        *refused,
+        ("OpenAIChatCompletion", "json"),
+        ("Served", "json"),
+        ("local", ""),
     ):
-        model, asked = kind(), [request("epidemia_a", 2, form)]
+        model, asked = kinds[kind](), [request("epidemia_a", 2, form)]
         watched = _Watched(model, frozenset({"epidemia_a"}))
-        if refused:
+        if (kind, form) in refused:
             with pytest.raises(EpidemiaError, match="cannot be held to"):
                 watched.generate_until(asked)
             assert not model.sent
@@ -402,10 +373,8 @@ def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():
 def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
     import sys
 
-    class StructuredOutputsParams(SimpleNamespace):
-        pass
-
-    module = SimpleNamespace(StructuredOutputsParams=StructuredOutputsParams)
+    params = type("StructuredOutputsParams", (SimpleNamespace,), {})
+    module = SimpleNamespace(StructuredOutputsParams=params)
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(sampling_params=module))
     monkeypatch.setitem(sys.modules, "vllm.sampling_params", module)
     seen = []
@@ -431,15 +400,10 @@ def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
     asked = [request("epidemia_a", 2, form) for form in ("json", "regex", "")]
     _Watched(model, frozenset({"epidemia_a"})).generate_until(asked)
     held = [one for one in seen if one is not None]
-    assert len(seen) == 3 and [type(one) for one in held] == [StructuredOutputsParams] * 2
+    assert len(seen) == 3 and [type(one) for one in held] == [params] * 2
     assert any(getattr(one, "json", {}).get("required") == ["A", "B"] for one in held)
     assert any(getattr(one, "regex", "").startswith("A: (100") for one in held)
     assert not vars(model)  # as it was
-
-
-def test_structure_is_told_from_other_arguments():
-    assert structured.structure_of(request("x", 2, "")) == ""
-    assert structured.structure_of(request("x", 2)) != structured.structure_of(request("x", 3))
 
 
 def test_a_structured_run_is_recorded_and_scored_the_same(replicated):
@@ -458,12 +422,3 @@ def test_a_structured_run_is_recorded_and_scored_the_same(replicated):
     assert "nC: (100" in (folder / f"stated/gss/{SEVERAL}_stated.yaml").read_text()
     others = [path for path in folder.rglob("*nsduh*.yaml") if path.parts[-3] != "stated"]
     assert others and not any("structured_outputs" in path.read_text("utf-8") for path in others)
-
-
-def test_all_groups_are_asked_so():
-    import lm_eval_epidemia
-
-    index = lm_eval_epidemia.task_manager().task_index
-    for group in ("low", "high", "extra", "marginal", "joint"):
-        assert f"epidemia_{group}_stated" in index
-    assert WAYS["stated"].generated and not WAYS["stated"].drawn

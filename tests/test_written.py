@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import evaluate
+from conftest import answers_to, evaluate
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import metrics, sampled
@@ -16,11 +16,10 @@ from lm_eval_epidemia.elicit import intervals
 from lm_eval_epidemia.elicit.responses import answered
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.samples import elicited
 from lm_eval_epidemia.score import monte_carlo
-from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -87,31 +86,20 @@ def test_sampled_answers_of_a_known_respondent(replicated, kind):
         assert (counts.sum(axis=1) == 20).all()
         l1 = truth.weights @ monte_carlo.distances(truth.p, counts)
         assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
-        anchors = scoring.Anchors.of(truth)
-        score = float(scoring.scale(l1, anchors.zero, anchors.perfect))
-        assert row["score,none"] == pytest.approx(score, abs=1e-9)
+        assert row["score,none"] == pytest.approx(Anchors.of(truth).score(l1), abs=1e-9)
     assert found["configs"][names[0]]["metadata"]["n_samples"] == 20
     assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 1.0
 
 
-def replies(task, said, n=20):
-    """Replies to all prompts of a sampled task."""
-    return [
-        hooks.process_sampled(doc, [said(doc)])["score"]
-        for doc in split(task, "sampled", Variant(n_samples=n))
-    ]
-
-
 def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
-    nothing = replies(BINARY, lambda doc: "I cannot answer that.")
-    truth = store.load(BINARY)
-    anchors = scoring.Anchors.of(truth)
+    twenty, uniform = Variant(n_samples=20), Anchors.of(store.load(BINARY)).uniform
+    nothing = answers_to(BINARY, "sampled", lambda doc: ["I cannot answer that."], twenty)
     assert answered(nothing) == 0
-    assert metrics.l1(nothing) == pytest.approx(anchors.uniform)
+    assert metrics.l1(nothing) == pytest.approx(uniform)
     assert metrics.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
     assert f"{BINARY}_sampled: 0% of the replies held an answer" in caplog.text
     caplog.clear()
-    some = replies(BINARY, lambda doc: "" if doc["sample"] % 20 == 0 else "B")
+    some = answers_to(BINARY, "sampled", lambda doc: ["B" * (doc["sample"] % 20 > 0)], twenty)
     assert answered(some) == pytest.approx(0.95)
     assert not caplog.text
     assert sampled.order_bias(some) == pytest.approx(0.5)
@@ -119,9 +107,8 @@ def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
 
 def test_a_favourite_letter_is_averaged_out_by_the_orderings(replicated):
     """Always A: every level in turn, so nearly the uniform distribution, and a large bias."""
-    answers = replies(SEVERAL, lambda doc: "a)", n=400)
-    truth = store.load(SEVERAL)
-    uniform = scoring.Anchors.of(truth).uniform
+    answers = answers_to(SEVERAL, "sampled", lambda doc: ["a)"], Variant(n_samples=400))
+    uniform = Anchors.of(store.load(SEVERAL)).uniform
     assert metrics.l1(answers) == pytest.approx(uniform, abs=0.1)
     assert sampled.order_bias(answers) == pytest.approx(2 / 3)
     shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
@@ -153,23 +140,18 @@ def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(repli
 
 def test_written_probabilities_that_cannot_be_read(caplog):
     truth = store.load(CLOSED)
-    docs = split(CLOSED, "closed")
-    statements = [
-        hooks.process_closed(doc, ["no idea" if doc["cell"] == 3 else "C. 5%-10%"])["score"]
-        for doc in docs
-    ]
+    statements = answers_to(
+        CLOSED, "closed", lambda doc: ["no idea" if doc["cell"] == 3 else "C. 5%-10%"]
+    )
     p = np.where(np.arange(len(truth.weights)) == 3, 0.5, 0.075)
     expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
     assert metrics.l1(statements) == pytest.approx(expected)
-    assert answered(statements) == pytest.approx(1 - 1 / len(docs))
+    assert answered(statements) == pytest.approx(1 - 1 / len(statements))
     assert not caplog.text
-    none = [hooks.process_closed(doc, [""])["score"] for doc in docs]
-    assert metrics.score(none) == 0
-    assert f"{CLOSED}_closed: 0% of the replies" in caplog.text
-    metrics.score([hooks.process_rag(doc, [""])["score"] for doc in docs])
-    assert f"{CLOSED}_rag: 0% of the replies" in caplog.text
-    part = metrics.seen(statements[:5])
-    assert part == pytest.approx(truth.weights[:5].sum())
+    for way in ("closed", "rag"):
+        assert metrics.score(answers_to(CLOSED, way, lambda doc: [""])) == 0
+        assert f"{CLOSED}_{way}: 0% of the replies" in caplog.text
+    assert metrics.seen(statements[:5]) == pytest.approx(truth.weights[:5].sum())
 
 
 def test_samples_that_hold_unreadable_replies_are_json_and_are_read(tmp_path):
@@ -193,14 +175,13 @@ def test_samples_that_hold_unreadable_replies_are_json_and_are_read(tmp_path):
 
 
 def test_of_several_levels_one_unread_makes_the_cell_uniform():
-    truth = store.load(SEVERAL)
-    docs = list(split(SEVERAL, "likelihood"))  # closed tasks are all binary; the metric is not
-    said = {0: "K", 1: "F", 2: "F"}  # 47.5 %, 22.5 %, 22.5 %
-    letters = ["?" if (doc["cell"], doc["level"]) == (1, 2) else said[doc["level"]] for doc in docs]
-    statements = [
-        hooks.process_closed(doc, [letter])["score"]
-        for doc, letter in zip(docs, letters, strict=True)
-    ]
+    truth, said = store.load(SEVERAL), "KFF"  # 47.5 %, 22.5 %, 22.5 %
+    # Closed tasks are all binary; the metric is not.
+    statements = answers_to(
+        SEVERAL,
+        "closed",
+        lambda doc: ["?" if (doc["cell"], doc["level"]) == (1, 2) else said[doc["level"]]],
+    )
     q = np.array([0.475, 0.225, 0.225]) / 0.925
     cells = np.array([q, np.full(3, 1 / 3), q])
     expected = truth.weights @ abs(cells - truth.p).sum(axis=1)
@@ -259,8 +240,8 @@ def test_all_ways_of_asking_are_groups():
     groups = {
         in_way(group, mode)
         for mode in OBSERVATION.ways
-        for group in ("epidemia_low", "epidemia_high", "epidemia_extra")
-        if mode in ("letters", "likelihood", "sampled") or group == "epidemia_high"
+        for group in {*OBSERVATION.groups} - {"epidemia_fresh"}
+        if mode not in ("closed", "rag") or group == "epidemia_high"
     }
     assert groups <= set(index)
     assert len([name for name in index if name.endswith("_rag") and "_by_" in name]) == 10

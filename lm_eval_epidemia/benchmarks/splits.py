@@ -52,16 +52,15 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
         "task": [task] * len(rows),
         "truth": [truth.fingerprint] * len(rows),
         "given": [given[row["cell"]] for row in rows],
-        "choices": [[space + one for one in row.get("choices", letters)] for row in rows],
+        "choices": [[space + choice for choice in row.get("choices", letters)] for row in rows],
         "prompt": [before + row["prompt"] for row in rows],
     }
     kinds = {**COMMON, **how.columns, "prompt": "string"}
     columns = {name: values.get(name) or [row[name] for row in rows] for name in kinds}
 
     def feature(kind: Any) -> Any:
-        if isinstance(kind, list):
-            return datasets.Sequence(datasets.Value(kind[0]))
-        return datasets.Value(kind)
+        is_list = isinstance(kind, list)
+        return datasets.Sequence(feature(kind[0])) if is_list else datasets.Value(kind)
 
     features = datasets.Features({name: feature(kind) for name, kind in kinds.items()})
     return Rows.of(columns, features)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -48,90 +49,79 @@ def _listed(phrases: Sequence[str]) -> str:
     return ", ".join(phrases[:-1]) + ", and " + phrases[-1]
 
 
-def _described(
-    record: Record,
-    vintage: str,
-    task: Task,
-    ways: dict[str, Variable],
-    given: Sequence[str],
-    bare: bool,
-) -> str:
-    """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
-    phrases, clauses = [], []
-    for name, label in zip(task.given, given, strict=True):
-        way = ways[name]
-        phrase = next(level.phrase for level in way.levels if level.label == label)
-        if way.relative:
-            clauses.append(f"{way.relative} {phrase}")
-        else:
-            phrases.append(phrase)
-    subject = record.about(task)
-    if bare:
-        subject = _CONTEXT.sub("", subject)
-    if not phrases:
-        subject = _RELATIVE.sub("", subject)
-    phrases += clauses
-    return subject.format(year=record.vintages[vintage].said, conditions=_listed(phrases))
+class Questions(NamedTuple):
+    """Words the questions of one task, as one vintage of its survey recorded it.
 
-
-def question(
-    record: Record,
-    vintage: str,
-    task: Task,
-    ways: dict[str, Variable],
-    given: Sequence[str],
-    bare: bool = False,
-) -> str:
-    """Word the question of one cell, without its answers.
-
-    Parameters
+    Attributes
     ----------
     record : Record
     vintage : str
     task : Task
     ways : dict of str to Variable
         How the outcome and each condition were recorded.
-    given : sequence of str
-        Labels of the conditions.
     bare : bool
         Without place, year and universe, as the published study asks.
-
-    Returns
-    -------
-    str
-        For example "Consider a person ... who is 30 to 34 years old. Has this person ever ...?";
-        bare: "Has a person who is 30 to 34 years old ever ...?".
     """
-    who = _described(record, vintage, task, ways, given, bare)
-    asked = str(ways[task.outcome].question)  # the record of an outcome has one
-    if bare:
-        asked = _THAT_YEAR.sub("a year", asked)
-        if len(_THIS.findall(asked)) == 1:
-            return _THIS.sub(lambda _: who, asked)
-    return f"Consider {who}. {asked}"
 
+    record: Record
+    vintage: str
+    task: Task
+    ways: dict[str, Variable]
+    bare: bool = False
 
-def likelihood_question(
-    record: Record,
-    vintage: str,
-    task: Task,
-    ways: dict[str, Variable],
-    given: Sequence[str],
-    level: int,
-    bare: bool = False,
-) -> str:
-    """Word the question for the probability of one level in one cell; see `question`."""
-    who = _described(record, vintage, task, ways, given, bare)
-    said = ways[task.outcome].levels[level].phrase
-    if bare:
-        said = _THAT_YEAR.sub("a year", said)
-    return f"What is the probability that {who} {said}?"
+    def question(self, given: Sequence[str]) -> str:
+        """Word the question of one cell, without its answers.
 
+        Parameters
+        ----------
+        given : sequence of str
+            Labels of the conditions.
 
-def hundred(record: Record, task: Task) -> str:
-    """Ask for the whole distribution of the people, households, ... that a question is about."""
-    found = _NOUN.search(record.about(task))
-    return f"Of 100 such {_MANY[found[0]] if found else 'cases'}, how many would give each answer?"
+        Returns
+        -------
+        str
+            For example "Consider a person ... who is 30 to 34 years old. Has this person ever
+            ...?"; bare: "Has a person who is 30 to 34 years old ever ...?".
+        """
+        who = self._who(given)
+        asked = str(self.ways[self.task.outcome].question)  # the record of an outcome has one
+        if self.bare:
+            asked = _THAT_YEAR.sub("a year", asked)
+            if len(_THIS.findall(asked)) == 1:
+                return _THIS.sub(lambda _: who, asked)
+        return f"Consider {who}. {asked}"
+
+    def probability(self, given: Sequence[str], level: int) -> str:
+        """Word the question for the probability of one level in one cell; see `question`."""
+        phrase = self.ways[self.task.outcome].levels[level].phrase
+        if self.bare:
+            phrase = _THAT_YEAR.sub("a year", phrase)
+        return f"What is the probability that {self._who(given)} {phrase}?"
+
+    def hundred(self) -> str:
+        """Ask for the whole distribution of the people, households, ... it is about."""
+        noun = _NOUN.search(self.record.about(self.task))
+        return (
+            f"Of 100 such {_MANY[noun[0]] if noun else 'cases'}, how many would give each answer?"
+        )
+
+    def _who(self, given: Sequence[str]) -> str:
+        """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
+        phrases, clauses = [], []
+        for name, label in zip(self.task.given, given, strict=True):
+            way = self.ways[name]
+            phrase = next(level.phrase for level in way.levels if level.label == label)
+            if way.relative:
+                clauses.append(f"{way.relative} {phrase}")
+            else:
+                phrases.append(phrase)
+        subject = self.record.about(self.task)
+        if self.bare:
+            subject = _CONTEXT.sub("", subject)
+        if not phrases:
+            subject = _RELATIVE.sub("", subject)
+        year = self.record.vintages[self.vintage].said
+        return subject.format(year=year, conditions=_listed(phrases + clauses))
 
 
 def prompt(question: str, answers: Sequence[str], note: str = "", request: str = "") -> str:

@@ -117,8 +117,14 @@ COMMON: Mapping[str, Any] = {
     "given": ["string"],
 }
 
-#: The Python type of a column, by the type that `datasets` knows it as.
 _TYPES = {"string": str, "int8": int, "int32": int}
+
+
+def _python_type(kind: Any) -> Any:
+    """Return the Python type of a column, by the type that `datasets` knows it as."""
+    if isinstance(kind, list):
+        return GenericAlias(tuple, (_python_type(kind[0]), ...))
+    return _TYPES[kind]
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,18 +258,9 @@ class Way:
     @cached_property
     def row(self) -> type[msgspec.Struct]:
         """The type of a row: what is needed of it to read a response; the prompt is not."""
-        needed = {**COMMON, **self.columns}
-        del needed["given"]
-        kinds: list[tuple[str, Any]] = [
-            (
-                name,
-                GenericAlias(tuple, (_TYPES[kind[0]], ...))
-                if isinstance(kind, list)
-                else _TYPES[kind],
-            )
-            for name, kind in needed.items()
-        ]
-        return msgspec.defstruct("Row", kinds)
+        columns = {**COMMON, **self.columns}
+        types = [(name, _python_type(columns[name])) for name in columns if name != "given"]
+        return msgspec.defstruct("Row", types)
 
     def of_row(self, row: Mapping[str, Any]) -> Any:
         """Return a row of a split as `read` takes it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.elicit.prompts import hundred, likelihood_question, question
+from lm_eval_epidemia.elicit.prompts import Questions
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -26,27 +26,23 @@ class Wording:
     """
 
     def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
-        self._truth, self._bare = truth, wording == "bare"
-        self._about = (
-            record(truth.survey),
-            truth.vintage,
-            declared_task(truth.task),
-            ways_of(truth),
-        )
+        self._task, self._given = declared_task(truth.task), truth.given
+        about = record(truth.survey), truth.vintage, self._task, ways_of(truth)
+        self._questions = Questions(*about, wording == "bare")
 
     def question(self, cell: int) -> str:
         """Ask what a person of the cell answers."""
-        return question(*self._about, self._truth.given[cell], self._bare)
+        return self._questions.question(self._given[cell])
 
     def probability(self, cell: int, level: int) -> str:
         """Ask for the probability of a level in the cell."""
-        return likelihood_question(*self._about, self._truth.given[cell], level, self._bare)
+        return self._questions.probability(self._given[cell], level)
 
     def hundred(self) -> str:
         """Ask how many of 100 such people give each answer."""
-        return hundred(self._about[0], self._about[2])
+        return self._questions.hundred()
 
     def described(self, cell: int) -> list[str]:
         """Say the conditions of the cell: "age: 30-34"."""
-        names, labels = self._about[2].given, self._truth.given[cell]
-        return [f"{name}: {label}" for name, label in zip(names, labels, strict=True)]
+        pairs = zip(self._task.given, self._given[cell], strict=True)
+        return [f"{name}: {label}" for name, label in pairs]

@@ -22,7 +22,7 @@ from lm_eval_epidemia.benchmarks.observation.probe import (
     FACTOR,
     RATIO,
     Alike,
-    Contrast,
+    PairDifference,
     contrast,
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
@@ -60,7 +60,7 @@ class Probed(NamedTuple):
         task is so.
     elsewhere : int
         Pairs whose numbers of conditions differ.
-    contrast : Contrast
+    contrast : PairDifference
         Published less fresh, or before less after.
     cutoff : str
         Empty of fresh slices.
@@ -72,7 +72,7 @@ class Probed(NamedTuple):
     asked: int
     apart: int
     elsewhere: int
-    contrast: Contrast
+    contrast: PairDifference
     cutoff: str = ""
 
     @property
@@ -148,7 +148,9 @@ def _where(asked: Asked) -> str:
     return f"{truth.survey} {truth.vintage}"
 
 
-def _contrast(firsts: Sequence[Score], seconds: Sequence[Score], places: Sequence[int]) -> Contrast:
+def _contrast(
+    firsts: Sequence[Score], seconds: Sequence[Score], places: Sequence[int]
+) -> PairDifference:
     """Compare scores with those at some places of others."""
     (first, of_first), (second, of_second) = (
         zip(*map(_known, side), strict=True) if side else ((), ()) for side in (firsts, seconds)

@@ -133,16 +133,14 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
         raise EpidemiaError(f"q has a column {few(more)}, which is no answer ({hint})")
     frame = frame.set_axis(columns, axis="columns")
     keys = [tuple(map(str, row)) for row in frame[conditions].itertuples(index=False)]
-    if long:
-        values = zip(keys, frame["answer"].map(str), frame["q"], strict=True)
-        return _aligned(truth, (((*key, answer), value) for key, answer, value in values))
-    rows = frame[list(truth.levels)].itertuples(index=False)
-    wide = (
+    answers = [(str(answer),) for answer in frame["answer"]] if long else [truth.levels] * len(keys)
+    rows = frame[["q"] if long else list(truth.levels)].itertuples(index=False)
+    values = (
         ((*key, answer), value)
-        for key, row in zip(keys, rows, strict=True)
-        for answer, value in zip(truth.levels, row, strict=True)
+        for key, named, row in zip(keys, answers, rows, strict=True)
+        for answer, value in zip(named, row, strict=True)
     )
-    return _aligned(truth, wide)
+    return _aligned(truth, values)
 
 
 def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) -> Array:

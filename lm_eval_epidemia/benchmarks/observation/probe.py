@@ -82,7 +82,7 @@ def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
     return matches
 
 
-class Contrast(NamedTuple):
+class PairDifference(NamedTuple):
     """The mean difference of matched pairs.
 
     Attributes
@@ -126,7 +126,7 @@ def contrast(
     place: Sequence[int],
     of_first: Sequence[Draws | None],
     of_second: Sequence[Draws | None],
-) -> Contrast:
+) -> PairDifference:
     """Compare N tasks with their matches.
 
     The difference is ``sum_i s_i / N - sum_j K_j s_j / N``, K_j being how many the second j serves.
@@ -151,24 +151,26 @@ def contrast(
     """
     n = len(place)
     if not n:
-        return Contrast(math.nan, math.nan, 0, 0, *(math.nan,) * 4)
+        return PairDifference(math.nan, math.nan, 0, 0, *(math.nan,) * 4)
     used, match = np.unique(np.asarray(place), return_inverse=True)
     times = np.bincount(match)
     left = np.asarray(first, dtype=float)
     right = np.asarray(second, dtype=float)[used]
-    drawn = [*of_first, *(of_second[one] for one in used)]
+    drawn = [*of_first, *(of_second[number] for number in used)]
     weights = [*[1 / n] * n, *(-times / n)]
     survey = contrast_error(drawn, weights)
     value = float(left.mean()), float(right[match].mean())
     if n < 2:
-        return Contrast(*value, n, len(used), survey, *(math.nan,) * 3)
+        return PairDifference(*value, n, len(used), survey, *(math.nan,) * 3)
     expected = 1 + (n - (times**2).sum() / n) / (n - 1)
     observed = float((left - right[match]).var(ddof=1))
     sigma = max(0.0, observed - _explained(drawn, n, match)) / expected
     error = math.sqrt(survey**2 + sigma * (1 / n + (times**2).sum() / n**2))
     reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
     difference = value[0] - value[1]
-    return Contrast(*value, n, len(used), survey, error, difference - reach, difference + reach)
+    return PairDifference(
+        *value, n, len(used), survey, error, difference - reach, difference + reach
+    )
 
 
 def _explained(drawn: Sequence[Draws | None], n: int, match: np.ndarray) -> float:
@@ -187,9 +189,9 @@ def _explained(drawn: Sequence[Draws | None], n: int, match: np.ndarray) -> floa
     float
         NaN where one is not known.
     """
-    if any(one is None for one in drawn):
+    known = [draws for draws in drawn if draws is not None]
+    if len(known) < len(drawn):
         return math.nan
-    known = [one for one in drawn if one is not None]
     total = 0.0
     for sample, size in {one.sample: len(one.at) for one in known if len(one.at)}.items():
         moved = np.stack(

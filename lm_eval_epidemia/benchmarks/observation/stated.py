@@ -34,17 +34,13 @@ REQUESTS["regex"] = REQUESTS[""]
 FARTHEST = 100.0
 
 
-def _asked(wording: Wording, cell: int, shown: Sequence[str], request: str) -> str:
-    return prompt(wording.question(cell), shown, wording.hundred(), request)
-
-
 def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
     """Ask each cell twice, the answers as listed and reversed."""
     wording, request = Wording(truth, variant.wording), REQUESTS[variant.structured]
     for cell in range(len(truth.given)):
         for order in mirrored(len(truth.levels)):
             shown = [truth.levels[level] for level in order]
-            text = _asked(wording, cell, shown, request)
+            text = prompt(wording.question(cell), shown, wording.hundred(), request)
             yield {"cell": cell, "order": list(order), "choices": shown, "prompt": text}
 
 
@@ -124,23 +120,22 @@ def in_whole(p: Array) -> list[int]:
     return [int(number) for number in whole]
 
 
-def _lines(numbers: Sequence[int]) -> str:
-    return "\n".join(f"{letter}: {one}" for letter, one in zip(LETTERS, numbers, strict=False))
+def _lines(p: Array, order: Sequence[int]) -> str:
+    numbers, pairs = in_whole(p), zip(LETTERS, order, strict=False)
+    return "\n".join(f"{letter}: {numbers[level]}" for letter, level in pairs)
 
 
 def writes(p: Array, row: Any) -> str:
     """Write a distribution as the prompt asks for it, in whole per cents."""
-    numbers = in_whole(p)
-    return _lines([numbers[level] for level in row.order])
+    return _lines(p, row.order)
 
 
 def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
     """Answer a question, in one of its orders, with the truth."""
-    numbers = in_whole(truth.p[cell])
-    order = mirrored(len(truth.levels))[int(rng.integers(2))]
+    wording, order = Wording(truth), mirrored(len(truth.levels))[int(rng.integers(2))]
     shown = [truth.levels[level] for level in order]
-    asked = _asked(Wording(truth), cell, shown, REQUESTS[""])
-    return f"{asked}\n{_lines([numbers[level] for level in order])}"
+    asked = prompt(wording.question(cell), shown, wording.hundred(), REQUESTS[""])
+    return f"{asked}\n{_lines(truth.p[cell], order)}"
 
 
 WAY = Way(

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting
 
 _SIGNS = {
-    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
-    **dict.fromkeys((0x2018, 0x2019), "'"),
-    **dict.fromkeys((0x201C, 0x201D), '"'),
+    **DASHES_AND_QUOTES,
     ord("\N{ALMOST EQUAL TO}"): "~",
     ord("\N{LESS-THAN OR EQUAL TO}"): "<",
     ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
@@ -30,25 +29,22 @@ _SIGNS = {
     0xBE: ".75",
 }
 #: Markup, the 100 of "30 of 100", and that of "Total: 100".
-_DROPPED = [
-    (re.compile(pattern), plain)
-    for pattern, plain in (
-        (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 "),
-        # An attribute, or no end: "<option id='A'>30"; its ">" is not "more than".
-        (r"</?([A-Za-z][^<>\n]{0,80})>", r" \1 "),
-        (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
-        (
-            r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100"
-            r"(?!\d|[.,]\d)",
-            " ",
-        ),
-        (r"(?im)^[^\S\n]*of(?: these| the| such)? 100(?: such)? \w{1,20},?", " "),
-        (r"(?i)\b(?:total|sum)[^\S\n]{0,2}[:=][^\S\n]{0,2}100(?!\d|[.,]\d)[^\S\n]?%?", " "),
-        (r"±[^\S\n]?\d{1,3}(?:\.\d{1,3})?", " "),
-        (r"->|=>", ":"),
-        (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
-    )
-]
+_without_markup = Rewriting(
+    (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 "),
+    # An attribute, or no end: "<option id='A'>30"; its ">" is not "more than".
+    (r"</?([A-Za-z][^<>\n]{0,80})>", r" \1 "),
+    (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
+    (
+        r"(?i)(?<=[\d% ])(?: ?/ ?| ?(?<![a-z])(?:out of|of|in|per) (?:the |every )?)100"
+        r"(?!\d|[.,]\d)",
+        " ",
+    ),
+    (r"(?im)^[^\S\n]*of(?: these| the| such)? 100(?: such)? \w{1,20},?", " "),
+    (r"(?i)\b(?:total|sum)[^\S\n]{0,2}[:=][^\S\n]{0,2}100(?!\d|[.,]\d)[^\S\n]?%?", " "),
+    (r"±[^\S\n]?\d{1,3}(?:\.\d{1,3})?", " "),
+    (r"->|=>", ":"),
+    (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
+)
 
 #: Stand for the answers' texts while the rest is read, and for what may be a text or a number.
 _FIRST = 0xE000
@@ -89,10 +85,7 @@ _UNIT = r"(?:[^\S\n](?!to\b|and\b|or\b)[a-z]{1,12}){0,2}"
 
 def plain(text: str) -> str:
     """Write digits, dashes and quotes in one way, without markup."""
-    text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
-    for pattern, instead in _DROPPED:
-        text = pattern.sub(instead, text)
-    return text
+    return _without_markup(unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS))
 
 
 def place_of(mark: str) -> int | None:
@@ -104,11 +97,11 @@ def _is_number(text: str) -> bool:
     return not re.search(r"[^\W\d_]", re.sub(r"\b(?:to|and|or)\b", "", text))
 
 
-def _mark(place: int, found: re.Match[str]) -> str:
+def _mark(place: int, written: re.Match[str]) -> str:
     """Put a sign in the place of an answer's text, unless a word before makes it another."""
-    text, start = found.string, found.start()
-    if any(one.search(text, max(start - 40, 0), start) for one in (NEGATED, _MODIFIED)):
-        return found[0]
+    text, start = written.string, written.start()
+    if any(words.search(text, max(start - 40, 0), start) for words in (NEGATED, _MODIFIED)):
+        return written[0]
     return f" {chr(_FIRST + place)} "
 
 
@@ -134,28 +127,25 @@ class Labels:
         self._exactly = {text: place for place, text in enumerate(texts)}
         self._letters = {letter.casefold(): place for place, letter in enumerate(self.letters)}
         # The longest first: one may begin like another.
-        longest = sorted(
-            ((text, i) for i, text in enumerate(texts) if text), key=lambda one: -len(one[0])
-        )
-        self._words = [(self._word(text), i) for text, i in longest if not _is_number(text)]
+        longest = sorted(enumerate(texts), key=lambda numbered: -len(numbered[1]))
+        words = [(i, text) for i, text in longest if text and not _is_number(text)]
+        numbers = [(i, text) for i, text in longest if text and _is_number(text)]
+        self.numbers = bool(numbers)
+        self._words = [(self._word(text), i) for i, text in words]
         anyone = f"[{''.join(self.letters)}]"
         self._numbers = [
             (i, self._number(text, self.letters[i]), self._number(text, anyone))
-            for text, i in longest
-            if _is_number(text)
-        ]
-        self.numbers = bool(self._numbers)
-        joined = [
-            rf"(?<!\w){self.letters[i]}[^\w\n]{{1,4}}{re.escape(text)},\d"
-            for text, i in longest
-            if _is_number(text)
+            for i, text in numbers
         ]
         beyond = "".join(LETTERS[len(answers) : len(answers) + 3])
         more = f"[{beyond}]" if beyond else "(?!)"
         self._doubts = [
             _PER_MILLE,
             # "A=10,22" where A is "10" is no 10.22.
-            *(re.compile(one, re.IGNORECASE) for one in joined),
+            *(
+                re.compile(rf"(?<!\w){self.letters[i]}[^\w\n]{{1,4}}{re.escape(text)},\d", re.I)
+                for i, text in numbers
+            ),
             # Of two answers, "C: 5" and "| A | B | C |" are another list's.
             re.compile(
                 rf"(?:^|[,;|]|[\d%][^\S\n])[^\S\n]{{0,3}}(?:(?:option|answer)[^\S\n])?{more}"

@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.replies.rewriting import Rewriting
 
 #: What reasoning models write before their answer, as (opening, closing) pairs.
 _REASONING = {
@@ -58,21 +60,18 @@ _SIGNS = {
     ord("\N{VARIATION SELECTOR-16}"): None,
 }
 
-_TO_PLAIN = [
-    (re.compile(pattern), plain)
-    for pattern, plain in (
-        (r"\\boxed|<(?:answer|choice|option)>", " answer: "),
-        (r"<\|[^|<>\n]{0,40}\|>|</?[a-z]{1,20}>", "\n"),
-        (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
-        # Quotes and underscores around a word, not those inside.
-        (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
-        # A dash between a letter and its answer; any other joins: "18-24", "A-D"
-        (r"\u2013(?=[A-Z][a-z])", " - "),
-        (r"\u2013", "-"),
-        (r"[^\S\n]+", " "),
-        (r"\n[\n ]*| \n[\n ]*", "\n"),
-    )
-]
+_to_plain = Rewriting(
+    (r"\\boxed|<(?:answer|choice|option)>", " answer: "),
+    (r"<\|[^|<>\n]{0,40}\|>|</?[a-z]{1,20}>", "\n"),
+    (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
+    # Quotes and underscores around a word, not those inside.
+    (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
+    # A dash between a letter and its answer; any other joins: "18-24", "A-D"
+    (r"\u2013(?=[A-Z][a-z])", " - "),
+    (r"\u2013", "-"),
+    (r"[^\S\n]+", " "),
+    (r"\n[\n ]*| \n[\n ]*", "\n"),
+)
 
 #: Prompts begin so, ours and others: a base model goes on to ask itself the next one.
 _NEXT_QUESTION = re.compile(
@@ -281,9 +280,9 @@ def before_next_question(text: str, q_answers: bool = False) -> str:
     q_answers : bool
         Whether a line that begins with "Q:" is about the answer Q: of 17 or more.
     """
-    for found in _NEXT_QUESTION.finditer(text):
-        if not (q_answers and found["q"]):
-            return text[: found.start()]
+    for question in _NEXT_QUESTION.finditer(text):
+        if not (q_answers and question["q"]):
+            return text[: question.start()]
     return text
 
 
@@ -309,24 +308,21 @@ def letter(reply: str, letters: int) -> int | None:
         return None
     text = _without_mentions(text)
 
-    def number(found: re.Match[str]) -> int | None:
-        place = LETTERS.index(found[1].upper())
-        return place if place < letters and not _is_word(text, found) else None
+    def offered(matches: Iterable[re.Match[str]]) -> list[tuple[int, int]]:
+        places = ((match, LETTERS.index(match[1].upper())) for match in matches)
+        return [
+            (match.start(1), place)
+            for match, place in places
+            if place < letters and not _is_word(text, match)
+        ]
 
-    stated = [
-        (found.start(1), place)
-        for pattern in _STATEMENTS
-        for found in pattern.finditer(text)
-        if (place := number(found)) is not None
-    ]
-    if stated:
+    if stated := offered(match for pattern in _STATEMENTS for match in pattern.finditer(text)):
         return max(stated)[1]
-    alone = [
-        (found.start(1), place)
-        for found in _ALONE.finditer(text)
-        if (found[1] not in "Iaeiouy" or _set_off(text, found))
-        and (place := number(found)) is not None
-    ]
+    alone = offered(
+        match
+        for match in _ALONE.finditer(text)
+        if match[1] not in "Iaeiouy" or _set_off(text, match)
+    )
     if not alone:
         return None
     start, first = alone[0]
@@ -341,9 +337,7 @@ def _plain(reply: str) -> str:
 
     Lines begin with a line break, the first one too, and have no blanks at their ends.
     """
-    text = "\n" + unicodedata.normalize("NFKC", reply.translate(_SIGNS))
-    for pattern, plain in _TO_PLAIN:
-        text = pattern.sub(plain, text)
+    text = _to_plain("\n" + unicodedata.normalize("NFKC", reply.translate(_SIGNS)))
     return before_next_question(text).rstrip()
 
 
@@ -366,23 +360,22 @@ def _without_mentions(text: str) -> str:
     return "".join(characters)
 
 
-def _is_word(text: str, found: re.Match[str]) -> bool:
+def _is_word(text: str, match: re.Match[str]) -> bool:
     """Whether a letter is the pronoun "I", an article, or a small word of another language."""
-    said, after = found[1], text[found.end(1) : found.end(1) + 2]
-    if said == "I" and after == "..":
+    letter, (start, end) = match[1], match.span(1)
+    after = text[end : end + 2]
+    if letter == "I" and after == "..":
         return True
-    if said.islower() and after[:1] == " " and after[1:].isdigit():
+    if letter.islower() and after[:1] == " " and after[1:].isdigit():
         return True
     # The article has its capital at the beginning of a sentence only.
-    if said == "A" and _WITHIN.search(text[max(found.start(1) - 3, 0) : found.start(1)]):
+    if letter == "A" and _WITHIN.search(text[max(start - 3, 0) : start]):
         return False
-    return (said in "AI" or said.islower()) and bool(_RUNS_ON.match(text, found.end(1)))
+    return (letter in "AI" or letter.islower()) and bool(_RUNS_ON.match(text, end))
 
 
-def _set_off(text: str, found: re.Match[str]) -> bool:
+def _set_off(text: str, match: re.Match[str]) -> bool:
     """Whether a letter that may be a word is marked as an answer: "(I)", ": e", "i)"."""
-    before, after = (
-        text[max(found.start(1) - 2, 0) : found.start(1)],
-        text[found.end(1) : found.end(1) + 1],
-    )
+    start, end = match.span(1)
+    before, after = text[max(start - 2, 0) : start], text[end : end + 1]
     return after == ")" or (before.rstrip(" ")[-1:] in tuple("\n([:=→|>") and after != ",")

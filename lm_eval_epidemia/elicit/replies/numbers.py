@@ -72,9 +72,10 @@ import re
 import unicodedata
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from lm_eval_epidemia.elicit.replies.letters import answer_text, before_next_question
+from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting
 
 #: The tag that a model is asked to end with, and how many characters it may hold.
 TAG, LONGEST = "prior", 500
@@ -84,9 +85,7 @@ _EDGE = re.compile(rf"<(/?) ?{TAG} ?>", re.IGNORECASE)
 _CUT = re.compile(r"<(?:/ ?[prio]{0,5} ?)?\Z", re.IGNORECASE)
 
 _SIGNS = {
-    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
-    **dict.fromkeys((0x2018, 0x2019), "'"),
-    **dict.fromkeys((0x201C, 0x201D), '"'),
+    **DASHES_AND_QUOTES,
     0x060C: ",",
     0x3001: ";",  # It parts a list, never thousands.
     ord("\N{MULTIPLICATION SIGN}"): "x",
@@ -100,24 +99,22 @@ _TIMES_SIGN = re.compile(r"\\(?:times|cdot)(?![A-Za-z])")
 _POWER = re.compile(r"(?<=\d) ?[x*] ?10 ?(?:\^|\*\*) ?\{?([-+]?\d{1,9})\}?(?!\d)")
 
 #: Markup, and what is left of it.
-_MARKUP = [
-    (re.compile(pattern, re.IGNORECASE), plain)
-    for pattern, plain in (
-        (r"\\pm(?![a-z])", "±"),
-        (r"\\(?:approx|sim)(?![a-z])", "~"),
-        (r"\\(?:(?:mathcal|mathrm|mathbf|text|left|right|quad)(?![a-z])|[()\[\],;])", " "),
-        (r"\\(?=[a-z%$])", ""),
-        # In dollars, or between the dollars that begin and end a formula
-        (r"\$([^$\n]{0,60}[\d}])\$(?!\d)", r"\1"),
-        (r"(?<![\w*])(\*{1,2})(?=\S)([^*\n]{1,60})\1", r" \2 "),
-        # Left over is a sign of feet or inches.
-        (r"(?<!\w)\"([^\"]{0,300})\"", r" \1 "),
-        (r"(?<!\w)'([^']{0,300})'", r" \1 "),
-        # "<55>" and "<mean>55</mean>"
-        (r"</[a-z ]{1,30}>", " "),
-        (r"<([-+$\d.,]{1,30}|[a-z ]{1,30})>", r" \1 "),
-    )
-]
+_without_markup = Rewriting(
+    (r"\\pm(?![a-z])", "±"),
+    (r"\\(?:approx|sim)(?![a-z])", "~"),
+    (r"\\(?:(?:mathcal|mathrm|mathbf|text|left|right|quad)(?![a-z])|[()\[\],;])", " "),
+    (r"\\(?=[a-z%$])", ""),
+    # In dollars, or between the dollars that begin and end a formula
+    (r"\$([^$\n]{0,60}[\d}])\$(?!\d)", r"\1"),
+    (r"(?<![\w*])(\*{1,2})(?=\S)([^*\n]{1,60})\1", r" \2 "),
+    # Left over is a sign of feet or inches.
+    (r"(?<!\w)\"([^\"]{0,300})\"", r" \1 "),
+    (r"(?<!\w)'([^']{0,300})'", r" \1 "),
+    # "<55>" and "<mean>55</mean>"
+    (r"</[a-z ]{1,30}>", " "),
+    (r"<([-+$\d.,]{1,30}|[a-z ]{1,30})>", r" \1 "),
+    flags=re.IGNORECASE,
+)
 _BULLET = re.compile(r"(?m)^ {0,9}[-*\u2022] {1,9}")
 
 PERCENT = r"%|per ?cent(?![a-z])|percentage points?(?![a-z])"
@@ -229,10 +226,10 @@ _GROUPED = (
 
 def _plain(text: str) -> str:
     """Write digits, signs and powers in one way."""
-    text = _RAISED.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
+    text = _RAISED.sub(lambda raised: "^" + unicodedata.normalize("NFKC", raised[0]), text)
     # "?" is known nowhere. "q\u2085" is a label: no number begins within a word.
     text = _FIGURE.sub(
-        lambda found: "?" * (unicodedata.category(found[0]) in ("No", "Nl")) + found[0], text
+        lambda sign: "?" * (unicodedata.category(sign[0]) in ("No", "Nl")) + sign[0], text
     )
     text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
     text = _TIMES_SIGN.sub("x", text.replace("+/-", "±").replace("+-", "±"))
@@ -304,8 +301,7 @@ def numbers(
     """
     if text is None or not {*labels(text)} <= {*allowed, "first", "second"}:
         return None
-    for pattern, plain in _MARKUP:
-        text = pattern.sub(plain, text)
+    text = _without_markup(text)
     if len(_BULLET.findall(text)) > 1:
         text = _BULLET.sub("\n", text)
     for pattern in _token(unit):
@@ -319,7 +315,7 @@ def _spelt(piece: str) -> str:
     """Return the pattern of how a part of a unit is written."""
     if piece in ("/", "per"):
         return "/|per"
-    alike = (one for one in _UNITS if re.fullmatch(one, piece, re.IGNORECASE))
+    alike = (unit for unit in _UNITS if re.fullmatch(unit, piece, re.IGNORECASE))
     return next(alike, re.escape(piece.removesuffix("s")) + "s?")
 
 
@@ -329,7 +325,7 @@ def _token(unit: str | None) -> list[re.Pattern[str]]:
     pieces = [_spelt(piece) for piece in re.findall("/|[^/ ]+", _plain(unit or ""))]
     phrase = " ?".join(f"(?:{piece})" for piece in pieces) or f"{_COUNTED}(?: per {_COUNTED})?"
     if unit is None:
-        phrase = "|".join(one for one in _UNITS if one != _METRE)
+        phrase = "|".join(other for other in _UNITS if other != _METRE)
         phrase = f"(?:{phrase})(?: ?(?:/|per) ?(?:{phrase}))?|{_COUNTED}"
     signs = [sign for sign, spelt in _MONEY.items() if unit is None or spelt in pieces]
     money = f"[{''.join(signs)}]" if signs else "(?!)"
@@ -353,14 +349,8 @@ def _token(unit: str | None) -> list[re.Pattern[str]]:
 
 def _tokens(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     """Divide a tag into what it consists of; nothing, if a part of it is unknown."""
-    tokens: list[re.Match[str]] = []
-    place = 0
-    while place < len(text):
-        if not (token := pattern.match(text, place)):
-            return []
-        tokens.append(token)
-        place = token.end()
-    return tokens
+    tokens = list(pattern.finditer(text))
+    return tokens if "".join(token[0] for token in tokens) == text else []
 
 
 #: How `_kinds` writes what is no label.
@@ -461,11 +451,9 @@ def _values(tokens: Sequence[re.Match[str]], percent: float) -> tuple[float, ...
             own_unit = bool(token["money"] or (after and after.lastgroup == "unit"))
             bare.append((place, figure, own_unit))
     # "0.3 (30%)", "50k (50,000)": one number, written twice.
-    twice = any(
-        values[place - 1] == values[place] and scales[place - 1] != scales[place]
-        for place in range(1, len(values))
-    )
-    if twice or any(_shared(one, other) for one in bare for other in scaled):
+    neighbours = pairwise(zip(values, scales, strict=True))
+    twice = any(one[0] == other[0] and one[1] != other[1] for one, other in neighbours)
+    if twice or any(_shared(number, other) for number in bare for other in scaled):
         return None
     return tuple(values) if all(map(math.isfinite, values)) else None
 

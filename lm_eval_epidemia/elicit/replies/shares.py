@@ -158,7 +158,7 @@ AROUND = 300
 MOST_TRIES = 100
 
 
-class _Entry(NamedTuple):
+class _Share(NamedTuple):
     """An answer's number among those displayed, how many of 100 give it, and what is around it."""
 
     label: int
@@ -199,11 +199,11 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
         return None
     written = named.marked(as_lines(plain(_json_as_lines(text, named)), named))
     # "1. 30" could be the answer "1"
-    found = _from_lines(written, named, not (named.numbers and _LISTED.search(text)))
+    numbers = _from_lines(written, named, not (named.numbers and _LISTED.search(text)))
     # "A. 18-24", "B. 25-34": the question once more
-    if found is None or found == tuple(_said(answer) for answer in answers):
+    if numbers is None or numbers == tuple(_number_in(answer) for answer in answers):
         return None
-    return _of_100(found, text)
+    return _of_100(numbers, text)
 
 
 def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
@@ -215,18 +215,18 @@ def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
     return tuple(number / total for number in numbers)
 
 
-def _of_100(found: tuple[float, ...], text: str) -> tuple[float, ...]:
+def _of_100(numbers: tuple[float, ...], text: str) -> tuple[float, ...]:
     """Turn proportions into numbers of 100."""
     # "0.3 (30%)" is a proportion.
     text = _PERCENT_ASIDE.sub("", text)
-    if max(found) > 1 or _PERCENTS.search(text):
-        return found
-    scaled = tuple(100 * number for number in found)
-    if any(number % 1 for number in found):
-        return scaled if normalised(scaled) else found
+    if max(numbers) > 1 or _PERCENTS.search(text):
+        return numbers
+    scaled = tuple(100 * number for number in numbers)
+    if any(number % 1 for number in numbers):
+        return scaled if normalised(scaled) else numbers
     # 1 and 0: not of a mere list, and not "1 person"
-    said = re.search(r"[^\W\d_]", text) and not _COUNTS.search(text)
-    return scaled if said and sum(found) == 1 else found
+    is_labelled = re.search(r"[^\W\d_]", text) and not _COUNTS.search(text)
+    return scaled if is_labelled and sum(numbers) == 1 else numbers
 
 
 def _json_as_lines(text: str, named: Labels) -> str:
@@ -238,18 +238,18 @@ def _json_as_lines(text: str, named: Labels) -> str:
         start, tries = opening.start() + 1, tries + 1
         try:
             data, start = decoder.raw_decode(text, opening.start())
-            entries: list[_Entry] = []
+            entries: list[_Share] = []
             _gather(data, None, named, entries)
         except ValueError:
             continue
         except RecursionError:
             # Nested so deep it is no answer, at the next bracket neither.
             break
-        if len({one.label for one in entries}) == len(named.letters):
+        if len({entry.label for entry in entries}) == len(named.letters):
             # A number and its per cent say the same; -1 is no number of people.
             lines = [
-                f"{named.letters[one.label]}: {-1 if math.isnan(one.value) else one.value:.6f}"
-                for one, _ in groupby(entries)
+                f"{named.letters[label]}: {-1 if math.isnan(value) else value:.6f}"
+                for (label, value, *_), _ in groupby(entries)
             ]
             written += [text[done : opening.start()], *lines, ""]
             done = start
@@ -260,50 +260,46 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object, in which a key may be there twice."""
 
 
-def _gather(data: Any, label: int | None, named: Labels, found: list[_Entry]) -> None:
+def _gather(data: Any, label: int | None, named: Labels, entries: list[_Share]) -> None:
     """Go through decoded JSON; what stands under an answer's name is its number."""
     if isinstance(data, _Pairs):
-        said = [
-            place
-            for _, value in data
-            if isinstance(value, str)
-            if (place := named.of(value)) is not None
-        ]
+        texts = [value for _, value in data if isinstance(value, str)]
+        answers = {*map(named.of, texts)} - {None}
         # {"answer": "A", "people": 30}
-        inside = said[0] if len(set(said)) == 1 else label
+        inside = answers.pop() if len(answers) == 1 else label
         # {"A": {"answer": "B", "people": 30}}
         if label is not None and inside != label:
-            found.append(_Entry(label, math.nan))
+            entries.append(_Share(label, math.nan))
             return
         for key, value in data:
             if (place := named.of(key)) is not None:
-                _gather(value, place, named, found)
+                _gather(value, place, named, entries)
             elif not (isinstance(value, str) and named.of(value) is not None):
-                _gather(value, inside, named, found)
+                _gather(value, inside, named, entries)
     elif isinstance(data, list):
-        for one in data:
-            if label is not None and one in named.letters and one != named.letters[label]:
-                found.append(_Entry(label, math.nan))
-            _gather(one, label, named, found)
+        for item in data:
+            if label is not None and item in named.letters and item != named.letters[label]:
+                entries.append(_Share(label, math.nan))
+            _gather(item, label, named, entries)
     elif label is not None and isinstance(data, str):
         # {"A": "B: 30"}
         other = re.match(r"\s{0,3}([A-Z])\s{0,3}[:=.)]", data)
         if other and other[1] != named.letters[label]:
-            found.append(_Entry(label, math.nan))
-        elif (number := _said(data)) is not None:
-            found.append(_Entry(label, number))
+            entries.append(_Share(label, math.nan))
+        elif (number := _number_in(data)) is not None:
+            entries.append(_Share(label, number))
     elif label is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
-        found.append(_Entry(label, float(data) if 0 <= data < LARGEST else math.nan))
+        entries.append(_Share(label, float(data) if 0 <= data < LARGEST else math.nan))
 
 
-def _said(text: str) -> float | None:
-    """Return the number that a text without labels says, NaN for several; None without one."""
+def _number_in(text: str) -> float | None:
+    """Return the number in a text without labels, NaN for several; None without one."""
     line = plain(f": {text}")
-    tokens = [one for one in _tokens(line) if one.label is None]
+    tokens = [token for token in _tokens(line) if token.label is None]
     return _one_value(tokens, line) if tokens else None
 
 
-def _complete(blocks: Sequence[Sequence[_Entry]], levels: int) -> tuple[float, ...] | None:
+def _complete(blocks: Sequence[Sequence[_Share]], levels: int) -> tuple[float, ...] | None:
     """Return the numbers of the list that has every answer once.
 
     Of several that differ, the last one if it is said to be final: it may as well be of others,
@@ -311,26 +307,25 @@ def _complete(blocks: Sequence[Sequence[_Entry]], levels: int) -> tuple[float, .
 
     Parameters
     ----------
-    blocks : sequence of sequence of _Entry
+    blocks : sequence of sequence of _Share
         Entries that stand together; a list may be repeated in a block.
     levels : int
     """
-    found: list[tuple[tuple[float, ...], Sequence[_Entry]]] = []
+    complete: list[tuple[tuple[float, ...], Sequence[_Share]]] = []
     for block in blocks:
         lists = [block[at : at + levels] for at in range(0, len(block), levels)]
-        said = [{entry.label: entry.value for entry in one} for one in lists]
-        if all(len(one) == levels for one in said):
-            found += [
-                (tuple(numbers[place] for place in range(levels)), one)
-                for numbers, one in zip(said, lists, strict=True)
-                if not is_example(one[0].before)
+        if all(len({entry.label for entry in entries}) == levels for entries in lists):
+            complete += [
+                (tuple(entry.value for entry in sorted(entries)), entries)
+                for entries in lists
+                if not is_example(entries[0].before)
             ]
-    if not found or any(map(math.isnan, found[-1][0])):
+    if not complete or any(map(math.isnan, complete[-1][0])):
         return None
-    last, entries = found[-1]
-    if any(numbers != last for numbers, _ in found):
+    last, entries = complete[-1]
+    if any(numbers != last for numbers, _ in complete):
         around = " ".join(entry.before + entry.after for entry in entries)
-        if not is_final(entries[0].before, around, found[-2][1][0].before):
+        if not is_final(entries[0].before, around, complete[-2][1][0].before):
             return None
     return last
 
@@ -338,7 +333,7 @@ def _complete(blocks: Sequence[Sequence[_Entry]], levels: int) -> tuple[float, .
 def _from_lines(text: str, named: Labels, unlabelled: bool) -> tuple[float, ...] | None:
     """Read labels and numbers line by line, or as many numbers as there are answers."""
     levels = len(named.letters)
-    blocks: list[list[_Entry]] = [[]]
+    blocks: list[list[_Share]] = [[]]
     before = ""
     for line in text.splitlines():
         if entries := _line(line, named):
@@ -366,31 +361,25 @@ def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
     return tuple(map(float, numbers))
 
 
-def _line(line: str, named: Labels) -> list[_Entry]:
+def _line(line: str, named: Labels) -> list[_Share]:
     """Return what a line says: labels and numbers by turns, whichever comes first."""
     levels = len(named.letters)
     tokens = _tokens(line, levels)
-    if any(one.label is None for one in tokens):
-        # "30 (25-35)": the number outside counts, if there is one.
-        bare = _ASIDE.sub(" ", line)
-        outside = _tokens(bare, levels)
-        if any(one.label is None for one in outside) and any(
-            one.label is not None for one in outside
-        ):
-            line, tokens = bare, outside
+    # "30 (25-35)": the number outside counts, if there is one.
+    bare = _ASIDE.sub(" ", line)
+    outside = _tokens(bare, levels)
+    if {token.label is None for token in outside} == {True, False}:
+        line, tokens = bare, outside
     turns = _turns(tokens, line, named)
-    if len(turns) < 2 or len(turns) % 2:
-        return []
-    labelled = [one.label is not None for one in turns]
-    if labelled[::2] != labelled[:1] * (len(turns) // 2) or labelled[::2] == labelled[1::2]:
+    if len(turns) % 2:
         return []
     entries, end = [], 0
-    for one, other in zip(turns[::2], turns[1::2], strict=True):
-        label, number = (other, one) if one.label is None else (one, other)
-        before = line[max(end, one.start - AROUND) : one.start]
-        after = line[one.start : one.start + AROUND]
-        entries.append(_Entry(int(label.label or 0), number.value, before, after))
-        end = other.start
+    for first, second in zip(turns[::2], turns[1::2], strict=True):
+        label, number = (second, first) if first.label is None else (first, second)
+        before = line[max(end, first.start - AROUND) : first.start]
+        after = line[first.start : first.start + AROUND]
+        entries.append(_Share(int(label.label or 0), number.value, before, after))
+        end = second.start
     return entries
 
 
@@ -415,24 +404,21 @@ def _tokens(line: str, levels: int = 0) -> list[_Token]:
 def _value(match: re.Match[str], line: str) -> float:
     """Return a number, or the middle of a range; NaN where it is no number of 100."""
     low = float(match["low"].replace(",", "."))
+    before, end = line[max(match.start() - 20, 0) : match.start()], match.end()
+    # Of the pattern's own words, "not more than" is no "not".
+    is_other = _NO_COUNT.search(before) or _OTHER_BASE.match(line, end)
+    if is_other or _BY.search(before) or _DIFFERS.match(line, end):
+        return math.nan
     if match["negative"] or match["open"]:
         return math.nan
-    # Of the pattern's own words, "not more than" is no "not".
-    before = line[max(match.start() - 20, 0) : match.start()]
-    if _NO_COUNT.search(before) or _OTHER_BASE.match(line, match.end()):
-        return math.nan
-    if _BY.search(before) or _DIFFERS.match(line, match.end()):
-        return math.nan
     if match["below"] or match["above"]:
-        if match["high"]:
-            return math.nan
         first, last = (0, low) if match["below"] else (low, 100)
-        return (first + last) / 2 if 0 <= last - first <= WIDEST else math.nan
+        leaves_little = not match["high"] and 0 <= last - first <= WIDEST
+        return (first + last) / 2 if leaves_little else math.nan
     if match["high"]:
         high = float(match["high"].replace(",", "."))
-        if match["and"] and not _BETWEEN.search(line, max(match.start() - 12, 0), match.start()):
-            return math.nan
-        return (low + high) / 2 if low <= high else math.nan
+        is_range = not match["and"] or _BETWEEN.search(before)
+        return (low + high) / 2 if is_range and low <= high else math.nan
     return low
 
 
@@ -466,20 +452,15 @@ def _one_value(tokens: Sequence[_Token], line: str, own: str = "") -> float:
     own : str
         The text of their answer: its numbers may stand before the one that is meant.
     """
-    most, last = max(one.value for one in tokens), tokens[-1]
-    if all(one.value == most or math.isclose(100 * one.value, most) for one in tokens):
+    most, last = max(token.value for token in tokens), tokens[-1]
+    if all(token.value == most or math.isclose(100 * token.value, most) for token in tokens):
         return most
-    between = line[tokens[0].start : last.start]
+    start = tokens[0].start
+    between = line[start : last.start]
     if _COMPUTED.fullmatch(between):
         return last.value
     # "A. 5-10 yrs: 30" where A is "5 to 10 years", not "A about 5, all: 30".
-    meant = [one for one in tokens if _SET_OFF.search(_before(one, line))] == [last]
+    set_off = [t for t in tokens if _SET_OFF.search(line, max(t.start - 8, 0), t.start)]
     known = set(re.findall(r"\d+", between)) <= set(re.findall(r"\d+", own))
-    apart = _APART.search(between) or _HEDGED.search(
-        line[max(tokens[0].start - 12, 0) : tokens[0].start]
-    )
-    return last.value if meant and known and not apart else math.nan
-
-
-def _before(token: _Token, line: str) -> str:
-    return line[max(token.start - 8, 0) : token.start]
+    apart = _APART.search(between) or _HEDGED.search(line[max(start - 12, 0) : start])
+    return last.value if set_off == [last] and known and not apart else math.nan

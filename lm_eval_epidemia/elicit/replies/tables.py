@@ -31,12 +31,9 @@ def as_lines(text: str, named: Labels) -> str:
         lines = list(block)
         if is_table:
             rows = [_cells(line) for line in lines if not _RULE.fullmatch(line)]
-            found = _by_rows(rows, named) or _by_columns(rows, named)
-            if found:
-                lines = [
-                    f"{letter}: {' | '.join(cells)}"
-                    for letter, cells in zip(named.letters, found, strict=True)
-                ]
+            if answers := _by_rows(rows, named) or _by_columns(rows, named):
+                pairs = zip(named.letters, answers, strict=True)
+                lines = [f"{letter}: {' | '.join(cells)}" for letter, cells in pairs]
         written += lines
     return "\n".join(written)
 
@@ -61,15 +58,15 @@ def _by_columns(rows: Sequence[_Row], named: Labels) -> list[_Row] | None:
     """Return what stands below every answer, where a row has each of them once."""
     for at, header in enumerate(rows):
         places = [named.of(cell) for cell in header]
-        if sorted(one for one in places if one is not None) != list(range(len(named.letters))):
+        if sorted(place for place in places if place is not None) != list(
+            range(len(named.letters))
+        ):
             continue
         below: list[_Row] = [[] for _ in named.letters]
         for row in rows[at + 1 :]:
             if len(row) != len(header):
                 return None
-            cells = [
-                (place, cell) for place, cell in zip(places, row, strict=True) if place is not None
-            ]
+            cells = [(i, cell) for i, cell in zip(places, row, strict=True) if i is not None]
             # The texts below their letters
             if not all(named.of(cell) == place for place, cell in cells):
                 for place, cell in cells:
