@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import (
     LOGNORMAL,
     NORMAL,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Samples
 
 #: A prior as (family, a, b).
 NORMALS = st.tuples(st.just(NORMAL), st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
@@ -297,7 +297,7 @@ def test_a_lognormal_that_is_nearly_normal():
 
 
 def test_posteriors_of_the_baselines():
-    drawn = Baseline(*(np.full((2, 1, 1), one) for one in (0.4, 0.24, 5.0)))
+    drawn = Samples(*(np.full((2, 1, 1), one) for one in (0.4, 0.24, 5.0)))
     family, a, b = posterior.of_baseline(np.array([True, False]), drawn)
     assert family.ravel().tolist() == [BETA, NORMAL]
     # Beta(1 + 2, 1 + 3), and a normal with the answers' mean and their standard error.

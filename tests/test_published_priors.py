@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import posterior
 from lm_eval_epidemia.benchmarks.prior.judged import judge, mean_of, proportions, stated_as
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -204,7 +204,7 @@ def test_posteriors_of_the_baselines_from_the_people_drawn(truth):
             [[[series[name, size, k] for k in range(DRAWS)] for size in SIZES] for name in names]
         )
 
-    baseline = Baseline(*(cube(of[field]) for field in Baseline._fields))
+    baseline = Samples(*(cube(of[field]) for field in Samples._fields))
     shipped = truth.baselines["published"]
     for mine, theirs in zip(baseline, shipped, strict=True):
         assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-9)

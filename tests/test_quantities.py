@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.benchmarks.prior import posterior
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, published, store
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, estimate
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
 from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS, span
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -247,7 +247,7 @@ def test_a_set_that_is_not_there_is_named_with_the_nearest():
 def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
     truth = store.load(store.PREFIX + "gss")
     first, *others = truth.quantities
-    short = {"corrected": Baseline(*(each[:, :3] for each in truth.baseline))}
+    short = {"corrected": Samples(*(each[:, :3] for each in truth.baseline))}
     for change, message in (
         ({"mean": 1.2}, "a beta prior is about a share"),
         ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
@@ -337,7 +337,7 @@ def test_estimates_golden():
     """
     value = np.array([1.0, 3, 2, 4, 100])
     domain = np.array([True, True, True, True, False])
-    design = Design(
+    design = SampleDesign(
         np.array([1.0, 1, 2, 1, 1]), np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 3])
     )
     found = estimate(value, domain, design)
@@ -345,7 +345,7 @@ def test_estimates_golden():
     assert found == pytest.approx((2.4, variance**0.5, 0.0, 0.8), abs=1e-12)
     # Without a design: n / (n - 1) * sum (w (y - mean))^2 / (sum w)^2.
     z = np.array([-1.4, 0.6, -0.8, 1.6])
-    alone = estimate(value, domain, Design(design.weight))
+    alone = estimate(value, domain, SampleDesign(design.weight))
     assert alone.se == pytest.approx((4 / 3 * (z**2).sum()) ** 0.5 / 5)
 
 
@@ -354,11 +354,11 @@ def test_implicates_of_a_family_are_one_unit():
     rng = np.random.default_rng(0)
     value, weight = rng.normal(size=50), rng.gamma(2, size=50)
     everyone = np.ones(50, dtype=bool)
-    single = estimate(value, everyone, Design(weight))
+    single = estimate(value, everyone, SampleDesign(weight))
     copied = estimate(
         np.repeat(value, 5),
         np.repeat(everyone, 5),
-        Design(np.repeat(weight / 5, 5), psu=np.repeat(np.arange(50), 5)),
+        SampleDesign(np.repeat(weight / 5, 5), psu=np.repeat(np.arange(50), 5)),
     )
     assert copied == pytest.approx(single, rel=1e-12)
 
@@ -367,7 +367,7 @@ def test_replicate_weights_give_the_error_where_there_is_no_design():
     """Means 2 and 4 in two replicates, 3 at the weight: variance = 0.5 * (1 + 1)."""
     value, everyone = np.array([2.0, 4.0]), np.ones(2, dtype=bool)
     replicates = np.array([[1, 0], [0, 1]], dtype=np.float32)
-    found = estimate(value, everyone, Design(np.ones(2), replicates=replicates, scale=0.5))
+    found = estimate(value, everyone, SampleDesign(np.ones(2), replicates=replicates, scale=0.5))
     assert found == pytest.approx((3, 1, 1, 1))
 
 
@@ -390,7 +390,7 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
     frame = frame[(frame["RIDAGEYR"] >= 18) & (frame["WTMEC2YR"] > 0)]
     weight = frame["WTMEC2YR"].to_numpy(float)
     strata, within = (frame[c].to_numpy(int) for c in ("SDMVSTRA", "SDMVPSU"))
-    design = Design(weight, strata, strata * 10 + within)
+    design = SampleDesign(weight, strata, strata * 10 + within)
     diabetes = frame["DIQ010"].map({1: 1.0, 2: 0.0, 3: 1.0}).to_numpy()
     height = frame["BMXHT"].to_numpy()
     age = frame["RIDAGEYR"].to_numpy()

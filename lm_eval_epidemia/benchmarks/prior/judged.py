@@ -16,7 +16,7 @@ from lm_eval_epidemia.benchmarks.prior import grid, posterior
 from lm_eval_epidemia.benchmarks.prior.crps import crps, crps_of_points
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline, Quantities
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, Samples
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
@@ -199,7 +199,7 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
     return truth._replace(
         quantities=tuple(truth.quantities[place] for place in np.flatnonzero(kept)),
         baselines={
-            name: Baseline(*(each[kept] for each in drawn))
+            name: Samples(*(each[kept] for each in drawn))
             for name, drawn in truth.baselines.items()
         },
     )
@@ -218,7 +218,7 @@ def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
         return np.asarray(np.where(there, values, 0).sum(axis=axis) / there.sum(axis=axis))
 
 
-def _baseline(truth: Quantities, draws: str | None) -> Baseline:
+def _baseline(truth: Quantities, draws: str | None) -> Samples:
     name = draws or truth.scored
     if name not in truth.baselines:
         raise EpidemiaError(
@@ -227,7 +227,7 @@ def _baseline(truth: Quantities, draws: str | None) -> Baseline:
     return truth.baselines[name]
 
 
-def _told(truth: Quantities, drawn: Baseline) -> tuple[NDArray[np.int64], Array, Array]:
+def _told(truth: Quantities, drawn: Samples) -> tuple[NDArray[np.int64], Array, Array]:
     """Return the baselines' posteriors.
 
     The published prior of a mean, Normal(0, 1e5), is flat for centimetres, not for incomes: other
@@ -242,13 +242,13 @@ def _true(truth: Quantities) -> Array:
     return np.array([one.mean for one in truth.quantities], dtype=float)
 
 
-def _sampled(truth: Quantities, drawn: Baseline) -> tuple[Any, ...]:
+def _sampled(truth: Quantities, drawn: Samples) -> tuple[Any, ...]:
     """Return what an update takes of samples, each of shape (Q, 1, S, D)."""
     is_share = proportions(truth)[:, None, None]
     return tuple(each[:, None] for each in (is_share, *drawn))
 
 
-def _of_families(truth: Quantities, stated: Stated, drawn: Baseline) -> _Priors:
+def _of_families(truth: Quantities, stated: Stated, drawn: Samples) -> _Priors:
     y = _true(truth)[:, None]
     return _Priors(
         families.mean(*stated),
@@ -261,7 +261,7 @@ def _of_families(truth: Quantities, stated: Stated, drawn: Baseline) -> _Priors:
     )
 
 
-def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Baseline) -> _Priors:
+def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Samples) -> _Priors:
     """Describe distributions on points, shape (Q, G), by their log-probabilities."""
     p, y = np.exp(logs), _true(truth)[:, None]
     centre = (p * points).sum(axis=1, keepdims=True)
@@ -282,7 +282,7 @@ def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Baseline) -
     )
 
 
-def _filled(truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Baseline) -> _Priors:
+def _filled(truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Samples) -> _Priors:
     """Put the flat prior where nothing could be read."""
     instead = _of_families(truth, flat(truth), drawn)
     return _Priors(
@@ -294,7 +294,7 @@ def _filled(truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: B
 
 
 def _judged(
-    truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Baseline, published: bool
+    truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Samples, published: bool
 ) -> Judged:
     y = _true(truth)
     se = np.array([one.se for one in truth.quantities], dtype=float)

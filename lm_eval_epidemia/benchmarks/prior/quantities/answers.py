@@ -36,7 +36,7 @@ ANSWERS = "published_answers.parquet"
 _RUN = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
 
 
-class Run(NamedTuple):
+class PublishedRun(NamedTuple):
     """The priors that a published model stated under one setting.
 
     Attributes
@@ -108,7 +108,7 @@ def write(folder: Path, to: Path) -> Path:
     return to / ANSWERS
 
 
-def runs(truth: Quantities) -> tuple[Run, ...]:
+def runs(truth: Quantities) -> tuple[PublishedRun, ...]:
     """Return the published runs, by experiment and setting.
 
     Parameters
@@ -125,7 +125,7 @@ def runs(truth: Quantities) -> tuple[Run, ...]:
 
 
 @lru_cache(maxsize=2)
-def _runs(names: tuple[str, ...]) -> tuple[Run, ...]:
+def _runs(names: tuple[str, ...]) -> tuple[PublishedRun, ...]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,7 +145,7 @@ def _runs(names: tuple[str, ...]) -> tuple[Run, ...]:
     return tuple(_run(key, of, at) for key, of in found.items())
 
 
-def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -> Run:
+def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -> PublishedRun:
     trials = tuple(sorted({row["trial"] for row in rows}))
     priors = np.full((len(at), len(trials), 3), np.nan)
     for row in rows:
@@ -153,7 +153,7 @@ def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -
             place = at[row["quantity"]], trials.index(row["trial"])
             priors[place] = FAMILIES.index(row["family"]), row["a"], row["b"]
     experiment, model, system_prompt, protocol, setting = key
-    return Run(experiment, model, system_prompt, protocol, setting, trials, priors)
+    return PublishedRun(experiment, model, system_prompt, protocol, setting, trials, priors)
 
 
 def main() -> None:

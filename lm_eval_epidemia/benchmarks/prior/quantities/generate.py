@@ -14,7 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, Estimate, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
+    DomainStats,
+    SampleDesign,
+    estimate,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DIFFICULTIES,
     FEWEST,
@@ -147,11 +151,11 @@ class Slices:
         self.subject = wording.subject_of(record, data.vintage)
         unit = data.unit if data.psu is None else data.psu
         scale = record.design_of(data.vintage).replicate_scale
-        self.design = Design(data.weight, data.strata, unit, data.replicates, scale)
+        self.design = SampleDesign(data.weight, data.strata, unit, data.replicates, scale)
         self.asked: Mask = data.weight > 0
         for universe in record.universe:
             self.asked &= data.within(universe)
-        self._marginals: dict[Choice, Estimate] = {}
+        self._marginals: dict[Choice, DomainStats] = {}
         if len(self.variables) < len(DIFFICULTIES):
             raise EpidemiaError(
                 f"{record.survey} {data.vintage} has {len(self.variables)} variables that make "
@@ -198,7 +202,7 @@ class Slices:
             return self.data.measured[base.variable]
         return (self.data.levels[base.variable] == base.level).astype(np.float64)
 
-    def marginal(self, base: Choice) -> Estimate:
+    def marginal(self, base: Choice) -> DomainStats:
         if base not in self._marginals:
             everyone = self.known(base.variable)
             self._marginals[base] = estimate(self.value(base), everyone, self.design)
@@ -452,7 +456,7 @@ def _some(
     return found
 
 
-def _error_said(design: Design, data: Microdata) -> str:
+def _error_said(design: SampleDesign, data: Microdata) -> str:
     if data.has_strata:
         return "Taylor-linearised over strata and PSUs"
     if data.psu is None and data.unit is not None:

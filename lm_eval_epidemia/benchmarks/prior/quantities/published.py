@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia.benchmarks.prior.quantities import draws, nhanes
 from lm_eval_epidemia.benchmarks.prior.quantities.bins import QUARTERS, between
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import Asked
+from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import YesNoVariable
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
     SIZES,
@@ -45,7 +45,7 @@ _BOUNDS = re.compile(r"(?P<side>greater than|less than or equal to) (?P<bound>\d
 def _condition(name: str, level: float, text: str) -> Condition:
     """Read a condition: a level by its code, the bounds of a quarter from the published text."""
     variable = nhanes.VARIABLES[name]
-    if isinstance(variable, Asked):
+    if isinstance(variable, YesNoVariable):
         label = "Yes" if level == 1 else "No"
         return Condition(name, label, variable.yes if level == 1 else variable.no)
     bounds = {found["side"]: float(found["bound"]) for found in _BOUNDS.finditer(text)}
@@ -81,14 +81,14 @@ def wording_of(base: str, conditions: tuple[Condition, ...]) -> str:
 def _quantity(row: Any, marginals: dict[str, Any]) -> Quantity:
     base, conditions, marginal = row.base_variable, _conditions(row), marginals[row.base_variable]
     variable = nhanes.VARIABLES[base]
-    share = isinstance(variable, Asked)
+    share = isinstance(variable, YesNoVariable)
     low, high = (0.0, 1.0) if share else span(marginal.mean, marginal.std, least=0.0)
     return Quantity(
         name=row.variable,
         base=base,
         conditions=conditions,
         family=row.ground_truth_distribution_type,
-        unit="" if isinstance(variable, Asked) else variable.unit,
+        unit="" if isinstance(variable, YesNoVariable) else variable.unit,
         wording=wording_of(base, conditions),
         mean=row.mean,
         se=row.se,
