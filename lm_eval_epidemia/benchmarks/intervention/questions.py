@@ -169,31 +169,20 @@ def _scenes(task: str) -> tuple[Scene, ...]:
     if task not in TASKS:
         raise EpidemiaError(f"no task about causal graphs is {task!r} ({nearest(task, TASKS)})")
     names, nodes = TASKS[task].names, TASKS[task].nodes
+    of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:
-        return tuple(
-            Scene(
-                shape,
-                sample,
-                graph,
-                names,
-                named(names, shape, len(graph.nodes), sample - 1),
-                tuple(effects(graph, QUERIES[shape])),
-            )
+        graphs = [
+            (sample, generate.Drawn(shape, graph, tuple(effects(graph, QUERIES[shape])), ()))
             for shape, graph in GRAPHS.items()
             for sample in range(1, SAMPLES + 1)
-        )
-    return tuple(
-        Scene(
-            one.shape,
-            sample,
-            one.graph,
-            names,
-            named(names, f"{one.shape} of {nodes}", nodes, sample - 1),
-            one.effects,
-            one.kinds,
-        )
-        for sample, one in enumerate(generate.drawn(nodes), start=1)
-    )
+        ]
+    else:
+        graphs = [*enumerate(generate.drawn(nodes), start=1)]
+    scenes = []
+    for sample, (shape, graph, asked, kinds) in graphs:
+        called = named(names, shape + of_size, len(graph.nodes), sample - 1)
+        scenes.append(Scene(shape, sample, graph, names, called, asked, kinds))
+    return tuple(scenes)
 
 
 @lru_cache(maxsize=len(TASKS))

@@ -12,12 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lm_eval_epidemia.benchmarks.prior.quantities.families import (
-    BETA,
-    LOGNORMAL,
-    NORMAL,
-    log_density,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities import families
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Samples
 from lm_eval_epidemia.core.distance import Array
 
@@ -161,7 +157,7 @@ def _integrated(
         x = np.where(share, special.expit(t), np.exp(np.where(share, 0, t)))
         jacobian = np.where(share, special.log_expit(t) + special.log_expit(-t), t)
         height = (
-            log_density(family[:, None], a[:, None], b[:, None], x)
+            families.log_density(family[:, None], a[:, None], b[:, None], x)
             + log_likelihood(x, *sample)
             + jacobian
         )

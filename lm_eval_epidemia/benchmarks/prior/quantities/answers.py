@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,15 +82,15 @@ def write(folder: Path, to: Path) -> Path:
     import pyarrow.parquet as pq
 
     results = folder / "results_per_variable.parquet"
-    found = pd.read_parquet(results)
-    found = found[found.dataset == "nhanes"]
-    is_beta = found.ground_truth_distribution_type == "beta"
-    kept = found[[*_RUN, "trial"]].assign(
-        trial=found.trial.astype("int8"),
-        quantity=found.variable,
-        family=found.ground_truth_distribution_type,
-        a=found.a.where(is_beta, found.prior_mean),
-        b=found.b.where(is_beta, found.prior_std),
+    answers = pd.read_parquet(results)
+    answers = answers[answers.dataset == "nhanes"]
+    is_beta = answers.ground_truth_distribution_type == "beta"
+    kept = answers[[*_RUN, "trial"]].assign(
+        trial=answers.trial.astype("int8"),
+        quantity=answers.variable,
+        family=answers.ground_truth_distribution_type,
+        a=answers.a.where(is_beta, answers.prior_mean),
+        b=answers.b.where(is_beta, answers.prior_std),
     )
     kept = kept.sort_values([*_RUN, "trial", "quantity"], kind="stable")
     table = pa.Table.from_pandas(kept, preserve_index=False)
@@ -139,10 +141,8 @@ def _runs(names: tuple[str, ...]) -> tuple[PublishedRun, ...]:
         raise EpidemiaError(
             f"the published answers are about the set {PUBLISHED}; this one lacks {few(unknown)}"
         )
-    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[each] for each in _RUN), []).append(row)
-    return tuple(_run(key, of, at) for key, of in found.items())
+    # Written in the order of runs.
+    return tuple(_run(key, list(of_run), at) for key, of_run in groupby(rows, itemgetter(*_RUN)))
 
 
 def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -> PublishedRun:

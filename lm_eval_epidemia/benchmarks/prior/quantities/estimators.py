@@ -5,11 +5,12 @@ Everything is about a *domain*, the people whom the conditions describe and whos
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.benchmarks.prior.quantities.span import span
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import taylor_variance
 
@@ -98,3 +99,26 @@ def estimate(value: Array, domain: Mask, design: SampleDesign) -> DomainStats:
     variance = taylor_variance(sums[several], stratum[several])
     told = float(w[several[psu]].sum() / total)
     return DomainStats(mean, sd, float(np.sqrt(variance) / total), told)
+
+
+def numbers_of(
+    told: DomainStats, n: int, marginal: DomainStats, share: bool, least: float | None = 0.0
+) -> dict[str, Any]:
+    """Return the numbers of a `Quantity`, by field: its truth, its marginal, its grid's ends.
+
+    Parameters
+    ----------
+    told, marginal : DomainStats
+        What the survey says of the slice, and of all people.
+    n : int
+        People in the slice.
+    share : bool
+        Whether it is a proportion, whose grid goes from 0 to 1.
+    least : float, optional
+        Below which no value can be.
+    """
+    low, high = (0.0, 1.0) if share else span(marginal.mean, marginal.sd, least)
+    return {
+        **{"mean": told.mean, "se": told.se, "sd": told.sd, "n": n},
+        **{"marginal_mean": marginal.mean, "marginal_sd": marginal.sd, "low": low, "high": high},
+    }

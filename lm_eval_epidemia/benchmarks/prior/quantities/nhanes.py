@@ -10,8 +10,11 @@ Source of the questions: NCHS documentation of the files named in `VARIABLES` (c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Condition
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import joined
 
 SURVEY = "the National Health and Nutrition Examination Survey (NHANES) 2017-2018"
 ADULT = 18
@@ -113,15 +116,15 @@ VARIABLES: Mapping[str, YesNoVariable | Measurement] = {
 }
 
 
-def wording(base: str, conditions: Mapping[str, str]) -> str:
+def wording(base: str, conditions: Sequence[Condition]) -> str:
     """Say what a quantity is.
 
     Parameters
     ----------
     base : str
         One of `VARIABLES`.
-    conditions : mapping of str to str
-        Variable to its clause, "whose body weight is at most 66.5 kg".
+    conditions : sequence of Condition
+        With phrases such as "whose body weight is at most 66.5 kg".
 
     Returns
     -------
@@ -129,14 +132,13 @@ def wording(base: str, conditions: Mapping[str, str]) -> str:
         A noun phrase.
     """
     variable = VARIABLES[base]
-    involved = [variable, *(VARIABLES[name] for name in conditions)]
+    involved = [variable, *(VARIABLES[condition.variable] for condition in conditions)]
     age = max([ADULT, *(one.age for one in involved if isinstance(one, YesNoVariable))])
     people = (
         f"adults aged {age} and over in the civilian noninstitutionalized population of the "
         f"United States"
     )
-    if clauses := list(conditions.values()):
-        people += " " + (", ".join(clauses[:-1]) + " and " if clauses[1:] else "") + clauses[-1]
+    people += joined([condition.phrase for condition in conditions])
     if isinstance(variable, Measurement):
         what = f"the mean {variable.words} (in {variable.unit}) of {people}"
     else:

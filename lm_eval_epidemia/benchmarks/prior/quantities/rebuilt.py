@@ -15,17 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, store
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
+    SampleDesign,
+    estimate,
+    numbers_of,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family
 from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import ADULT, YesNoVariable
-from lm_eval_epidemia.benchmarks.prior.quantities.published import wording_of
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     FEWEST,
     Condition,
     Quantities,
     Quantity,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.span import span
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
@@ -165,19 +167,11 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
             )
         value = people.values[one.base]
         check_family(one.family, value[there])
-        told, marginal = estimate(value, there, design), marginals[one.base]
-        low, high = (0.0, 1.0) if one.family == "beta" else span(marginal.mean, marginal.sd, 0.0)
+        told, share = estimate(value, there, design), one.family == "beta"
         new = one._replace(
             conditions=conditions,
-            wording=wording_of(one.base, conditions),
-            mean=told.mean,
-            se=told.se,
-            sd=told.sd,
-            n=n,
-            marginal_mean=marginal.mean,
-            marginal_sd=marginal.sd,
-            low=low,
-            high=high,
+            wording=nhanes.wording(one.base, conditions),
+            **numbers_of(told, n, marginals[one.base], share),
         )
         found.append(new)
         differing += _differing(one, new)
