@@ -12,14 +12,8 @@ from lm_eval_epidemia.benchmarks.prior import posterior
 from lm_eval_epidemia.benchmarks.prior.crps import crps, crps_of_points
 from lm_eval_epidemia.benchmarks.prior.posterior import posterior_mean
 from lm_eval_epidemia.benchmarks.prior.quantities import families
-from lm_eval_epidemia.benchmarks.prior.quantities.families import (
-    BETA,
-    FAMILIES,
-    LEVELS,
-    LOGNORMAL,
-    NORMAL,
-)
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LEVELS, LOGNORMAL, NORMAL
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Samples
 
 #: A prior as (family, a, b).
 NORMALS = st.tuples(st.just(NORMAL), st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
@@ -82,7 +76,7 @@ def test_quantiles_are_fitted_by_least_squares():
             assert least < squares(a * step, b) and least < squares(a, b * step)
 
 
-def test_quantiles_of_nothing():
+def test_quantiles_and_moments_of_nothing():
     for family, values in (
         (NORMAL, [5, 4, 6, 7, 8]),
         (NORMAL, [5, 5, 5, 5, 5]),
@@ -93,17 +87,12 @@ def test_quantiles_of_nothing():
         (LOGNORMAL, [0, 1, 2, 3, 4]),
     ):
         assert np.isnan(families.of_quantiles(family, values)).all(), (family, values)
-
-
-def test_moments_of_nothing():
-    nothing = {
-        NORMAL: [(1, 0), (1, -2), (math.nan, 1)],
-        BETA: [(0.5, 0.5), (0.1, 0.31), (1.2, 0.1), (0.5, -0.1)],
-        LOGNORMAL: [(0, 1), (-3, 1), (3, -1)],
-    }
-    for family, moments in nothing.items():
-        mean, sd = np.transpose(moments)
-        assert np.isnan(families.of_moments(family, mean, sd)).all(), family
+    for family, moments in (
+        (NORMAL, [(1, 0), (1, -2), (math.nan, 1)]),
+        (BETA, [(0.5, 0.5), (0.1, 0.31), (1.2, 0.1), (0.5, -0.1)]),
+        (LOGNORMAL, [(0, 1), (-3, 1), (3, -1)]),
+    ):
+        assert np.isnan(families.of_moments(family, *np.transpose(moments))).all(), family
 
 
 def test_what_is_a_distribution():
@@ -113,7 +102,7 @@ def test_what_is_a_distribution():
         [1, 0, 1, 1, 1, 1, 1, 1, 1],
     )
     assert found.tolist() == [True, False, False, True, False, True, False, False, False]
-    assert len(FAMILIES) == 3
+    assert len(families.FAMILIES) == 3
 
 
 def test_many_at_once():
@@ -181,14 +170,12 @@ def test_crps_of_a_very_sure_beta():
     assert crps(BETA, 1e-6, 3e-6, 0.4) == pytest.approx(0.25 * 0.6 + 0.75 * 0.4 - 0.1875, abs=1e-5)
 
 
-def test_crps_outside_the_support():
+def test_crps_at_the_edges():
     for y in (-0.5, 1.5):
         inside = crps(BETA, 2.0, 5.0, np.clip(y, 0, 1))
         assert crps(BETA, 2.0, 5.0, y) == pytest.approx(inside + 0.5)
     assert crps(LOGNORMAL, 0.0, 1.0, -2.0) == pytest.approx(2 + crps(LOGNORMAL, 0.0, 1.0, 0.0))
-
-
-def test_crps_of_a_point_is_its_distance():
+    # That of a point is its distance.
     assert crps(NORMAL, 3.0, 0.0, 5.0) == 2
     assert crps(NORMAL, 3.0, 0.0, 3.0) == 0
     assert np.isnan(crps(NORMAL, math.nan, 1.0, 0.0))
@@ -268,22 +255,16 @@ def test_posteriors_of_other_families():
         assert found == pytest.approx(by_quad(prior, proportion, mean, 0.5, 10), rel=1e-6)
 
 
-def test_closed_posteriors():
+def test_posteriors_by_hand():
     # (s^2 m + n sd^2 y) / (s^2 + n sd^2) = (4 * 1 + 10 * 9 * 3) / (4 + 90)
     assert posterior_mean(NORMAL, 1.0, 3.0, False, 3.0, 4.0, 10) == pytest.approx(274 / 94)
     # (alpha + n y) / (alpha + beta + n)
     assert posterior_mean(BETA, 2.0, 3.0, True, 0.2, 0.16, 10) == pytest.approx(4 / 15)
-
-
-def test_answers_that_are_all_the_same():
-    """Their mean is known exactly, as far as the prior allows it."""
+    # The mean of answers that are all the same is known exactly, as far as the prior allows it.
     kinds = [NORMAL, LOGNORMAL, LOGNORMAL, BETA, BETA]
     means = np.array([-3.0, 2.0, -3.0, 0.5, 4.0])
-    found = posterior_mean(kinds, 1.0, 1.0, False, means, 0.0, 5)
-    assert found.tolist() == [-3, 2, 0, 0.5, 1]
-
-
-def test_unread_priors_have_no_posterior():
+    assert posterior_mean(kinds, 1, 1, False, means, 0, 5).tolist() == [-3, 2, 0, 0.5, 1]
+    # Priors that were not read have none.
     assert np.isnan(posterior_mean([NORMAL, BETA], math.nan, 1.0, [False, True], 0.5, 0.2, 5)).all()
 
 
@@ -297,7 +278,7 @@ def test_a_lognormal_that_is_nearly_normal():
 
 
 def test_posteriors_of_the_baselines():
-    drawn = Baseline(*(np.full((2, 1, 1), one) for one in (0.4, 0.24, 5.0)))
+    drawn = Samples(*(np.full((2, 1, 1), one) for one in (0.4, 0.24, 5.0)))
     family, a, b = posterior.of_baseline(np.array([True, False]), drawn)
     assert family.ravel().tolist() == [BETA, NORMAL]
     # Beta(1 + 2, 1 + 3), and a normal with the answers' mean and their standard error.

@@ -1,9 +1,8 @@
 """Names of variables: what the list of pairs holds, and what each benchmark draws from it."""
 
-import os
 import re
-import subprocess
 import sys
+from collections import Counter
 from itertools import combinations, permutations, product
 
 import pandas as pd
@@ -85,9 +84,9 @@ def test_every_official_pair_is_used_once_or_left_out_with_a_reason():
 
 def test_names_of_the_list():
     names = sorted(FIELDS)
+    proper = {"CO2", "GNI", "CPU", "HTTP", "HSBC", "Holdings", "Hang", "Seng", "Bank", "Cheung"}
+    proper |= {"Kong", "Hutchison", "Sun", "Hung", "Kai", "Properties"}
     for name in names:
-        proper = {"CO2", "GNI", "CPU", "HTTP", "HSBC", "Holdings", "Hang", "Seng", "Bank", "Cheung"}
-        proper |= {"Kong", "Hutchison", "Sun", "Hung", "Kai", "Properties"}
         assert all(word.islower() or word in proper for word in name.split()), name
         assert name == name.strip() and "," not in name and "(" not in name
     for one, other in combinations(names, 2):
@@ -119,15 +118,14 @@ def test_homonyms_are_told_apart():
 def test_a_source_that_has_other_pairs_is_refused(tmp_path):
     path = tmp_path / "pairs.parquet"
     row = {"list": "complete", "row": 109, "cause": "rain", "effect": "mud"}
-    pd.DataFrame([row]).to_parquet(path)
-    with pytest.raises(EpidemiaError, match=r"pair 109 \(rain -> mud\): expected exactly once"):
-        made_from(path)
-    pd.DataFrame([{**row, "row": 1, "effect": "Rain"}]).to_parquet(path)
-    with pytest.raises(EpidemiaError, match="both are named 'rain'"):
-        made_from(path)
-    pd.DataFrame([{"row": 1, "cause": "rain"}]).to_parquet(path)
-    with pytest.raises(EpidemiaError, match="lacks effect, list"):
-        made_from(path)
+    for wrong, message in (
+        (row, r"pair 109 \(rain -> mud\): expected exactly once"),
+        ({**row, "row": 1, "effect": "Rain"}, "both are named 'rain'"),
+        ({"row": 1, "cause": "rain"}, "lacks effect, list"),
+    ):
+        pd.DataFrame([wrong]).to_parquet(path)
+        with pytest.raises(EpidemiaError, match=message):
+            made_from(path)
 
 
 def test_the_command_writes_the_list(parquet, tmp_path, monkeypatch):
@@ -189,33 +187,25 @@ def test_coverage_and_how_evenly_it_is_used():
     among = sorted(FIELDS)
     related = LISTED | {(b, a) for a, b in LISTED}
     forks = [
-        (a, b, c)
+        a
         for a in among
         for b, c in combinations(among, 2)
         if (a, b) in LISTED and (a, c) in LISTED and (b, c) not in related
     ]
     chains = [
-        (a, b, c)
-        for b in among
-        for a in among
-        for c in among
+        b
+        for a, b, c in product(among, repeat=3)
         if (a, b) in LISTED and (b, c) in LISTED and (a, c) not in related
     ]
     assert (len(LISTED), len(forks), len(chains)) == (69, 103, 32)
     assert sum(coverage("bivariate").values()) == 69 and len(coverage("bivariate")) == 38
-    assert dict(coverage("confounding")) == {
-        a: sum(fork[0] == a for fork in forks) for a, _, _ in forks
-    }
+    assert coverage("confounding") == Counter(forks)
     # Most chains of nature pass through the weather: 29 of 32, and three variables stand between.
-    assert dict(coverage("mediation")) == {
-        "outdoor temperature": 29,
-        "precipitation": 2,
-        "stock return of Cheung Kong": 1,
-    }
+    rare = {"precipitation": 2, "stock return of Cheung Kong": 1}
+    assert coverage("mediation") == Counter(chains) == {"outdoor temperature": 29, **rare}
 
     def used(benchmark, graph, node):
-        names = [one.names[node] for one in drawn(benchmark, graph)]
-        return {name: names.count(name) for name in names}
+        return Counter(sample.names[node] for sample in drawn(benchmark, graph))
 
     # 15 of 38 causes once each; nine common causes, of which four have one fork and altitude, with
     # the four others, shares the 11 that remain; all three middles, as far as their chains go.
@@ -223,11 +213,7 @@ def test_coverage_and_how_evenly_it_is_used():
     common = used("tuebingen", "confounding", 0)
     assert common.keys() == coverage("confounding").keys()
     assert sorted(common.values()) == [1, 1, 1, 1, 2, 2, 2, 2, 3]
-    assert used("tuebingen", "mediation", 1) == {
-        "outdoor temperature": 12,
-        "precipitation": 2,
-        "stock return of Cheung Kong": 1,
-    }
+    assert used("tuebingen", "mediation", 1) == {"outdoor temperature": 12, **rare}
     # Around the temperature, its six causes and five effects take turns.
     around = [one.names for one in drawn("tuebingen", "mediation") if "outdoor" in one.names[1]]
     assert len({names[0] for names in around}) == 6 and len({names[2] for names in around}) == 5
@@ -287,46 +273,13 @@ def test_single_letters():
             assert one.values == tuple(name.lower() for name in one.names)
             assert not {*one.operation} & {*one.values}
     assert {*LETTERS}.isdisjoint("YNTFAI")
-    assert len({*named("random", "large", 12, 0, letters=True).names}) == 12
+    # The same in every process; all other names are part of the prompts in prompt_hashes.json.
+    assert "".join(named("random", "large", 12, 3, letters=True).names) == "SWJRVCQPKZBL"
     natural = named("tuebingen", "bivariate", 2, 0)
     assert named("tuebingen", "bivariate", 2, 0, letters=True) == natural
 
 
 # -- The same everywhere -----------------------------------------------------------------------
-
-
-GOLDEN = {
-    ("random", "bivariate"): (("GHB", "HRHT"), "ngrx"),
-    ("random", "confounding"): (("LLRQK", "MDLG", "PDBZ"), "gtd"),
-    ("random", "mediation"): (("QVJR", "NTJ", "ZZK"), "lhszr"),
-    ("tuebingen", "bivariate"): (("alcohol consumption", "alanine aminotransferase"), "xwsv"),
-    ("tuebingen", "confounding"): (
-        ("outdoor temperature", "amount of snow", "electricity load"),
-        "nqxt",
-    ),
-    ("tuebingen", "mediation"): (
-        ("day of the year", "outdoor temperature", "amount of snow"),
-        "nchd",
-    ),
-    ("anticommonsense", "bivariate"): (
-        ("alanine aminotransferase", "alcohol consumption"),
-        "rqxgn",
-    ),
-    ("anticommonsense", "confounding"): (
-        ("wage per hour", "longitude", "outdoor temperature"),
-        "pzpct",
-    ),
-    ("anticommonsense", "mediation"): (
-        ("age of a person", "access to drinking water", "glycosaminoglycan concentration in urine"),
-        "gphwh",
-    ),
-}
-
-
-def test_first_samples():
-    """They change only with the list or the way of drawing, and with them every prompt."""
-    first = {pair: named(*pair, NODES[pair[1]], 0)[::3] for pair in EVERY}
-    assert first == GOLDEN
 
 
 def test_the_documentation_lists_what_is_drawn():
@@ -337,25 +290,13 @@ def test_the_documentation_lists_what_is_drawn():
                 assert f"\n{i + 1}. {'; '.join(one.names)}\n" in text
 
 
-def test_another_process_draws_the_same():
-    code = (
-        "from lm_eval_epidemia.benchmarks.intervention.names import *\n"
-        "print([named(b, g, NODES[g], i) for b in BENCHMARKS for g in NODES for i in range(15)],"
-        " named('random', 'large', 12, 3, True))"
-    )
-    here = [one for pair in EVERY for one in drawn(*pair)]
-    expected = f"{here} {named('random', 'large', 12, 3, True)}\n"
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    command = [sys.executable, "-c", code]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == expected
-
-
 def test_bad_requests():
-    with pytest.raises(EpidemiaError, match=r"'tubingen' are not known.*nearest: tuebingen"):
-        named("tubingen", "bivariate", 2, 0)
-    with pytest.raises(EpidemiaError, match="no names for sample 0 of 'collider' with 3 nodes"):
-        named("tuebingen", "collider", 3, 0)
-    for nodes, sample in ((3, 0), (2, 15), (2, -1)):
-        with pytest.raises(EpidemiaError, match=f"sample {sample} of 'bivariate' with {nodes} nod"):
-            named("anticommonsense", "bivariate", nodes, sample)
+    for names, graph, nodes, sample, message in (
+        ("tubingen", "bivariate", 2, 0, "'tubingen' are not known.*nearest: tuebingen"),
+        ("tuebingen", "collider", 3, 0, "no names for sample 0 of 'collider' with 3 nodes"),
+        ("anticommonsense", "bivariate", 3, 0, "sample 0 of 'bivariate' with 3 nodes"),
+        ("anticommonsense", "bivariate", 2, 15, "sample 15 of 'bivariate' with 2 nodes"),
+        ("anticommonsense", "bivariate", 2, -1, "sample -1 of 'bivariate' with 2 nodes"),
+    ):
+        with pytest.raises(EpidemiaError, match=message):
+            named(names, graph, nodes, sample)

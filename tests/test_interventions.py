@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import evaluate, recorded
+from test_replies import Says
 
 from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
@@ -288,27 +289,9 @@ def test_what_was_written():
 
 def test_parse_failures_are_wrong_and_counted(caplog):
     """A chat model that says yes to every other prompt, and nothing to the others."""
-    from lm_eval.api.model import LM
-
-    class Person(LM):
-        def __init__(self):
-            super().__init__()
-            self.said = 0
-
-        def generate_until(self, requests):
-            replies = []
-            for _ in requests:
-                self.said += 1
-                replies.append("I cannot tell" if self.said % 2 else "<answer>yes</answer>")
-            return replies
-
-        def loglikelihood(self, requests):
-            raise NotImplementedError
-
-        loglikelihood_rolling = loglikelihood
-
     task = f"{RANDOM}_written"
-    found = evaluate([task], model=Person(), model_args=None)
+    model = Says("I cannot tell", "<answer>yes</answer>")
+    found = evaluate([task], model=model, model_args=None)
     row = found["results"][task]
     assert row["answered,none"] == 0.5
     truth = questions(RANDOM)
@@ -369,10 +352,10 @@ def test_single_letters_as_in_the_paper():
 
 
 def test_respondents_of_other_benchmarks_are_refused():
-    with pytest.raises(EpidemiaError, match="kind=mean has no answers to epidemia_intervention"):
-        evaluate([RANDOM], model_args="kind=mean")
-    with pytest.raises(EpidemiaError, match="kind=yes has no answers to epidemia_low"):
-        evaluate(["epidemia_low_nsduh_cocaine_ever_by_age"], model_args="kind=yes")
+    low = "epidemia_low_nsduh_cocaine_ever_by_age"
+    for kind, task in (("mean", RANDOM), ("yes", low), ("yes", "epidemia_prior_nhanes")):
+        with pytest.raises(EpidemiaError, match=f"kind={kind} has no answers to {task}"):
+            evaluate([task], model_args=f"kind={kind}")
 
 
 def test_a_task_that_is_none():

@@ -30,7 +30,7 @@ from lm_eval_epidemia.benchmarks.prior.posterior import posterior_mean
 from lm_eval_epidemia.benchmarks.prior.protocols import REPEATS
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
@@ -65,7 +65,7 @@ def by_hand():
     mean = np.full(shape, 10.5)
     mean[:, 0] = 12
     size = np.broadcast_to(np.array(SIZES, dtype=float)[:, None], shape)
-    return truth._replace(baselines={"corrected": Baseline(mean, np.full(shape, 5.0), size)})
+    return truth._replace(baselines={"corrected": Samples(mean, np.full(shape, 5.0), size)})
 
 
 def test_by_hand():
@@ -151,7 +151,7 @@ def test_scores_have_no_unit(factor, seed):
             each._replace(**{name: getattr(each, name) * factor for name in in_unit})
             for each in truth.quantities
         ),
-        baselines={"corrected": Baseline(mean * factor, variance * factor**2, size)},
+        baselines={"corrected": Samples(mean * factor, variance * factor**2, size)},
     )
     stated = forecasters.answers(truth, "calibrated", seed=seed)
     judged = judge(truth, stated_as(stated))
@@ -165,7 +165,7 @@ def test_the_published_prior_of_a_mean_is_not_flat_for_incomes():
     """Five answers of 1e6, variance 1e11: 1e6 / (1 + 2e10 / 1e10) with it, 1e6 without."""
     truth = by_hand()
     shape = truth.baseline.mean.shape
-    drawn = Baseline(np.full(shape, 1e6), np.full(shape, 1e11), truth.baseline.size)
+    drawn = Samples(np.full(shape, 1e6), np.full(shape, 1e11), truth.baseline.size)
     for name, told in (("published", 1e6 / 3), ("corrected", 1e6)):
         found = baseline_errors(truth._replace(baselines={name: drawn}, scored=name))
         assert found[0, 0] == pytest.approx(told - 10)

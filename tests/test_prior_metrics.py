@@ -19,22 +19,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
-ORDER = [
-    "error_ratio",
-    "error_ratio_stderr",
-    "error_ratio_published",
-    *(f"win_rate_{n}" for n in (5, 10, 20, 30)),
-    *(f"posterior_win_rate_{n}" for n in (5, 10, 20, 30)),
-    "crps",
-    "crps_ratio",
-    "crps_ratio_published",
-    "ece",
-    "below_median",
-    "uncertainty_rank",
-    "worth_samples",
-    "seen",
-    "answered",
-]
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +47,6 @@ def said(truth):
     values = forecasters.answers(truth, "calibrated")
     values[3, 1] = values[3, 2] = values[70, 0] = UNREAD
     return values
-
-
-def test_their_names_and_order():
-    assert list(priors.metrics_of(WAYS["direct"])) == ORDER
-    grid = [one for one in ORDER if not one.endswith("published") and one != "answered"]
-    assert list(priors.metrics_of(WAYS["grid"])) == [*grid, "end_mass"]
-    for name, metric in priors.metrics_of(WAYS["direct"]).items():
-        if name != "answered":
-            assert getattr(priors, name) is metric.of and metric.of.__name__ == name
 
 
 def test_they_are_what_is_judged(truth, said):

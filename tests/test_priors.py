@@ -283,11 +283,6 @@ def test_choice_hf_scores_numbers_as_stock_does(tmp_path):
     assert len(set(map(str, ours))) > len(ours) / 2
 
 
-def test_kinds_of_others_are_refused():
-    with pytest.raises(EpidemiaError, match="kind=yes has no answers to epidemia_prior_nhanes"):
-        evaluate([TASK], model_args="kind=yes")
-
-
 # System prompts
 
 

@@ -155,7 +155,9 @@ def test_what_a_prior_is_worth(truth):
         ((0.6, 0.4, 0.6, 0.4), "7.1", "<5"),
     ):
         wins = np.stack([np.arange(10) < 10 * rate for rate in rates], axis=1).astype(float)
-        known = judgements.Known(part, stated, *[judged._replace(wins=wins)] * 2, np.ones(10, bool))
+        known = judgements.JudgedTask(
+            part, stated, *[judged._replace(wins=wins)] * 2, np.ones(10, bool)
+        )
         scores = {Asked(NHANES, "direct"): SimpleNamespace(said=known)}
         tables = map(printed, priors.findings([SimpleNamespace(name="m", scores=scores)]))
         (table,) = (table for table in tables if "N real answers" in table.title)

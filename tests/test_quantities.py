@@ -11,10 +11,9 @@ from conftest import raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.benchmarks.prior import posterior
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, published, store
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, estimate
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
 from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS, span
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -46,24 +45,6 @@ def test_the_published_set_is_what_the_published_files_say(openestimate, tmp_pat
         assert (one.mean, one.sd, one.se, one.n) == (row["mean"], row["std"], row["se"], row["n"])
         assert one.difficulty == row["difficulty"]
         assert one.family == row["ground_truth_distribution_type"]
-
-
-def test_all_posteriors_of_the_baselines_are_the_published_ones(openestimate):
-    """7,400 of them, from the stored sums."""
-    truth = store.load(NHANES)
-    theirs = pd.read_parquet(openestimate / "baseline_posteriors.parquet")
-    theirs = theirs[theirs["dataset"] == "nhanes"]
-    share = np.array([one.family == "beta" for one in truth.quantities])
-    _, a, b = posterior.of_baseline(share, truth.baselines["published"])
-    names = {one.name: k for k, one in enumerate(truth.quantities)}
-    at = (
-        theirs["variable"].map(names).to_numpy(),
-        theirs["n"].map({size: k for k, size in enumerate(SIZES)}).to_numpy(),
-        theirs["trial"].to_numpy(),
-    )
-    assert len(set(zip(*at, strict=True))) == len(theirs) == 74 * 4 * 25
-    np.testing.assert_allclose(a[at], theirs["mu_or_alpha"], rtol=0, atol=1e-6)
-    np.testing.assert_allclose(b[at], theirs["sigma_or_beta"], rtol=0, atol=1e-6)
 
 
 def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike(openestimate):
@@ -239,15 +220,10 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
         assert "epidemia_prior_mine is left out" in caplog.text
 
 
-def test_a_set_that_is_not_there_is_named_with_the_nearest():
-    with pytest.raises(EpidemiaError, match="nearest: epidemia_prior_nhanes"):
-        store.load("epidemia_prior_nhane")
-
-
 def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
     truth = store.load(store.PREFIX + "gss")
     first, *others = truth.quantities
-    short = {"corrected": Baseline(*(each[:, :3] for each in truth.baseline))}
+    short = {"corrected": Samples(*(each[:, :3] for each in truth.baseline))}
     for change, message in (
         ({"mean": 1.2}, "a beta prior is about a share"),
         ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
@@ -315,13 +291,16 @@ def test_the_roundest_number_parts_the_same_values(values, quantile):
 
 
 def test_bounds_are_said_with_their_unit():
-    assert bins.between(0.92, 1.48, "ug/dL") == "more than 0.92 and at most 1.48 ug/dL"
-    assert bins.between(None, 79.69999999999999, "kg") == "less than 79.7 kg"
-    assert bins.between(1.4124999999999999, None, "kg") == "at least 1.4125 kg"
-    assert bins.between(79.70000000000002, 90, "kg") == "more than 79.7 and at most 90 kg"
-    assert bins.between(2716800, None, "$") == "more than $2,716,800"
-    assert bins.between(-500.5, 12, "") == "more than -500.5 and at most 12"
-    assert bins.number(-1200, "$") == "-$1,200"
+    for low, high, unit, text in (
+        (0.92, 1.48, "ug/dL", "more than 0.92 and at most 1.48 ug/dL"),
+        (None, 79.69999999999999, "kg", "less than 79.7 kg"),
+        (1.4124999999999999, None, "kg", "at least 1.4125 kg"),
+        (79.70000000000002, 90, "kg", "more than 79.7 and at most 90 kg"),
+        (2716800, None, "$", "more than $2,716,800"),
+        (-500.5, 12, "", "more than -500.5 and at most 12"),
+        (None, -1200, "$", "at most -$1,200"),
+    ):
+        assert bins.between(low, high, unit) == text
 
 
 # Estimators.
@@ -337,7 +316,7 @@ def test_estimates_golden():
     """
     value = np.array([1.0, 3, 2, 4, 100])
     domain = np.array([True, True, True, True, False])
-    design = Design(
+    design = SampleDesign(
         np.array([1.0, 1, 2, 1, 1]), np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 3])
     )
     found = estimate(value, domain, design)
@@ -345,7 +324,7 @@ def test_estimates_golden():
     assert found == pytest.approx((2.4, variance**0.5, 0.0, 0.8), abs=1e-12)
     # Without a design: n / (n - 1) * sum (w (y - mean))^2 / (sum w)^2.
     z = np.array([-1.4, 0.6, -0.8, 1.6])
-    alone = estimate(value, domain, Design(design.weight))
+    alone = estimate(value, domain, SampleDesign(design.weight))
     assert alone.se == pytest.approx((4 / 3 * (z**2).sum()) ** 0.5 / 5)
 
 
@@ -354,11 +333,11 @@ def test_implicates_of_a_family_are_one_unit():
     rng = np.random.default_rng(0)
     value, weight = rng.normal(size=50), rng.gamma(2, size=50)
     everyone = np.ones(50, dtype=bool)
-    single = estimate(value, everyone, Design(weight))
+    single = estimate(value, everyone, SampleDesign(weight))
     copied = estimate(
         np.repeat(value, 5),
         np.repeat(everyone, 5),
-        Design(np.repeat(weight / 5, 5), psu=np.repeat(np.arange(50), 5)),
+        SampleDesign(np.repeat(weight / 5, 5), psu=np.repeat(np.arange(50), 5)),
     )
     assert copied == pytest.approx(single, rel=1e-12)
 
@@ -367,7 +346,7 @@ def test_replicate_weights_give_the_error_where_there_is_no_design():
     """Means 2 and 4 in two replicates, 3 at the weight: variance = 0.5 * (1 + 1)."""
     value, everyone = np.array([2.0, 4.0]), np.ones(2, dtype=bool)
     replicates = np.array([[1, 0], [0, 1]], dtype=np.float32)
-    found = estimate(value, everyone, Design(np.ones(2), replicates=replicates, scale=0.5))
+    found = estimate(value, everyone, SampleDesign(np.ones(2), replicates=replicates, scale=0.5))
     assert found == pytest.approx((3, 1, 1, 1))
 
 
@@ -390,7 +369,7 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
     frame = frame[(frame["RIDAGEYR"] >= 18) & (frame["WTMEC2YR"] > 0)]
     weight = frame["WTMEC2YR"].to_numpy(float)
     strata, within = (frame[c].to_numpy(int) for c in ("SDMVSTRA", "SDMVPSU"))
-    design = Design(weight, strata, strata * 10 + within)
+    design = SampleDesign(weight, strata, strata * 10 + within)
     diabetes = frame["DIQ010"].map({1: 1.0, 2: 0.0, 3: 1.0}).to_numpy()
     height = frame["BMXHT"].to_numpy()
     age = frame["RIDAGEYR"].to_numpy()

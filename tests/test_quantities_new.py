@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.generate import (
     family_of,
     generate,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, Asked
+from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, YesNoVariable
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -283,7 +283,7 @@ def official(tmp_path_factory):
         "SDMVPSU": rng.integers(1, 3, n),
     }
     for variable in VARIABLES.values():
-        if isinstance(variable, Asked):
+        if isinstance(variable, YesNoVariable):
             value = rng.choice([1.0, 2.0, 7.0, 9.0], n, p=[0.48, 0.5, 0.01, 0.01])
             value[age < variable.age] = np.nan
         else:

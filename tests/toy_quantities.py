@@ -5,9 +5,9 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
     SIZES,
-    Baseline,
     Quantities,
     Quantity,
+    Samples,
 )
 
 
@@ -31,6 +31,6 @@ def toy(families, seed=0, task="epidemia_prior_toy"):
                 people = rng.normal(one.mean, one.sd, (DRAWS, size))
             mean[place, at], variance[place, at] = people.mean(axis=1), people.var(axis=1)
     size = np.broadcast_to(np.array(SIZES, dtype=float)[:, None], mean.shape).copy()
-    baselines = {"corrected": Baseline(mean, variance, size)}
+    baselines = {"corrected": Samples(mean, variance, size)}
     about = ("toy", "2020", "Toys", {})
     return Quantities(task, *about, tuple(listed), baselines, "corrected", "0123456789ab")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
-from lm_eval_epidemia.benchmarks.prior.judgements import Known
+from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
 from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Row
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, pooled
@@ -36,14 +36,14 @@ class Run(NamedTuple):
         Without the way.
     settings : mapping of str to str
         By the keys of `USUAL`, and whatever else keeps scores apart.
-    known : Known
+    known : JudgedTask
     published : bool
     """
 
     model: str
     task: str
     settings: Mapping[str, str]
-    known: Known
+    known: JudgedTask
     published: bool = False
 
 

@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.intervention.contrasts import (
     shared,
 )
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
-from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, Pair, Questions, questions
+from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Row
 from lm_eval_epidemia.findings.tables import Table, row_of
@@ -86,9 +86,9 @@ def known(entry: Entry, task: str | None, way: str) -> Known | None:
     return Known(truth, score.said.odds, graded(truth, *score.said))
 
 
-def labels(known: Known, of: Callable[[Pair], str]) -> NDArray[np.str_]:
+def labels(run: Known, of: Callable[[DoPair], str]) -> NDArray[np.str_]:
     """Say of each effect which part of a table it belongs to."""
-    return np.array([of(known.truth.pairs[number]) for number in known.found.numbers], dtype=str)
+    return np.array([of(run.truth.pairs[number]) for number in run.found.numbers], dtype=str)
 
 
 def _over(run: Known, chosen: Any = None, of: Any = None) -> Estimate:
@@ -128,7 +128,7 @@ def _overall(entry: Entry) -> Iterator[Row]:
         yield _row(entry, group, {part: average(means) for part, means in parts.items()})
 
 
-def _on(pair: Pair) -> str:
+def _on(pair: DoPair) -> str:
     return f"{pair.scene.shape}, do({pair.effect.intervened})"
 
 

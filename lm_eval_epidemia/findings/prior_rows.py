@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR
-from lm_eval_epidemia.benchmarks.prior.judgements import Known, everything, quartiles
+from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, everything, quartiles
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.leaderboard import Report
@@ -27,7 +27,7 @@ DRAWN = (0.01, 100.0)
 WHOSE = {False: "by the prior", True: "by the prior and as many answers"}
 
 
-def _asked(report: Report | None) -> Iterator[tuple[Entry, str, list[Known]]]:
+def _asked(report: Report | None) -> Iterator[tuple[Entry, str, list[JudgedTask]]]:
     for entry in report.entries if report else []:
         for group, _, several in asked_of(entry):
             yield entry, group, several

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.judged import Stated
 from lm_eval_epidemia.benchmarks.prior.judgements import (
-    Known,
+    JudgedTask,
     below,
     ece,
     everything,
@@ -36,13 +36,13 @@ REACH = 1.96
 KINDS = {"normal": "means", "beta": "proportions", "lognormal": "positive means"}
 
 #: Some quantities of each of several tasks.
-Part = Sequence[tuple[Known, NDArray[np.bool_]]]
+Part = Sequence[tuple[JudgedTask, NDArray[np.bool_]]]
 
 #: From a task and some of its quantities to a number.
-Measure = Callable[[Known, NDArray[np.bool_]], Estimate]
+Measure = Callable[[JudgedTask, NDArray[np.bool_]], Estimate]
 
 
-def asked_of(entry: Entry) -> Iterator[tuple[str, str, list[Known]]]:
+def asked_of(entry: Entry) -> Iterator[tuple[str, str, list[JudgedTask]]]:
     """Return by group and way what an entry said, task by task; what is not known is left out."""
     for way in PRIOR.ways:
         for group in PRIOR.groups:
@@ -63,14 +63,14 @@ def over(part: Part, measure: Measure) -> Estimate:
     return average([measure(known, chosen) for known, chosen in part if chosen.any()])
 
 
-def _all(several: Iterable[Known]) -> Part:
+def _all(several: Iterable[JudgedTask]) -> Part:
     return [(known, everything(known)) for known in several]
 
 
 def _of(name: str, dropped: bool = False) -> Measure:
     """Average a number that each quantity has; with what was not read dropped if so wished."""
 
-    def measure(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+    def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
         return mean(known, chosen, getattr(known.dropped if dropped else known.judged, name))
 
     return measure
@@ -86,9 +86,9 @@ def rates(part: Part, after: bool = False) -> list[Estimate]:
     return [over(part, against(place)) for place in range(len(SIZES))]
 
 
-def _parts(several: Sequence[Known]) -> Iterator[tuple[str, str, Part]]:
+def _parts(several: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
     """Cut quantities by difficulty, by what they are, and by survey: how, its label, the part."""
-    labels: dict[str, Callable[[Known], list[str]]] = {
+    labels: dict[str, Callable[[JudgedTask], list[str]]] = {
         "difficulty": lambda known: [q.difficulty for q in known.truth.quantities],
         "family": lambda known: [KINDS[q.family] for q in known.truth.quantities],
         "survey": lambda known: [known.truth.survey] * len(known.truth.quantities),
@@ -217,7 +217,7 @@ def _families(entry: Entry) -> Iterator[Row]:
 
 
 def _share_of(family: int) -> Measure:
-    def measure(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+    def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
         assert isinstance(known.stated, Stated)
         read = chosen[:, None] & ~np.isnan(known.stated.a)
         chose = known.stated.family[read] == family

@@ -12,7 +12,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks import PRIOR
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, stated_as
 from lm_eval_epidemia.benchmarks.prior.judgements import (
-    Known,
+    JudgedTask,
     error_ratio,
     everything,
     known_of,
@@ -55,7 +55,7 @@ class _Run(NamedTuple):
     experiment: str
     model: str
     settings: dict[str, str]
-    known: Known
+    known: JudgedTask
 
 
 @lru_cache(maxsize=1)
@@ -73,7 +73,7 @@ def _judged(_fingerprint: str) -> tuple[_Run, ...]:
     )
 
 
-def _settings(run: answers.Run) -> dict[str, str]:
+def _settings(run: answers.PublishedRun) -> dict[str, str]:
     """Return settings as `ablations` has them."""
     is_temperature = run.temperature_or_effort[0].isdigit()
     return {
@@ -114,7 +114,7 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
     return list(by_model.values())
 
 
-def _draws(known: Known) -> Draws:
+def _draws(known: JudgedTask) -> Draws:
     """Return the draws of the error ratio, as `benchmarks.prior.metrics` has those of a run."""
     ratio = known.judged.ratio
     at = ratio.mean() + (ratio - ratio.mean()) / math.sqrt(len(ratio))

@@ -12,7 +12,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior.judged import Stated, proportions
-from lm_eval_epidemia.benchmarks.prior.judgements import Known
+from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
@@ -34,7 +34,7 @@ class _Said(NamedTuple):
 
     name: str
     reference: bool
-    known: Known
+    known: JudgedTask
     places: dict[str, int]
     ranges: Array
 
@@ -82,7 +82,7 @@ def _said(report: Report, task: str) -> list[_Said]:
     for entry in report.entries:
         for asked, score in sorted(entry.scores.items()):
             if asked.task == task and leaf(asked).benchmark is PRIOR and score.said is not None:
-                known: Known = score.said
+                known: JudgedTask = score.said
                 suffix = WAYS[asked.way].suffix.strip("_").replace("_", " ")
                 name = entry.name + (f", {suffix}" if suffix else "")
                 places = {
@@ -92,7 +92,7 @@ def _said(report: Report, task: str) -> list[_Said]:
     return stated
 
 
-def _ranges(known: Known) -> Array:
+def _ranges(known: JudgedTask) -> Array:
     """Return `SHOWN` of every prior, shape (Q, R, 3); NaN where nothing could be read."""
     if isinstance(known.stated, Stated):
         family, a, b = (each[..., None] for each in known.stated)
@@ -202,7 +202,7 @@ def _rows(who: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
     return rows
 
 
-def _cells(known: Known, at: int, digits: int) -> list[str]:
+def _cells(known: JudgedTask, at: int, digits: int) -> list[str]:
     """Say what was stated of a quantity, and what it is worth."""
     judged, stated = known.judged, known.stated
     if isinstance(stated, Stated):

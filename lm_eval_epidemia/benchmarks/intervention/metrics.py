@@ -139,7 +139,7 @@ def clusters(truth: Questions, found: Graded) -> tuple[NDArray[np.int64], NDArra
     return found.scene, np.array(["" if one.kinds else one.shape for one in truth.scenes])
 
 
-class Known(NamedTuple):
+class GradedTask(NamedTuple):
     """The answers to a task beside their truth.
 
     Attributes
@@ -158,7 +158,7 @@ class Known(NamedTuple):
 
 
 @collect.once
-def against_truth(answers: Sequence[Any]) -> Known | None:
+def against_truth(answers: Sequence[Any]) -> GradedTask | None:
     """Grade the answers of a task; None, with a warning, where that cannot be done.
 
     Raises
@@ -183,7 +183,7 @@ def against_truth(answers: Sequence[Any]) -> Known | None:
             if truth.pairs
             else f"{name}: {len(found.numbers)} of {whole} prompts were asked",
         )
-    return Known(truth, odds, asked, found)
+    return GradedTask(truth, odds, asked, found)
 
 
 def _mean(answers: Sequence[Answer], of: Callable[[Graded], Any]) -> float:

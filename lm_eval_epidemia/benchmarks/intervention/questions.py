@@ -14,7 +14,7 @@ from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs as listed_p
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 
-class Declared(NamedTuple):
+class GraphTask(NamedTuple):
     """A task about causal graphs.
 
     Attributes
@@ -31,12 +31,12 @@ class Declared(NamedTuple):
     nodes: int | None = None
 
 
-TASKS: dict[str, Declared] = {
+TASKS: dict[str, GraphTask] = {
     one.name: one
     for one in (
-        *(Declared(f"epidemia_intervention_{names}", names) for names in BENCHMARKS),
+        *(GraphTask(f"epidemia_intervention_{names}", names) for names in BENCHMARKS),
         *(
-            Declared(f"epidemia_intervention_large_{nodes:02}", "random", nodes)
+            GraphTask(f"epidemia_intervention_large_{nodes:02}", "random", nodes)
             for nodes in generate.SIZES
         ),
     )
@@ -80,7 +80,7 @@ class Scene(NamedTuple):
         return named(self.names, f"{self.shape} of {nodes}", nodes, self.sample - 1, letters=True)
 
 
-class Prompt(NamedTuple):
+class CausalQuestion(NamedTuple):
     """One question: does U cause V?
 
     Attributes
@@ -101,7 +101,7 @@ class Prompt(NamedTuple):
     right: bool
 
 
-class Pair(NamedTuple):
+class DoPair(NamedTuple):
     """An effect, and the numbers of the prompts that ask for it.
 
     Attributes
@@ -129,9 +129,9 @@ class Questions(NamedTuple):
     task : str
     scenes : tuple of Scene
         Its graphs and names, the same in every way of asking.
-    prompts : tuple of Prompt
+    prompts : tuple of CausalQuestion
         Each is a cell.
-    pairs : tuple of Pair
+    pairs : tuple of DoPair
         What is scored together; empty where no intervention is asked about.
     listed : tuple of int
         Of each prompt, the number of the listed pair that it asks about, where there is no graph:
@@ -140,8 +140,8 @@ class Questions(NamedTuple):
 
     task: str
     scenes: tuple[Scene, ...]
-    prompts: tuple[Prompt, ...]
-    pairs: tuple[Pair, ...] = ()
+    prompts: tuple[CausalQuestion, ...]
+    pairs: tuple[DoPair, ...] = ()
     listed: tuple[int, ...] = ()
 
     @property
@@ -155,7 +155,7 @@ class Questions(NamedTuple):
         return [_described(one) for one in self.prompts]
 
 
-def _described(prompt: Prompt) -> list[str]:
+def _described(prompt: CausalQuestion) -> list[str]:
     said = [
         f"graph: {prompt.scene.shape}",
         f"sample: {prompt.scene.sample}",
@@ -169,31 +169,20 @@ def _scenes(task: str) -> tuple[Scene, ...]:
     if task not in TASKS:
         raise EpidemiaError(f"no task about causal graphs is {task!r} ({nearest(task, TASKS)})")
     names, nodes = TASKS[task].names, TASKS[task].nodes
+    of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:
-        return tuple(
-            Scene(
-                shape,
-                sample,
-                graph,
-                names,
-                named(names, shape, len(graph.nodes), sample - 1),
-                tuple(effects(graph, QUERIES[shape])),
-            )
+        graphs = [
+            (sample, generate.Drawn(shape, graph, tuple(effects(graph, QUERIES[shape])), ()))
             for shape, graph in GRAPHS.items()
             for sample in range(1, SAMPLES + 1)
-        )
-    return tuple(
-        Scene(
-            one.shape,
-            sample,
-            one.graph,
-            names,
-            named(names, f"{one.shape} of {nodes}", nodes, sample - 1),
-            one.effects,
-            one.kinds,
-        )
-        for sample, one in enumerate(generate.drawn(nodes), start=1)
-    )
+        ]
+    else:
+        graphs = [*enumerate(generate.drawn(nodes), start=1)]
+    scenes = []
+    for sample, (shape, graph, asked, kinds) in graphs:
+        called = named(names, shape + of_size, len(graph.nodes), sample - 1)
+        scenes.append(Scene(shape, sample, graph, names, called, asked, kinds))
+    return tuple(scenes)
 
 
 @lru_cache(maxsize=len(TASKS))
@@ -211,18 +200,18 @@ def questions(task: str) -> Questions:
         Scene by scene; of each query first the base prompt, then its interventions. 30 prompts for
         the 22 effects of a sample of the paper's graphs.
     """
-    prompts: list[Prompt] = []
-    pairs: list[Pair] = []
+    prompts: list[CausalQuestion] = []
+    pairs: list[DoPair] = []
     for scene in _scenes(task):
         base: dict[tuple[str, str], int] = {}
         for place, one in enumerate(scene.effects):
             query = one.cause, one.result
             if query not in base:
                 base[query] = len(prompts)
-                prompts.append(Prompt(scene, *query, None, one.before))
+                prompts.append(CausalQuestion(scene, *query, None, one.before))
             kind = scene.kinds[place] if scene.kinds else ""
-            pairs.append(Pair(scene, one, base[query], len(prompts), kind))
-            prompts.append(Prompt(scene, *query, one.intervened, one.after))
+            pairs.append(DoPair(scene, one, base[query], len(prompts), kind))
+            prompts.append(CausalQuestion(scene, *query, one.intervened, one.after))
     return Questions(task, _scenes(task), tuple(prompts), tuple(pairs))
 
 
@@ -233,7 +222,7 @@ def retrieval(task: str) -> Questions:
         task,
         _scenes(task),
         tuple(
-            Prompt(scene, *query, None, scene.graph.reaches(*query))
+            CausalQuestion(scene, *query, None, scene.graph.reaches(*query))
             for scene in _scenes(task)
             for query in permutations(scene.graph.nodes, 2)
         ),
@@ -252,6 +241,6 @@ def knowledge(task: str) -> Questions:
         nodes, names = scene.graph.nodes, scene.named.names
         for cause, result in scene.named.pairs:
             for one, other in ((cause, result), (result, cause)):
-                prompts.append(Prompt(scene, nodes[one], nodes[other], None, one == cause))
+                prompts.append(CausalQuestion(scene, nodes[one], nodes[other], None, one == cause))
                 asked.append(numbers[names[cause], names[result]])
     return Questions(task, _scenes(task), tuple(prompts), listed=tuple(asked))

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.intervention.questions import Prompt, Questions
+from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, Questions
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
@@ -48,7 +48,7 @@ def answers(truth: Questions, kind: str, noise: float = 1.0, seed: int = 0) -> A
     return np.column_stack([yes, np.exp(-np.logaddexp(0, odds))])
 
 
-def _says(kind: str, prompt: Prompt) -> bool:
+def _says(kind: str, prompt: CausalQuestion) -> bool:
     """Return whether a respondent answers yes."""
     graph, query = prompt.scene.graph, (prompt.cause, prompt.result)
     if kind in ("yes", "no"):

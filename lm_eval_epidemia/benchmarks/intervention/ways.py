@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks.intervention.questions import (
-    Declared,
-    Prompt,
+    CausalQuestion,
+    GraphTask,
     Questions,
     knowledge,
     questions,
@@ -95,7 +95,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _model(prompt: Prompt, names: dict[str, str]) -> str:
+def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
     """Describe a causal graphical model with all that is known of it."""
     number = _NUMBERS[len(names) - 2]
     kind = (
@@ -112,7 +112,7 @@ def _model(prompt: Prompt, names: dict[str, str]) -> str:
     )
 
 
-def _in_the_graph(prompt: Prompt, names: dict[str, str], values: dict[str, str]) -> str:
+def _in_the_graph(prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
     asked = f"does {names[prompt.cause]} cause {names[prompt.result]}?"
     if (node := prompt.intervened) is None:
         return f"{_model(prompt, names)}In this causal graphical model, {asked}\n"
@@ -123,7 +123,7 @@ def _in_the_graph(prompt: Prompt, names: dict[str, str], values: dict[str, str])
     )
 
 
-def _substituted(prompt: Prompt, names: dict[str, str], values: dict[str, str]) -> str:
+def _substituted(prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
     """Name the operation by a made-up word, and say what it does instead."""
     if (node := prompt.intervened) is None:
         return _in_the_graph(prompt, names, values)
@@ -138,7 +138,7 @@ def _substituted(prompt: Prompt, names: dict[str, str], values: dict[str, str]) 
     )
 
 
-def _in_the_world(prompt: Prompt, names: dict[str, str], _values: dict[str, str]) -> str:
+def _in_the_world(prompt: CausalQuestion, names: dict[str, str], _values: dict[str, str]) -> str:
     return (
         "Think of how things are connected in the real world.\n"
         f"Does {names[prompt.cause]} cause {names[prompt.result]}?\n"
@@ -146,7 +146,7 @@ def _in_the_world(prompt: Prompt, names: dict[str, str], _values: dict[str, str]
 
 
 def _rows(
-    ask: Callable[[Prompt, dict[str, str], dict[str, str]], str], request: str
+    ask: Callable[[CausalQuestion, dict[str, str], dict[str, str]], str], request: str
 ) -> Callable[[Questions, Variant], Iterator[dict[str, Any]]]:
     def rows(truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
         for cell, one in enumerate(truth.prompts):
@@ -190,7 +190,7 @@ def _chosen(
     suffix: str,
     load: Callable[[str], Questions],
     ask: Any,
-    asks: Callable[[Declared], bool],
+    asks: Callable[[GraphTask], bool],
 ) -> Way:
     return Way(
         name=name,

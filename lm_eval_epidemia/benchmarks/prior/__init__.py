@@ -9,7 +9,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 
 
-def _group_of(one: store.Declared) -> str:
+def _group_of(one: store.DeclaredSet) -> str:
     if one.published:
         return "epidemia_prior"
     return "epidemia_prior_generated" if one.state == "shipped" else "epidemia_prior_own"

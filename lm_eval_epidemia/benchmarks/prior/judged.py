@@ -16,7 +16,7 @@ from lm_eval_epidemia.benchmarks.prior import grid, posterior
 from lm_eval_epidemia.benchmarks.prior.crps import crps, crps_of_points
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline, Quantities
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, Samples
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
@@ -138,10 +138,9 @@ def judge(
     drawn = _baseline(truth, draws)
     read = families.valid(*stated)
     a = np.where(read, stated.a, np.nan)
-    found = _of_families(truth, Stated(stated.family, a, stated.b), drawn)
-    if published:
-        return _judged(truth, found, read, drawn, published)
-    return _judged(truth, _filled(truth, found, read, drawn), read, drawn, published)
+    priors = _of_families(truth, Stated(stated.family, a, stated.b), drawn)
+    counted = priors if published else _filled(truth, priors, read, drawn)
+    return _judged(truth, counted, read, drawn, published)
 
 
 def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> Judged:
@@ -164,8 +163,8 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
     drawn = _baseline(truth, draws)
     at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
     read = np.asarray(np.isfinite(logprobs).all(axis=1, keepdims=True))
-    found = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
-    return _judged(truth, _filled(truth, found, read, drawn), read, drawn, False)
+    priors = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
+    return _judged(truth, _filled(truth, priors, read, drawn), read, drawn, False)
 
 
 def proportions(truth: Quantities) -> NDArray[np.bool_]:
@@ -199,7 +198,7 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
     return truth._replace(
         quantities=tuple(truth.quantities[place] for place in np.flatnonzero(kept)),
         baselines={
-            name: Baseline(*(each[kept] for each in drawn))
+            name: Samples(*(each[kept] for each in drawn))
             for name, drawn in truth.baselines.items()
         },
     )
@@ -218,7 +217,7 @@ def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
         return np.asarray(np.where(there, values, 0).sum(axis=axis) / there.sum(axis=axis))
 
 
-def _baseline(truth: Quantities, draws: str | None) -> Baseline:
+def _baseline(truth: Quantities, draws: str | None) -> Samples:
     name = draws or truth.scored
     if name not in truth.baselines:
         raise EpidemiaError(
@@ -227,7 +226,7 @@ def _baseline(truth: Quantities, draws: str | None) -> Baseline:
     return truth.baselines[name]
 
 
-def _told(truth: Quantities, drawn: Baseline) -> tuple[NDArray[np.int64], Array, Array]:
+def _told(truth: Quantities, drawn: Samples) -> tuple[NDArray[np.int64], Array, Array]:
     """Return the baselines' posteriors.
 
     The published prior of a mean, Normal(0, 1e5), is flat for centimetres, not for incomes: other
@@ -242,13 +241,13 @@ def _true(truth: Quantities) -> Array:
     return np.array([one.mean for one in truth.quantities], dtype=float)
 
 
-def _sampled(truth: Quantities, drawn: Baseline) -> tuple[Any, ...]:
+def _sampled(truth: Quantities, drawn: Samples) -> tuple[Any, ...]:
     """Return what an update takes of samples, each of shape (Q, 1, S, D)."""
     is_share = proportions(truth)[:, None, None]
     return tuple(each[:, None] for each in (is_share, *drawn))
 
 
-def _of_families(truth: Quantities, stated: Stated, drawn: Baseline) -> _Priors:
+def _of_families(truth: Quantities, stated: Stated, drawn: Samples) -> _Priors:
     y = _true(truth)[:, None]
     return _Priors(
         families.mean(*stated),
@@ -261,7 +260,7 @@ def _of_families(truth: Quantities, stated: Stated, drawn: Baseline) -> _Priors:
     )
 
 
-def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Baseline) -> _Priors:
+def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Samples) -> _Priors:
     """Describe distributions on points, shape (Q, G), by their log-probabilities."""
     p, y = np.exp(logs), _true(truth)[:, None]
     centre = (p * points).sum(axis=1, keepdims=True)
@@ -282,19 +281,19 @@ def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Baseline) -
     )
 
 
-def _filled(truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Baseline) -> _Priors:
+def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], drawn: Samples) -> _Priors:
     """Put the flat prior where nothing could be read."""
     instead = _of_families(truth, flat(truth), drawn)
     return _Priors(
         *(
             np.where(read.reshape(read.shape + (1,) * (mine.ndim - 2)), mine, theirs)
-            for mine, theirs in zip(found, instead, strict=True)
+            for mine, theirs in zip(priors, instead, strict=True)
         )
     )
 
 
 def _judged(
-    truth: Quantities, found: _Priors, read: NDArray[np.bool_], drawn: Baseline, published: bool
+    truth: Quantities, priors: _Priors, read: NDArray[np.bool_], drawn: Samples, published: bool
 ) -> Judged:
     y = _true(truth)
     se = np.array([one.se for one in truth.quantities], dtype=float)
@@ -302,11 +301,11 @@ def _judged(
     told = families.mean(family, a, b)
 
     def errors(y: Array) -> tuple[Array, Array]:
-        return np.abs(found.centre - y[:, None]), np.abs(told - y[:, None, None]).mean(axis=-1)
+        return np.abs(priors.centre - y[:, None]), np.abs(told - y[:, None, None]).mean(axis=-1)
 
     off, baseline_error = errors(y)
     baseline_crps = crps(family, a, b, y[:, None, None]).mean(axis=-1)
-    error, score = mean_of(off), mean_of(found.crps)
+    error, score = mean_of(off), mean_of(priors.crps)
 
     def relative(y: Array) -> Array:
         mine, theirs = errors(y)
@@ -319,14 +318,14 @@ def _judged(
         between = mean_of((off - error[:, None]) ** 2) / np.maximum(number - 1, 1)
         ratio_error = np.sqrt(between / baseline_error[:, 0] ** 2 + moved / 2)
         crps_ratio = score / baseline_crps[:, 0]
-        uncertainty = mean_of(found.spread) / baseline_error[:, 0]
+        uncertainty = mean_of(priors.spread) / baseline_error[:, 0]
 
     answered = np.asarray(read.mean(axis=1))
     # What could not be read is no win; dropped, it is nothing.
     weight = np.where(answered > 0, 1.0, np.nan) if published else answered
     read_only = np.where(read, 1.0, np.nan)
     posterior_error = mean_of(
-        np.abs(found.after - y[:, None, None, None]) * read_only[:, :, None, None], axis=(1, 3)
+        np.abs(priors.after - y[:, None, None, None]) * read_only[:, :, None, None], axis=(1, 3)
     )
     won, won_after = (
         np.where(each < baseline_error * (1 - TIE), 1.0, 0.0) * weight[:, None]
@@ -334,9 +333,7 @@ def _judged(
     )
     return Judged(
         answered,
-        found.centre,
-        found.spread,
-        found.position,
+        *(priors.centre, priors.spread, priors.position),
         error,
         baseline_error,
         ratio,

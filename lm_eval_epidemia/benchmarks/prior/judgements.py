@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.prior import grid, metrics
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
-from lm_eval_epidemia.benchmarks.prior.metrics import Known, known_of
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, known_of
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -17,28 +17,28 @@ from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
 
 
-def error_ratio(known: Known) -> float:
+def error_ratio(known: JudgedTask) -> float:
     """Return the primary metric: the mean over quantities of the error ratio; NaN over none."""
     return mean(known, everything(known), known.judged.ratio).value
 
 
-def everything(known: Known) -> NDArray[np.bool_]:
+def everything(known: JudgedTask) -> NDArray[np.bool_]:
     return np.ones(len(known.truth.quantities), dtype=bool)
 
 
-def mean(known: Known, chosen: NDArray[np.bool_], of: Array) -> Estimate:
+def mean(known: JudgedTask, chosen: NDArray[np.bool_], of: Array) -> Estimate:
     """Average over chosen quantities, shape (Q,): sd / sqrt(n) is the error. NaN is left out."""
     kept = chosen & ~np.isnan(of)
     return pooled(of[kept], np.arange(int(kept.sum())))
 
 
-def quartiles(known: Known, chosen: NDArray[np.bool_]) -> list[Estimate]:
+def quartiles(known: JudgedTask, chosen: NDArray[np.bool_]) -> list[Estimate]:
     """Return the share of truths in each quarter of the stated prior; 0.25 where calibrated."""
     inside = mean_of(metrics.in_quarters(known.judged.position), axis=1)
     return [mean(known, chosen, inside[:, quarter]) for quarter in range(4)]
 
 
-def below(known: Known, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
+def below(known: JudgedTask, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
     """Return the share of truths below a quantile of the stated prior; one that is it counts half.
 
     `at` where priors are calibrated.
@@ -46,14 +46,14 @@ def below(known: Known, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
     return mean(known, chosen, mean_of(metrics.below(known.judged.position, at)))
 
 
-def inside(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+def inside(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return the share of truths between the 5 % and 95 % quantiles of the stated prior."""
     position = known.judged.position
     outside = (metrics.below(position, 0.05) == 1) | (metrics.below(position, 0.95) == 0)
     return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, 1.0 - outside)))
 
 
-def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+def ece(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return the expected calibration error, in percentage points.
 
     The mean over quarters of |share of the truths - 25 %|, of each repeat, averaged over repeats.
@@ -74,7 +74,7 @@ def ece(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     return Estimate(value, error, number, number - 1)
 
 
-def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
+def rank(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Correlate by ranks (Spearman) the stated sd with the error, both free of the unit.
 
     Its error is that of Bonett and Wright (2000), ``(1 - r^2) sqrt((1 + r^2 / 2) / (n - 3))``.
@@ -87,7 +87,7 @@ def rank(known: Known, chosen: NDArray[np.bool_]) -> Estimate:
     return Estimate(r, spread, number, number - 1)
 
 
-def known_in(text: str, truth: Quantities, way: Way) -> Known:
+def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
     """Judge what results keep of a task; see `benchmarks.prior.metrics.kept`.
 
     Raises
@@ -112,7 +112,7 @@ def known_in(text: str, truth: Quantities, way: Way) -> Known:
     return known_of(truth, stated, asked)
 
 
-def numbers_again(text: str, _truth: Quantities, known: Known) -> dict[str, float]:
+def numbers_again(text: str, _truth: Quantities, known: JudgedTask) -> dict[str, float]:
     """Return the metrics of a task, as lm-eval has them, of what `known_in` made of a line."""
     answered = math.nan
     if isinstance(known.stated, Stated):

@@ -148,7 +148,7 @@ def worth_in_words(value: float) -> str:
 # Of answers.
 
 
-class Known(NamedTuple):
+class JudgedTask(NamedTuple):
     """What was said of the quantities of a task that were asked completely, Q of them.
 
     Attributes
@@ -173,7 +173,7 @@ class Known(NamedTuple):
 
 
 @collect.once
-def known(answers: Sequence[Any]) -> Known | None:
+def known(answers: Sequence[Any]) -> JudgedTask | None:
     """Judge the answers of a task; None, with a warning, where that cannot be done.
 
     Raises
@@ -200,7 +200,7 @@ def known(answers: Sequence[Any]) -> Known | None:
     return known_of(truth, stated, complete)
 
 
-def known_of(truth: Quantities, stated: Stated | Array, asked: NDArray[np.bool_]) -> Known:
+def known_of(truth: Quantities, stated: Stated | Array, asked: NDArray[np.bool_]) -> JudgedTask:
     """Judge what was said.
 
     Parameters
@@ -214,12 +214,12 @@ def known_of(truth: Quantities, stated: Stated | Array, asked: NDArray[np.bool_]
     part = truth if asked.all() else judged.part_of(truth, asked)
     if not isinstance(stated, Stated):
         counted = judged.judge_grid(part, stated[asked])
-        return Known(part, stated[asked], counted, counted, asked)
+        return JudgedTask(part, stated[asked], counted, counted, asked)
     stated = Stated(stated.family[asked], stated.a[asked], stated.b[asked])
     counted = judged.judge(part, stated)
     all_read = counted.answered.min(initial=1) == 1
     dropped = counted if all_read else judged.judge(part, stated, published=True)
-    return Known(part, stated, counted, dropped, asked)
+    return JudgedTask(part, stated, counted, dropped, asked)
 
 
 # What was said, in one line.
@@ -326,16 +326,16 @@ def asked(line: str) -> NDArray[np.bool_]:
 
 # The metrics: functions of what is known here, of answers where lm-eval calls them.
 
-_NUMBERS: dict[str, Callable[[Known], Any]] = {}
+_NUMBERS: dict[str, Callable[[JudgedTask], Any]] = {}
 _METRICS: dict[str, Metric] = {}
 
 
-def numbers_of(known: Known) -> dict[str, float]:
+def numbers_of(known: JudgedTask) -> dict[str, float]:
     """Return every metric, by name; NaN where it is of another way of asking."""
     return {name: float(number(known)) for name, number in _NUMBERS.items()}
 
 
-def _draws_of(known: Known) -> Draws | None:
+def _draws_of(known: JudgedTask) -> Draws | None:
     ratio, n, whole = known.judged.ratio, len(known.truth.quantities), len(known.asked)
     if n < 2 or not np.isfinite(ratio).all():
         return None
@@ -357,10 +357,10 @@ def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
 
 def _metric(
     higher_is_better: bool | None = False, low: float = 0, high: float = math.inf, **more: Any
-) -> Callable[[Callable[[Known], Any]], Callable[[Sequence[Answer]], float]]:
+) -> Callable[[Callable[[JudgedTask], Any]], Callable[[Sequence[Answer]], float]]:
     """Make a metric of a number; `more` is as of `Metric`."""
 
-    def declare(number: Callable[[Known], Any]) -> Callable[[Sequence[Answer]], float]:
+    def declare(number: Callable[[JudgedTask], Any]) -> Callable[[Sequence[Answer]], float]:
         @functools.wraps(number)
         def metric(answers: Sequence[Answer]) -> float:
             about = known(answers)
@@ -374,13 +374,13 @@ def _metric(
 
 
 @_metric(draws=error_ratio_draws, cut=False, kept=kept)
-def error_ratio(known: Known) -> Any:
+def error_ratio(known: JudgedTask) -> Any:
     """Error of the priors' means over that of five real answers, averaged over quantities."""
     return mean_of(known.judged.ratio)
 
 
 @_metric()
-def error_ratio_stderr(known: Known) -> Any:
+def error_ratio_stderr(known: JudgedTask) -> Any:
     """Standard error of the error ratio over quantities.
 
     These differ by the sampling error of their truths too, which is thereby part of it.
@@ -391,7 +391,7 @@ def error_ratio_stderr(known: Known) -> Any:
 
 
 @_metric()
-def error_ratio_published(known: Known) -> Any:
+def error_ratio_published(known: JudgedTask) -> Any:
     """The error ratio with the replies dropped that could not be read, as others published it."""
     return mean_of(known.dropped.ratio)
 
@@ -399,7 +399,7 @@ def error_ratio_published(known: Known) -> Any:
 def _win_rate(of: str, place: int) -> Callable[[Sequence[Answer]], float]:
     """Make the metric of ``Judged.wins`` or ``Judged.posterior_wins`` against a size of sample."""
 
-    def win_rate(known: Known) -> Any:
+    def win_rate(known: JudgedTask) -> Any:
         return mean_of(getattr(known.judged, of)[:, place])
 
     # lm-eval finds a metric by its name.
@@ -417,43 +417,43 @@ for _of, _place in itertools.product(("wins", "posterior_wins"), range(len(SIZES
 
 
 @_metric()
-def crps(known: Known) -> Any:
+def crps(known: JudgedTask) -> Any:
     """Mean CRPS, each in units of the standard deviation between people: without a unit."""
     return mean_of(known.judged.crps / [one.marginal_sd for one in known.truth.quantities])
 
 
 @_metric()
-def crps_ratio(known: Known) -> Any:
+def crps_ratio(known: JudgedTask) -> Any:
     """CRPS of the priors over that of the posteriors of five real answers, averaged."""
     return mean_of(known.judged.crps_ratio)
 
 
 @_metric()
-def crps_ratio_published(known: Known) -> Any:
+def crps_ratio_published(known: JudgedTask) -> Any:
     """The CRPS ratio with the replies dropped that could not be read."""
     return mean_of(known.dropped.crps_ratio)
 
 
 @_metric(high=37.5)
-def ece(known: Known) -> Any:
+def ece(known: JudgedTask) -> Any:
     """How far the quarters of the priors are from holding a quarter of the truths, in points."""
     return calibration_error(known.judged.position)
 
 
 @_metric(None, high=1)
-def below_median(known: Known) -> Any:
+def below_median(known: JudgedTask) -> Any:
     """Share of truths below the stated median: above one half where priors are too high."""
     return below_median_of(known.judged.position)
 
 
 @_metric(True, -1, 1)
-def uncertainty_rank(known: Known) -> Any:
+def uncertainty_rank(known: JudgedTask) -> Any:
     """Rank correlation of stated uncertainty and error, both relative to five real answers."""
     return uncertainty_rank_of(known.judged)
 
 
 @_metric(True, FEWER, MORE)
-def worth_samples(known: Known) -> Any:
+def worth_samples(known: JudgedTask) -> Any:
     """How many real answers a prior is worth; 0 means fewer than 5, 31 more than 30."""
     return worth(mean_of(known.judged.wins, axis=0))
 
@@ -470,7 +470,7 @@ _METRICS["seen"] = Metric(seen, True, 0, 1)
 
 
 @_metric(high=1)
-def end_mass(known: Known) -> Any:
+def end_mass(known: JudgedTask) -> Any:
     """Mean probability of the two ends of the grid: what may lie beyond them."""
     if isinstance(known.stated, Stated):
         return math.nan

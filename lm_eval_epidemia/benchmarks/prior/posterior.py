@@ -12,13 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lm_eval_epidemia.benchmarks.prior.quantities.families import (
-    BETA,
-    LOGNORMAL,
-    NORMAL,
-    log_density,
-)
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities import families
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Samples
 from lm_eval_epidemia.core.distance import Array
 
 #: Standard deviation of the baselines' prior of a mean, around 0. The paper's text calls 100,000
@@ -38,14 +34,14 @@ _AT_ONCE = 2000
 
 
 def of_baseline(
-    proportion: NDArray[np.bool_], drawn: Baseline, flat_sd: float = FLAT_SD
+    proportion: NDArray[np.bool_], drawn: Samples, flat_sd: float = FLAT_SD
 ) -> tuple[NDArray[np.int64], Array, Array]:
     """Return the posteriors of the baselines, whose priors are Normal(0, flat_sd) and Beta(1, 1).
 
     Parameters
     ----------
     proportion : ndarray of bool, shape (Q,)
-    drawn : Baseline
+    drawn : Samples
     flat_sd : float
         May be infinite: the posterior's mean is then that of the answers, in whatever unit.
 
@@ -161,7 +157,7 @@ def _integrated(
         x = np.where(share, special.expit(t), np.exp(np.where(share, 0, t)))
         jacobian = np.where(share, special.log_expit(t) + special.log_expit(-t), t)
         height = (
-            log_density(family[:, None], a[:, None], b[:, None], x)
+            families.log_density(family[:, None], a[:, None], b[:, None], x)
             + log_likelihood(x, *sample)
             + jacobian
         )

@@ -80,6 +80,31 @@ class _Protocol(NamedTuple):
     read: Callable[[str | None, Any], Stated | None]
     written: Callable[[Stated, Any], str]
 
+    def rows(self, truth: Quantities, _variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask about each quantity `REPEATS` times, in texts that differ by a number.
+
+        lm-eval stores responses by text: see `sampled`.
+        """
+        for cell, quantity in enumerate(truth.quantities):
+            asked, inside = self.asked(quantity)
+            kind = {"family": quantity.family, "unit": quantity.unit}
+            for sample in range(1, REPEATS + 1):
+                prompt = (
+                    f"Consider this number: {quantity.wording}.\n{asked}\n{_ABOUT}\n"
+                    f"(Estimate {sample})\n{_request(inside)}"
+                )
+                yield {"cell": cell, "sample": sample, **kind, "prompt": prompt}
+
+    def answer(self, row: Any, responses: Sequence[Any]) -> Prior:
+        """Read what a model wrote about a row."""
+        stated = self.read(tagged(str(responses[0])), row) or UNREAD
+        return Prior(self.name, row.task, row.truth, row.cell, row.sample, stated)
+
+    def writes(self, believed: Array, row: Any) -> str:
+        """Write the prior of a row's repeat, shape (REPEATS, 3), as the prompt asks for it."""
+        family, a, b = np.asarray(believed, dtype=float)[row.sample - 1]
+        return f"<{TAG}>{self.written((float(family), float(a), float(b)), row)}</{TAG}>"
+
 
 def in_unit(quantity: Quantity) -> str:
     """Say in which unit a number is: "in cm", "as a proportion between 0 and 1", or nothing."""
@@ -238,51 +263,6 @@ def _request(inside: str) -> str:
     )
 
 
-def _rows(protocol: _Protocol) -> Callable[[Quantities, Variant], Iterator[dict[str, Any]]]:
-    def rows(truth: Quantities, _variant: Variant) -> Iterator[dict[str, Any]]:
-        """Ask about each quantity `REPEATS` times, in texts that differ by a number.
-
-        lm-eval stores responses by text: see `sampled`.
-        """
-        for cell, quantity in enumerate(truth.quantities):
-            asked, inside = protocol.asked(quantity)
-            for sample in range(1, REPEATS + 1):
-                lines = (
-                    f"Consider this number: {quantity.wording}.",
-                    asked,
-                    _ABOUT,
-                    f"(Estimate {sample})",
-                    _request(inside),
-                )
-                yield {
-                    "cell": cell,
-                    "sample": sample,
-                    "family": quantity.family,
-                    "unit": quantity.unit,
-                    "prompt": "\n".join(lines),
-                }
-
-    return rows
-
-
-def _read(protocol: _Protocol) -> Callable[[Any, Sequence[Any]], Prior]:
-    def read(row: Any, responses: Sequence[Any]) -> Prior:
-        said = protocol.read(tagged(str(responses[0])), row) or UNREAD
-        return Prior(protocol.name, row.task, row.truth, row.cell, row.sample, said)
-
-    return read
-
-
-def _writes(protocol: _Protocol) -> Callable[[Array, Any], str]:
-    def writes(believed: Array, row: Any) -> str:
-        """Write the prior of a row's repeat, shape (REPEATS, 3), as the prompt asks for it."""
-        family, a, b = np.asarray(believed, dtype=float)[row.sample - 1]
-        said = (float(family), float(a), float(b))
-        return f"<{TAG}>{protocol.written(said, row)}</{TAG}>"
-
-    return writes
-
-
 def check(answer: Prior, _first: Prior, _truth: Quantities) -> None:
     """Refuse a repeat that is not asked."""
     if not 1 <= answer.sample <= REPEATS:
@@ -294,15 +274,15 @@ def _way(protocol: _Protocol) -> Way:
         name=protocol.name,
         suffix="" if protocol.name == "direct" else f"_{protocol.name}",
         columns={"sample": "int32", "family": "string", "unit": "string"},
-        rows=_rows(protocol),
+        rows=protocol.rows,
         choices=lambda truth: (),
-        read=_read(protocol),
+        read=protocol.answer,
         prompts=lambda truth, one: REPEATS,
         prompts_are="estimates",
         check=check,
         diagnostics={"answered": ANSWERED},
         request=_request("..."),
-        writes=_writes(protocol),
+        writes=protocol.writes,
         system_prompts=True,
         temperature=0.5,
         revision=1,

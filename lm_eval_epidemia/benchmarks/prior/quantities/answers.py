@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +38,7 @@ ANSWERS = "published_answers.parquet"
 _RUN = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
 
 
-class Run(NamedTuple):
+class PublishedRun(NamedTuple):
     """The priors that a published model stated under one setting.
 
     Attributes
@@ -80,15 +82,15 @@ def write(folder: Path, to: Path) -> Path:
     import pyarrow.parquet as pq
 
     results = folder / "results_per_variable.parquet"
-    found = pd.read_parquet(results)
-    found = found[found.dataset == "nhanes"]
-    is_beta = found.ground_truth_distribution_type == "beta"
-    kept = found[[*_RUN, "trial"]].assign(
-        trial=found.trial.astype("int8"),
-        quantity=found.variable,
-        family=found.ground_truth_distribution_type,
-        a=found.a.where(is_beta, found.prior_mean),
-        b=found.b.where(is_beta, found.prior_std),
+    answers = pd.read_parquet(results)
+    answers = answers[answers.dataset == "nhanes"]
+    is_beta = answers.ground_truth_distribution_type == "beta"
+    kept = answers[[*_RUN, "trial"]].assign(
+        trial=answers.trial.astype("int8"),
+        quantity=answers.variable,
+        family=answers.ground_truth_distribution_type,
+        a=answers.a.where(is_beta, answers.prior_mean),
+        b=answers.b.where(is_beta, answers.prior_std),
     )
     kept = kept.sort_values([*_RUN, "trial", "quantity"], kind="stable")
     table = pa.Table.from_pandas(kept, preserve_index=False)
@@ -108,7 +110,7 @@ def write(folder: Path, to: Path) -> Path:
     return to / ANSWERS
 
 
-def runs(truth: Quantities) -> tuple[Run, ...]:
+def runs(truth: Quantities) -> tuple[PublishedRun, ...]:
     """Return the published runs, by experiment and setting.
 
     Parameters
@@ -125,7 +127,7 @@ def runs(truth: Quantities) -> tuple[Run, ...]:
 
 
 @lru_cache(maxsize=2)
-def _runs(names: tuple[str, ...]) -> tuple[Run, ...]:
+def _runs(names: tuple[str, ...]) -> tuple[PublishedRun, ...]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -139,13 +141,11 @@ def _runs(names: tuple[str, ...]) -> tuple[Run, ...]:
         raise EpidemiaError(
             f"the published answers are about the set {PUBLISHED}; this one lacks {few(unknown)}"
         )
-    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[each] for each in _RUN), []).append(row)
-    return tuple(_run(key, of, at) for key, of in found.items())
+    # Written in the order of runs.
+    return tuple(_run(key, list(of_run), at) for key, of_run in groupby(rows, itemgetter(*_RUN)))
 
 
-def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -> Run:
+def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -> PublishedRun:
     trials = tuple(sorted({row["trial"] for row in rows}))
     priors = np.full((len(at), len(trials), 3), np.nan)
     for row in rows:
@@ -153,7 +153,7 @@ def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -
             place = at[row["quantity"]], trials.index(row["trial"])
             priors[place] = FAMILIES.index(row["family"]), row["a"], row["b"]
     experiment, model, system_prompt, protocol, setting = key
-    return Run(experiment, model, system_prompt, protocol, setting, trials, priors)
+    return PublishedRun(experiment, model, system_prompt, protocol, setting, trials, priors)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Baseline
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
 from lm_eval_epidemia.core.distance import Array
 
 
@@ -81,7 +81,7 @@ def _until(value: Array, weight: Array, share: Array, size: int, rng: np.random.
     return published(value[people], weight[people])
 
 
-def stacked(draws: list[list[list[Sums]]]) -> Baseline:
+def stacked(draws: list[list[list[Sums]]]) -> Samples:
     """Put the draws of Q quantities, by size and draw, into arrays (Q, len(SIZES), DRAWS)."""
     mean, variance, size = np.moveaxis(np.array(draws, dtype=np.float64), -1, 0)
-    return Baseline(mean, variance, size)
+    return Samples(mean, variance, size)

@@ -5,18 +5,19 @@ Everything is about a *domain*, the people whom the conditions describe and whos
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.benchmarks.prior.quantities.span import span
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import taylor_variance
 
 Mask = NDArray[np.bool_]
 
 
-class Design(NamedTuple):
+class SampleDesign(NamedTuple):
     """How people were sampled.
 
     Attributes
@@ -38,7 +39,7 @@ class Design(NamedTuple):
     scale: float = 0.0
 
 
-class Estimate(NamedTuple):
+class DomainStats(NamedTuple):
     """What a survey says about a domain.
 
     Attributes
@@ -60,7 +61,7 @@ class Estimate(NamedTuple):
     told: float = 1.0
 
 
-def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
+def estimate(value: Array, domain: Mask, design: SampleDesign) -> DomainStats:
     """Estimate the mean in a domain, with its error.
 
     Parameters
@@ -69,11 +70,11 @@ def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
         Looked at in the domain only.
     domain : ndarray of bool, shape (n,)
         With weight in it.
-    design : Design
+    design : SampleDesign
 
     Returns
     -------
-    Estimate
+    DomainStats
         Its standard error is Taylor-linearised (`taylor_variance`): with z = w (y - mean) in the
         domain, from the sums of z in those PSUs that have members of the domain, over sum of w; a
         stratum with one such PSU adds nothing (CDC's analytic guidelines, and the published
@@ -87,7 +88,7 @@ def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
     if design.psu is None and design.replicates is not None:
         each = design.replicates[domain].astype(np.float64)
         means = (each * y[:, None]).sum(axis=0) / each.sum(axis=0)
-        return Estimate(mean, sd, float(np.sqrt(design.scale * ((means - mean) ** 2).sum())))
+        return DomainStats(mean, sd, float(np.sqrt(design.scale * ((means - mean) ** 2).sum())))
     people = np.arange(len(value)) if design.psu is None else design.psu
     _, first, psu = np.unique(people[domain], return_index=True, return_inverse=True)
     stratum = np.zeros(len(first), dtype=np.int64)
@@ -97,4 +98,27 @@ def estimate(value: Array, domain: Mask, design: Design) -> Estimate:
     sums = np.bincount(psu, weights=w * (y - mean)).astype(np.float64)
     variance = taylor_variance(sums[several], stratum[several])
     told = float(w[several[psu]].sum() / total)
-    return Estimate(mean, sd, float(np.sqrt(variance) / total), told)
+    return DomainStats(mean, sd, float(np.sqrt(variance) / total), told)
+
+
+def numbers_of(
+    told: DomainStats, n: int, marginal: DomainStats, share: bool, least: float | None = 0.0
+) -> dict[str, Any]:
+    """Return the numbers of a `Quantity`, by field: its truth, its marginal, its grid's ends.
+
+    Parameters
+    ----------
+    told, marginal : DomainStats
+        What the survey says of the slice, and of all people.
+    n : int
+        People in the slice.
+    share : bool
+        Whether it is a proportion, whose grid goes from 0 to 1.
+    least : float, optional
+        Below which no value can be.
+    """
+    low, high = (0.0, 1.0) if share else span(marginal.mean, marginal.sd, least)
+    return {
+        **{"mean": told.mean, "se": told.se, "sd": told.sd, "n": n},
+        **{"marginal_mean": marginal.mean, "marginal_sd": marginal.sd, "low": low, "high": high},
+    }

@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, Estimate, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
+    DomainStats,
+    SampleDesign,
+    estimate,
+    numbers_of,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DIFFICULTIES,
     FEWEST,
@@ -23,7 +28,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Quantities,
     Quantity,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.span import span
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -64,6 +68,12 @@ Mask = NDArray[np.bool_]
 
 class Refused(EpidemiaError):
     """A slice that makes no quantity; the message says why."""
+
+
+def _require(fine: bool, why: str) -> None:
+    """Refuse a slice of which something is not fine."""
+    if not fine:
+        raise Refused(why)
 
 
 class Choice(NamedTuple):
@@ -147,11 +157,11 @@ class Slices:
         self.subject = wording.subject_of(record, data.vintage)
         unit = data.unit if data.psu is None else data.psu
         scale = record.design_of(data.vintage).replicate_scale
-        self.design = Design(data.weight, data.strata, unit, data.replicates, scale)
+        self.design = SampleDesign(data.weight, data.strata, unit, data.replicates, scale)
         self.asked: Mask = data.weight > 0
         for universe in record.universe:
             self.asked &= data.within(universe)
-        self._marginals: dict[Choice, Estimate] = {}
+        self._marginals: dict[Choice, DomainStats] = {}
         if len(self.variables) < len(DIFFICULTIES):
             raise EpidemiaError(
                 f"{record.survey} {data.vintage} has {len(self.variables)} variables that make "
@@ -198,7 +208,7 @@ class Slices:
             return self.data.measured[base.variable]
         return (self.data.levels[base.variable] == base.level).astype(np.float64)
 
-    def marginal(self, base: Choice) -> Estimate:
+    def marginal(self, base: Choice) -> DomainStats:
         if base not in self._marginals:
             everyone = self.known(base.variable)
             self._marginals[base] = estimate(self.value(base), everyone, self.design)
@@ -219,8 +229,7 @@ class Slices:
             return met, Condition(one.variable, label, said)
         value = self.data.measured[one.variable]
         there = value[people & ~np.isnan(value)]
-        if len(there) < FEWEST:
-            raise Refused(f"{len(there)} people have a known {one.variable}")
+        _require(len(there) >= FEWEST, f"{len(there)} people have a known {one.variable}")
         ends: list[float | None] = [None, *bins.cuts(there), None]
         low, high = (
             None
@@ -229,8 +238,9 @@ class Slices:
             for end in ends[one.level : one.level + 2]
         )
         met = bins.inside(value, low, high)
-        if not QUARTER[0] <= met[people].sum() / len(there) <= QUARTER[1]:
-            raise Refused(f"many people have one {one.variable}, so that it has no quarters")
+        share = met[people].sum() / len(there)
+        many = f"many people have one {one.variable}, so that it has no quarters"
+        _require(QUARTER[0] <= share <= QUARTER[1], many)
         same = set(value[people & met])
         said = (
             f"exactly {bins.number(same.pop(), way.measure.unit)}"
@@ -270,51 +280,40 @@ class Slices:
             said.append(condition)
         there = self.known(base.variable)
         people = people & there
-        if (n := self.units(people)) < FEWEST:
-            raise Refused(f"{n} people are in the slice, {FEWEST} are needed")
+        n = self.units(people)
+        _require(n >= FEWEST, f"{n} people are in the slice, {FEWEST} are needed")
         for own, condition in zip(met, said, strict=True):
-            others = there.copy()
-            for mask in met:
-                if mask is not own:
-                    others &= mask
-            if people.sum() > (1 - NARROWS) * others.sum():
-                raise Refused(f"{condition.variable} says hardly anything about the others")
+            others = np.logical_and.reduce([there, *(mask for mask in met if mask is not own)])
+            hardly = f"{condition.variable} says hardly anything about the others"
+            _require(people.sum() <= (1 - NARROWS) * others.sum(), hardly)
         value = self.value(base)
-        found, marginal = estimate(value, people, self.design), self.marginal(base)
-        if not (found.sd > 0 and found.se > 0):
-            raise Refused("all are alike, or all were sampled together")
-        if found.told < TOLD:
-            raise Refused(
-                f"{found.told:.0%} of the slice are in strata with several PSUs of it, {TOLD:.0%} "
-                "are needed to tell its error"
-            )
+        told, marginal = estimate(value, people, self.design), self.marginal(base)
+        _require(told.sd > 0 and told.se > 0, "all are alike, or all were sampled together")
+        _require(
+            told.told >= TOLD,
+            f"{told.told:.0%} of the slice are in strata with several PSUs of it, {TOLD:.0%} are "
+            "needed to tell its error",
+        )
         share = base.level is not None
-        if share and self.units(people & (value == 1)) < EITHER:
-            raise Refused(f"fewer than {EITHER} people are counted")
-        if share and self.units(people & (value == 0)) < EITHER:
-            raise Refused(f"all but fewer than {EITHER} people are counted")
+        for answer, fewer in ((1, "fewer"), (0, "all but fewer")) if share else ():
+            enough = self.units(people & (value == answer)) >= EITHER
+            _require(enough, f"{fewer} than {EITHER} people are counted")
         same = np.unique(value[people], return_inverse=True)[1]
         common = np.bincount(same, self.data.weight[people]).max() / self.data.weight[people].sum()
-        if not share and common > COMMON:
-            raise Refused(f"{common:.0%} have one value, {COMMON:.0%} at most may")
-        apart = abs(found.mean - marginal.mean)
-        least = max(found.se, APART if share else APART * abs(found.mean))
-        if given and not apart > least:
-            raise Refused(f"it is {apart:g} from the marginal, more than {least:g} is needed")
-        way = self.variables[base.variable]
-        values = value[there]
+        alike = f"{common:.0%} have one value, {COMMON:.0%} at most may"
+        _require(share or common <= COMMON, alike)
+        apart = abs(told.mean - marginal.mean)
+        least = max(told.se, APART if share else APART * abs(told.mean))
+        near = f"it is {apart:g} from the marginal, more than {least:g} is needed"
+        _require(not given or apart > least, near)
+        way, everyone = self.variables[base.variable], value[there]
         family: Family = (
-            "beta" if share else family_of(value[people], values, self.data.weight[there])
+            "beta" if share else family_of(value[people], everyone, self.data.weight[there])
         )
         check_family(family, value[people])
-        low, high = (
-            (0.0, 1.0)
-            if share
-            else span(marginal.mean, marginal.sd, 0.0 if values.min() >= 0 else None)
-        )
         label = "" if base.level is None else f" ({way.levels[base.level].label})"
         unit = way.measure.unit if way.measure and not share else ""
-        clauses = [one.phrase for one in said]
+        clauses = [condition.phrase for condition in said]
         quantity = Quantity(
             name=name,
             base=base.variable + label,
@@ -322,14 +321,7 @@ class Slices:
             family=family,
             unit="dollars" if unit == "$" else unit,
             wording=wording.wording(self.record, self.data.vintage, way, base.level, clauses),
-            mean=found.mean,
-            se=found.se,
-            sd=found.sd,
-            n=n,
-            marginal_mean=marginal.mean,
-            marginal_sd=marginal.sd,
-            low=low,
-            high=high,
+            **numbers_of(told, n, marginal, share, 0.0 if everyone.min() >= 0 else None),
         )
         return _Slice(quantity, people, value)
 
@@ -452,7 +444,7 @@ def _some(
     return found
 
 
-def _error_said(design: Design, data: Microdata) -> str:
+def _error_said(design: SampleDesign, data: Microdata) -> str:
     if data.has_strata:
         return "Taylor-linearised over strata and PSUs"
     if data.psu is None and data.unit is not None:

@@ -10,14 +10,17 @@ Source of the questions: NCHS documentation of the files named in `VARIABLES` (c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Condition
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import joined
 
 SURVEY = "the National Health and Nutrition Examination Survey (NHANES) 2017-2018"
 ADULT = 18
 
 
-class Asked(NamedTuple):
+class YesNoVariable(NamedTuple):
     """A question that is answered yes or no.
 
     Attributes
@@ -43,7 +46,7 @@ class Asked(NamedTuple):
     unknown: bool = False
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """Something measured.
 
     Attributes
@@ -66,46 +69,40 @@ def _told(diagnosis: str) -> tuple[str, str]:
     return f"who have ever {by}", f"who have never {by}"
 
 
-VARIABLES: Mapping[str, Asked | Measured] = {
-    "WaistCircumferenceCm": Measured("BMX_J", "BMXWAIST", "waist circumference", "cm"),
-    "TotalCholesterolMgdl": Measured("TCHOL_J", "LBXTC", "total cholesterol level", "mg/dL"),
-    "BloodLeadUgdl": Measured("PBCD_J", "LBXBPB", "blood lead level", "ug/dL"),
-    "BloodCadmiumUgl": Measured("PBCD_J", "LBXBCD", "blood cadmium level", "ug/L"),
-    "BloodMercuryTotalUgl": Measured("PBCD_J", "LBXTHG", "total blood mercury level", "ug/L"),
-    "BloodManganeseUgl": Measured("PBCD_J", "LBXBMN", "blood manganese level", "ug/L"),
-    "WeightKg": Measured("BMX_J", "BMXWT", "body weight", "kg"),
-    "DoctorToldYouHaveDiabetes": Asked(
+VARIABLES: Mapping[str, YesNoVariable | Measurement] = {
+    "WaistCircumferenceCm": Measurement("BMX_J", "BMXWAIST", "waist circumference", "cm"),
+    "TotalCholesterolMgdl": Measurement("TCHOL_J", "LBXTC", "total cholesterol level", "mg/dL"),
+    "BloodLeadUgdl": Measurement("PBCD_J", "LBXBPB", "blood lead level", "ug/dL"),
+    "BloodCadmiumUgl": Measurement("PBCD_J", "LBXBCD", "blood cadmium level", "ug/L"),
+    "BloodMercuryTotalUgl": Measurement("PBCD_J", "LBXTHG", "total blood mercury level", "ug/L"),
+    "BloodManganeseUgl": Measurement("PBCD_J", "LBXBMN", "blood manganese level", "ug/L"),
+    "WeightKg": Measurement("BMX_J", "BMXWT", "body weight", "kg"),
+    "DoctorToldYouHaveDiabetes": YesNoVariable(
         "DIQ_J",
         "DIQ010",
         *_told("they have diabetes or borderline diabetes"),
         codes=(1, 3),
         unknown=True,
     ),
-    "TakeMedicationForDepression": Asked(
+    "TakeMedicationForDepression": YesNoVariable(
         "DLQ_J",
         "DLQ150",
         "who take medication for depression",
         "who do not take medication for depression",
     ),
-    "CoveredByHealthInsurance": Asked(
+    "CoveredByHealthInsurance": YesNoVariable(
         "HIQ_J",
         "HIQ011",
         "who are covered by health insurance or some other kind of health care plan",
         "who are not covered by health insurance or any other kind of health care plan",
     ),
-    "EverToldYouHadCancerOrMalignancy": Asked(
-        "MCQ_J",
-        "MCQ220",
-        *_told("they had cancer or a malignancy of any kind"),
-        age=20,
+    "EverToldYouHadCancerOrMalignancy": YesNoVariable(
+        "MCQ_J", "MCQ220", *_told("they had cancer or a malignancy of any kind"), age=20
     ),
-    "EverToldYouHadHeartAttack": Asked(
-        "MCQ_J",
-        "MCQ160E",
-        *_told("they had a heart attack"),
-        age=20,
+    "EverToldYouHadHeartAttack": YesNoVariable(
+        "MCQ_J", "MCQ160E", *_told("they had a heart attack"), age=20
     ),
-    "HaveSeriousDifficultyConcentrating": Asked(
+    "HaveSeriousDifficultyConcentrating": YesNoVariable(
         "DLQ_J",
         "DLQ040",
         "who have serious difficulty concentrating, remembering or making decisions because of a "
@@ -113,24 +110,21 @@ VARIABLES: Mapping[str, Asked | Measured] = {
         "who do not have serious difficulty concentrating, remembering or making decisions because "
         "of a physical, mental or emotional condition",
     ),
-    "TakingInsulinNow": Asked(
-        "DIQ_J",
-        "DIQ050",
-        "who are taking insulin now",
-        "who are not taking insulin now",
+    "TakingInsulinNow": YesNoVariable(
+        "DIQ_J", "DIQ050", "who are taking insulin now", "who are not taking insulin now"
     ),
 }
 
 
-def wording(base: str, conditions: Mapping[str, str]) -> str:
+def wording(base: str, conditions: Sequence[Condition]) -> str:
     """Say what a quantity is.
 
     Parameters
     ----------
     base : str
         One of `VARIABLES`.
-    conditions : mapping of str to str
-        Variable to its clause, "whose body weight is at most 66.5 kg".
+    conditions : sequence of Condition
+        With phrases such as "whose body weight is at most 66.5 kg".
 
     Returns
     -------
@@ -138,15 +132,14 @@ def wording(base: str, conditions: Mapping[str, str]) -> str:
         A noun phrase.
     """
     variable = VARIABLES[base]
-    involved = [variable, *(VARIABLES[name] for name in conditions)]
-    age = max([ADULT, *(one.age for one in involved if isinstance(one, Asked))])
+    involved = [variable, *(VARIABLES[condition.variable] for condition in conditions)]
+    age = max([ADULT, *(one.age for one in involved if isinstance(one, YesNoVariable))])
     people = (
         f"adults aged {age} and over in the civilian noninstitutionalized population of the "
         f"United States"
     )
-    if clauses := list(conditions.values()):
-        people += " " + (", ".join(clauses[:-1]) + " and " if clauses[1:] else "") + clauses[-1]
-    if isinstance(variable, Measured):
+    people += joined([condition.phrase for condition in conditions])
+    if isinstance(variable, Measurement):
         what = f"the mean {variable.words} (in {variable.unit}) of {people}"
     else:
         what = f"the proportion {variable.yes}, among {people}"

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia.benchmarks.prior.quantities import draws, nhanes
 from lm_eval_epidemia.benchmarks.prior.quantities.bins import QUARTERS, between
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import Asked
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import DomainStats, numbers_of
+from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import YesNoVariable
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
     SIZES,
@@ -30,7 +31,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Quantities,
     Quantity,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.span import span
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, write
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -45,7 +45,7 @@ _BOUNDS = re.compile(r"(?P<side>greater than|less than or equal to) (?P<bound>\d
 def _condition(name: str, level: float, text: str) -> Condition:
     """Read a condition: a level by its code, the bounds of a quarter from the published text."""
     variable = nhanes.VARIABLES[name]
-    if isinstance(variable, Asked):
+    if isinstance(variable, YesNoVariable):
         label = "Yes" if level == 1 else "No"
         return Condition(name, label, variable.yes if level == 1 else variable.no)
     bounds = {found["side"]: float(found["bound"]) for found in _BOUNDS.finditer(text)}
@@ -73,31 +73,22 @@ def _conditions(row: Any) -> tuple[Condition, ...]:
     )
 
 
-def wording_of(base: str, conditions: tuple[Condition, ...]) -> str:
-    """Say what a quantity is; see `nhanes.wording`."""
-    return nhanes.wording(base, {each.variable: each.phrase for each in conditions})
+def _stats(row: Any) -> DomainStats:
+    return DomainStats(row.mean, row.std, row.se)
 
 
 def _quantity(row: Any, marginals: dict[str, Any]) -> Quantity:
-    base, conditions, marginal = row.base_variable, _conditions(row), marginals[row.base_variable]
+    base, conditions = row.base_variable, _conditions(row)
     variable = nhanes.VARIABLES[base]
-    share = isinstance(variable, Asked)
-    low, high = (0.0, 1.0) if share else span(marginal.mean, marginal.std, least=0.0)
+    share = isinstance(variable, YesNoVariable)
     return Quantity(
         name=row.variable,
         base=base,
         conditions=conditions,
         family=row.ground_truth_distribution_type,
-        unit="" if isinstance(variable, Asked) else variable.unit,
-        wording=wording_of(base, conditions),
-        mean=row.mean,
-        se=row.se,
-        sd=row.std,
-        n=int(row.n),
-        marginal_mean=marginal.mean,
-        marginal_sd=marginal.std,
-        low=low,
-        high=high,
+        unit="" if isinstance(variable, YesNoVariable) else variable.unit,
+        wording=nhanes.wording(base, conditions),
+        **numbers_of(_stats(row), int(row.n), _stats(marginals[base]), share),
     )
 
 

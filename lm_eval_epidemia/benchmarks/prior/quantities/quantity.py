@@ -90,7 +90,7 @@ class Quantity(NamedTuple):
         return DIFFICULTIES[len(self.conditions)]
 
 
-class Baseline(NamedTuple):
+class Samples(NamedTuple):
     """What samples of N real answers say about Q quantities, each drawn `DRAWS` times.
 
     Attributes
@@ -125,7 +125,7 @@ class Quantities(NamedTuple):
         Where it comes from: source, licence, citation, seed, hash of the raw files.
     quantities : tuple of Quantity
         Each is a cell.
-    baselines : mapping of str to Baseline
+    baselines : mapping of str to Samples
         "corrected": N people drawn in proportion to their weight, then counted alike.
         "published": drawn so, and weighted once more, until Kish's effective size is N.
     scored : str
@@ -140,7 +140,7 @@ class Quantities(NamedTuple):
     title: str
     about: Mapping[str, str]
     quantities: tuple[Quantity, ...]
-    baselines: Mapping[str, Baseline]
+    baselines: Mapping[str, Samples]
     scored: str
     fingerprint: str
 
@@ -153,6 +153,6 @@ class Quantities(NamedTuple):
         ]
 
     @property
-    def baseline(self) -> Baseline:
+    def baseline(self) -> Samples:
         """The draws that scores are relative to."""
         return self.baselines[self.scored]

@@ -15,17 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, store
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import Design, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
+    SampleDesign,
+    estimate,
+    numbers_of,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import ADULT, Asked
-from lm_eval_epidemia.benchmarks.prior.quantities.published import wording_of
+from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import ADULT, YesNoVariable
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     FEWEST,
     Condition,
     Quantities,
     Quantity,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.span import span
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
@@ -35,9 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Columns by official file.
-FILES: dict[str, list[str]] = {
-    "DEMO_J": ["SEQN", "RIDAGEYR", "WTMEC2YR", "SDMVSTRA", "SDMVPSU"],
-}
+FILES: dict[str, list[str]] = {"DEMO_J": ["SEQN", "RIDAGEYR", "WTMEC2YR", "SDMVSTRA", "SDMVPSU"]}
 for _one in nhanes.VARIABLES.values():
     FILES.setdefault(_one.file, ["SEQN"]).append(_one.column)
 
@@ -61,7 +61,7 @@ class _People(NamedTuple):
     """Examined adults: what is known of them by variable (NaN where nothing is), their design."""
 
     values: dict[str, Array]
-    design: Design
+    design: SampleDesign
 
 
 def _joined(raw: Sequence[Path]) -> pd.DataFrame:
@@ -100,14 +100,14 @@ def _people(frame: pd.DataFrame) -> _People:
     values = {}
     for name, variable in nhanes.VARIABLES.items():
         value = frame[variable.column].to_numpy(np.float64)
-        if isinstance(variable, Asked):
+        if isinstance(variable, YesNoVariable):
             known = np.isin(value, ANSWERS) | variable.unknown
             value = np.where(known, np.isin(value, variable.codes), np.nan)
         values[name] = value
     strata = frame["SDMVSTRA"].to_numpy(np.int64)
     within = frame["SDMVPSU"].to_numpy(np.int64)
     weight = frame["WTMEC2YR"].to_numpy(np.float64)
-    return _People(values, Design(weight, strata, strata * (within.max() + 1) + within))
+    return _People(values, SampleDesign(weight, strata, strata * (within.max() + 1) + within))
 
 
 def _slice(people: _People, one: Quantity) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
@@ -115,7 +115,7 @@ def _slice(people: _People, one: Quantity) -> tuple[NDArray[np.bool_], tuple[Con
     there, said = np.ones(len(people.design.weight), dtype=bool), []
     for condition in one.conditions:
         variable, value = nhanes.VARIABLES[condition.variable], people.values[condition.variable]
-        if isinstance(variable, Asked):
+        if isinstance(variable, YesNoVariable):
             there = there & (value == (condition.level == "Yes"))
             said.append(condition)
             continue
@@ -167,19 +167,11 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
             )
         value = people.values[one.base]
         check_family(one.family, value[there])
-        told, marginal = estimate(value, there, design), marginals[one.base]
-        low, high = (0.0, 1.0) if one.family == "beta" else span(marginal.mean, marginal.sd, 0.0)
+        told, share = estimate(value, there, design), one.family == "beta"
         new = one._replace(
             conditions=conditions,
-            wording=wording_of(one.base, conditions),
-            mean=told.mean,
-            se=told.se,
-            sd=told.sd,
-            n=n,
-            marginal_mean=marginal.mean,
-            marginal_sd=marginal.sd,
-            low=low,
-            high=high,
+            wording=nhanes.wording(one.base, conditions),
+            **numbers_of(told, n, marginals[one.base], share),
         )
         found.append(new)
         differing += _differing(one, new)

@@ -28,9 +28,9 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
     FEWEST,
     SIZES,
-    Baseline,
     Quantities,
     Quantity,
+    Samples,
 )
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
@@ -55,7 +55,7 @@ GROUPS = ("generated", "own")
 SCHEMA = 1
 
 
-class Declared(NamedTuple):
+class DeclaredSet(NamedTuple):
     """A set that is here, without its numbers.
 
     Attributes
@@ -181,12 +181,12 @@ def _folders() -> list[tuple[Path, State]]:
     return [(base / "quantities", state) for base, state in bases()]
 
 
-def declared() -> dict[str, Declared]:
+def declared() -> dict[str, DeclaredSet]:
     """Return the sets that are here, by task name: the published first, then by name.
 
     One whose record cannot be read is left out, with a warning; `load` says what is wrong with it.
     """
-    sets: dict[str, Declared] = {}
+    sets: dict[str, DeclaredSet] = {}
     for folder, state in reversed(_folders()):
         for path in sorted(folder.glob("*.json")):
             try:
@@ -202,11 +202,11 @@ def declared() -> dict[str, Declared]:
                 notices.warn("damaged quantities", f"{PREFIX}{path.stem} is left out: {error}")
             else:
                 about = record.model_dump(include={"survey", "vintage", "title", "published"})
-                sets[record.task] = Declared(record.task, **about, state=state, path=path)
+                sets[record.task] = DeclaredSet(record.task, **about, state=state, path=path)
     return dict(sorted(sets.items(), key=lambda item: (not item[1].published, item[0])))
 
 
-def available() -> dict[str, Declared]:
+def available() -> dict[str, DeclaredSet]:
     """Return the sets that can be used, by task name.
 
     One whose draws are missing or damaged is left out, with a warning.
@@ -278,7 +278,7 @@ def _read(path: Path, _draws_stamp: Any) -> Quantities:
     return quantities
 
 
-def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> dict[str, Baseline]:
+def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> dict[str, Samples]:
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(content))
@@ -293,7 +293,7 @@ def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> 
             f"each quantity of {path.name}, in their order: {_mend(path)}"
         )
     values = [table[column].to_numpy().reshape(shape) for column in _COLUMNS]
-    return {kind: Baseline(*of_kind) for kind, *of_kind in zip(kinds, *values, strict=True)}
+    return {kind: Samples(*of_kind) for kind, *of_kind in zip(kinds, *values, strict=True)}
 
 
 def _check(truth: Quantities) -> None:
