@@ -12,11 +12,12 @@ from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, explorer, head_to_head
+from lm_eval_epidemia.findings import data, explorer, head_to_head, overview
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.findings.ways import asked_in_wordings
 from lm_eval_epidemia.report import figures, output, site
+from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 
@@ -201,6 +202,12 @@ def knows_marginal(tmp_path_factory):
     return folder
 
 
+def with_baselines(report):
+    """The rows of the leaderboard as the site has them."""
+    (board,) = overview.leaderboards(report).values()
+    return printed(overview.with_baselines(report, board)).rows
+
+
 def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp_path, monkeypatch):
     """Who knows P(Y) alone is the reference itself: wherever both stand, they are the same."""
     report = make_report(read_results([knows_marginal]))
@@ -211,9 +218,8 @@ def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp
         assert {row["model"] for row in rows} == {entry.name for entry in report.runs}
         for row in rows:
             assert row["mean"] == pytest.approx(row["score"], abs=1e-9), row
-    (board,) = output.leaderboards(report).values()
     # Every second cell is a rank.
-    whole = site._with_baseline(board, report).rows
+    whole = with_baselines(report)
     shown = {row[0]: [cell.split(" ±")[0] for cell in row[2::2]] for row in whole}
     assert len(shown) == 4
     assert shown["knows P(Y) alone (baseline)"] == shown["epidemia-baseline kind=mean"]
@@ -240,8 +246,7 @@ def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_pat
         scores = [Measured(part_of(truth), Elicited(q, counts=one)).score for one in counts]
         expected[number] = pytest.approx(np.mean(scores), abs=2.0)
     report = make_report(read_results([tmp_path]))
-    (board,) = output.leaderboards(report).values()
-    shown = {row[0]: row[2::2] for row in site._with_baseline(board, report).rows}
+    shown = {row[0]: row[2::2] for row in with_baselines(report)}
     assert shown["knows P(Y) alone (baseline)"][1] == ""
     found = {
         row["model"]: row["mean"]
@@ -270,8 +275,7 @@ def test_the_reference_of_unknown_conditions_is_left_out_and_said(tmp_path, monk
     report = make_report(read_results([tmp_path]))
     unknown = {row["model"]: row["mean"] is None for row in data.leaderboard_rows(report)}
     assert unknown == {"some-model": False, "some-model (incomplete)": True}
-    (board,) = output.leaderboards(report).values()
-    names = [row[0] for row in site._with_baseline(board, report).rows]
+    names = [row[0] for row in with_baselines(report)]
     assert [name for name in names if "knows" in name] == ["knows P(Y) alone (baseline)"]
     pages = []
     monkeypatch.setattr(site, "_write", lambda *given: pages.append(given[3]))

@@ -31,6 +31,7 @@ from lm_eval_epidemia.findings.means import (
     worth,
 )
 from lm_eval_epidemia.findings.published import MARK
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, references
 from lm_eval_epidemia.results.entry import POPULATION, Entry, leaf
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -67,10 +68,7 @@ def leaderboards(report: Report) -> dict[Benchmark, Finding]:
 
 def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> Finding:
     standings = {column: report.standings[column] for column in columns}
-    most = {
-        column: max((place.mean.tasks for place in by_name.values()), default=0)
-        for column, by_name in standings.items()
-    }
+    most = {column: most_tasks(report, column) for column in columns}
     # How many tasks ranks are over, in every group and protocol.
     over: dict[str, None] = {}
 
@@ -120,6 +118,30 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     for column in columns:
         declared += [of_group(column), Column(f"rank {column}", title="rank")]
     return Finding("leaderboard", title, declared, rows, note, silent=ALIKE_NOTE)
+
+
+def most_tasks(report: Report, column: str) -> int:
+    """Return how many tasks of a group those were asked who were asked most."""
+    return max((place.mean.tasks for place in report.standings[column].values()), default=0)
+
+
+#: What the respondent that knows P(Y) alone is called where it stands among models.
+BASELINE = f"{KNOWS_MARGINAL} (baseline"
+
+
+def with_baselines(report: Report, leaderboard: Finding) -> Finding:
+    """Add the respondent that knows P(Y) alone, for every cut: over the tasks that have it."""
+    columns = [column.name for column in leaderboard.columns if column.name in report.standings]
+    rows = []
+    for entry in references(report.entries):
+        cells: dict[str, Cell] = {"model": "; ".join(filter(None, [BASELINE, cut_of(entry)])) + ")"}
+        for column in columns:
+            mean = group_mean(entry, column)
+            part = f"({mean.tasks} tasks)" * (0 < mean.tasks != most_tasks(report, column))
+            cells[column] = Number(mean.value), part
+        if any(tasks_in(entry, column) for column in columns):
+            rows.append(Row(cells))
+    return leaderboard._replace(rows=[*leaderboard.rows, *rows])
 
 
 def population(report: Report) -> Finding:

@@ -21,7 +21,6 @@ from markupsafe import Markup
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import (
     calibration,
     data,
@@ -29,24 +28,24 @@ from lm_eval_epidemia.findings import (
     explorer,
     interventions,
     method,
+    overview,
     probe,
     quantities,
     standardised,
+    surveys,
     tuning,
     tuning_rows,
 )
 from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import group_mean
-from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, not_known, references
-from lm_eval_epidemia.findings.section import Section, as_script, number, plain
+from lm_eval_epidemia.findings.reference import not_known
+from lm_eval_epidemia.findings.section import Section, as_script, plain
 from lm_eval_epidemia.report import charts, figures, palette
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
-from lm_eval_epidemia.report.output import details, leaderboards, of_priors, printed_of
+from lm_eval_epidemia.report.output import details, of_priors, printed_of
 from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.surveys.catalogue import records
-from lm_eval_epidemia.surveys.record import Declared
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
@@ -66,9 +65,6 @@ PAGES = (
 
 #: Stands before the page of figures, where a tuned model and its base are among the results.
 TUNED = ("tuning.html", "Fine-tuning")
-
-#: Groups of tasks, as records list them.
-KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 
 
 class _Row(NamedTuple):
@@ -155,7 +151,7 @@ def _write(
     page("figures.html", **_figures(report, SHOWN))
     if pairs:
         page(TUNED[0], **_tuning(report, samples))
-    page("surveys.html", surveys=_surveys(), kinds=KINDS)
+    page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
     page("calibration.html", **_calibration(report, samples))
     implied = standardised.implied(report, samples)
     page(
@@ -211,12 +207,13 @@ def sort_key(text: str) -> str:
 def _index(report: Report, notes: list[str], cutoffs: Sequence[probe.Cutoff]) -> dict[str, Any]:
     published, rows = _published(report), data.leaderboard_rows(report)
     boards, intro = [], []
-    for benchmark, section in leaderboards(report).items():
+    for benchmark, finding in overview.leaderboards(report).items():
+        section = printed(overview.with_baselines(report, finding))
         here = [row for row in rows if row["group"] in section.columns]
         caption = "Points are means over the tasks of a group, lines 1.96 standard errors"
         caption += CAPTIONS.get(benchmark.name, ".")
         figure = _drawn(section.title, caption, charts.leaderboard, here)
-        shown = _rows_of(_with_baseline(section, report), published)
+        shown = _rows_of(section, published)
         boards.append({**shown, "figure": figure})
         intro += [Markup(INTRO[benchmark.name])] if benchmark.name in INTRO else []
     probed = probe.findings(probe.probed(report, cutoffs))
@@ -343,48 +340,6 @@ def _tuning(report: Report, samples: Samples) -> dict[str, Any]:
     }
 
 
-def _surveys() -> list[dict[str, Any]]:
-    """Say of every survey what it asks whom, and how many tasks it has and of which state."""
-    places, rows = store.available(), []
-    for name, survey in records().items():
-        here = [places[task.name] for task in survey.all_tasks if task.name in places]
-        official = survey.vintages[survey.official]
-        outcomes = dict.fromkeys(task.outcome for task in survey.all_tasks)
-        rows.append(
-            {
-                "name": name,
-                "title": survey.title,
-                "publisher": survey.publisher,
-                "about": survey.people,
-                "questions": [survey.variables[outcome][-1].question for outcome in outcomes],
-                "counts": [len(survey.tasks.get(kind, ())) for kind in KINDS],
-                "available": len(here),
-                "all": len(survey.all_tasks),
-                "vintages": ", ".join(dict.fromkeys(place.vintage for place in here)),
-                "needs": official.needed if len(here) < len(survey.all_tasks) else "",
-            }
-        )
-    return rows
-
-
-#: What the baseline is called where it stands among models.
-BASELINE = f"{KNOWS_MARGINAL} (baseline"
-
-
-def _with_baseline(section: Section, report: Report) -> Section:
-    """Add the respondent that knows P(Y) alone, for every cut: over the tasks that have it."""
-    rows = []
-    for entry in references(report.entries):
-        cells = ["; ".join(filter(None, [BASELINE, cut_of(entry)])) + ")", ""]
-        for column in (column for column in report.columns if column in section.columns):
-            mean = group_mean(entry, column)
-            most = max((place.mean.tasks for place in report.standings[column].values()), default=0)
-            part = f" ({mean.tasks} tasks)" if 0 < mean.tasks != most else ""
-            cells += [number(mean.value, 1) + part, ""]
-        rows += [cells] if any(cells[2:]) else []
-    return section._replace(rows=[*section.rows, *rows])
-
-
 def _published(report: Report) -> set[str]:
     return {entry.name for entry in report.entries if entry.reference}
 
@@ -393,7 +348,9 @@ def _rows_of(section: Section, published: Collection[str] = ()) -> dict[str, Any
     """Return a table as pages have it: rows say whether they are the baseline's, or published."""
 
     def kind(name: str) -> str:
-        return "baseline" if name.startswith(BASELINE) else "reference" * (name in published)
+        return (
+            "baseline" if name.startswith(overview.BASELINE) else "reference" * (name in published)
+        )
 
     return {**section._asdict(), "rows": [_Row(row, kind(row[0])) for row in section.rows]}
 
