@@ -581,7 +581,7 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs
 
 def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys):
     from lm_eval_epidemia.cli import printing
-    from lm_eval_epidemia.findings.section import Section
+    from lm_eval_epidemia.report.sections import Section
 
     monkeypatch.setattr(printing, "_width", lambda: 100)
     wide = ["0.123 ± 0.045" + " " * 20] * 2

@@ -49,7 +49,7 @@ def plain(text: str) -> str:
 
 
 def show_sections(sections: Iterable[Any]) -> None:
-    """Print tables of a report (`findings.section.Section`), each with how to read it."""
+    """Print tables of a report (`report.sections.Section`), each with how to read it."""
     width = _width()
     for section in sections:
         if not section.rows:

@@ -165,6 +165,11 @@ class Finding(NamedTuple):
     silent: str = ""
 
 
+def number(value: float, digits: int) -> str:
+    """Write a number; nothing for NaN."""
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
 def known(cell: Number | float) -> Number | float | None:
     """Return a number; None for NaN, which then is in no tidy row."""
     return None if math.isnan(cell.value if isinstance(cell, Number) else cell) else cell

@@ -18,8 +18,8 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.section import number
 from lm_eval_epidemia.results.entry import leaf
 
 #: Ends and middle of what is drawn of a distribution.

@@ -16,7 +16,7 @@ from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write
 from lm_eval_epidemia.findings import data, prior_rows, tuning_rows
 from lm_eval_epidemia.findings.reference import not_known
-from lm_eval_epidemia.findings.section import plain
+from lm_eval_epidemia.report.sections import plain
 from lm_eval_epidemia.results.card import read_tuned
 
 

@@ -19,9 +19,8 @@ from lm_eval_epidemia.findings import (
 from lm_eval_epidemia.findings.comparison import Comparison
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.leaderboard import Report, comparisons
-from lm_eval_epidemia.findings.section import Section, plain
 from lm_eval_epidemia.findings.ways import asked_in_ways, asked_in_wordings
-from lm_eval_epidemia.report.sections import printed, tidy
+from lm_eval_epidemia.report.sections import Section, plain, printed, tidy
 
 
 def sections(report: Report, effects: bool = False) -> list[Section]:

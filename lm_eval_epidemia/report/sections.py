@@ -1,17 +1,40 @@
-"""How any finding is written: as a table for people, and as tidy rows for programs."""
+"""How any finding is written: as a table for people, as tidy rows and JSON for programs."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.benchmarks.prior.metrics import worth_in_words
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number
-from lm_eval_epidemia.findings.section import Section
 from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.score.estimates import Estimate
+
+
+class Section(NamedTuple):
+    """One table of the report.
+
+    Attributes
+    ----------
+    title : str
+    columns : tuple of str
+        The first names the model (or pair); the rest are texts, most of them numbers.
+    rows : list of list of str
+    note : str
+        How to read it.
+    named : int
+        How many columns say what a row is of.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+    note: str = ""
+    named: int = 1
+
 
 #: A number with its error, or one without.
 _Number = Number | Estimate
@@ -185,3 +208,17 @@ def _of_entry(entry: Entry | None) -> dict[str, Any]:
         "parameters": entry.parameters or math.nan,
         "reference": entry.reference,
     }
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it, at any depth: a number that is not finite is null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def as_script(value: Any) -> str:
+    """Write a value as the scripts of the site read it."""
+    return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))

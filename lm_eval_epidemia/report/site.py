@@ -39,12 +39,11 @@ from lm_eval_epidemia.findings import (
 from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import not_known
-from lm_eval_epidemia.findings.section import Section, as_script, plain
 from lm_eval_epidemia.report import charts, figures, palette
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.report.output import details, of_priors, printed_of
-from lm_eval_epidemia.report.sections import printed
+from lm_eval_epidemia.report.sections import Section, as_script, plain, printed
 from lm_eval_epidemia.surveys.catalogue import records
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
