@@ -104,7 +104,7 @@ class Checker:
 
     def __init__(self, variables: Mapping[str, Variable], year: str = "") -> None:
         self._readers = words.readers(variables, year)
-        self._phrases = {phrase for one in self._readers.values() for phrase in one.exact}
+        self._phrases = {phrase for reader in self._readers.values() for phrase in reader.exact}
 
     def faults(self, text: str, stated: Mapping[str, int]) -> list[Fault]:
         """Return what is wrong with a note; nothing if it is sound.

@@ -75,15 +75,15 @@ def tasks_of(data: Microdata, tasks: Iterable[Task]) -> list[Task]:
     The published ones with two answers; where the file lacks the outcome of one of them, those of
     the survey's extra tasks too, which ask what it does have.
     """
-    published = [one for one in data.record.declared if one.kind in ("low", "high")]
-    lacks = [one for one in published if one.outcome not in data.variables]
+    published = [task for task in data.record.declared if task.kind in ("low", "high")]
+    lacks = [task for task in published if task.outcome not in data.variables]
     kinds = {"low", "high"} if published and not lacks else {"low", "high", "extra"}
     return [
-        one
-        for one in tasks
-        if one.kind in kinds
-        and data.can_estimate(one)
-        and len(data.variables[one.outcome].levels) == 2
+        task
+        for task in tasks
+        if task.kind in kinds
+        and data.can_estimate(task)
+        and len(data.variables[task.outcome].levels) == 2
     ]
 
 
@@ -102,11 +102,11 @@ def facts_of(data: Microdata, tasks: Iterable[Task]) -> Facts:
     tasks = list(tasks)
     order = list(data.record.variables)
     known = [name for name in order if name in data.variables]
-    given = {name for one in tasks for name in one.given}
-    outcomes = [n for n in known if n in {one.outcome for one in tasks} and n not in given]
+    given = {name for task in tasks for name in task.given}
+    outcomes = [n for n in known if n in {task.outcome for task in tasks} and n not in given]
     conditions = [name for name in known if name in given]
     if not conditions or not outcomes:
-        asked = sorted(given | {one.outcome for one in tasks}, key=order.index)
+        asked = sorted(given | {task.outcome for task in tasks}, key=order.index)
         raise EpidemiaError(
             f"{data.name} has no {'outcome' if conditions else 'condition'} to state in notes "
             f"(of {', '.join(asked) or 'none'}): give the official file, or other --tasks"
@@ -151,13 +151,13 @@ def sample(
     EpidemiaError
         If nobody is left to draw.
     """
-    tasks = [one for one in tasks if facts.states(one)]
+    tasks = [task for task in tasks if facts.states(task)]
     asked = _within(data, data.record.universe)
     levels: dict[str, NDArray[np.int16]] = {}
     for name in facts.names:
         levels[name] = data.levels[name].copy()
         if name in facts.outcomes:
-            levels[name][~_asked(data, [one for one in tasks if one.outcome == name])] = MISSING
+            levels[name][~_asked(data, [task for task in tasks if task.outcome == name])] = MISSING
     for name, labels in (unsaid or {}).items():
         way = data.variables[name]
         out = [k for k, level in enumerate(way.levels) if level.label in set(labels)]
@@ -170,7 +170,7 @@ def sample(
     drawn = rng.choice(len(data), size=n, p=weight / weight.sum())
     return People(
         {name: data.variables[name] for name in facts.names},
-        {name: one[drawn] for name, one in levels.items()},
+        {name: level[drawn] for name, level in levels.items()},
     )
 
 

@@ -59,7 +59,7 @@ class HoldOut(NamedTuple):
                 cells = _share(text, value)
             else:
                 names[key] += separated([value])
-        return cls(cells, *(tuple(dict.fromkeys(one)) for one in names.values()))
+        return cls(cells, *(tuple(dict.fromkeys(listed)) for listed in names.values()))
 
 
 #: All is trained on.
@@ -121,7 +121,7 @@ def hold_out_of(
         if name in asked.tasks or set(given[name]) & set(asked.conditions):
             held_out[name] = list(range(len(truth.given)))
         elif asked.cells:
-            out = [cell for cell, one in enumerate(truth.given) if one in drawn[given[name]]]
+            out = [cell for cell, labels in enumerate(truth.given) if labels in drawn[given[name]]]
             if len(out) == len(truth.given):
                 raise EpidemiaError(
                     f"--hold-out cells={asked.cells:g} leaves none of the {len(out)} cells of "
@@ -189,14 +189,14 @@ def _drawn(
     cells: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
     for name, truth in truths.items():
         cells.setdefault(given[name], {}).update(dict.fromkeys(truth.given))
-    found = {}
+    drawn = {}
     for names, labels in sorted(cells.items()):
         listed = sorted(labels)
         # By the names, so that what one set of conditions draws does not depend on the others.
         rng = np.random.default_rng([seed, _STREAM, *"\0".join(names).encode()])
         chosen = rng.permutation(len(listed))[: max(1, round(share * len(listed)))]
-        found[names] = {listed[k] for k in chosen}
-    return found
+        drawn[names] = {listed[k] for k in chosen}
+    return drawn
 
 
 def in_training(truths: Mapping[str, GroundTruth], held_out: Mapping[str, list[int]]) -> list[str]:

@@ -151,7 +151,7 @@ def make_notes(
     """
     _check(survey, kind, out, n, seed)
     entry = record(survey)
-    if all(one.tables for one in entry.vintages.values()):
+    if all(vintage.tables for vintage in entry.vintages.values()):
         raise EpidemiaError(
             f"{survey} is published as tables, and notes are about people: take a survey with "
             "people's answers, as nsduh, or --kind statements"
@@ -230,7 +230,7 @@ def _stated(
     names = tasks
     if names is None:
         here = store.available()
-        names = [one.name for one in tasks_of(data, data.record.declared) if one.name in here]
+        names = [task.name for task in tasks_of(data, data.record.declared) if task.name in here]
         if not names:
             # Says which facts the file lacks, if it does.
             facts_of(data, tasks_of(data, data.record.declared))
@@ -240,7 +240,7 @@ def _stated(
             )
     truths = _of_one_build(survey, names)
     declared = [declared_task(name) for name in truths]
-    facts = facts_of(data, [one for one in declared if data.can_estimate(one)])
+    facts = facts_of(data, [task for task in declared if data.can_estimate(task)])
     truth = next(iter(truths.values()))
     if truth.vintage != data.vintage:
         raise EpidemiaError(
@@ -248,10 +248,10 @@ def _stated(
             f"{truth.vintage}: build that of the file, with 'epidemia groundtruth build {survey} "
             f"--vintage {data.vintage} --raw FILE', or give the file of {truth.vintage}"
         )
-    if lacking := [one.name for one in declared if not facts.states(one)]:
+    if lacking := [task.name for task in declared if not facts.states(task)]:
         if tasks is not None:
             raise EpidemiaError(f"{data.name} lacks variables of {few(lacking)}")
-        truths = {name: one for name, one in truths.items() if name not in lacking}
+        truths = {name: truth for name, truth in truths.items() if name not in lacking}
     return truths, facts
 
 
@@ -259,15 +259,15 @@ def _without(facts: Facts, hold_out: HoldOut, trained: Sequence[Any]) -> Facts:
     """Leave facts out that are held out: conditions, and outcomes of tasks."""
     gone = {declared_task(name).outcome for name in hold_out.tasks}
     for outcome in sorted(gone):
-        if still := [one.name for one in trained if one.outcome == outcome]:
+        if still := [task.name for task in trained if task.outcome == outcome]:
             raise EpidemiaError(
                 f"--hold-out tasks=: a note states {outcome} beside all conditions, so it also "
                 f"tells about {few(still)}: hold these out too, or a condition with conditions="
             )
-    same = {facts.implied.get(one, one) for one in hold_out.conditions}
+    same = {facts.implied.get(name, name) for name in hold_out.conditions}
     implied = {a: b for a, b in facts.implied.items() if b not in same}
     conditions = tuple(name for name in facts.conditions if name not in same)
-    about = {one.outcome for one in trained}
+    about = {task.outcome for task in trained}
     outcomes = tuple(name for name in facts.outcomes if name in about)
     if not conditions or not outcomes:
         raise EpidemiaError("--hold-out leaves no condition or no outcome for notes to state")

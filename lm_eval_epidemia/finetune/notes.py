@@ -87,14 +87,16 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
         waiting = [person for person in waiting if person not in kept]
         if not waiting:
             break
-    reasons = Counter(reason for one in waiting for reason in {f.reason for f in faults[one]})
+    reasons = Counter(
+        reason for person_ in waiting for reason in {f.reason for f in faults[person_]}
+    )
     counts = {"written again": again, "dropped": len(waiting)}
     counts |= {f"dropped: {reason}": number for reason, number in sorted(reasons.items())}
     if not kept:
-        said = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
+        why = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
         raise EpidemiaError(
             f"none of {len(people)} notes says its facts, each once, in {1 + AGAIN} attempts: "
-            f"{said}. Take a larger --writer that follows instructions, or --writer template"
+            f"{why}. Take a larger --writer that follows instructions, or --writer template"
         )
     return Notes([kept[person] for person in sorted(kept)], counts)
 
@@ -118,7 +120,9 @@ def by_model(people: People, record: Record, vintage: str, writer: Writer) -> At
     def attempt(
         waiting: Sequence[int], faults: Mapping[int, list[Fault]], number: int
     ) -> list[tuple[str, list[Fault]]]:
-        requests = [request(people, one, about, year, faults.get(one, [])) for one in waiting]
+        requests = [
+            request(people, person, about, year, faults.get(person, [])) for person in waiting
+        ]
         return [story(reply) for reply in writer(requests, number)]
 
     return attempt
@@ -139,5 +143,7 @@ def request(
         example=tagged(1, told[0]),
     )
     if faults:
-        asked += _WRITE_AGAIN.format(faults="; ".join(dict.fromkeys(one.advice for one in faults)))
+        asked += _WRITE_AGAIN.format(
+            faults="; ".join(dict.fromkeys(fault.advice for fault in faults))
+        )
     return asked

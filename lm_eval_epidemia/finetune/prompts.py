@@ -64,8 +64,8 @@ def answers(by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator) ->
         The columns ``prompt`` and ``completion`` (" A").
     """
     prompts = list(by_task.values())
-    cells = [np.cumsum(one.weight) for one in prompts]
-    letters = [np.cumsum(one.p, axis=1) for one in prompts]
+    cells = [np.cumsum(task_.weight) for task_ in prompts]
+    letters = [np.cumsum(task_.p, axis=1) for task_ in prompts]
     rows: dict[str, Any] = {"prompt": [], "completion": []}
     for task in rng.integers(len(prompts), size=n):
         own = prompts[task]

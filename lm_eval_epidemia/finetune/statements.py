@@ -74,7 +74,7 @@ def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generato
     survey, p = record(truth.survey), float(truth.p[cell, level])
     ways, task = ways_of(truth), declared_task(truth.task)
     given = [
-        next(one.phrase for one in ways[name].levels if one.label == label)
+        next(answer.phrase for answer in ways[name].levels if answer.label == label)
         for name, label in zip(task.given, truth.given[cell], strict=True)
     ]
     outcome = ways[task.outcome].levels[level].phrase

@@ -84,14 +84,14 @@ def subjects(record: Record, vintage: str, variables: Mapping[str, Variable]) ->
     Empty where it is the person, who is called in many ways.
     """
     subject = subject_of(record, vintage)
-    found = {}
+    by_name = {}
     for name, way in variables.items():
         relative = way.relative or subject.relative
         if relative.startswith("whose "):
-            found[name] = f"the {relative.removeprefix('whose ')}"
+            by_name[name] = f"the {relative.removeprefix('whose ')}"
         else:
-            found[name] = "" if subject.noun == "person" else f"the {subject.noun}"
-    return found
+            by_name[name] = "" if subject.noun == "person" else f"the {subject.noun}"
+    return by_name
 
 
 def note(

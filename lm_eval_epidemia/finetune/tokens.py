@@ -63,7 +63,7 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
 def _check_asked(row: Mapping[str, Any], choices: list[str], p: list[float]) -> None:
     """Refuse a row that was changed into what no prompt of ours has."""
     shown = str(row)[:200]
-    if strange := [one for one in choices if f"\n{one.strip()}. " not in row["prompt"]]:
+    if strange := [choice for choice in choices if f"\n{choice.strip()}. " not in row["prompt"]]:
         raise EpidemiaError(
             f"a row was changed: its prompt does not offer {few(strange)}; make the dataset again: "
             f"{shown}"
@@ -79,12 +79,12 @@ def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int]
     """Return the tokens before the last of each choice, and these, as lm-eval would split them."""
     before = tokenizer(prompt)["input_ids"]
     after = [tokenizer(prompt + choice)["input_ids"][len(before) :] for choice in choices]
-    if not all(after) or len({tuple(one[:-1]) for one in after}) > 1:
+    if not all(after) or len({tuple(tokens[:-1]) for tokens in after}) > 1:
         raise EpidemiaError(
             f"with this tokenizer the choices {choices} differ in more than their last token: soft "
             "labels need one token each; use kind 'answers'"
         )
-    return [*before, *after[0][:-1]], [one[-1] for one in after]
+    return [*before, *after[0][:-1]], [tokens[-1] for tokens in after]
 
 
 def padded(pad: int) -> Any:

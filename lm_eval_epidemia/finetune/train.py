@@ -161,23 +161,23 @@ def _going_on(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        said = "interrupted"
+        ending = "interrupted"
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        said = f"stopped, since it could not be written ({error.strerror})"
+        ending = f"stopped, since it could not be written ({error.strerror})"
     except (RuntimeError, SafetensorError) as error:
         # torch does not say why it could not write; safetensors does.
         of_writing = re.search(r"inline_container|StreamWriter", str(error))
         if isinstance(error, RuntimeError) and not of_writing:
             raise
-        said = f"stopped, since it could not be written ({str(error).splitlines()[0]})"
+        ending = f"stopped, since it could not be written ({str(error).splitlines()[0]})"
     else:
         return
     kept = _last_checkpoint(out)
     how = f"goes on from {kept}" if kept else "begins anew, no checkpoint was whole yet"
-    room = "" if said == "interrupted" else "; give it room first (disk, quota, ulimit -f)"
-    raise EpidemiaError(f"the training was {said}: the same command {how}{room}") from None
+    room = "" if ending == "interrupted" else "; give it room first (disk, quota, ulimit -f)"
+    raise EpidemiaError(f"the training was {ending}: the same command {how}{room}") from None
 
 
 def _rows(data: Path) -> tuple[DatasetCard, Any]:
@@ -209,7 +209,7 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
             f"groundtruth build {card.survey}' with the files of {card.vintage}, or make the "
             "dataset here"
         )
-    if other := sorted({one for one in installed.values() if one != card.fingerprint}):
+    if other := sorted({f for f in installed.values() if f != card.fingerprint}):
         raise EpidemiaError(
             f"{data} was made from truths of {card.survey} {card.vintage} with fingerprint "
             f"{card.fingerprint}; installed is {other[0]}, against which the model would be "
@@ -427,13 +427,13 @@ def _keep(
     """Write the best checkpoint's weights, the losses and, last, the card; drop the checkpoints."""
     losses = _losses(trainer.state.log_history)
     # The loss before the first step belongs to the base, of which there is no checkpoint.
-    tried = [(one.step, one.loss) for one in losses if one.split == "validation" and one.step]
+    tried = [(row.step, row.loss) for row in losses if row.split == "validation" and row.step]
     if not tried or not all(math.isfinite(loss) for _, loss in tried):
         raise EpidemiaError(
             f"the loss is no number (at step {next((s for s, x in tried if x != x), 0)}): the "
             f"learning rate {settings.lr:g} may be too high; checkpoints are in {out / CHECKPOINTS}"
         )
-    best_step, best_loss = min(tried, key=lambda one: one[1])
+    best_step, best_loss = min(tried, key=lambda row: row[1])
     tuned = Tuned(
         base=model,
         how="full" if settings.r is None else "lora",

@@ -120,7 +120,7 @@ class Reader:
         self.variable = variable
         self.phrases = [level.phrase for level in variable.levels]
         numbered = ((normal(dated(phrase, year)), n) for n, phrase in enumerate(self.phrases))
-        self.exact = dict(sorted(numbered, key=lambda one: -len(one[0])))
+        self.exact = dict(sorted(numbered, key=lambda phrase: -len(phrase[0])))
 
     def level(self, text: str, alone: bool) -> int | None:
         """Return the level that the words of a tag tell.
@@ -382,28 +382,28 @@ class Levels(Reader):
                 label,
                 re.sub(r"\s*\([^)]*\)", "", core),
             }
-            named = [re.escape(one) for one in cores if re.search(r"[a-z]{3}", one)]
+            named = [re.escape(core) for core in cores if re.search(r"[a-z]{3}", core)]
             also = _LABELS.get(label, "")
             for pattern in (*named, *([also] if "(" in also else also.split("|"))):
                 meaning.setdefault(pattern, number)
         meaning.pop("", None)
         # The longest first; among them what takes "non-Hispanic" out comes before "Hispanic".
-        ordered = sorted(meaning, key=lambda one: (one in _LABELS.values(), -len(one)))
-        whole = [one for one in ordered if "non" in one]
+        ordered = sorted(meaning, key=lambda key: (key in _LABELS.values(), -len(key)))
+        whole = [key for key in ordered if "non" in key]
         self._keys: list[tuple[re.Pattern[str], int | None]] = [
-            (re.compile(rf"(?<![\w-])(?:{one})(?!\w)"), meaning.get(one))
-            for one in (*whole, _NEUTRAL, *(one for one in ordered if one not in whole))
+            (re.compile(rf"(?<![\w-])(?:{key})(?!\w)"), meaning.get(key))
+            for key in (*whole, _NEUTRAL, *(key for key in ordered if key not in whole))
         ]
 
     def _found(self, text: str) -> list[tuple[int, bool]]:
         """Return the levels that are named, and whether each is denied."""
-        found = []
+        levels = []
         for pattern, level in self._keys:
             for match in pattern.finditer(text):
                 if level is not None:
-                    found.append((level, bool(_NEAR_NEGATION.search(text[: match.start()]))))
+                    levels.append((level, bool(_NEAR_NEGATION.search(text[: match.start()]))))
             text = pattern.sub("~", text)
-        return found
+        return levels
 
     def _levels(self, text: str, alone: bool = False) -> set[int]:
         return {level for level, is_denied in self._found(text) if not is_denied}
@@ -415,15 +415,15 @@ class Levels(Reader):
 def readers(variables: Mapping[str, Variable], year: str) -> dict[str, Reader]:
     """Return what reads each variable of a survey, by its name."""
     topics = _topics({n: v for n, v in variables.items() if _negative_level(v) is not None})
-    made: dict[str, Reader] = {}
+    by_name: dict[str, Reader] = {}
     for name, variable in variables.items():
         labels = {level.label.casefold() for level in variable.levels}
         if all(re.search(r"\byears? old\b", level.phrase) for level in variable.levels):
-            made[name] = Ages(variable, year)
+            by_name[name] = Ages(variable, year)
         elif labels == {"male", "female"}:
-            made[name] = Sexes(variable, year)
+            by_name[name] = Sexes(variable, year)
         elif _negative_level(variable) is not None:
-            made[name] = YesNo(variable, year, topics.get(name))
+            by_name[name] = YesNo(variable, year, topics.get(name))
         else:
-            made[name] = Levels(variable, year)
-    return made
+            by_name[name] = Levels(variable, year)
+    return by_name

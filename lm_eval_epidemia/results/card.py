@@ -148,7 +148,7 @@ def read_tuned(folder: Path) -> Tuned:
 def tuned_in(places: Iterable[str | os.PathLike[str]]) -> Tuned | None:
     """Return the card of the first of some folders that has one."""
     folders = (Path(place) for place in places)
-    return next((read_tuned(one) for one in folders if (one / TUNED_CARD).is_file()), None)
+    return next((read_tuned(folder) for folder in folders if (folder / TUNED_CARD).is_file()), None)
 
 
 def _read(folder: Path, kind: type[Card]) -> Card:

@@ -36,10 +36,10 @@ def closest(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
     """Return, of each model, the rows that were run as an entry was in as many settings as any."""
     mine = {*entry.settings, *entry.details}
     models: dict[Weights, dict[int, list[Entry]]] = {}
-    for one in entries:
-        alike = len(mine & {*one.settings, *one.details})
-        models.setdefault(one.weights, {}).setdefault(alike, []).append(one)
-    return [one for by_alike in models.values() for one in by_alike[max(by_alike)]]
+    for other in entries:
+        alike = len(mine & {*other.settings, *other.details})
+        models.setdefault(other.weights, {}).setdefault(alike, []).append(other)
+    return [other for by_alike in models.values() for other in by_alike[max(by_alike)]]
 
 
 class Score(NamedTuple):

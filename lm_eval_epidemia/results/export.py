@@ -72,8 +72,8 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
         )
     names = {name for each in configs.values() for name in each}
     sources += [
-        f"- **{one.title}** ({name}). {about['citation']}"
-        for name, one in quantities.available().items()
+        f"- **{listed.title}** ({name}). {about['citation']}"
+        for name, listed in quantities.available().items()
         if name in names
         for about in [quantities.load(name).about]
         if "citation" in about

@@ -131,8 +131,8 @@ def weights_of(config: Config) -> Weights:
     """Return the weights of a run."""
     arguments = pairs(config.model_args)
     if not (named := _named(arguments)):
-        said = ",".join(f"{key}={value}" for key, value in arguments.items())
-        return Weights(" ".join(filter(None, (str(config.model), said))))
+        written = ",".join(f"{key}={value}" for key, value in arguments.items())
+        return Weights(" ".join(filter(None, (str(config.model), written))))
     given = [(key, arguments[key]) for key in MODEL_ARGUMENTS if arguments.get(key)]
     # "main" is what everybody gets.
     more = [f"{key}={value}" for key, value in given if (key, value) != ("revision", "main")]
@@ -150,10 +150,10 @@ def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
     Where it does not, a model has its whole name, and an adapter as many parts of its path, from
     the end, as tell it from the others: "small +run-1/adapter".
     """
-    models = {one.model: one.model if "=" in one.model else _last(one.model, 1) for one in everyone}
+    models = {w.model: w.model if "=" in w.model else _last(w.model, 1) for w in everyone}
     several = _repeated(models.values())
     models = {name: name if short in several else short for name, short in models.items()}
-    adapters = dict.fromkeys((one.adapter for one in everyone if one.adapter), "")
+    adapters = dict.fromkeys((w.adapter for w in everyone if w.adapter), "")
     left, depth = set(adapters), 1
     while left:
         tried = {name: _last(name, depth) for name in adapters}
@@ -163,8 +163,8 @@ def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
         adapters |= {name: tried[name] for name in done}
         left, depth = left - done, depth + 1
     return {
-        one: one._replace(model=models[one.model], adapter=adapters.get(one.adapter, "")).name
-        for one in everyone
+        w: w._replace(model=models[w.model], adapter=adapters.get(w.adapter, "")).name
+        for w in everyone
     }
 
 

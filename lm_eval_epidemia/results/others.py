@@ -52,7 +52,7 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
     members = {
         member
         for name in groups & rows.keys()
-        if not all(math.isnan(one) for numbers in rows[name].values() for one in numbers.values())
+        if not all(math.isnan(x) for numbers in rows[name].values() for x in numbers.values())
         for member in file.group_subtasks[name]
     }
     values = {}
@@ -63,7 +63,9 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
         shots, version, limit = map(as_given, asked)
         for filtered, numbers in rows[name].items():
             known = [metric for metric in numbers if not math.isnan(numbers[metric])]
-            metric = min(known or numbers, key=lambda one: _preference(one, higher.get(one)))
+            metric = min(
+                known or numbers, key=lambda metric: _preference(metric, higher.get(metric))
+            )
             lower = higher.get(metric) is False
             other = Other(name, metric, filtered, shots, version, limit, lower)
             values[other] = numbers[metric]

@@ -56,13 +56,13 @@ class Joint(msgspec.Struct):
 
 
 def draws_of(
-    said: Mapping[str, Any], survey: str, bounds: Mapping[str, Bounds]
+    written: Mapping[str, Any], survey: str, bounds: Mapping[str, Bounds]
 ) -> dict[str, Draws]:
     """Read the draws of one task, by metric.
 
     Parameters
     ----------
-    said : mapping
+    written : mapping
     survey : str
         Of the task, whose replicates these must be; empty where it has none.
     bounds : mapping of str to (float, float)
@@ -73,7 +73,11 @@ def draws_of(
     ValueError
         If they are not what `harness` writes, with the reason.
     """
-    sample, asking, less_bias = said.get("sample"), said.get("asking"), said.get("less_bias", {})
+    sample, asking, less_bias = (
+        written.get("sample"),
+        written.get("asking"),
+        written.get("less_bias", {}),
+    )
     if not isinstance(sample, str):
         raise ValueError(f"sample is {reprlib.repr(sample)}, expected a text")
     if sample and not sample.startswith(f"{survey}_" if survey else ""):
@@ -83,10 +87,10 @@ def draws_of(
     if not isinstance(less_bias, dict):
         raise ValueError(f"less_bias is {reprlib.repr(less_bias)}, expected draws per metric")
     draws = {}
-    for metric in [key for key in said if key not in ("sample", "asking", "less_bias")]:
+    for metric in [key for key in written if key not in ("sample", "asking", "less_bias")]:
         low, high = bounds.get(metric, (-MOST, MOST))
         most, unbiased = max(MOST, high), None
-        at = _numbers(metric, said[metric], sample, most)
+        at = _numbers(metric, written[metric], sample, most)
         if metric in less_bias and len(at):
             unbiased = _numbers(metric, less_bias[metric], sample, most)
             if len(unbiased) != len(at):
@@ -164,8 +168,8 @@ class Keeping(NamedTuple):
     again: Callable[[str, Any, Any], Mapping[str, float]]
 
 
-def _accuracy(_text: str, truth: Any, said: Said) -> dict[str, float]:
-    right = graded(truth, *said).right
+def _accuracy(_text: str, truth: Any, answers: Said) -> dict[str, float]:
+    right = graded(truth, *answers).right
     return {INTERVENTION.primary: float(right.mean()) if len(right) else math.nan}
 
 
@@ -216,10 +220,10 @@ def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any
         return None
     keeping = KEEPING[known.benchmark.name]
     try:
-        said = keeping.read(text, truth, way)
+        answers = keeping.read(text, truth, way)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    for metric, again in keeping.again(text, truth, said).items():
+    for metric, again in keeping.again(text, truth, answers).items():
         value = numbers.get(metric, math.nan)
         # What is not known says nothing wrong.
         if math.isnan(value) or (metric != primary and math.isnan(again)):
@@ -229,7 +233,7 @@ def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any
             raise ValueError(
                 f"{name}: the {metric} is {here}, but that of what was said is {there}"
             )
-    return said
+    return answers
 
 
 def _short(value: float) -> str:
@@ -269,7 +273,7 @@ def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
         If those of one sample differ in number: they are of the same replicates.
     """
     numbers = dict(known)
-    for sample, at in ((one.sample, one.at) for one in draws):
+    for sample, at in ((of_task.sample, of_task.at) for of_task in draws):
         if numbers.setdefault(sample, len(at)) != len(at):
             raise ValueError(f"{len(at)} and {numbers[sample]} draws of one sample ({sample})")
     return numbers

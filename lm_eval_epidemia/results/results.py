@@ -204,7 +204,7 @@ def _kind_of(name: str) -> tuple[str, str]:
 
 def _unknown(path: Path, file: _File) -> list[str]:
     """Say which tasks of ours are not known here."""
-    ours = {in_way(group, one.way) for one in leaves().values() for group in one.entry.groups}
+    ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
     surveys: dict[str, None] = {}
     for name in file.results:
@@ -269,10 +269,10 @@ def _score(run: _Run, asked: Asked, row: Mapping[str, Any]) -> Score:
             draws = replicates.draws_of(joint.replicates[name], survey, bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    said, fingerprint = None, run.metadata[asked].get("truth")
+    answers, fingerprint = None, run.metadata[asked].get("truth")
     if name in joint.said:
         try:
-            said = replicates.said_in(name, joint.said[name], numbers, fingerprint)
+            answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
         except replicates.Unusable as error:
             run.notes.append(
                 f"{run.path}: {name}: its truth on this machine cannot be used, so that the tables "
@@ -283,7 +283,9 @@ def _score(run: _Run, asked: Asked, row: Mapping[str, Any]) -> Score:
         for metric, x in numbers.items()
         if metric != primary and "stderr" not in metric
     }
-    return Score(numbers[primary], draws.get(primary), more, draws.get(POPULATION), run.path, said)
+    return Score(
+        numbers[primary], draws.get(primary), more, draws.get(POPULATION), run.path, answers
+    )
 
 
 def _checked(asked: Asked, metric: str, value: Any, without: bool) -> float:
@@ -357,7 +359,9 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     for path in (files := _files(folders)):
         try:
             run = _read(path)
-            drawn = [x for one in run.scores.values() for x in (one.draws, one.population) if x]
+            drawn = [
+                x for score in run.scores.values() for x in (score.draws, score.population) if x
+            ]
             known_numbers = replicates.counted(drawn, known_numbers)
             runs.append(run)
             notes += run.notes
@@ -384,7 +388,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     older = {run.path for run in runs if run.file.epidemia is None}
     for entry in entries:
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
-        unscored = [asked.task for asked, one in entry.scores.items() if math.isnan(one.value)]
+        unscored = [asked.task for asked, score in entry.scores.items() if math.isnan(score.value)]
         if unscored:
             notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
         notes += _without_errors(entry, older, installed)
@@ -397,7 +401,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
 
 def _in_conflict(entries: Sequence[Entry]) -> list[str]:
     """Say which samples of one name differ between entries."""
-    samples = (one.draws.sample for e in entries for one in e.scores.values() if one.draws)
+    samples = (score.draws.sample for e in entries for score in e.scores.values() if score.draws)
     apart = sorted(replicates.in_conflict(samples))
     sets = [sample for sample in apart if sample.startswith(PREFIX)]
     surveys = [sample for sample in apart if sample not in sets]
@@ -426,17 +430,19 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
     installed : collection of str
         Tasks whose truth is here.
     """
-    unfit = replicates.in_conflict(one.draws.sample for one in entry.scores.values() if one.draws)
+    unfit = replicates.in_conflict(
+        score.draws.sample for score in entry.scores.values() if score.draws
+    )
     parts: dict[str, list[str]] = {}
-    for asked, one in entry.scores.items():
-        if one.draws and one.draws.sample in unfit:
-            entry.scores[asked] = one._replace(draws=None, population=None)
+    for asked, score in entry.scores.items():
+        if score.draws and score.draws.sample in unfit:
+            entry.scores[asked] = score._replace(draws=None, population=None)
             why = "scored with different replicates of one survey; run them again"
-        elif one.draws or math.isnan(one.value) or not leaf(asked).benchmark.has_error:
+        elif score.draws or math.isnan(score.value) or not leaf(asked).benchmark.has_error:
             continue
-        elif one.source in older:
+        elif score.source in older:
             why = "written by an older version, or without our hook; run it again"
-        elif one.seen < 1 and one.said:
+        elif score.seen < 1 and score.said:
             why = "a --limit left too few of them; raise it"
         else:
             why = (
@@ -449,9 +455,9 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
     notes = [f"{entry.name}: errors N/A of {'; of '.join(reasons)}"] if reasons else []
     silent = [
         in_way(*asked)
-        for asked, one in entry.scores.items()
+        for asked, score in entry.scores.items()
         if leaf(asked).benchmark.measure.kept is not None
-        if one.said is None and not math.isnan(one.value) and asked.task in installed
+        if score.said is None and not math.isnan(score.value) and asked.task in installed
     ]
     if silent:
         other = "is of another truth than the installed one"

@@ -71,7 +71,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
         row.scores |= entry.scores
     joined = dict(rows)
     for identity in sorted(rows, key=len, reverse=True):
-        fitting = [one for one in rows if identity < one]
+        fitting = [row for row in rows if identity < row]
         if len(fitting) == 1 and not rows[identity].scores.keys() & rows[fitting[0]].scores.keys():
             part, row = rows.pop(identity), rows[fitting[0]]
             row.scores |= part.scores
@@ -154,13 +154,11 @@ def _named(rows: Sequence[Entry]) -> None:
     names: Counter[str] = Counter()
     for row in rows:
         row.model = printable(short[row.weights])
-        settings = [
-            dict((*one.settings, *one.details)) for one in rows if one.weights == row.weights
-        ]
+        settings = [dict((*r.settings, *r.details)) for r in rows if r.weights == row.weights]
         row.shown = tuple(
             (key, value[:8] if key in MAYBE else value)
             for key, value in (*row.settings, *row.details)
-            if len({one.get(key, "") for one in settings if key in one or key not in MAYBE}) > 1
+            if len({own.get(key, "") for own in settings if key in own or key not in MAYBE}) > 1
         )
     for row in rows:
         names[row.name] += 1
