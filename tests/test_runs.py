@@ -18,7 +18,7 @@ from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.findings.ways import asked_in_wordings
 from lm_eval_epidemia.report import figures, output, site
 from lm_eval_epidemia.report.sections import printed
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.entry import LONGEST_NAME, Asked, Entry
 from lm_eval_epidemia.results.results import read_results
 
 SMALL = {"model": "hf", "model_args": {"pretrained": "x/small"}}
@@ -283,3 +283,8 @@ def test_the_reference_of_unknown_conditions_is_left_out_and_said(tmp_path, monk
     figures.save("leaderboard", lambda: report, tmp_path / "leaderboard.json")
     for said in ("\n".join(pages[0]), capsys.readouterr().err):
         assert f"would score is left out in 1 tasks ({COCAINE})" in said
+
+
+def test_a_long_name_is_cut_off_and_the_longest_is_not():
+    assert Entry("m" * LONGEST_NAME).name == "m" * LONGEST_NAME
+    assert Entry("m" * (LONGEST_NAME + 1)).name == "m" * (LONGEST_NAME - 1) + "…"
