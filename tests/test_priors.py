@@ -77,8 +77,8 @@ def test_numbers_of_a_grid_are_written_alike():
         for one, row in zip(truth.quantities, rows, strict=True):
             numbers = row["choices"]
             assert len(set(numbers)) == 41
-            assert {len(text.partition(".")[2]) for text in numbers} != {0}
-            assert len({len(text.partition(".")[2]) for text in numbers}) == 1
+            (decimals,) = {len(text.partition(".")[2]) for text in numbers}
+            assert decimals > 0
             assert not any(a != b and b.startswith(a) for a in numbers for b in numbers)
             points = grid.points(one)
             assert points.tolist() == [float(text) for text in numbers]
@@ -334,25 +334,18 @@ def test_a_system_prompt_is_a_system_message(name, one_home):
     # Without a template it stands before the prompt.
     heard, _ = prompts_seen(False, {"system_prompt": name})
     assert heard[0] == f"{SYSTEM_PROMPTS[name]}\n\n{asked}"
-
-
-def test_a_system_instruction_stands_before_it(one_home):
-    heard, _ = prompts_seen(True, {"system_prompt": "conservative"}, system_instruction="Be brief.")
+    # A system instruction stands before it.
+    heard, _ = prompts_seen(True, {"system_prompt": name}, system_instruction="Be brief.")
     system, _ = json.loads(heard[0])
-    assert system["content"].strip() == f"Be brief.\n\n{SYSTEM_PROMPTS['conservative']}"
+    assert system["content"].strip() == f"Be brief.\n\n{SYSTEM_PROMPTS[name]}"
 
 
-@pytest.mark.parametrize(
-    ("metadata", "task"),
-    [
-        (None, TASK),
-        ({"system_prompt": "base"}, TASK),
-        ({"system_prompt": "base"}, f"{TASK}_grid"),  # of which no other can be asked
-    ],
-)
-def test_prompts_without_a_system_prompt(metadata, task):
-    heard, _ = prompts_seen(True, metadata, task)
-    assert len(json.loads(heard[0])) == 1
+def test_prompts_without_a_system_prompt():
+    base = {"system_prompt": "base"}
+    # Of a grid no other can be asked.
+    for metadata, task in ((None, TASK), (base, TASK), (base, f"{TASK}_grid")):
+        heard, _ = prompts_seen(True, metadata, task)
+        assert len(json.loads(heard[0])) == 1
 
 
 def test_a_system_prompt_that_is_none():

@@ -51,10 +51,8 @@ def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike
     people = pd.read_parquet(openestimate / "baseline_samples.parquet")
     corrected = store.load(NHANES).baselines["corrected"]
     for name, size, trial in (("easy_4", 10, 3), ("hard_7", 30, 24), ("WeightKg", 5, 0)):
-        one = people[
-            (people["variable"] == name) & (people["n"] == size) & (people["trial"] == trial)
-        ].sort_values("draw")
-        value = one["value"].to_numpy()[:size]
+        drawn = people.query("variable == @name and n == @size and trial == @trial")
+        value = drawn.sort_values("draw")["value"].to_numpy()[:size]
         q = [one.name for one in store.load(NHANES).quantities].index(name)
         at = (q, SIZES.index(size), trial)
         assert corrected.mean[at] == pytest.approx(value.mean(), rel=1e-12)
@@ -79,11 +77,8 @@ def test_wordings_of_the_74_say_people_survey_year_unit_and_every_bound():
         said = one.wording
         assert said.startswith("the proportion who" if one.family == "beta" else "the mean")
         assert "(NHANES) 2017-2018" in said and "United States" in said
-        asked = [
-            nhanes.VARIABLES[one.base],
-            *(nhanes.VARIABLES[c.variable] for c in one.conditions),
-        ]
-        age = 20 if any(getattr(v, "age", 18) == 20 for v in asked) else 18
+        asked = (one.base, *(condition.variable for condition in one.conditions))
+        age = max(getattr(nhanes.VARIABLES[name], "age", 18) for name in asked)
         assert f"adults aged {age} and over" in said
         assert not one.unit or f"(in {one.unit})" in said
         assert "spouse" not in said

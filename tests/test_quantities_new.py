@@ -15,14 +15,7 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, rebuilt, store, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.generate import (
-    Choice,
-    Refused,
-    Slices,
-    check_family,
-    family_of,
-    generate,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Refused, Slices, generate
 from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, YesNoVariable
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
@@ -119,14 +112,9 @@ def test_a_slice_is_what_its_words_say(data):
     slices = Slices(data)
     given = (Choice("assets", 3), Choice("home_ownership", 0), Choice("debt", 2))
     one = slices.slice("hard_0", Choice("food_expenditure", None), given).quantity
-    dollars = [float(x.replace(",", "")) for x in re.findall(r"\$([\d,]+)", one.wording)]
-    over, low, high = dollars
-    there = frame[
-        (frame["ASSET"] > over)
-        & (frame["HHOUSES"] == 1)
-        & (frame["DEBT"] > low)
-        & (frame["DEBT"] <= high)
-    ]
+    dollars = re.findall(r"\$([\d,]+)", one.wording)
+    over, low, high = (float(amount.replace(",", "")) for amount in dollars)
+    there = frame.query(f"ASSET > {over} and HHOUSES == 1 and {low} < DEBT <= {high}")
     food = there["FOODHOME"] + there["FOODAWAY"] + there["FOODDELV"]
     assert one.mean == pytest.approx(np.average(food, weights=there["WGT"]))
     assert one.n == there["YY1"].nunique()
@@ -177,25 +165,30 @@ def test_slices_that_tell_nothing_are_refused(data, tmp_path):
 
 
 def test_families_follow_from_the_values():
+    from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family, family_of
+
     value = np.exp(np.random.default_rng(0).normal(size=999))
     ones = np.ones(999)
     assert family_of(value, value, ones) == "lognormal"
     assert family_of(np.append(value, 0), value, ones) == "normal"
     assert family_of(value, value - 1, ones) == "normal"  # the variable can be negative
     assert family_of(value, np.log(value) + 9, ones) == "normal"  # and this one is not skewed
-    with pytest.raises(Refused, match="beta prior is about shares, but 1 values are like 2"):
-        check_family("beta", np.array([0.0, 2.0]))
-    with pytest.raises(Refused, match="lognormal prior is about positive values, but 2 are like 0"):
-        check_family("lognormal", np.array([0.0, -1.0, 2.0]))
+    for family, values, message in (
+        ("beta", [0.0, 2.0], "beta prior is about shares, but 1 values are like 2"),
+        ("lognormal", [0.0, -1.0, 2.0], "about positive values, but 2 are like 0"),
+    ):
+        with pytest.raises(Refused, match=message):
+            check_family(family, np.array(values))
 
 
 def test_more_than_a_survey_holds_is_an_error(data):
-    with pytest.raises(EpidemiaError, match=r"has \d+ quantities of difficulty 'base'.*--n \d+"):
-        generate(data, 400)
-    with pytest.raises(EpidemiaError, match="at least 4"):
-        generate(data, 3)
-    with pytest.raises(EpidemiaError, match="is negative"):
-        generate(data, 8, -1)
+    for n, seed, message in (
+        (400, 0, r"has \d+ quantities of difficulty 'base'.*--n \d+"),
+        (3, 0, "at least 4"),
+        (8, -1, "is negative"),
+    ):
+        with pytest.raises(EpidemiaError, match=message):
+            generate(data, n, seed)
 
 
 def test_weights_that_must_be_raked_are_refused():
