@@ -104,7 +104,7 @@ def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
         else (f"whose structure is a directed acyclic graph over {number} variables")
     )
     edges = " ".join(
-        f"{names[one]} causes {names[other]}." for one, other in prompt.scene.graph.edges
+        f"{names[cause]} causes {names[result]}." for cause, result in prompt.scene.graph.edges
     )
     return (
         f"Consider a causal graphical model {kind}: {_listed(list(names.values()))}. {edges} "
@@ -149,11 +149,11 @@ def _rows(
     ask: Callable[[CausalQuestion, dict[str, str], dict[str, str]], str], request: str
 ) -> Callable[[Questions, Variant], Iterator[dict[str, Any]]]:
     def rows(truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
-        for cell, one in enumerate(truth.prompts):
-            named = one.scene.lettered() if variant.names == "letters" else one.scene.named
-            nodes = one.scene.graph.nodes
+        for cell, prompt in enumerate(truth.prompts):
+            named = prompt.scene.lettered() if variant.names == "letters" else prompt.scene.named
+            nodes = prompt.scene.graph.nodes
             names, values = (dict(zip(nodes, these, strict=True)) for these in named[:2])
-            yield {"cell": cell, "prompt": ask(one, names, values) + request}
+            yield {"cell": cell, "prompt": ask(prompt, names, values) + request}
 
     return rows
 
@@ -181,8 +181,8 @@ def yes_or_no(reply: str) -> float:
     """
     text = unicodedata.normalize("NFKC", answer_text(reply)).lower()
     tag = _TAG.search(text)
-    said = tag[1].strip() if tag else (word[1] if (word := _WORD.search(text)) else "")
-    return {"yes": 1.0, "no": -1.0}.get(said, math.nan)
+    answer = tag[1].strip() if tag else (word[1] if (word := _WORD.search(text)) else "")
+    return {"yes": 1.0, "no": -1.0}.get(answer, math.nan)
 
 
 def _chosen(
@@ -198,8 +198,8 @@ def _chosen(
         columns={"choices": ["string"]},
         rows=_rows(ask, _ONE_WORD),
         choices=lambda truth: CHOICES,
-        read=lambda row, said: Chosen(name, row.task, row.truth, row.cell, logprobs_of(said, row)),
-        prompts=lambda truth, one: 1,
+        read=lambda row, logs: Chosen(name, row.task, row.truth, row.cell, logprobs_of(logs, row)),
+        prompts=lambda truth, answer: 1,
         diagnostics={"choice_mass": CHOICE_MASS},
         request=_ONE_WORD,
         believed=lambda p, row: p,
@@ -216,7 +216,7 @@ def _written(way: Way, ask: Any) -> Way:
         name=name,
         suffix=f"{way.suffix}_written",
         rows=_rows(ask, _TAGGED),
-        read=lambda row, said: Wrote(name, row.task, row.truth, row.cell, yes_or_no(str(said[0]))),
+        read=lambda row, text: Wrote(name, row.task, row.truth, row.cell, yes_or_no(str(text[0]))),
         diagnostics={"answered": ANSWERED},
         request=_TAGGED,
         temperature=0.0,
