@@ -265,11 +265,9 @@ def margin(answers: Sequence[Answer]) -> float:
 def seen(answers: Sequence[Answer]) -> float:
     """Share of the effects that were asked completely: 1 without ``--limit``."""
     truth = WAYS[answers[0].way].load(answers[0].task)
-    asked = {answer.cell for answer in answers}
-    pairs = [(pair.base, pair.post) for pair in truth.pairs] or [
-        (cell, cell) for cell in range(len(truth.prompts))
-    ]
-    return sum(asked.issuperset(pair) for pair in pairs) / len(pairs)
+    asked = np.isin(np.arange(len(truth.prompts)), [answer.cell for answer in answers])
+    complete = graded(truth, np.zeros(len(asked)), asked).numbers
+    return len(complete) / len(truth.pairs or truth.prompts)
 
 
 def kept(answers: Sequence[Any]) -> str:

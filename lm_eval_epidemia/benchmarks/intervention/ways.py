@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     CausalQuestion,
@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     retrieval,
 )
 from lm_eval_epidemia.elicit.replies.letters import answer_text
-from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, logprobs_of
+from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, SingleAnswer, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way, by_name
 
@@ -39,52 +39,34 @@ _NUMBERS = (
 )
 
 
-class Chosen(NamedTuple):
+class Chosen(SingleAnswer):
     """A model's answer to one prompt: the log-probabilities of Yes and of No.
 
     Attributes
     ----------
-    way, task, truth, cell
-        As of every `Answer`.
     value : (float, float)
         Natural logarithms, not normalised.
     """
 
-    way: str
-    task: str
-    truth: str
-    cell: int
-    value: tuple[float, ...]
-    place: int = 0
-
     @property
     def odds(self) -> float:
         """Log-odds of yes; its sign is the answer, 0 is none."""
-        return self.value[0] - self.value[1]
+        return float(self.value[0] - self.value[1])
 
 
-class Wrote(NamedTuple):
+class Wrote(SingleAnswer):
     """An answer that a model wrote.
 
     Attributes
     ----------
-    way, task, truth, cell
-        As of every `Answer`.
     value : float
         1 for yes, -1 for no, NaN where neither could be read.
     """
 
-    way: str
-    task: str
-    truth: str
-    cell: int
-    value: float
-    place: int = 0
-
     @property
     def odds(self) -> float:
         """The answer as a sign; NaN for none."""
-        return self.value
+        return float(self.value)
 
     @property
     def is_read(self) -> bool:
