@@ -193,13 +193,6 @@ def test_crps_of_points_is_the_integral(masses, y):
     assert crps_of_points(points, p, y) == pytest.approx(found, abs=1e-12)
 
 
-def test_crps_of_many_points_is_that_of_the_normal():
-    points = np.linspace(-9, 9, 20001)
-    p = stats.norm.pdf(points)
-    found = crps_of_points(points, p / p.sum(), 0.7)
-    assert found == pytest.approx(float(crps(NORMAL, 0.0, 1.0, 0.7)), abs=1e-6)
-
-
 # Posteriors.
 
 

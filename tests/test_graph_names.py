@@ -9,16 +9,10 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, raw_file
 
+from lm_eval_epidemia.benchmarks.intervention import names as naming
 from lm_eval_epidemia.benchmarks.intervention import tuebingen
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.names import (
-    BENCHMARKS,
-    LETTERS,
-    NODES,
-    SAMPLES,
-    coverage,
-    named,
-)
+from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, coverage, named
 from lm_eval_epidemia.benchmarks.intervention.tuebingen import LEFT_OUT, SOURCES, made_from, pairs
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -29,7 +23,7 @@ EDGES = {
     name: [(graph.nodes.index(a), graph.nodes.index(b)) for a, b in graph.edges]
     for name, graph in GRAPHS.items()
 }
-EVERY = [(benchmark, graph) for benchmark in BENCHMARKS for graph in NODES]
+EVERY = [(benchmark, graph) for benchmark in naming.BENCHMARKS for graph in NODES]
 
 
 def drawn(benchmark, graph, **options):
@@ -269,10 +263,10 @@ def test_single_letters():
         samples = drawn("random", graph, letters=True)
         assert len({frozenset(one.names) for one in samples}) == SAMPLES
         for one in samples:
-            assert len({*one.names}) == nodes and {*one.names} <= {*LETTERS}
+            assert len({*one.names}) == nodes and {*one.names} <= {*naming.LETTERS}
             assert one.values == tuple(name.lower() for name in one.names)
             assert not {*one.operation} & {*one.values}
-    assert {*LETTERS}.isdisjoint("YNTFAI")
+    assert {*naming.LETTERS}.isdisjoint("YNTFAI")
     # The same in every process; all other names are part of the prompts in prompt_hashes.json.
     assert "".join(named("random", "large", 12, 3, letters=True).names) == "SWJRVCQPKZBL"
     natural = named("tuebingen", "bivariate", 2, 0)

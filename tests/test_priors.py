@@ -9,6 +9,7 @@ import pytest
 from conftest import REPOSITORY, evaluate, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_replies import Says
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way, leaves, members
@@ -295,29 +296,22 @@ def one_home(tmp_path_factory, monkeypatch):
 
 def prompts_seen(chat, metadata, task=TASK, **arguments):
     """What a model is sent, and how the results describe the task."""
-    from lm_eval.api.model import LM
 
-    class Listener(LM):
+    class Listener(Says):
         tokenizer_name = "listener"
-
-        def __init__(self):
-            super().__init__()
-            self.heard = []
 
         def apply_chat_template(self, chat_history, add_generation_prompt=True):
             return json.dumps(chat_history)
 
         def generate_until(self, requests):
-            self.heard += [request.args[0] for request in requests]
-            return ["<prior>55, 3</prior>"] * len(requests)
+            self.heard = [request.args[0] for request in requests]
+            return super().generate_until(requests)
 
         def loglikelihood(self, requests):
-            self.heard += [request.args[0] for request in requests]
+            self.heard = [request.args[0] for request in requests]
             return [(-float(number % 41), False) for number, _ in enumerate(requests)]
 
-        loglikelihood_rolling = loglikelihood
-
-    model = Listener()
+    model = Listener("<prior>55, 3</prior>")
     how = {"apply_chat_template": chat, "metadata": metadata, **arguments}
     results = evaluate([task], model=model, model_args=None, limit=5, **how)
     return model.heard, results["configs"][task]
