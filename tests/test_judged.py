@@ -247,7 +247,7 @@ def test_who_states_the_truth(nhanes):
     found = judge(nhanes, stated)
     assert found.ratio == pytest.approx(0, abs=1e-9)
     assert (found.wins == 1).all()
-    se = np.array([[each.se] for each in nhanes.quantities])
+    se = nhanes.column("se")[:, None]
     assert found.spread == pytest.approx(np.broadcast_to(se, (74, REPEATS)))
     # The CRPS of a normal at its centre is sd (2 phi(0) - 1 / sqrt(pi)).
     normal = stated.family[:, 0] == NORMAL
@@ -277,7 +277,7 @@ def test_who_is_calibrated(family):
     number = 400
     truth = toy([family] * number)
     stated = said_by(truth, "calibrated")
-    position = families.cdf(*stated, np.array([[each.mean] for each in truth.quantities]))
+    position = families.cdf(*stated, truth.column("mean")[:, None])
     n = number * REPEATS
     assert stats.kstest(position.ravel(), "uniform").pvalue > 1e-6
     low, high = stats.binom.interval(1 - 1e-6, n, 0.25)
@@ -352,7 +352,7 @@ def test_who_knows_the_marginal(nhanes):
         off = abs(each.marginal_mean - each.mean)
         assert found.ratio[place] == pytest.approx(off / found.baseline_error[place, 0], abs=1e-9)
         assert found.spread[place] == pytest.approx(each.marginal_sd / 100, rel=1e-3)
-    base = np.array([each.difficulty == "base" for each in nhanes.quantities])
+    base = nhanes.column("difficulty") == "base"
     assert found.ratio[base] == pytest.approx(0, abs=1e-9)
 
 

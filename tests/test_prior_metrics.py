@@ -64,7 +64,7 @@ def test_they_are_what_is_judged(truth, said):
         assert found[f"posterior_win_rate_{n}"] == pytest.approx(
             judged.posterior_wins[:, place].mean()
         )
-    sd = np.array([one.marginal_sd for one in truth.quantities])
+    sd = truth.column("marginal_sd")
     assert found["crps"] == pytest.approx((judged.crps / sd).mean())
     assert found["crps_ratio"] == pytest.approx(judged.crps_ratio.mean())
     assert found["crps_ratio_published"] == pytest.approx(dropped.crps_ratio.mean())
@@ -225,7 +225,7 @@ def test_ranks_of_few_or_equal_ones():
 def test_ranks_and_wins_do_not_come_from_the_last_digit(truth):
     """The flat prior of a share is the baselines' own: its posterior is theirs, and never wins."""
     stated = flat(truth)
-    share = np.array([one.family == "beta" for one in truth.quantities])
+    share = truth.column("family") == "beta"
     assert (judge(truth, stated).posterior_wins[share] == 0).all()
     # The truth's errors are all 0, whatever they are in floating point.
     known = stated_as(forecasters.answers(truth, "truth"))

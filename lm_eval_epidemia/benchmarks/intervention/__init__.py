@@ -32,8 +32,6 @@ INTERVENTION = Benchmark(
     },
     available=lambda: questions.TASKS,
     metadata=lambda truth: {"truth": truth.fingerprint},
-    version=lambda truth: 1,
-    groups_version=1,
     kinds=respondents.KINDS,
     answers=respondents.answers,
 )

@@ -34,8 +34,6 @@ PRIOR = Benchmark(
         "vintage": truth.vintage,
         "truth": truth.fingerprint,
     },
-    version=lambda truth: 1,
-    groups_version=1,
     kinds=respondents.KINDS,
     answers=respondents.answers,
 )

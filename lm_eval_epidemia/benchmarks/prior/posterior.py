@@ -90,7 +90,8 @@ def posterior_mean(
     """
     given = np.broadcast_arrays(np.asarray(family), a, b, proportion, mean, variance, size)
     shape = given[0].shape
-    family, a, b, proportion, mean, variance, size = (each.ravel() for each in given)
+    arguments = [argument.ravel() for argument in given]
+    family, a, b, proportion, mean, variance, size = arguments
     means = np.full(family.shape, np.nan)
     known = np.isfinite(a) & np.isfinite(b)
     certain = known & ~proportion & (variance == 0)
@@ -109,9 +110,7 @@ def posterior_mean(
     rest = np.flatnonzero(known & ~certain & ~counted & ~weighed)
     for first in range(0, len(rest), _AT_ONCE):
         those = rest[first : first + _AT_ONCE]
-        means[those] = _integrated(
-            *(argument[those] for argument in (family, a, b, proportion, mean, variance, size))
-        )
+        means[those] = _integrated(*(argument[those] for argument in arguments))
     return means.reshape(shape)
 
 
