@@ -141,8 +141,8 @@ def test_closed_crps_is_the_integral(prior, u):
     y = float(known.ppf(u))
     low = known.ppf(1e-16) if family == NORMAL else 0
     high = 1 if family == BETA else known.isf(1e-16)
-    found = integrated(lambda x: float(families.cdf(*prior, x)), y, low, high)
-    assert crps(*prior, y) == pytest.approx(found, abs=1e-10)
+    expected = integrated(lambda x: float(families.cdf(*prior, x)), y, low, high)
+    assert crps(*prior, y) == pytest.approx(expected, abs=1e-10)
 
 
 def test_crps_is_that_of_scoringrules():
@@ -189,8 +189,8 @@ def test_crps_of_points_is_the_integral(masses, y):
     ends = np.unique([*points, y])
     middle = (ends[1:] + ends[:-1]) / 2
     reached = np.array([p[points <= x].sum() for x in middle])
-    found = ((reached - (middle >= y)) ** 2 * np.diff(ends)).sum()
-    assert crps_of_points(points, p, y) == pytest.approx(found, abs=1e-12)
+    expected = ((reached - (middle >= y)) ** 2 * np.diff(ends)).sum()
+    assert crps_of_points(points, p, y) == pytest.approx(expected, abs=1e-12)
 
 
 # Posteriors.

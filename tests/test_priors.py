@@ -203,10 +203,10 @@ def test_what_a_respondent_writes_is_read_back(way, family):
 def test_a_prior_of_another_family_is_written_by_its_moments():
     row = row_of("direct", family="lognormal", unit="$")
     believed = np.array([[NORMAL, 100.0, 20.0]] * priors.REPEATS)
-    found = WAYS["direct"].read(row, [WAYS["direct"].writes(believed, row)]).value
-    assert found[0] == LOGNORMAL
-    assert families.mean(*found) == pytest.approx(100)
-    assert families.sd(*found) == pytest.approx(20)
+    prior = WAYS["direct"].read(row, [WAYS["direct"].writes(believed, row)]).value
+    assert prior[0] == LOGNORMAL
+    assert families.mean(*prior) == pytest.approx(100)
+    assert families.sd(*prior) == pytest.approx(20)
     chosen = WAYS["direct_choice"].writes(believed, row)
     assert chosen == "<prior>normal: 100.0, 20.0</prior>"
 
