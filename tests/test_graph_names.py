@@ -9,16 +9,10 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, raw_file
 
+from lm_eval_epidemia.benchmarks.intervention import names as naming
 from lm_eval_epidemia.benchmarks.intervention import tuebingen
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.names import (
-    BENCHMARKS,
-    LETTERS,
-    NODES,
-    SAMPLES,
-    coverage,
-    named,
-)
+from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, coverage, named
 from lm_eval_epidemia.benchmarks.intervention.tuebingen import LEFT_OUT, SOURCES, made_from, pairs
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -29,7 +23,7 @@ EDGES = {
     name: [(graph.nodes.index(a), graph.nodes.index(b)) for a, b in graph.edges]
     for name, graph in GRAPHS.items()
 }
-EVERY = [(benchmark, graph) for benchmark in BENCHMARKS for graph in NODES]
+EVERY = [(benchmark, graph) for benchmark in naming.BENCHMARKS for graph in NODES]
 
 
 def drawn(benchmark, graph, **options):
@@ -143,43 +137,43 @@ def test_samples():
     pairs of the list among them."""
     for benchmark, graph in EVERY:
         samples, nodes = drawn(benchmark, graph), NODES[graph]
-        assert len({frozenset(one.names) for one in samples}) == SAMPLES == 15
-        assert len({one.operation for one in samples}) == SAMPLES
-        for number, one in enumerate(samples):
-            assert one == named(benchmark, graph, nodes, number)
-            assert len(one.names) == len(one.values) == len({*one.names}) == nodes
-            assert 3 <= len(one.operation) <= 5
-            assert one.operation.isalpha() and one.operation.islower()
-            for text in (*one.names, *one.values):
-                assert one.operation not in text.lower() and text.lower() not in one.operation
+        assert len({frozenset(sample.names) for sample in samples}) == SAMPLES == 15
+        assert len({sample.operation for sample in samples}) == SAMPLES
+        for number, sample in enumerate(samples):
+            assert sample == named(benchmark, graph, nodes, number)
+            assert len(sample.names) == len(sample.values) == len({*sample.names}) == nodes
+            assert 3 <= len(sample.operation) <= 5
+            assert sample.operation.isalpha() and sample.operation.islower()
+            for text in (*sample.names, *sample.values):
+                assert sample.operation not in text.lower() and text.lower() not in sample.operation
             if benchmark == "random":
-                assert one.pairs == ()
+                assert sample.pairs == ()
                 continue
-            assert one.values == ("x0",) * nodes
+            assert sample.values == ("x0",) * nodes
             everywhere = permutations(range(nodes), 2)
-            assert [*one.pairs] == [
-                (i, j) for i, j in everywhere if (one.names[i], one.names[j]) in LISTED
+            assert [*sample.pairs] == [
+                (i, j) for i, j in everywhere if (sample.names[i], sample.names[j]) in LISTED
             ]
 
 
 def test_in_nature_every_edge_is_listed_and_nothing_else():
     for graph, causes in EDGES.items():
-        assert all([*one.pairs] == causes for one in drawn("tuebingen", graph))
+        assert all([*sample.pairs] == causes for sample in drawn("tuebingen", graph))
 
 
 def test_against_nature():
     """One pair of the list is among the variables, where the specification puts it; no edge is."""
     where = {"bivariate": (1, 0), "confounding": (1, 2), "mediation": (0, 2)}
     for graph, place in where.items():
-        for one in drawn("anticommonsense", graph):
-            assert one.pairs == (place,)
-            assert LISTED.isdisjoint(edges(graph, one.names))
+        for sample in drawn("anticommonsense", graph):
+            assert sample.pairs == (place,)
+            assert LISTED.isdisjoint(edges(graph, sample.names))
             if graph != "bivariate":
                 (third,) = {0, 1, 2} - {*place}
-                assert FIELDS[one.names[third]] != FIELDS[one.names[place[0]]]
+                assert FIELDS[sample.names[third]] != FIELDS[sample.names[place[0]]]
     # The bivariate pairs are those of `tuebingen`, turned round: only the direction differs.
-    natural = [one.names for one in drawn("tuebingen", "bivariate")]
-    assert [one.names[::-1] for one in drawn("anticommonsense", "bivariate")] == natural
+    natural = [sample.names for sample in drawn("tuebingen", "bivariate")]
+    assert [sample.names[::-1] for sample in drawn("anticommonsense", "bivariate")] == natural
 
 
 def test_coverage_and_how_evenly_it_is_used():
@@ -267,12 +261,12 @@ def test_random_names_do_not_come_back():
 def test_single_letters():
     for graph, nodes in NODES.items():
         samples = drawn("random", graph, letters=True)
-        assert len({frozenset(one.names) for one in samples}) == SAMPLES
-        for one in samples:
-            assert len({*one.names}) == nodes and {*one.names} <= {*LETTERS}
-            assert one.values == tuple(name.lower() for name in one.names)
-            assert not {*one.operation} & {*one.values}
-    assert {*LETTERS}.isdisjoint("YNTFAI")
+        assert len({frozenset(sample.names) for sample in samples}) == SAMPLES
+        for sample in samples:
+            assert len({*sample.names}) == nodes and {*sample.names} <= {*naming.LETTERS}
+            assert sample.values == tuple(name.lower() for name in sample.names)
+            assert not {*sample.operation} & {*sample.values}
+    assert {*naming.LETTERS}.isdisjoint("YNTFAI")
     # The same in every process; all other names are part of the prompts in prompt_hashes.json.
     assert "".join(named("random", "large", 12, 3, letters=True).names) == "SWJRVCQPKZBL"
     natural = named("tuebingen", "bivariate", 2, 0)

@@ -79,23 +79,23 @@ def test_the_order_of_nodes_and_edges_changes_no_effect():
     queries = [(one, two) for one in "ABCD" for two in "ABCD" if one != two]
     assert set(effects(graph, queries)) == set(effects(other, queries))
     # A diamond: neither branch alone is missed.
-    found = {(one.intervened): one.after for one in effects(graph, [("A", "D")])}
-    assert found == {"A": True, "B": True, "C": True, "D": False}
+    after = {(one.intervened): one.after for one in effects(graph, [("A", "D")])}
+    assert after == {"A": True, "B": True, "C": True, "D": False}
     assert graph.distance("A", "D") == 2
     assert graph.distance("D", "A") == 0
 
 
 @pytest.mark.parametrize("nodes", generate.SIZES)
 def test_larger_graphs_are_asked_in_the_stated_proportions(nodes):
-    found = generate.drawn(nodes)
-    assert len(found) == generate.SAMPLES
-    for one in found:
-        assert len(one.graph.nodes) == nodes
-        assert one.kinds[:2] == (TARGET, INSIDE)
-        assert one.kinds[2] in (YES, BYPASSED)
-        assert one.kinds[3] == NO
-        assert len(set(one.effects)) == 4
-        for kind, effect in zip(one.kinds, one.effects, strict=True):
+    graphs = generate.drawn(nodes)
+    assert len(graphs) == generate.SAMPLES
+    for drawn in graphs:
+        assert len(drawn.graph.nodes) == nodes
+        assert drawn.kinds[:2] == (TARGET, INSIDE)
+        assert drawn.kinds[2] in (YES, BYPASSED)
+        assert drawn.kinds[3] == NO
+        assert len(set(drawn.effects)) == 4
+        for kind, effect in zip(drawn.kinds, drawn.effects, strict=True):
             before, after = kind != NO, kind in (YES, BYPASSED)
             assert (effect.before, effect.after) == (before, after)
             assert (kind == TARGET) <= (effect.intervened == effect.result)
@@ -103,18 +103,18 @@ def test_larger_graphs_are_asked_in_the_stated_proportions(nodes):
 
 
 def test_larger_graphs_have_every_shape_and_bypassed_mediators():
-    found = [one for nodes in generate.SIZES for one in generate.drawn(nodes)]
-    assert {one.shape for one in found} == set(generate.SHAPES)
+    graphs = [drawn for nodes in generate.SIZES for drawn in generate.drawn(nodes)]
+    assert {drawn.shape for drawn in graphs} == set(generate.SHAPES)
     # Of three nodes only a chain has a node inside every path.
-    assert {one.shape for one in generate.drawn(3)} == {"chain"}
-    kinds = Counter(kind for one in found for kind in one.kinds)
+    assert {drawn.shape for drawn in generate.drawn(3)} == {"chain"}
+    kinds = Counter(kind for drawn in graphs for kind in drawn.kinds)
     assert kinds[BYPASSED] >= 50
     # Lengths are spread, as far as short paths are not all there are.
     lengths = Counter(
-        one.graph.distance(effect.cause, effect.result)
-        for one in found
-        if len(one.graph.nodes) >= 10
-        for kind, effect in zip(one.kinds, one.effects, strict=True)
+        drawn.graph.distance(effect.cause, effect.result)
+        for drawn in graphs
+        if len(drawn.graph.nodes) >= 10
+        for kind, effect in zip(drawn.kinds, drawn.effects, strict=True)
         if kind == INSIDE
     )
     assert max(lengths.values()) <= sum(lengths.values()) / 3

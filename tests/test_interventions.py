@@ -94,8 +94,8 @@ def test_known_respondents_to_the_digit(kind, edges):
 def test_what_is_best_in_the_middle_has_no_arrow():
     from lm_eval.utils import make_table
 
-    found = evaluate([f"{RANDOM}_retrieval", "epidemia_prior_nhanes"], limit=10)
-    cells = [[cell.strip() for cell in line.split("|")] for line in make_table(found).splitlines()]
+    table = make_table(evaluate([f"{RANDOM}_retrieval", "epidemia_prior_nhanes"], limit=10))
+    cells = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
     arrows = {row[5]: row[6] for row in cells if len(row) > 6}
     assert (arrows["yes_bias"], arrows["below_median"]) == ("", "")
     assert (arrows["accuracy"], arrows["error_ratio"]) == ("↑", "↓")
@@ -115,13 +115,13 @@ def test_edges_alone_fail_on_larger_graphs(edges):
     shares = [edges[f"epidemia_intervention_large_{n:02}"]["accuracy,none"] for n in (3, 12)]
     assert shares[1] < shares[0] < 0.7
     for nodes, share in zip((3, 12), shares, strict=True):
-        found = questions(f"epidemia_intervention_large_{nodes:02}")
+        asked = questions(f"epidemia_intervention_large_{nodes:02}")
         by_hand = [
-            (query in one.scene.graph.edges) == one.effect.before
-            and (query in one.scene.graph.edges and one.effect.intervened != query[1])
-            == one.effect.after
-            for one in found.pairs
-            for query in [one.effect[:2]]
+            (query in pair.scene.graph.edges) == pair.effect.before
+            and (query in pair.scene.graph.edges and pair.effect.intervened != query[1])
+            == pair.effect.after
+            for pair in asked.pairs
+            for query in [pair.effect[:2]]
         ]
         assert share == pytest.approx(np.mean(by_hand))
 
@@ -217,9 +217,9 @@ def test_draws_are_of_samples_whatever_was_asked():
     rng = np.random.default_rng(3)
     odds = rng.standard_normal(len(truth.prompts))
     asked = np.ones(len(odds), dtype=bool)
-    found = graded(truth, odds, asked)
-    at = clustered(truth, found, found.right.astype(float))
-    assert at.mean() == pytest.approx(found.right.mean())
+    grades = graded(truth, odds, asked)
+    at = clustered(truth, grades, grades.right.astype(float))
+    assert at.mean() == pytest.approx(grades.right.mean())
     # Half of the samples cut off: the others keep their places, these say nothing.
     asked[len(asked) // 2 :] = False
     part = graded(truth, odds, asked)
@@ -231,9 +231,9 @@ def test_clusters_against_a_bootstrap_of_samples():
     1/sqrt(2 * 4000) = 1.1 %, and it divides by n where we divide by n - 1."""
     truth = questions(RANDOM)
     rng = np.random.default_rng(4)
-    found = graded_by(truth, rng.standard_normal(len(truth.prompts)) + signs_of(truth))
-    error = clustered(truth, found, found.right.astype(float)).std(ddof=1)
-    sums, sizes = np.bincount(found.scene, found.right), np.bincount(found.scene)
+    grades = graded_by(truth, rng.standard_normal(len(truth.prompts)) + signs_of(truth))
+    error = clustered(truth, grades, grades.right.astype(float)).std(ddof=1)
+    sums, sizes = np.bincount(grades.scene, grades.right), np.bincount(grades.scene)
     chosen = (15 * np.arange(3)[:, None] + rng.integers(0, 15, (4000, 3, 15))).reshape(4000, 45)
     draws = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
     assert np.std(draws) * math.sqrt(15 / 14) == pytest.approx(error, rel=5 * 0.0112)
@@ -291,18 +291,18 @@ def test_parse_failures_are_wrong_and_counted(caplog):
     """A chat model that says yes to every other prompt, and nothing to the others."""
     task = f"{RANDOM}_written"
     model = Says("I cannot tell", "<answer>yes</answer>")
-    found = evaluate([task], model=model, model_args=None)
-    row = found["results"][task]
+    results = evaluate([task], model=model, model_args=None)
+    row = results["results"][task]
     assert row["answered,none"] == 0.5
     truth = questions(RANDOM)
     yes = np.arange(len(truth.prompts)) % 2 == 1
     right = [
-        yes[one.base] and yes[one.post] and one.effect.before and one.effect.after
-        for one in truth.pairs
+        yes[pair.base] and yes[pair.post] and pair.effect.before and pair.effect.after
+        for pair in truth.pairs
     ]
     assert row["accuracy,none"] == pytest.approx(np.mean(right))
     assert "50% of the replies held an answer; the others count as wrong" in caplog.text
-    assert found["epidemia"]["said"][task].split()[:4] == ["?", "1", "?", "1"]
+    assert results["epidemia"]["said"][task].split()[:4] == ["?", "1", "?", "1"]
 
 
 @pytest.mark.parametrize("way", INTERVENTION.ways)

@@ -19,8 +19,8 @@ def test_the_jackknife_by_hand():
     2 |x/4 - 1/4| = 0.5, 0, 0.5, 1, in the mean (2.5 + 0 + 15 + 5) / 70 = 22.5 / 70.
     Twice the first less the second: 0.5 - 0.3214... = 0.17857...
     """
-    found = monte_carlo.distances(np.array([[0.25, 0.75]]), np.array([[3, 5, 0]]))
-    assert found == pytest.approx([0.5 - 22.5 / 70])
+    distances = monte_carlo.distances(np.array([[0.25, 0.75]]), np.array([[3, 5, 0]]))
+    assert distances == pytest.approx([0.5 - 22.5 / 70])
 
 
 @pytest.mark.parametrize(("n", "m"), [(8, 4), (9, 4), (25, 12), (200, 100)])
@@ -52,14 +52,14 @@ def test_three_levels_against_every_half_of_the_answers():
 def test_answers_that_cannot_be_read_count_as_uniform():
     """5 of 10 not read: shares (5/2 + c)/10, so |q - p| is half of |c/5 - p'|; n = 5 is plain."""
     p = np.array([[0.25, 0.75]])
-    found = monte_carlo.distances(p, np.array([[1, 4, 5]]))
-    assert found == pytest.approx([2 * abs((1 + 2.5) / 10 - 0.25)])
+    distances = monte_carlo.distances(p, np.array([[1, 4, 5]]))
+    assert distances == pytest.approx([2 * abs((1 + 2.5) / 10 - 0.25)])
     # Nobody read: the uniform distribution.
     assert monte_carlo.distances(p, np.array([[0, 0, 10]])) == pytest.approx([0.5])
     # 8 of 16 read, as in the jackknife by hand about p' = (p - 1/4) / (1/2) = (0.25, 0.75).
     shifted = np.array([[0.375, 0.625]])
-    found = monte_carlo.distances(shifted, np.array([[3, 5, 8]]))
-    assert found == pytest.approx([0.5 * (0.5 - 22.5 / 70)])
+    distances = monte_carlo.distances(shifted, np.array([[3, 5, 8]]))
+    assert distances == pytest.approx([0.5 * (0.5 - 22.5 / 70)])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(8, 60), st.integers(2, 5))
@@ -67,19 +67,19 @@ def test_relabelling_levels_and_reordering_cells_changes_nothing(seed, n, levels
     rng = np.random.default_rng(seed)
     p, q = rng.dirichlet(np.ones(levels), (2, 4))
     counts = np.column_stack([rng.multinomial(n, q), rng.integers(0, 3, 4)])
-    found = monte_carlo.distances(p, counts)
+    distances = monte_carlo.distances(p, counts)
     order, cells = rng.permutation(levels), rng.permutation(4)
     again = monte_carlo.distances(p[cells][:, order], counts[cells][:, [*order, levels]])
-    assert again == pytest.approx(found[cells], abs=1e-9)
+    assert again == pytest.approx(distances[cells], abs=1e-9)
     # Draws along a leading axis are looked up as they would be one by one.
     many = monte_carlo.distances(p, np.stack([counts, counts]))
-    assert (many == found).all()
+    assert (many == distances).all()
     # At most the plain distance: halves are further away.
     shares = (
         counts[:, :-1] / counts.sum(1)[:, None]
         + counts[:, -1:] / counts.sum(1, keepdims=True) / levels
     )
-    assert (found <= abs(shares - p).sum(axis=1) + 1e-9).all()
+    assert (distances <= abs(shares - p).sum(axis=1) + 1e-9).all()
 
 
 @pytest.mark.parametrize("n", [25, 100])
@@ -90,11 +90,11 @@ def test_the_excess_is_gone_where_cells_lie_at_all_distances(n):
     logit = np.log(first / (1 - first)) + rng.normal(0, 1, first.size)
     p, q = (np.column_stack([x, 1 - x]) for x in (first, 1 / (1 + np.exp(-logit))))
     counts = np.column_stack([rng.multinomial(n, q), np.zeros(len(p), dtype=int)])
-    true, found = abs(p - q).sum(axis=1).mean(), monte_carlo.distances(p, counts).mean()
+    true, distances = abs(p - q).sum(axis=1).mean(), monte_carlo.distances(p, counts).mean()
     plain = abs(counts[:, :2] / n - p).sum(axis=1).mean()
     error = monte_carlo.distances(p, counts).std() / np.sqrt(len(p))
-    assert plain - true > 4 * abs(found - true)
-    assert abs(found - true) < 3 * error
+    assert plain - true > 4 * abs(distances - true)
+    assert abs(distances - true) < 3 * error
 
 
 def test_draws_of_the_answers_have_the_multinomial_spread():

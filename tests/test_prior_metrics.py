@@ -36,8 +36,8 @@ def written(truth, values, way="direct"):
 
 def scored(truth, logs):
     return [
-        Scored("grid", truth.task, truth.fingerprint, cell, tuple(one))
-        for cell, one in enumerate(logs)
+        Scored("grid", truth.task, truth.fingerprint, cell, tuple(logs_of))
+        for cell, logs_of in enumerate(logs)
     ]
 
 
@@ -52,28 +52,28 @@ def said(truth):
 def test_they_are_what_is_judged(truth, said):
     answers = written(truth, said)
     np.random.default_rng(0).shuffle(answers)
-    answers = [Prior(*one) for one in answers]
-    found = {n: each.of(answers) for n, each in priors.metrics_of(WAYS["direct"]).items()}
+    answers = [Prior(*answer) for answer in answers]
+    metrics = {n: each.of(answers) for n, each in priors.metrics_of(WAYS["direct"]).items()}
     judged = judge(truth, stated_as(said))
     dropped = judge(truth, stated_as(said), published=True)
-    assert found["error_ratio"] == pytest.approx(judged.ratio.mean())
-    assert found["error_ratio_stderr"] == pytest.approx(judged.ratio.std(ddof=1) / 74**0.5)
-    assert found["error_ratio_published"] == pytest.approx(dropped.ratio.mean())
+    assert metrics["error_ratio"] == pytest.approx(judged.ratio.mean())
+    assert metrics["error_ratio_stderr"] == pytest.approx(judged.ratio.std(ddof=1) / 74**0.5)
+    assert metrics["error_ratio_published"] == pytest.approx(dropped.ratio.mean())
     for place, n in enumerate((5, 10, 20, 30)):
-        assert found[f"win_rate_{n}"] == pytest.approx(judged.wins[:, place].mean())
-        assert found[f"posterior_win_rate_{n}"] == pytest.approx(
+        assert metrics[f"win_rate_{n}"] == pytest.approx(judged.wins[:, place].mean())
+        assert metrics[f"posterior_win_rate_{n}"] == pytest.approx(
             judged.posterior_wins[:, place].mean()
         )
-    sd = np.array([one.marginal_sd for one in truth.quantities])
-    assert found["crps"] == pytest.approx((judged.crps / sd).mean())
-    assert found["crps_ratio"] == pytest.approx(judged.crps_ratio.mean())
-    assert found["crps_ratio_published"] == pytest.approx(dropped.crps_ratio.mean())
-    assert found["ece"] == pytest.approx(priors.calibration_error(judged.position))
-    assert found["below_median"] == pytest.approx(np.heaviside(0.5 - judged.position, 0.5).mean())
+    sd = truth.column("marginal_sd")
+    assert metrics["crps"] == pytest.approx((judged.crps / sd).mean())
+    assert metrics["crps_ratio"] == pytest.approx(judged.crps_ratio.mean())
+    assert metrics["crps_ratio_published"] == pytest.approx(dropped.crps_ratio.mean())
+    assert metrics["ece"] == pytest.approx(priors.calibration_error(judged.position))
+    assert metrics["below_median"] == pytest.approx(np.heaviside(0.5 - judged.position, 0.5).mean())
     # Ties but for rounding are ties.
     rank = stats.spearmanr(judged.uncertainty.round(9), judged.ratio.round(9)).statistic
-    assert found["uncertainty_rank"] == pytest.approx(rank)
-    assert found["seen"] == 1 and found["answered"] == pytest.approx(1 - 3 / 370)
+    assert metrics["uncertainty_rank"] == pytest.approx(rank)
+    assert metrics["seen"] == 1 and metrics["answered"] == pytest.approx(1 - 3 / 370)
 
 
 def test_part_of_a_task(truth, said, caplog):
@@ -122,7 +122,7 @@ def test_silence(truth, caplog):
 
 
 def test_questions_of_another_truth(truth, said):
-    stale = [one._replace(truth="000000000000") for one in written(truth, said)]
+    stale = [answer._replace(truth="000000000000") for answer in written(truth, said)]
     with pytest.raises(EpidemiaError, match="were made from ground truth 000000000000"):
         priors.error_ratio(stale)
 
@@ -184,8 +184,8 @@ def test_lines_that_cannot_be_read(truth, said):
     ],
 )
 def test_worth(rates, expected, words):
-    found = priors.worth(np.array(rates))
-    assert found == pytest.approx(expected) and priors.worth_in_words(found) == words
+    answers = priors.worth(np.array(rates))
+    assert answers == pytest.approx(expected) and priors.worth_in_words(answers) == words
 
 
 def test_quarters():
@@ -216,16 +216,16 @@ def test_the_report_counts_quarters_and_medians_as_the_metrics_do():
 
 def test_ranks_of_few_or_equal_ones():
     truth = toy(["normal"] * 3)
-    found = judge(truth, stated_as(forecasters.answers(truth, "calibrated")))
-    found = found._replace(uncertainty=np.array([1.0, 2, 3]), ratio=np.array([1.0, 3, 2]))
-    assert priors.uncertainty_rank_of(found) == pytest.approx(0.5)
-    assert math.isnan(priors.uncertainty_rank_of(found._replace(ratio=np.ones(3))))
+    judged = judge(truth, stated_as(forecasters.answers(truth, "calibrated")))
+    judged = judged._replace(uncertainty=np.array([1.0, 2, 3]), ratio=np.array([1.0, 3, 2]))
+    assert priors.uncertainty_rank_of(judged) == pytest.approx(0.5)
+    assert math.isnan(priors.uncertainty_rank_of(judged._replace(ratio=np.ones(3))))
 
 
 def test_ranks_and_wins_do_not_come_from_the_last_digit(truth):
     """The flat prior of a share is the baselines' own: its posterior is theirs, and never wins."""
     stated = flat(truth)
-    share = np.array([one.family == "beta" for one in truth.quantities])
+    share = truth.column("family") == "beta"
     assert (judge(truth, stated).posterior_wins[share] == 0).all()
     # The truth's errors are all 0, whatever they are in floating point.
     known = stated_as(forecasters.answers(truth, "truth"))

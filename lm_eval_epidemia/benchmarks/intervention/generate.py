@@ -137,23 +137,23 @@ def shaped(shape: str, nodes: int, rng: Random) -> Graph:
     names = list(string.ascii_uppercase[:nodes])
     edges = SHAPES[shape](nodes, rng)
     place = rng.sample(names, nodes)
-    return Graph(tuple(names), tuple(sorted((place[one], place[other]) for one, other in edges)))
+    named_edges = sorted((place[cause], place[result]) for cause, result in edges)
+    return Graph(tuple(names), tuple(named_edges))
 
 
 def _candidates(graph: Graph) -> dict[str, list[Effect]]:
     """Sort every effect of a graph by why its answer is what it is."""
-    found: dict[str, list[Effect]] = {kind: [] for kind in (TARGET, INSIDE, YES, BYPASSED, NO)}
-    for one in effects(graph, permutations(graph.nodes, 2)):
-        if not one.before:
+    by_kind: dict[str, list[Effect]] = {kind: [] for kind in (TARGET, INSIDE, YES, BYPASSED, NO)}
+    for effect in effects(graph, permutations(graph.nodes, 2)):
+        u, v, x, before, _after = effect
+        if not before:
             kind = NO
-        elif one.kappa:
-            kind = TARGET if one.intervened == one.result else INSIDE
-        elif graph.reaches(one.cause, one.intervened) and graph.reaches(one.intervened, one.result):
-            kind = BYPASSED
+        elif effect.kappa:
+            kind = TARGET if x == v else INSIDE
         else:
-            kind = YES
-        found[kind].append(one)
-    return found
+            kind = BYPASSED if graph.reaches(u, x) and graph.reaches(x, v) else YES
+        by_kind[kind].append(effect)
+    return by_kind
 
 
 def _with_all_kinds(
@@ -162,26 +162,26 @@ def _with_all_kinds(
     """Draw a graph that can be asked every kind of query; None where the shape has none."""
     for _ in range(TRIES):
         graph = shaped(shape, nodes, rng)
-        found = _candidates(graph)
-        if found[TARGET] and found[INSIDE] and (found[YES] or found[BYPASSED]) and found[NO]:
-            return graph, found
+        asked = _candidates(graph)
+        if asked[TARGET] and asked[INSIDE] and (asked[YES] or asked[BYPASSED]) and asked[NO]:
+            return graph, asked
     return None, {}
 
 
 def _least_asked(
-    graph: Graph, found: list[Effect], kind: str, asked: Counter[tuple[str, int]], rng: Random
+    graph: Graph, candidates: list[Effect], kind: str, asked: Counter[tuple[str, int]], rng: Random
 ) -> Effect:
     """Choose among the effects of a kind one of the path length that was asked least, and count."""
-    lengths = [graph.distance(one.cause, one.result) for one in found]
+    lengths = [graph.distance(effect.cause, effect.result) for effect in candidates]
     fewest = min(asked[kind, length] for length in lengths)
     fit = [
-        (one, length)
-        for one, length in zip(found, lengths, strict=True)
+        (effect, length)
+        for effect, length in zip(candidates, lengths, strict=True)
         if asked[kind, length] == fewest
     ]
-    one, length = rng.choice(fit)
+    effect, length = rng.choice(fit)
     asked[kind, length] += 1
-    return one
+    return effect
 
 
 @lru_cache(maxsize=len(SIZES))
@@ -207,19 +207,19 @@ def drawn(nodes: int) -> tuple[Drawn, ...]:
     """
     rng = Random(f"lm-eval-epidemia graphs of {nodes} nodes")
     asked: Counter[tuple[str, int]] = Counter()
-    found: list[Drawn] = []
+    samples: list[Drawn] = []
     for shape in cycle(SHAPES):
-        if len(found) == SAMPLES:
+        if len(samples) == SAMPLES:
             break
         if shape == "random" and nodes == 3:  # would be a chain by another name
             continue
         graph, candidates = _with_all_kinds(shape, nodes, rng)
         if graph is None:
             continue
-        times = Counter(kind for one in found for kind in one.kinds)
+        times = Counter(kind for graph in samples for kind in graph.kinds)
         rarer = BYPASSED if times[BYPASSED] <= times[YES] else YES
         other = YES if rarer == BYPASSED else BYPASSED
         kinds = (TARGET, INSIDE, rarer if candidates[rarer] else other, NO)
         chosen = [_least_asked(graph, candidates[kind], kind, asked, rng) for kind in kinds]
-        found.append(Drawn(shape, graph, tuple(chosen), kinds))
-    return tuple(found)
+        samples.append(Drawn(shape, graph, tuple(chosen), kinds))
+    return tuple(samples)

@@ -40,17 +40,16 @@ class Graph:
     def __post_init__(self) -> None:
         # Lists, as from JSON, are as good as tuples.
         object.__setattr__(self, "nodes", tuple(self.nodes))
-        object.__setattr__(
-            self, "edges", tuple(tuple(one) if isinstance(one, list) else one for one in self.edges)
-        )
+        edges = (tuple(pair) if isinstance(pair, list) else pair for pair in self.edges)
+        object.__setattr__(self, "edges", tuple(edges))
         for name in self.nodes:
             if not isinstance(name, str) or name != name.strip():
                 raise EpidemiaError(
                     f"a variable is called {name!r}: expected a text without spaces around it"
                 )
-        for one in self.edges:
-            if not isinstance(one, tuple) or len(one) != 2:
-                raise EpidemiaError(f"the edge {one!r}: expected a pair (cause, effect)")
+        for pair in self.edges:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise EpidemiaError(f"the edge {pair!r}: expected a pair (cause, effect)")
         for name, times in Counter(self.nodes).items():
             if times > 1:
                 raise EpidemiaError(f"the variable {name!r} is listed {times} times; list it once")

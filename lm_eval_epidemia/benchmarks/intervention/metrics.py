@@ -72,29 +72,29 @@ def graded(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
     right = np.sign(odds) == _signs(truth)
     numbers = {id(scene): number for number, scene in enumerate(truth.scenes)}
     if truth.pairs:
-        base, post = np.array([(one.base, one.post) for one in truth.pairs]).T
-        kappa = np.array([one.effect.kappa for one in truth.pairs])
-        scene = np.array([numbers[id(one.scene)] for one in truth.pairs])
+        base, post = np.array([(pair.base, pair.post) for pair in truth.pairs]).T
+        kappa = np.array([pair.effect.kappa for pair in truth.pairs])
+        scene = np.array([numbers[id(pair.scene)] for pair in truth.pairs])
     else:
         base = post = np.arange(len(truth.prompts))
         kappa = np.zeros(len(base), dtype=int)
-        scene = np.array([numbers[id(one.scene)] for one in truth.prompts])
+        scene = np.array([numbers[id(prompt.scene)] for prompt in truth.prompts])
     kept = np.flatnonzero(asked[base] & asked[post])
     return Graded(kept, right[base[kept]], right[post[kept]], kappa[kept], scene[kept])
 
 
 def _signs(truth: Questions) -> NDArray[np.int64]:
     """Return 1 for each prompt whose right answer is yes, -1 for the others."""
-    return np.array([1 if one.right else -1 for one in truth.prompts])
+    return np.array([1 if prompt.right else -1 for prompt in truth.prompts])
 
 
-def clustered(truth: Questions, found: Graded, of: Array) -> Array:
+def clustered(truth: Questions, effects: Graded, of: Array) -> Array:
     """Return a mean over effects as it would be with other samples: its draws.
 
     Parameters
     ----------
     truth : Questions
-    found : Graded
+    effects : Graded
     of : ndarray, shape (N,)
         What is averaged over the effects.
 
@@ -109,7 +109,7 @@ def clustered(truth: Questions, found: Graded, of: Array) -> Array:
         over n.
         NaN where a stratum has one cluster only, or nothing is there.
     """
-    ids, strata = clusters(truth, found)
+    ids, strata = clusters(truth, effects)
     number, shares = len(strata), np.zeros(len(strata))
     if not len(of):
         return np.full(number, math.nan)
@@ -122,7 +122,7 @@ def clustered(truth: Questions, found: Graded, of: Array) -> Array:
     return np.asarray(of.mean() + shares * math.sqrt(number - 1))
 
 
-def clusters(truth: Questions, found: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
+def clusters(truth: Questions, effects: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
     """Return what is drawn together, and from what.
 
     Returns
@@ -135,8 +135,8 @@ def clusters(truth: Questions, found: Graded) -> tuple[NDArray[np.int64], NDArra
         are a sample of such, and so are pairs, so that they are one stratum.
     """
     if truth.listed:
-        return np.array(truth.listed)[found.numbers], np.full(len(pairs()), "")
-    return found.scene, np.array(["" if one.kinds else one.shape for one in truth.scenes])
+        return np.array(truth.listed)[effects.numbers], np.full(len(pairs()), "")
+    return effects.scene, np.array(["" if scene.kinds else scene.shape for scene in truth.scenes])
 
 
 class GradedTask(NamedTuple):
@@ -148,13 +148,13 @@ class GradedTask(NamedTuple):
     odds : ndarray, shape (prompts,)
         Log-odds of yes; NaN where no answer could be read, or none was asked for.
     asked : ndarray of bool, shape (prompts,)
-    found : Graded
+    grades : Graded
     """
 
     truth: Questions
     odds: Array
     asked: NDArray[np.bool_]
-    found: Graded
+    grades: Graded
 
 
 @collect.once
@@ -174,22 +174,22 @@ def against_truth(answers: Sequence[Any]) -> GradedTask | None:
     for answer in answers:
         odds[answer.cell] = answer.odds
     asked = collected.answered[:, 0]
-    found = graded(truth, odds, asked)
-    if len(found.numbers) < (whole := len(truth.pairs or truth.prompts)):
+    grades = graded(truth, odds, asked)
+    if len(grades.numbers) < (whole := len(truth.pairs or truth.prompts)):
         notices.warn(
             "only part of the task was seen",
-            f"{name}: {len(found.numbers)} of {whole} effects were asked both "
+            f"{name}: {len(grades.numbers)} of {whole} effects were asked both "
             "before and after the intervention; the accuracy is theirs alone"
             if truth.pairs
-            else f"{name}: {len(found.numbers)} of {whole} prompts were asked",
+            else f"{name}: {len(grades.numbers)} of {whole} prompts were asked",
         )
-    return GradedTask(truth, odds, asked, found)
+    return GradedTask(truth, odds, asked, grades)
 
 
 def _mean(answers: Sequence[Answer], of: Callable[[Graded], Any]) -> float:
     if (known := against_truth(answers)) is None:
         return math.nan
-    values = of(known.found)
+    values = of(known.grades)
     return float(np.mean(values)) if len(values) else math.nan
 
 
@@ -198,14 +198,14 @@ def accuracy(answers: Sequence[Answer]) -> float:
 
     That is 1[kappa_hat = kappa] * 1[C_hat(G) = C(G)], averaged.
     """
-    return _mean(answers, lambda found: found.right)
+    return _mean(answers, lambda effects: effects.right)
 
 
 def accuracy_draws(answers: Sequence[Answer]) -> Draws | None:
     """Return the accuracy as it would be with other samples, joint over ways and respondents."""
     if (known := against_truth(answers)) is None:
         return None
-    at = clustered(known.truth, known.found, known.found.right.astype(float))
+    at = clustered(known.truth, known.grades, known.grades.right.astype(float))
     if np.isnan(at).any():
         return None
     return Draws(_whose(known.truth), at)
@@ -226,22 +226,22 @@ def accuracy_stderr(answers: Sequence[Answer]) -> float:
 
 def base_accuracy(answers: Sequence[Answer]) -> float:
     """Share of the effects whose question without the intervention was answered rightly."""
-    return _mean(answers, lambda found: found.base)
+    return _mean(answers, lambda effects: effects.base)
 
 
 def post_accuracy(answers: Sequence[Answer]) -> float:
     """Share of the effects whose question after the intervention was answered rightly."""
-    return _mean(answers, lambda found: found.post)
+    return _mean(answers, lambda effects: effects.post)
 
 
 def kappa0_accuracy(answers: Sequence[Answer]) -> float:
     """Accuracy where the intervention changes nothing."""
-    return _mean(answers, lambda found: found.right[found.kappa == 0])
+    return _mean(answers, lambda effects: effects.right[effects.kappa == 0])
 
 
 def kappa1_accuracy(answers: Sequence[Answer]) -> float:
     """Accuracy where the intervention makes a no of a yes."""
-    return _mean(answers, lambda found: found.right[found.kappa == 1])
+    return _mean(answers, lambda effects: effects.right[effects.kappa == 1])
 
 
 def yes_bias(answers: Sequence[Answer]) -> float:
@@ -265,11 +265,9 @@ def margin(answers: Sequence[Answer]) -> float:
 def seen(answers: Sequence[Answer]) -> float:
     """Share of the effects that were asked completely: 1 without ``--limit``."""
     truth = WAYS[answers[0].way].load(answers[0].task)
-    asked = {answer.cell for answer in answers}
-    pairs = [(one.base, one.post) for one in truth.pairs] or [
-        (cell, cell) for cell in range(len(truth.prompts))
-    ]
-    return sum(asked.issuperset(pair) for pair in pairs) / len(pairs)
+    asked = np.isin(np.arange(len(truth.prompts)), [answer.cell for answer in answers])
+    complete = graded(truth, np.zeros(len(asked)), asked).numbers
+    return len(complete) / len(truth.pairs or truth.prompts)
 
 
 def kept(answers: Sequence[Any]) -> str:
@@ -287,19 +285,19 @@ def kept(answers: Sequence[Any]) -> str:
 
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name."""
-    found = {
+    metrics = {
         "accuracy": Metric(accuracy, True, 0, 1, draws=accuracy_draws, cut=False, kept=kept),
         "accuracy_stderr": Metric(accuracy_stderr, False, 0),
         "seen": Metric(seen, True, 0, 1),
         "yes_bias": Metric(yes_bias, None, -1, 1),
     }
     if way.load is questions:
-        found |= {
+        metrics |= {
             "base_accuracy": Metric(base_accuracy, True, 0, 1),
             "post_accuracy": Metric(post_accuracy, True, 0, 1),
             "kappa0_accuracy": Metric(kappa0_accuracy, True, 0, 1),
             "kappa1_accuracy": Metric(kappa1_accuracy, True, 0, 1),
         }
     if not way.generated:
-        found["margin"] = Metric(margin, True)
-    return {**found, **way.diagnostics}
+        metrics["margin"] = Metric(margin, True)
+    return {**metrics, **way.diagnostics}

@@ -98,14 +98,14 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
     if benchmark == "random":
         names = _lettered(graph, nodes, sample) if single else _random(nodes, rng)
         values = tuple(name.lower() for name in names)
-        found: tuple[tuple[int, int], ...] = ()
+        relations: tuple[tuple[int, int], ...] = ()
     else:
         names = _from_the_list(benchmark, graph, nodes, sample)
         values = ("x0",) * nodes
-        found = tuple(
+        relations = tuple(
             (i, j) for i, j in permutations(range(nodes), 2) if (names[i], names[j]) in _listed()
         )
-    return Named(names, values, found, _apart(names, rng).lower())
+    return Named(names, values, relations, _apart(names, rng).lower())
 
 
 def coverage(graph: str) -> Counter[str]:
@@ -192,16 +192,16 @@ def _as_in_nature(graph: str) -> list[Names]:
     if graph == "bivariate":
         return list(listed)
     if graph == "confounding":
-        found: list[Names] = [
+        choices: list[Names] = [
             (a, b, c) for (a, b), (other, c) in combinations(listed, 2) if a == other
         ]
         ends = 1, 2
     else:
-        found = [(a, b, c) for a, b in listed for middle, c in listed if b == middle]
+        choices = [(a, b, c) for a, b in listed for middle, c in listed if b == middle]
         ends = 0, 2
     return [
         names
-        for names in found
+        for names in choices
         if not {(names[ends[0]], names[ends[1]]), (names[ends[1]], names[ends[0]])} & {*listed}
     ]
 
@@ -218,8 +218,8 @@ def _spread(options: Sequence[Names], hinge: int, seed: str) -> tuple[Names, ...
     used: Counter[str] = Counter()
     drawn: list[Names] = []
     for _ in range(SAMPLES):
-        names = min(left, key=lambda one: (hinges[one[hinge]], sum(used[name] for name in one)))
-        left = [one for one in left if {*one} != {*names}]
+        names = min(left, key=lambda row: (hinges[row[hinge]], sum(used[name] for name in row)))
+        left = [row for row in left if {*row} != {*names}]
         hinges[names[hinge]] += 1
         used.update(names)
         drawn.append(names)

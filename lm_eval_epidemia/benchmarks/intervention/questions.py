@@ -32,8 +32,8 @@ class GraphTask(NamedTuple):
 
 
 TASKS: dict[str, GraphTask] = {
-    one.name: one
-    for one in (
+    task.name: task
+    for task in (
         *(GraphTask(f"epidemia_intervention_{names}", names) for names in BENCHMARKS),
         *(
             GraphTask(f"epidemia_intervention_large_{nodes:02}", "random", nodes)
@@ -152,16 +152,16 @@ class Questions(NamedTuple):
     @property
     def given(self) -> list[list[str]]:
         """What each prompt is about, in words."""
-        return [_described(one) for one in self.prompts]
+        return [_described(prompt) for prompt in self.prompts]
 
 
 def _described(prompt: CausalQuestion) -> list[str]:
-    said = [
+    words = [
         f"graph: {prompt.scene.shape}",
         f"sample: {prompt.scene.sample}",
         f"does {prompt.cause} cause {prompt.result}",
     ]
-    return said if prompt.intervened is None else [*said, f"do({prompt.intervened})"]
+    return words if prompt.intervened is None else [*words, f"do({prompt.intervened})"]
 
 
 @lru_cache(maxsize=len(TASKS))
@@ -204,14 +204,14 @@ def questions(task: str) -> Questions:
     pairs: list[DoPair] = []
     for scene in _scenes(task):
         base: dict[tuple[str, str], int] = {}
-        for place, one in enumerate(scene.effects):
-            query = one.cause, one.result
+        for place, effect in enumerate(scene.effects):
+            query = effect.cause, effect.result
             if query not in base:
                 base[query] = len(prompts)
-                prompts.append(CausalQuestion(scene, *query, None, one.before))
+                prompts.append(CausalQuestion(scene, *query, None, effect.before))
             kind = scene.kinds[place] if scene.kinds else ""
-            pairs.append(DoPair(scene, one, base[query], len(prompts), kind))
-            prompts.append(CausalQuestion(scene, *query, one.intervened, one.after))
+            pairs.append(DoPair(scene, effect, base[query], len(prompts), kind))
+            prompts.append(CausalQuestion(scene, *query, effect.intervened, effect.after))
     return Questions(task, _scenes(task), tuple(prompts), tuple(pairs))
 
 
@@ -240,7 +240,7 @@ def knowledge(task: str) -> Questions:
     for scene in _scenes(task):
         nodes, names = scene.graph.nodes, scene.named.names
         for cause, result in scene.named.pairs:
-            for one, other in ((cause, result), (result, cause)):
-                prompts.append(CausalQuestion(scene, nodes[one], nodes[other], None, one == cause))
+            for u, v in ((cause, result), (result, cause)):
+                prompts.append(CausalQuestion(scene, nodes[u], nodes[v], None, u == cause))
                 asked.append(numbers[names[cause], names[result]])
     return Questions(task, _scenes(task), tuple(prompts), listed=tuple(asked))

@@ -40,10 +40,10 @@ def answers(truth: Questions, kind: str, noise: float = 1.0, seed: int = 0) -> A
         raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
     if kind == "noisy":
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
-        signs = np.array([1.0 if one.right else -1.0 for one in truth.prompts])
+        signs = np.array([1.0 if prompt.right else -1.0 for prompt in truth.prompts])
         odds = NOISY * signs + noise * rng.standard_normal(len(signs))
     else:
-        odds = np.array([CERTAIN if _says(kind, one) else -CERTAIN for one in truth.prompts])
+        odds = np.array([CERTAIN if _says(kind, prompt) else -CERTAIN for prompt in truth.prompts])
     yes = np.exp(-np.logaddexp(0, -odds))
     return np.column_stack([yes, np.exp(-np.logaddexp(0, odds))])
 

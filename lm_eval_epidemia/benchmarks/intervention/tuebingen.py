@@ -55,17 +55,18 @@ class _Source(NamedTuple):
     names: Mapping[str, str]
 
 
-_AGED = {"age": "age of a person"}
-_OUTDOORS = {"temperature": "outdoor temperature"}
-
 SOURCES = (
     # Weather stations, their surroundings and what is attached to them. All these temperatures are
-    # of the air outside; the global mean is another quantity.
+    # of the air outside; the global mean is another quantity. PPFD is the photosynthetic photon
+    # flux density; its direct and diffuse parts are merged with the whole.
     _Source(
         "world",
-        (1, 2, 3, 4, 20, 21, 42, 48, 49, 50, 51, 69, 72, 77, 81, 82, 83, 87, 93, 94, 95, 96),
+        (
+            *(1, 2, 3, 4, 20, 21, 42, 48, 49, 50, 51, 69, 72, 77, 81, 82, 83, 87, 93, 94, 95, 96),
+            *(78, 79, 80, 91),
+        ),
         {
-            **_OUTDOORS,
+            "temperature": "outdoor temperature",
             "outside temperature": "outdoor temperature",
             "inside temperature": "indoor temperature",
             **{
@@ -75,17 +76,9 @@ SOURCES = (
             **{f"local co2 flux, {s}": "local CO2 flux" for s in ("be-bra", "de-har", "us-pfa")},
             "sunspots": "number of sunspots",
             "total snow": "amount of snow",
-        },
-    ),
-    # PPFD is the photosynthetic photon flux density; its direct and diffuse parts are merged with
-    # the whole.
-    _Source(
-        "world",
-        (78, 79, 80, 91),
-        {
-            "ppfd": "photosynthetic photon flux density",
-            "diffuse ppfddif": "photosynthetic photon flux density",
-            "direct ppfddir": "photosynthetic photon flux density",
+            **dict.fromkeys(
+                ("ppfd", "diffuse ppfddif", "direct ppfddir"), "photosynthetic photon flux density"
+            ),
             "clay cont. in soil (forest)": "clay content in soil",
         },
     ),
@@ -101,29 +94,20 @@ SOURCES = (
             )
         },
     ),
-    # People: a census, patients with arrhythmia, Pima women, children, liver tests.
-    _Source("people", (12, 17, 24, 38, 39, 40, 41), _AGED),
+    # People: a census, patients with arrhythmia, Pima women, children, liver tests, families.
     _Source(
         "people",
-        (18, 22, 23, 88),
+        (12, 17, 18, 22, 23, 24, 33, 34, 35, 36, 37, 38, 39, 40, 41, 88, 99),
         {
-            **_AGED,
+            "age": "age of a person",
             "concentration gag": "glycosaminoglycan concentration in urine",
             "heightx": "height of a person",
             "weight": "weight of a person",
             "relative spinal bone mineral density": "spinal bone mineral density",
-        },
-    ),
-    _Source(
-        "people",
-        (33, 34, 35, 36, 37),
-        {
             "alkaline phosphotase": "alkaline phosphatase",
             "gamma-glutamyl transpeptdase": "gamma-glutamyl transpeptidase",
+            "social-economic status family": "socio-economic status of a family",
         },
-    ),
-    _Source(
-        "people", (99,), {"social-economic status family": "socio-economic status of a family"}
     ),
     _Source(
         "world",

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     CausalQuestion,
@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     retrieval,
 )
 from lm_eval_epidemia.elicit.replies.letters import answer_text
-from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, logprobs_of
+from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, SingleAnswer, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way, by_name
 
@@ -39,52 +39,34 @@ _NUMBERS = (
 )
 
 
-class Chosen(NamedTuple):
+class Chosen(SingleAnswer):
     """A model's answer to one prompt: the log-probabilities of Yes and of No.
 
     Attributes
     ----------
-    way, task, truth, cell
-        As of every `Answer`.
     value : (float, float)
         Natural logarithms, not normalised.
     """
 
-    way: str
-    task: str
-    truth: str
-    cell: int
-    value: tuple[float, ...]
-    place: int = 0
-
     @property
     def odds(self) -> float:
         """Log-odds of yes; its sign is the answer, 0 is none."""
-        return self.value[0] - self.value[1]
+        return float(self.value[0] - self.value[1])
 
 
-class Wrote(NamedTuple):
+class Wrote(SingleAnswer):
     """An answer that a model wrote.
 
     Attributes
     ----------
-    way, task, truth, cell
-        As of every `Answer`.
     value : float
         1 for yes, -1 for no, NaN where neither could be read.
     """
 
-    way: str
-    task: str
-    truth: str
-    cell: int
-    value: float
-    place: int = 0
-
     @property
     def odds(self) -> float:
         """The answer as a sign; NaN for none."""
-        return self.value
+        return float(self.value)
 
     @property
     def is_read(self) -> bool:
@@ -104,7 +86,7 @@ def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
         else (f"whose structure is a directed acyclic graph over {number} variables")
     )
     edges = " ".join(
-        f"{names[one]} causes {names[other]}." for one, other in prompt.scene.graph.edges
+        f"{names[cause]} causes {names[result]}." for cause, result in prompt.scene.graph.edges
     )
     return (
         f"Consider a causal graphical model {kind}: {_listed(list(names.values()))}. {edges} "
@@ -149,11 +131,11 @@ def _rows(
     ask: Callable[[CausalQuestion, dict[str, str], dict[str, str]], str], request: str
 ) -> Callable[[Questions, Variant], Iterator[dict[str, Any]]]:
     def rows(truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
-        for cell, one in enumerate(truth.prompts):
-            named = one.scene.lettered() if variant.names == "letters" else one.scene.named
-            nodes = one.scene.graph.nodes
+        for cell, prompt in enumerate(truth.prompts):
+            named = prompt.scene.lettered() if variant.names == "letters" else prompt.scene.named
+            nodes = prompt.scene.graph.nodes
             names, values = (dict(zip(nodes, these, strict=True)) for these in named[:2])
-            yield {"cell": cell, "prompt": ask(one, names, values) + request}
+            yield {"cell": cell, "prompt": ask(prompt, names, values) + request}
 
     return rows
 
@@ -181,8 +163,8 @@ def yes_or_no(reply: str) -> float:
     """
     text = unicodedata.normalize("NFKC", answer_text(reply)).lower()
     tag = _TAG.search(text)
-    said = tag[1].strip() if tag else (word[1] if (word := _WORD.search(text)) else "")
-    return {"yes": 1.0, "no": -1.0}.get(said, math.nan)
+    answer = tag[1].strip() if tag else (word[1] if (word := _WORD.search(text)) else "")
+    return {"yes": 1.0, "no": -1.0}.get(answer, math.nan)
 
 
 def _chosen(
@@ -198,8 +180,8 @@ def _chosen(
         columns={"choices": ["string"]},
         rows=_rows(ask, _ONE_WORD),
         choices=lambda truth: CHOICES,
-        read=lambda row, said: Chosen(name, row.task, row.truth, row.cell, logprobs_of(said, row)),
-        prompts=lambda truth, one: 1,
+        read=lambda row, logs: Chosen(name, row.task, row.truth, row.cell, logprobs_of(logs, row)),
+        prompts=lambda truth, answer: 1,
         diagnostics={"choice_mass": CHOICE_MASS},
         request=_ONE_WORD,
         believed=lambda p, row: p,
@@ -216,7 +198,7 @@ def _written(way: Way, ask: Any) -> Way:
         name=name,
         suffix=f"{way.suffix}_written",
         rows=_rows(ask, _TAGGED),
-        read=lambda row, said: Wrote(name, row.task, row.truth, row.cell, yes_or_no(str(said[0]))),
+        read=lambda row, text: Wrote(name, row.task, row.truth, row.cell, yes_or_no(str(text[0]))),
         diagnostics={"answered": ANSWERED},
         request=_TAGGED,
         temperature=0.0,

@@ -9,10 +9,10 @@ from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 
 
-def _group_of(one: store.DeclaredSet) -> str:
-    if one.published:
+def _group_of(set_: store.DeclaredSet) -> str:
+    if set_.published:
         return "epidemia_prior"
-    return "epidemia_prior_generated" if one.state == "shipped" else "epidemia_prior_own"
+    return "epidemia_prior_generated" if set_.state == "shipped" else "epidemia_prior_own"
 
 
 PRIOR = Benchmark(
@@ -25,8 +25,8 @@ PRIOR = Benchmark(
     says="Error of stated priors, relative to that of five real answers",
     digits=3,
     entries=lambda: {
-        name: TaskEntry(name, _group_of(one), "", one.title, {"survey": one.survey}, name, one)
-        for name, one in store.declared().items()
+        name: TaskEntry(name, _group_of(set_), "", set_.title, {"survey": set_.survey}, name, set_)
+        for name, set_ in store.declared().items()
     },
     available=store.available,
     metadata=lambda truth: {
@@ -34,8 +34,6 @@ PRIOR = Benchmark(
         "vintage": truth.vintage,
         "truth": truth.fingerprint,
     },
-    version=lambda truth: 1,
-    groups_version=1,
     kinds=respondents.KINDS,
     answers=respondents.answers,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,28 +18,19 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, Quantity
 from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.responses import logprobs_of
+from lm_eval_epidemia.elicit.responses import SingleAnswer, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
 
 
-class Scored(NamedTuple):
+class Scored(SingleAnswer):
     """What a model gives to each number of a quantity's grid.
 
     Attributes
     ----------
-    way, task, truth, cell
-        As of every `Answer`.
     value : tuple of float, length G
         Natural logarithms, not normalised over the numbers.
     """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    value: tuple[float, ...]
-    place: int = 0
 
 
 def written(quantity: Quantity) -> list[str]:
@@ -104,7 +95,7 @@ WAY = Way(
     rows=rows,
     choices=lambda truth: (),
     read=read,
-    prompts=lambda truth, one: 1,
+    prompts=lambda truth, answer: 1,
     believed=believed,
     request="Answer:",
     load=store.load,

@@ -161,7 +161,7 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
         With one repeat.
     """
     drawn = _baseline(truth, draws)
-    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
+    at = np.array([grid.points(quantity) for quantity in truth.quantities], dtype=float)
     read = np.asarray(np.isfinite(logprobs).all(axis=1, keepdims=True))
     priors = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
     return _judged(truth, _filled(truth, priors, read, drawn), read, drawn, False)
@@ -169,7 +169,7 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
 
 def proportions(truth: Quantities) -> NDArray[np.bool_]:
     """Return which quantities are proportions, shape (Q,)."""
-    return np.array([one.family == "beta" for one in truth.quantities])
+    return np.asarray(truth.column("family") == "beta")
 
 
 def flat(truth: Quantities) -> Stated:
@@ -179,11 +179,10 @@ def flat(truth: Quantities) -> Stated:
     conditions, and Beta(1, 1) of a proportion: what a repeat counts as that could not be read.
     """
     is_share = proportions(truth)[:, None]
-    mean, sd = np.array([(one.marginal_mean, one.marginal_sd) for one in truth.quantities]).T
     return Stated(
         np.where(is_share, BETA, NORMAL),
-        np.where(is_share, 1.0, mean[:, None]),
-        np.where(is_share, 1.0, sd[:, None]),
+        np.where(is_share, 1.0, truth.column("marginal_mean")[:, None]),
+        np.where(is_share, 1.0, truth.column("marginal_sd")[:, None]),
     )
 
 
@@ -207,7 +206,7 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
 def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
     """Return how far the means of the baselines' posteriors are off on average, shape (Q, S)."""
     told = families.mean(*_told(truth, _baseline(truth, draws)))
-    return np.asarray(np.abs(told - _true(truth)[:, None, None]).mean(axis=-1))
+    return np.asarray(np.abs(told - truth.column("mean")[:, None, None]).mean(axis=-1))
 
 
 def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
@@ -237,10 +236,6 @@ def _told(truth: Quantities, drawn: Samples) -> tuple[NDArray[np.int64], Array, 
     return posterior.of_baseline(proportions(truth), drawn, flat_sd)
 
 
-def _true(truth: Quantities) -> Array:
-    return np.array([one.mean for one in truth.quantities], dtype=float)
-
-
 def _sampled(truth: Quantities, drawn: Samples) -> tuple[Any, ...]:
     """Return what an update takes of samples, each of shape (Q, 1, S, D)."""
     is_share = proportions(truth)[:, None, None]
@@ -248,7 +243,7 @@ def _sampled(truth: Quantities, drawn: Samples) -> tuple[Any, ...]:
 
 
 def _of_families(truth: Quantities, stated: Stated, drawn: Samples) -> _Priors:
-    y = _true(truth)[:, None]
+    y = truth.column("mean")[:, None]
     return _Priors(
         families.mean(*stated),
         families.sd(*stated),
@@ -262,7 +257,7 @@ def _of_families(truth: Quantities, stated: Stated, drawn: Samples) -> _Priors:
 
 def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Samples) -> _Priors:
     """Describe distributions on points, shape (Q, G), by their log-probabilities."""
-    p, y = np.exp(logs), _true(truth)[:, None]
+    p, y = np.exp(logs), truth.column("mean")[:, None]
     centre = (p * points).sum(axis=1, keepdims=True)
     # A point that is the truth lies on both sides of it.
     position = (p * ((points < y) + 0.5 * (points == y))).sum(axis=1, keepdims=True)
@@ -295,8 +290,7 @@ def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], drawn: 
 def _judged(
     truth: Quantities, priors: _Priors, read: NDArray[np.bool_], drawn: Samples, published: bool
 ) -> Judged:
-    y = _true(truth)
-    se = np.array([one.se for one in truth.quantities], dtype=float)
+    y, se = truth.column("mean"), truth.column("se")
     family, a, b = _told(truth, drawn)
     told = families.mean(family, a, b)
 

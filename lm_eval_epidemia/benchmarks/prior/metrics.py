@@ -95,13 +95,13 @@ def below_median_of(position: Array) -> float:
     return float(mean_of(below(position).ravel()))
 
 
-def uncertainty_rank_of(found: Judged) -> float:
+def uncertainty_rank_of(judged: Judged) -> float:
     """Return Spearman's rank correlation of `Judged.uncertainty` and `Judged.ratio`.
 
     Both are relative to the same baseline, whose error alone makes them alike: compare models, not
     with 0. NaN with less than three quantities, or where one of the two does not vary.
     """
-    both = np.column_stack([found.uncertainty, found.ratio])
+    both = np.column_stack([judged.uncertainty, judged.ratio])
     both = both[np.isfinite(both).all(axis=1)]
     # Equal but for rounding is equal: ranks must not come from the last digit.
     both = np.round(both, 9)
@@ -131,9 +131,9 @@ def worth(win_rates: Array) -> float:
     if win_rates[0] < 0.5:
         return FEWER
     logs = np.log(SIZES)
-    for place, (one, other) in enumerate(itertools.pairwise(win_rates)):
-        if other < 0.5:
-            way = (one - 0.5) / (one - other)
+    for place, (rate, next_rate) in enumerate(itertools.pairwise(win_rates)):
+        if next_rate < 0.5:
+            way = (rate - 0.5) / (rate - next_rate)
             return float(np.exp(logs[place] + way * (logs[place + 1] - logs[place])))
     return MORE
 
@@ -294,12 +294,12 @@ def said(line: str, truth: Quantities) -> Stated | Array:
     texts = {text for quantity in parts for text in quantity} - {_UNREAD, _UNASKED}
     try:
         if not texts or any(":" in text for text in texts):
-            return stated_as(np.array([[_prior(text) for text in one] for one in parts]))
+            return stated_as(np.array([[_prior(text) for text in replies] for replies in parts]))
         unasked = [math.nan] * len(next(text for text in texts if "," in text).split(","))
         logs = np.array(
-            [unasked if one == _UNASKED else [*map(float, one.split(","))] for (one,) in parts]
+            [unasked if text == _UNASKED else [*map(float, text.split(","))] for (text,) in parts]
         )
-        if not np.isfinite(logs[[one != [_UNASKED] for one in parts]]).all():
+        if not np.isfinite(logs[[replies != [_UNASKED] for replies in parts]]).all():
             raise ValueError("log-probabilities that are not finite")
         return logs
     except (ValueError, KeyError, StopIteration) as error:
@@ -419,7 +419,7 @@ for _of, _place in itertools.product(("wins", "posterior_wins"), range(len(SIZES
 @_metric()
 def crps(known: JudgedTask) -> Any:
     """Mean CRPS, each in units of the standard deviation between people: without a unit."""
-    return mean_of(known.judged.crps / [one.marginal_sd for one in known.truth.quantities])
+    return mean_of(known.judged.crps / known.truth.column("marginal_sd"))
 
 
 @_metric()

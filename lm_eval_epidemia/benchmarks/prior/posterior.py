@@ -90,36 +90,35 @@ def posterior_mean(
     """
     given = np.broadcast_arrays(np.asarray(family), a, b, proportion, mean, variance, size)
     shape = given[0].shape
-    family, a, b, proportion, mean, variance, size = (each.ravel() for each in given)
-    found = np.full(family.shape, np.nan)
+    arguments = [argument.ravel() for argument in given]
+    family, a, b, proportion, mean, variance, size = arguments
+    means = np.full(family.shape, np.nan)
     known = np.isfinite(a) & np.isfinite(b)
     certain = known & ~proportion & (variance == 0)
-    found[certain] = np.where(
+    means[certain] = np.where(
         family == BETA,
         np.clip(mean, 0, 1),
         np.where(family == LOGNORMAL, np.maximum(mean, 0), mean),
     )[certain]
     counted = known & proportion & (family == BETA)
-    found[counted] = ((a + size * mean) / (a + b + size))[counted]
+    means[counted] = ((a + size * mean) / (a + b + size))[counted]
     weighed = known & ~proportion & (family == NORMAL) & ~certain
     told = (size * b**2)[weighed]
-    found[weighed] = (variance[weighed] * a[weighed] + told * mean[weighed]) / (
+    means[weighed] = (variance[weighed] * a[weighed] + told * mean[weighed]) / (
         variance[weighed] + told
     )
     rest = np.flatnonzero(known & ~certain & ~counted & ~weighed)
     for first in range(0, len(rest), _AT_ONCE):
         those = rest[first : first + _AT_ONCE]
-        found[those] = _integrated(
-            *(one[those] for one in (family, a, b, proportion, mean, variance, size))
-        )
-    return found.reshape(shape)
+        means[those] = _integrated(*(argument[those] for argument in arguments))
+    return means.reshape(shape)
 
 
 def log_likelihood(
     x: Array, proportion: ArrayLike, mean: ArrayLike, variance: ArrayLike, size: ArrayLike
 ) -> Array:
     """Return the logarithm of how likely a sample is where x is true, up to a constant."""
-    mean, variance, size = (np.asarray(one, dtype=float) for one in (mean, variance, size))
+    mean, variance, size = (np.asarray(number, dtype=float) for number in (mean, variance, size))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         return np.where(
             proportion,
@@ -144,7 +143,7 @@ def _integrated(
     closed in upon what lies less than `_DEPTH` below the peak.
     """
     share = (proportion | (family == BETA))[:, None]
-    sample = tuple(one[:, None] for one in (proportion, mean, variance, size))
+    sample = tuple(column[:, None] for column in (proportion, mean, variance, size))
     # Beyond both its median and the answers' mean, a lognormal falls off as a normal one.
     far = np.sqrt(2 * _DEPTH) * b[:, None]
     bounded = ~share & (mean > 0)[:, None]

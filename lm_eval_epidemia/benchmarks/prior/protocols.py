@@ -128,11 +128,11 @@ def _checked(family: int, parameters: Sequence[Any] | None) -> Stated | None:
     return float(family), float(a), float(b)
 
 
-def _as(family: int, said: Stated) -> Stated:
+def _as(family: int, stated: Stated) -> Stated:
     """Return a prior as one of a family; by its moments, where it is of another."""
-    if family == said[0]:
-        return said
-    a, b = families.of_moments(family, families.mean(*said), families.sd(*said))
+    if family == stated[0]:
+        return stated
+    a, b = families.of_moments(family, families.mean(*stated), families.sd(*stated))
     return float(family), float(a), float(b)
 
 
@@ -178,8 +178,8 @@ def _read_directly(text: str | None, row: Any) -> Stated | None:
     return _parameters(FAMILIES.index(row.family), text, row)
 
 
-def _write_directly(said: Stated, row: Any) -> str:
-    return _listed(*_as(FAMILIES.index(row.family), said)[1:])
+def _write_directly(stated: Stated, row: Any) -> str:
+    return _listed(*_as(FAMILIES.index(row.family), stated)[1:])
 
 
 # A family that the model chooses.
@@ -202,8 +202,8 @@ def _read_choice(text: str | None, row: Any) -> Stated | None:
     return _parameters(FAMILIES.index(named.pop()), text, row) if len(named) == 1 else None
 
 
-def _write_choice(said: Stated, _row: Any) -> str:
-    return f"{FAMILIES[int(said[0])]}: {_listed(*said[1:])}"
+def _write_choice(stated: Stated, _row: Any) -> str:
+    return f"{FAMILIES[int(stated[0])]}: {_listed(*stated[1:])}"
 
 
 # Moments and quantiles.
@@ -221,12 +221,12 @@ def _ask_for_moments(quantity: Quantity) -> tuple[str, str]:
 def _read_moments(text: str | None, row: Any) -> Stated | None:
     # Mu and sigma are the moments of any family but one.
     allowed = {"mean", "sd"} if row.family == "lognormal" else _LABELS["normal"]
-    family, found = FAMILIES.index(row.family), numbers(text, 2, _percent(row), row.unit, allowed)
-    return None if found is None else _checked(family, families.of_moments(family, *found))
+    family, moments = FAMILIES.index(row.family), numbers(text, 2, _percent(row), row.unit, allowed)
+    return None if moments is None else _checked(family, families.of_moments(family, *moments))
 
 
-def _write_moments(said: Stated, _row: Any) -> str:
-    return _listed(families.mean(*said), families.sd(*said))
+def _write_moments(stated: Stated, _row: Any) -> str:
+    return _listed(families.mean(*stated), families.sd(*stated))
 
 
 def _ask_for_quantiles(quantity: Quantity) -> tuple[str, str]:
@@ -240,12 +240,12 @@ def _ask_for_quantiles(quantity: Quantity) -> tuple[str, str]:
 
 def _read_quantiles(text: str | None, row: Any) -> Stated | None:
     family = FAMILIES.index(row.family)
-    found = numbers(text, len(LEVELS), _percent(row), row.unit, {"quantile"})
-    return None if found is None else _checked(family, families.of_quantiles(family, found))
+    quantiles = numbers(text, len(LEVELS), _percent(row), row.unit, {"quantile"})
+    return None if quantiles is None else _checked(family, families.of_quantiles(family, quantiles))
 
 
-def _write_quantiles(said: Stated, _row: Any) -> str:
-    return _listed(*families.ppf(*said, LEVELS))
+def _write_quantiles(stated: Stated, _row: Any) -> str:
+    return _listed(*families.ppf(*stated, LEVELS))
 
 
 # The ways.
@@ -277,7 +277,7 @@ def _way(protocol: _Protocol) -> Way:
         rows=protocol.rows,
         choices=lambda truth: (),
         read=protocol.answer,
-        prompts=lambda truth, one: REPEATS,
+        prompts=lambda truth, answer: REPEATS,
         prompts_are="estimates",
         check=check,
         diagnostics={"answered": ANSWERED},

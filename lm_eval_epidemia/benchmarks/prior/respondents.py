@@ -66,18 +66,17 @@ def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> 
         raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
     if kind in _WIDER and not (noise > 0 and math.isfinite(noise)):
         raise EpidemiaError(f"noise={noise:g}: a calibrated prior has a noise above 0, such as 1")
-    of = truth.quantities
-    family = np.array([[FAMILIES.index(one.family)] for one in of])
+    family = np.array([[FAMILIES.index(quantity.family)] for quantity in truth.quantities])
     if kind == "flat":
         family, a, b = flat(truth)
     elif kind == "truth":
-        a, b = _of_moments(family, *_columns([(one.mean, one.se) for one in of]))
+        a, b = _of_moments(family, _column(truth, "mean"), _column(truth, "se"))
     elif kind == "mean":
-        mean, sd = _columns([(one.marginal_mean, one.marginal_sd) for one in of])
+        mean, sd = _column(truth, "marginal_mean"), _column(truth, "marginal_sd")
         a, b = _of_moments(family, mean, _SURE * sd)
     else:
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
-        u = rng.uniform(size=(len(of), REPEATS))
+        u = rng.uniform(size=(len(family), REPEATS))
         a, b = _calibrated(truth, family, u, noise)
         if kind != "calibrated":
             wider = _WIDER[kind] * families.sd(family, a, b)
@@ -85,8 +84,8 @@ def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> 
     return np.stack(np.broadcast_arrays(family, a, b, np.empty((1, REPEATS)))[:3], axis=2)
 
 
-def _columns(values: list[tuple[float, float]]) -> Array:
-    return np.array(values, dtype=float).T[:, :, None]
+def _column(truth: Quantities, field: str) -> Array:
+    return truth.column(field)[:, None]
 
 
 def _of_moments(family: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
@@ -109,7 +108,7 @@ def _calibrated(truth: Quantities, family: Array, u: Array, noise: float) -> tup
     a beta, alpha + beta is fixed and the mean found by bisection, since the probability falls as
     it rises.
     """
-    y = np.array([[one.mean] for one in truth.quantities])
+    y = _column(truth, "mean")
     s = noise * math.sqrt(math.pi / 2) * baseline_errors(truth)[:, :1]
     z = special.ndtri(u)
     a, b = np.empty(u.shape), np.empty(u.shape)

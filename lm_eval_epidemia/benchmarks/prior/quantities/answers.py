@@ -123,7 +123,7 @@ def runs(truth: Quantities) -> tuple[PublishedRun, ...]:
     EpidemiaError
         If it lacks a quantity that was answered, or the file is missing or damaged.
     """
-    return _runs(tuple(one.name for one in truth.quantities))
+    return _runs(tuple(quantity.name for quantity in truth.quantities))
 
 
 @lru_cache(maxsize=2)

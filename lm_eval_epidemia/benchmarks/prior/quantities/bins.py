@@ -34,20 +34,21 @@ def roundest(value: Array, cut: float) -> float:
     while power > -6:
         step = 10.0**power
         # Rounding a float may not take it below `least`, which is still on this side.
-        if least <= (found := round(math.ceil(least / step - 1e-9) * step, max(0, -power))) < most:
-            return found
+        rounded = round(math.ceil(least / step - 1e-9) * step, max(0, -power))
+        if least <= rounded < most:
+            return rounded
         power -= 1
     return least
 
 
 def inside(value: Array, low: float | None, high: float | None) -> np.ndarray:
     """Tell which values lie above `low` and not above `high`; a missing one does not."""
-    found = ~np.isnan(value)
+    kept = ~np.isnan(value)
     if low is not None:
-        found &= value > low
+        kept &= value > low
     if high is not None:
-        found &= value <= high
-    return found
+        kept &= value <= high
+    return kept
 
 
 def number(bound: float, unit: str, alone: bool = True) -> str:

@@ -64,12 +64,12 @@ def drawn(value: Array, weight: Array, rng: np.random.Generator) -> dict[str, li
         By manner, for each of `SIZES` its draws.
     """
     share = weight / weight.sum()
-    found: dict[str, list[list[Sums]]] = {"corrected": [], "published": []}
+    sums: dict[str, list[list[Sums]]] = {"corrected": [], "published": []}
     for size in SIZES:
         people = rng.choice(len(value), (DRAWS, size), p=share)
-        found["corrected"].append([corrected(value[one]) for one in people])
-        found["published"].append([_until(value, weight, share, size, rng) for _ in range(DRAWS)])
-    return found
+        sums["corrected"].append([corrected(value[chosen]) for chosen in people])
+        sums["published"].append([_until(value, weight, share, size, rng) for _ in range(DRAWS)])
+    return sums
 
 
 def _until(value: Array, weight: Array, share: Array, size: int, rng: np.random.Generator) -> Sums:

@@ -54,12 +54,12 @@ def by_family(
         Of the shape to which all broadcast; NaN where the family is none.
     """
     kinds, *given = np.broadcast_arrays(np.asarray(family), *arguments)
-    found = np.full(kinds.shape, np.nan)
+    values = np.full(kinds.shape, np.nan)
     with np.errstate(all="ignore"):
         for number, function in enumerate(functions):
             if (here := kinds == number).any():
-                found[here] = function(*(one[here].astype(float) for one in given))
-    return found
+                values[here] = function(*(argument[here].astype(float) for argument in given))
+    return values
 
 
 def valid(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> NDArray[np.bool_]:
@@ -214,7 +214,7 @@ def of_quantiles(family: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
         rising = (np.diff(values, axis=-1) >= 0).all(axis=-1)
         rising &= values[..., -1] - values[..., 0] >= _LEAST_POSITIVE
         rising &= (np.abs(values) <= _LARGEST).all(axis=-1)
-    normal, lognormal = (rising & (family == one) for one in (NORMAL, LOGNORMAL))
+    normal, lognormal = (rising & (family == kind) for kind in (NORMAL, LOGNORMAL))
     lognormal &= values[..., 0] > 0
     a[normal], b[normal] = _normal_of_quantiles(values[normal])
     a[lognormal], b[lognormal] = _normal_of_quantiles(np.log(values[lognormal]))
@@ -238,12 +238,12 @@ def _beta_of_quantiles(values: Array) -> tuple[float, float]:
     """Search for alpha and beta from those of the normal fit's moments, by their logarithms."""
     from scipy import optimize  # a third of what importing the package would take
 
-    centre, spread = (float(one) for one in _normal_of_quantiles(values))
+    centre, spread = (float(moment) for moment in _normal_of_quantiles(values))
     centre = min(max(centre, 1e-4), 1 - 1e-4)
     spread = min(max(spread, 1e-7), 0.9 * np.sqrt(centre * (1 - centre)))
     start = np.clip(of_moments(BETA, centre, spread), 2 * _LEAST, _MOST / 2)
     scale = values[-1] - values[0]
-    found = optimize.least_squares(
+    fit = optimize.least_squares(
         lambda logs: (special.betaincinv(*np.exp(logs), LEVELS) - values) / scale,
         np.log(start),
         bounds=(np.log(_LEAST), np.log(_MOST)),
@@ -251,5 +251,5 @@ def _beta_of_quantiles(values: Array) -> tuple[float, float]:
         ftol=1e-14,
         gtol=1e-14,
     )
-    alpha, beta = np.exp(found.x)
+    alpha, beta = np.exp(fit.x)
     return float(alpha), float(beta)

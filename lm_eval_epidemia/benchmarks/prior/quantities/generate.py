@@ -218,37 +218,37 @@ class Slices:
         """Count people; where a sampled unit has several records, the units."""
         return int(people.sum() if self.data.unit is None else len(set(self.data.unit[people])))
 
-    def _met(self, one: Choice, people: Mask) -> tuple[Mask, Condition]:
+    def _met(self, choice: Choice, people: Mask) -> tuple[Mask, Condition]:
         """Tell who meets a condition, its quarters taken among `people`."""
-        way = self.variables[one.variable]
-        assert one.level is not None
+        way = self.variables[choice.variable]
+        assert choice.level is not None
         if way.measure is None:
-            said = wording.clause(way, one.level, self.subject)
-            label = way.levels[one.level].label
-            met = self.data.levels[one.variable] == one.level
-            return met, Condition(one.variable, label, said)
-        value = self.data.measured[one.variable]
+            phrase = wording.clause(way, choice.level, self.subject)
+            label = way.levels[choice.level].label
+            met = self.data.levels[choice.variable] == choice.level
+            return met, Condition(choice.variable, label, phrase)
+        value = self.data.measured[choice.variable]
         there = value[people & ~np.isnan(value)]
-        _require(len(there) >= FEWEST, f"{len(there)} people have a known {one.variable}")
+        _require(len(there) >= FEWEST, f"{len(there)} people have a known {choice.variable}")
         ends: list[float | None] = [None, *bins.cuts(there), None]
         low, high = (
             None
             if end is None or not there.min() <= end < there.max()
             else bins.roundest(there, end)
-            for end in ends[one.level : one.level + 2]
+            for end in ends[choice.level : choice.level + 2]
         )
         met = bins.inside(value, low, high)
         share = met[people].sum() / len(there)
-        many = f"many people have one {one.variable}, so that it has no quarters"
+        many = f"many people have one {choice.variable}, so that it has no quarters"
         _require(QUARTER[0] <= share <= QUARTER[1], many)
         same = set(value[people & met])
-        said = (
+        phrase = (
             f"exactly {bins.number(same.pop(), way.measure.unit)}"
             if len(same) == 1
             else bins.between(low, high, way.measure.unit)
         )
-        said = wording.measured_clause(way, said, self.subject)
-        return met, Condition(one.variable, bins.QUARTERS[one.level], said)
+        phrase = wording.measured_clause(way, phrase, self.subject)
+        return met, Condition(choice.variable, bins.QUARTERS[choice.level], phrase)
 
     def slice(self, name: str, base: Choice, given: tuple[Choice, ...]) -> _Slice:
         """Make a quantity.
@@ -272,17 +272,17 @@ class Slices:
         """
         people = self.asked
         met: list[Mask] = []
-        said: list[Condition] = []
-        for one in given:
-            mask, condition = self._met(one, people)
+        listed: list[Condition] = []
+        for choice in given:
+            mask, condition = self._met(choice, people)
             people = people & mask
             met.append(mask)
-            said.append(condition)
+            listed.append(condition)
         there = self.known(base.variable)
         people = people & there
         n = self.units(people)
         _require(n >= FEWEST, f"{n} people are in the slice, {FEWEST} are needed")
-        for own, condition in zip(met, said, strict=True):
+        for own, condition in zip(met, listed, strict=True):
             others = np.logical_and.reduce([there, *(mask for mask in met if mask is not own)])
             hardly = f"{condition.variable} says hardly anything about the others"
             _require(people.sum() <= (1 - NARROWS) * others.sum(), hardly)
@@ -313,11 +313,11 @@ class Slices:
         check_family(family, value[people])
         label = "" if base.level is None else f" ({way.levels[base.level].label})"
         unit = way.measure.unit if way.measure and not share else ""
-        clauses = [condition.phrase for condition in said]
+        clauses = [condition.phrase for condition in listed]
         quantity = Quantity(
             name=name,
             base=base.variable + label,
-            conditions=tuple(said),
+            conditions=tuple(listed),
             family=family,
             unit="dollars" if unit == "$" else unit,
             wording=wording.wording(self.record, self.data.vintage, way, base.level, clauses),
@@ -336,14 +336,14 @@ class Slices:
                 for bases in self.bases.values()
                 for turn, k in enumerate(rng.permutation(len(bases)))
             ]
-            yield from ((base, ()) for *_, base in sorted(turns, key=lambda one: one[:2]))
+            yield from ((base, ()) for *_, base in sorted(turns, key=lambda entry: entry[:2]))
             return
         while True:
             chosen = [names[k] for k in rng.permutation(len(names))[: conditions + 1]]
             if len({columns[name] for name in chosen}) <= conditions:
                 continue
             listed = [self.bases[chosen[0]], *(self.conditions(name) for name in chosen[1:])]
-            base, *given = (one[rng.integers(len(one))] for one in listed)
+            base, *given = (choices[rng.integers(len(choices))] for choices in listed)
             yield base, tuple(given)
 
 
@@ -379,15 +379,15 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     if seed < 0:
         raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
     slices, rng = Slices(data), np.random.default_rng([seed, 0])
-    found: list[_Slice] = []
+    pieces: list[_Slice] = []
     for conditions, difficulty in enumerate(DIFFICULTIES):
         wanted = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
-        found += _some(slices, conditions, difficulty, wanted, rng)
+        pieces += _some(slices, conditions, difficulty, wanted, rng)
     sums = [
         draws.drawn(
-            one.value[one.people], data.weight[one.people], np.random.default_rng([seed, 1, k])
+            kept.value[kept.people], data.weight[kept.people], np.random.default_rng([seed, 1, k])
         )
-        for k, one in enumerate(found)
+        for k, kept in enumerate(pieces)
     ]
     survey, entry = data.record, data.record.vintages[data.vintage]
     about = {
@@ -410,9 +410,10 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         vintage=data.vintage,
         title=f"{wording.named(survey, data.vintage).removeprefix('the ')}, generated",
         about={key: text for key, text in about.items() if text},
-        quantities=tuple(one.quantity for one in found),
+        quantities=tuple(kept.quantity for kept in pieces),
         baselines={
-            kind: draws.stacked([one[kind] for one in sums]) for kind in ("corrected", "published")
+            kind: draws.stacked([both[kind] for both in sums])
+            for kind in ("corrected", "published")
         },
         scored="corrected",
         fingerprint="",
@@ -423,25 +424,25 @@ def _some(
     slices: Slices, conditions: int, difficulty: str, wanted: int, rng: np.random.Generator
 ) -> list[_Slice]:
     """Return the first so many of a difficulty that are not refused and not there already."""
-    found: list[_Slice] = []
+    kept: list[_Slice] = []
     seen: set[Any] = set()
     for attempt, (base, given) in enumerate(slices.tried(conditions, rng)):
-        if len(found) == wanted or attempt == ATTEMPTS * wanted:
+        if len(kept) == wanted or attempt == ATTEMPTS * wanted:
             break
         if (same := (base, frozenset(given))) in seen:
             continue
         try:
-            found.append(slices.slice(f"{difficulty}_{len(found)}", base, given))
+            kept.append(slices.slice(f"{difficulty}_{len(kept)}", base, given))
         except Refused:
             continue
         seen.add(same)
-    if len(found) < wanted:
+    if len(kept) < wanted:
         raise EpidemiaError(
-            f"{slices.record.survey} {slices.data.vintage} has {len(found)} quantities of "
+            f"{slices.record.survey} {slices.data.vintage} has {len(kept)} quantities of "
             f"difficulty {difficulty!r} that can be kept, not {wanted}: ask for fewer with --n "
-            f"{len(DIFFICULTIES) * max(1, len(found))}"
+            f"{len(DIFFICULTIES) * max(1, len(kept))}"
         )
-    return found
+    return kept
 
 
 def _error_said(design: SampleDesign, data: Microdata) -> str:

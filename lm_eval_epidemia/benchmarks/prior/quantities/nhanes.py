@@ -133,7 +133,7 @@ def wording(base: str, conditions: Sequence[Condition]) -> str:
     """
     variable = VARIABLES[base]
     involved = [variable, *(VARIABLES[condition.variable] for condition in conditions)]
-    age = max([ADULT, *(one.age for one in involved if isinstance(one, YesNoVariable))])
+    age = max([ADULT, *(other.age for other in involved if isinstance(other, YesNoVariable))])
     people = (
         f"adults aged {age} and over in the civilian noninstitutionalized population of the "
         f"United States"

@@ -48,7 +48,7 @@ def _condition(name: str, level: float, text: str) -> Condition:
     if isinstance(variable, YesNoVariable):
         label = "Yes" if level == 1 else "No"
         return Condition(name, label, variable.yes if level == 1 else variable.no)
-    bounds = {found["side"]: float(found["bound"]) for found in _BOUNDS.finditer(text)}
+    bounds = {bound["side"]: float(bound["bound"]) for bound in _BOUNDS.finditer(text)}
     low, high = bounds.get("greater than"), bounds.get("less than or equal to")
     quarter = int(level)
     if (low is None) != (quarter == 0) or (high is None) != (quarter == 3):
@@ -137,9 +137,9 @@ def made_from(folder: Path) -> Quantities:
     marginals = {row.variable: row for row in rows if row.variable == row.base_variable}
     sums: dict[Any, draws.Sums] = {}
     people = people.sort_values(["variable", "n", "trial", "draw"])
-    for (name, size, trial), one in people.groupby(["variable", "n", "trial"], sort=False):
-        value = one["value"].to_numpy(np.float64)
-        weight = one["weight_WTMEC2YR"].to_numpy(np.float64)
+    for (name, size, trial), drawn in people.groupby(["variable", "n", "trial"], sort=False):
+        value = drawn["value"].to_numpy(np.float64)
+        weight = drawn["weight_WTMEC2YR"].to_numpy(np.float64)
         sums["published", name, size, trial] = draws.published(value, weight)
         sums["corrected", name, size, trial] = draws.corrected(value[:size])
     return Quantities(
@@ -153,7 +153,7 @@ def made_from(folder: Path) -> Quantities:
             "Real-World Data (2025). Survey: National Center for Health Statistics, National "
             "Health and Nutrition Examination Survey, 2017-2018.",
             "licence": source["licence_text"],
-            "files": "; ".join(f"{one.name} sha256 {paths.sha256_of(one)}" for one in files),
+            "files": "; ".join(f"{file.name} sha256 {paths.sha256_of(file)}" for file in files),
             "truth": "as published: weights WTMEC2YR, Taylor-linearised standard errors",
             "draws": "published: drawn without replacement, in proportion to the weight, until "
             "Kish's effective size is N, and weighted again. corrected: the first N people of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, FiniteFloat
 
 from lm_eval_epidemia.core.distance import Array
@@ -148,9 +149,13 @@ class Quantities(NamedTuple):
     def given(self) -> list[list[str]]:
         """What each quantity is about, in words."""
         return [
-            [f"quantity: {one.base}", *(f"{c.variable}: {c.level}" for c in one.conditions)]
-            for one in self.quantities
+            [f"quantity: {base}", *(f"{name}: {level}" for name, level, _ in conditions)]
+            for _, base, conditions, *_ in self.quantities
         ]
+
+    def column(self, field: str) -> Array:
+        """Return one field of each quantity, shape (Q,)."""
+        return np.array([getattr(quantity, field) for quantity in self.quantities])
 
     @property
     def baseline(self) -> Samples:

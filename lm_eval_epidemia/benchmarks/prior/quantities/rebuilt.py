@@ -66,24 +66,24 @@ class _People(NamedTuple):
 
 def _joined(raw: Sequence[Path]) -> pd.DataFrame:
     with open_raw(raw, {name.lower() for name in FILES}) as files:
-        found = {file.stem.upper(): file for file in files}
-        if missing := [name for name in FILES if name not in found]:
+        there = {file.stem.upper(): file for file in files}
+        if missing := [name for name in FILES if name not in there]:
             raise EpidemiaError(
                 f"{', '.join(path.name for path in raw)}: {', '.join(missing)} missing; the "
                 f"published quantities need {', '.join(FILES)} of NHANES 2017-2018: {PAGE}"
             )
         tables = {}
         for name, columns in FILES.items():
-            here = raw_columns(found[name])
-            if lacking := [one for one in columns if one.lower() not in map(str.lower, here)]:
+            here = raw_columns(there[name])
+            if lacking := [c for c in columns if c.lower() not in map(str.lower, here)]:
                 raise EpidemiaError(
-                    f"{found[name].name} lacks {', '.join(lacking)} ({nearest(lacking[0], here)}): "
+                    f"{there[name].name} lacks {', '.join(lacking)} ({nearest(lacking[0], here)}): "
                     f"is it the file of 2017-2018? {PAGE}"
                 )
-            tables[name] = read_columns(found[name], columns).set_index("SEQN")
+            tables[name] = read_columns(there[name], columns).set_index("SEQN")
             if not tables[name].index.is_unique:
                 raise EpidemiaError(
-                    f"{found[name].name}: SEQN has duplicates, expected one a person"
+                    f"{there[name].name}: SEQN has duplicates, expected one a person"
                 )
     joined = tables.pop("DEMO_J")
     for table in tables.values():
@@ -110,24 +110,24 @@ def _people(frame: pd.DataFrame) -> _People:
     return _People(values, SampleDesign(weight, strata, strata * (within.max() + 1) + within))
 
 
-def _slice(people: _People, one: Quantity) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
+def _slice(people: _People, quantity: Quantity) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
     """Find the people of a quantity; quarters are taken within the earlier conditions."""
-    there, said = np.ones(len(people.design.weight), dtype=bool), []
-    for condition in one.conditions:
+    there, conditions = np.ones(len(people.design.weight), dtype=bool), []
+    for condition in quantity.conditions:
         variable, value = nhanes.VARIABLES[condition.variable], people.values[condition.variable]
         if isinstance(variable, YesNoVariable):
             there = there & (value == (condition.level == "Yes"))
-            said.append(condition)
+            conditions.append(condition)
             continue
         quarter = bins.QUARTERS.index(condition.level)
         if not (there & ~np.isnan(value)).any():
-            raise EpidemiaError(f"{one.name}: nobody has a known {condition.variable}")
+            raise EpidemiaError(f"{quantity.name}: nobody has a known {condition.variable}")
         ends = [None, *map(float, bins.cuts(value[there])), None]
         low, high = ends[quarter : quarter + 2]
         there = there & bins.inside(value, low, high)
         phrase = f"whose {variable.words} is {bins.between(low, high, variable.unit)}"
-        said.append(condition._replace(phrase=phrase))
-    return there & ~np.isnan(people.values[one.base]), tuple(said)
+        conditions.append(condition._replace(phrase=phrase))
+    return there & ~np.isnan(people.values[quantity.base]), tuple(conditions)
 
 
 def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
@@ -152,29 +152,29 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
     """
     shipped = store.read(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
     people = _people(_joined(raw))
-    design, found, differing, drawn = people.design, [], [], []
-    everyone = {one.base: one for one in shipped.quantities if not one.conditions}
+    design, recomputed, differing, drawn = people.design, [], [], []
+    everyone = {old.base: old for old in shipped.quantities if not old.conditions}
     marginals = {
-        base: estimate(people.values[base], _slice(people, one)[0], design)
-        for base, one in everyone.items()
+        base: estimate(people.values[base], _slice(people, old)[0], design)
+        for base, old in everyone.items()
     }
-    for k, one in enumerate(shipped.quantities):
-        there, conditions = _slice(people, one)
+    for k, old in enumerate(shipped.quantities):
+        there, conditions = _slice(people, old)
         if (n := int(there.sum())) < FEWEST:
             raise EpidemiaError(
-                f"{one.name} ({one.base}): {n} people are in the slice, {FEWEST} are needed; "
+                f"{old.name} ({old.base}): {n} people are in the slice, {FEWEST} are needed; "
                 "are the files whole?"
             )
-        value = people.values[one.base]
-        check_family(one.family, value[there])
-        told, share = estimate(value, there, design), one.family == "beta"
-        new = one._replace(
+        value = people.values[old.base]
+        check_family(old.family, value[there])
+        told, share = estimate(value, there, design), old.family == "beta"
+        new = old._replace(
             conditions=conditions,
-            wording=nhanes.wording(one.base, conditions),
-            **numbers_of(told, n, marginals[one.base], share),
+            wording=nhanes.wording(old.base, conditions),
+            **numbers_of(told, n, marginals[old.base], share),
         )
-        found.append(new)
-        differing += _differing(one, new)
+        recomputed.append(new)
+        differing += _differing(old, new)
         rng = np.random.default_rng([seed, 1, k])
         drawn.append(draws.drawn(value[there], design.weight[there], rng)["corrected"])
     files = raw_files(raw, {name.lower() for name in FILES})
@@ -188,7 +188,7 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
             "draws": "published: as published. corrected: N people with replacement, in "
             "proportion to the weight, counted alike",
         },
-        quantities=tuple(found),
+        quantities=tuple(recomputed),
         baselines={**shipped.baselines, "corrected": draws.stacked(drawn)},
         fingerprint="",
     )

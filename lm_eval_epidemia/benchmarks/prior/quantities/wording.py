@@ -54,13 +54,13 @@ def subject_of(record: Record, vintage: str) -> Subject:
     EpidemiaError
         If its conditions do not follow "who" or "whose ...".
     """
-    if not (found := _SUBJECT.fullmatch(record.subject)):
+    if not (parts := _SUBJECT.fullmatch(record.subject)):
         raise EpidemiaError(
             f"quantities of {record.survey} cannot be worded: its subject, {record.subject!r}, "
             "should be a person or household ... 'who {conditions}' or 'whose ... {conditions}'"
         )
     year = record.vintages[vintage].said
-    return Subject(found["who"].format(year=year), found["noun"], found["relative"], year)
+    return Subject(parts["who"].format(year=year), parts["noun"], parts["relative"], year)
 
 
 def clause(way: Variable, level: int, subject: Subject) -> str:
@@ -86,8 +86,8 @@ def joined(clauses: Sequence[str]) -> str:
 
 def named(record: Record, vintage: str) -> str:
     """Name a survey and its year."""
-    said = record.vintages[vintage].said.replace(" and ", " - ")
-    return f"the {record.title.partition(',')[0]} ({record.survey.upper()}), {said}"
+    year = record.vintages[vintage].said.replace(" and ", " - ")
+    return f"the {record.title.partition(',')[0]} ({record.survey.upper()}), {year}"
 
 
 def wording(
@@ -115,12 +115,12 @@ def wording(
     # What is said of "whose reference person" is said of that person, not of the household.
     part = relative.removeprefix("whose ") if relative.startswith("whose ") else ""
     if level is not None:
-        one = f"the {part}" if part else f"a {subject.noun}"
-        what = f"the probability that {one} {way.levels[level].phrase}, for a randomly chosen"
+        whom = f"the {part}" if part else f"a {subject.noun}"
+        what = f"the probability that {whom} {way.levels[level].phrase}, for a randomly chosen"
     else:
         assert way.measure is not None
         unit = f"in {'dollars' if way.measure.unit == '$' else way.measure.unit}"
-        notes = ", ".join(one for one in (way.measure.unit and unit, way.measure.note) if one)
+        notes = ", ".join(note for note in (way.measure.unit and unit, way.measure.note) if note)
         what = f"the average {way.measure.words}" + (f" ({notes})" if notes else "")
         what += f" of the {part}, for a" if part else " of a"
     among = [f"{subject.relative} {way.among}"] if way.among else []
