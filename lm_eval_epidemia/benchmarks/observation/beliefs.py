@@ -56,8 +56,8 @@ def _conditions(truth: GroundTruth) -> tuple[str, ...]:
 
 
 def _from_array(truth: GroundTruth, q: Any) -> Array:
-    shape = truth.p.shape
-    expected = f"expected {shape[0]} cells x {shape[1]} answers, a DataFrame or a function"
+    cells, levels = truth.p.shape
+    expected = f"expected {cells} cells x {levels} answers, a DataFrame or a function"
     try:
         given = np.ma.array(q)
         if given.dtype.kind not in "fiuO":
@@ -66,7 +66,7 @@ def _from_array(truth: GroundTruth, q: Any) -> Array:
         values: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
     except (TypeError, ValueError, RuntimeError) as error:  # torch's tensors raise the last
         raise EpidemiaError(f"q is no array of numbers ({error}): {expected}") from None
-    if values.shape != shape:
+    if values.shape != truth.p.shape:
         raise EpidemiaError(f"q has shape {values.shape}: {expected}")
     return values
 
@@ -81,10 +81,9 @@ def _row(truth: GroundTruth, cell: int, said: Any) -> list[float]:
     """Read what a function said of one cell."""
     levels, where = truth.levels, _named(truth, truth.given[cell])
     if isinstance(said, (Mapping, pd.Series)):
-        if len(named := {str(answer): value for answer, value in said.items()}) < len(said):
-            raise EpidemiaError(
-                f"q({where}) has an answer twice: {few(list(map(str, said.keys())))}"
-            )
+        named, answers = {str(answer): q for answer, q in said.items()}, list(map(str, said.keys()))
+        if len(named) < len(answers):
+            raise EpidemiaError(f"q({where}) has an answer twice: {few(answers)}")
         said = named
         if wrong := [answer for answer in said if answer not in levels]:
             hint = nearest(wrong[0], levels)

@@ -54,10 +54,11 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     Unseen or None
         None where every log-probability is known.
     """
-    bounded = [[one for one in _said(answer) if isinstance(one, Within)] for answer in answers]
+    values = [answer.value if isinstance(answer.value, tuple) else () for answer in answers]
+    bounded = [[p for p in logprobs if isinstance(p, Within)] for logprobs in values]
     if not any(bounded):
         return None
-    shared = [math.fsum(math.exp(one) for one in of if not one.shown) for of in bounded]
+    shared = [math.fsum(math.exp(p) for p in hidden if not p.shown) for hidden in bounded]
     way = WAYS[answers[0].way]
     name, hidden = way.named(answers[0].task), Unseen(float(np.mean(shared)), _effect(answers))
     if hidden.effect > MOST:
@@ -78,10 +79,6 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
             "score, and nothing of score_expected",
         )
     return hidden
-
-
-def _said(answer: Any) -> Sequence[Any]:
-    return answer.value if isinstance(answer.value, tuple) else ()
 
 
 def _effect(answers: Sequence[Any]) -> float:
