@@ -396,22 +396,17 @@ def test_scales_are_as_the_rule_has_them(first):
 def test_many_answers_and_several_conditions_are_counted(raw, declare):
     found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.fresh_set.tasks[0]
     truth = store.load(found.name)
-    frame = pd.DataFrame(
-        {name: labelled(name) for name in (*found.given, "mood")} | {"W": people().W}
-    )
-    cells = frame.groupby(list(found.given)).W.sum()
-    for labels, row in zip(truth.given, truth.p, strict=True):
-        here = frame[(frame[list(found.given)] == labels).all(axis=1)].groupby("mood").W.sum()
-        assert (here / cells[labels]).reindex(truth.levels, fill_value=0).tolist() == (
-            pytest.approx(row.tolist())
-        )
+    frame = pd.DataFrame({name: labelled(name) for name in (*found.given, "mood")})
+    cells = [frame[name] for name in found.given]
+    counted = pd.crosstab(cells, frame.mood, people().W, aggfunc="sum", normalize="index")
+    expected = counted.reindex(index=truth.given, columns=truth.levels, fill_value=0)
+    assert truth.p == pytest.approx(expected.to_numpy())
 
 
 def labelled(name):
     """The label of everybody's level of a variable."""
     way = catalogue.record("toy").variables[name][0]
-    codes = {int(low): level.label for level in way.levels for low, _ in level.intervals}
-    codes |= {int(high): level.label for level in way.levels for _, high in level.intervals}
+    codes = {end: level.label for level in way.levels for ends in level.intervals for end in ends}
     return people()[way.column].map(codes)
 
 
