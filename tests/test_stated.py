@@ -33,7 +33,7 @@ REPLIES = rows_of("stated_replies")
 
 
 def test_replies_are_read_as_a_person_reads_them():
-    assert len(REPLIES) >= 220 and sum(row["numbers"] is None for row in REPLIES) >= 100
+    assert len(REPLIES) >= 610 and sum(row["numbers"] is None for row in REPLIES) >= 360
     for row in REPLIES:
         read = shares(row["reply"], row["answers"])
         assert read == (row["numbers"] and pytest.approx(row["numbers"])), row
