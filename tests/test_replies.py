@@ -22,23 +22,23 @@ from lm_eval_epidemia.score.score import Anchors
 B = 1
 
 
-#: What chat models write, and the letter a person reads in it. With `replies` the parser was made;
-#: `replies_held_out` was written before it, `replies_unseen` after it and before it was tried.
-#: `replies_plain` has the simplest of each form.
-TABLES = ["replies", "replies_held_out", "replies_unseen", "replies_plain"]
+#: What chat models write, and the letter a person reads in it; how many rows there are at least.
+#: With `replies` the parser was made; `replies_held_out` was written before it, `replies_unseen`
+#: after it and before it was tried. `replies_plain` has the simplest of each form, `replies_words`
+#: one for each word that decides.
+TABLES = {
+    **dict.fromkeys(("replies", "replies_held_out", "replies_unseen"), 80),
+    **{"replies_plain": 50, "replies_words": 340},
+}
 
 
 def test_replies_are_read_as_a_person_reads_them():
-    misread = []
-    for name in TABLES:
+    for name, least in TABLES.items():
         rows = rows_of(name)
-        least, counts = (50, {4, 22}) if name == "replies_plain" else (80, {2, 4, 22})
-        assert len(rows) >= least and {row["letters"] for row in rows} == counts, name
+        assert len(rows) >= least and {4, 22} <= {row["letters"] for row in rows}, name
         for row in rows:
             place = letter(row["reply"], row["letters"])
-            if (None if place is None else LETTERS[place]) != row["reads"]:
-                misread.append((name, row["reply"], row["reads"], place))
-    assert not misread
+            assert (None if place is None else LETTERS[place]) == row["reads"], (name, row)
 
 
 REFUSALS = [
