@@ -162,10 +162,10 @@ def plan(
     by_reason = {why: refused[why] for why in REASONS if refused[why]}
     drawn = FreshDraws(tried=len(kept) + refused.total(), kept=len(kept), refused=by_reason)
     if not kept:
-        said = _reasons(drawn)
+        reasons = _reasons(drawn)
         raise EpidemiaError(
             f"none of {drawn.tried} draws from {survey} {data.vintage} can be kept"
-            + (f" ({said})" if said else ": it has no outcome with other variables")
+            + (f" ({reasons})" if reasons else ": it has no outcome with other variables")
         )
     options: dict[str, Any] = {"n": n, "dimension": space.dimensions, "outcomes": tuple(outcomes)}
     fresh_set = FreshSet(
@@ -193,7 +193,7 @@ def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: 
     if not dimension:
         raise EpidemiaError("--dimension is empty: give some of 1, 2 and 3")
     vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
-    if all(one.tables for one in vintages):
+    if all(each.tables for each in vintages):
         raise EpidemiaError(
             f"{entry.survey} is published as tables; fresh tasks are counted from people's answers"
         )

@@ -197,12 +197,12 @@ class Informed:
         for universe in data.record.universe:
             self._asked &= data.within(universe)
 
-    def __call__(self, one: str, other: str) -> float:
-        if (pair := frozenset((one, other))) not in self._known:
+    def __call__(self, first: str, second: str) -> float:
+        if (pair := frozenset((first, second))) not in self._known:
             levels, ways = self._data.levels, self._data.variables
-            both = self._asked & (levels[one] != MISSING) & (levels[other] != MISSING)
-            shape = len(ways[one].levels), len(ways[other].levels)
-            flat = levels[one][both].astype(np.int64) * shape[1] + levels[other][both]
+            both = self._asked & (levels[first] != MISSING) & (levels[second] != MISSING)
+            shape = len(ways[first].levels), len(ways[second].levels)
+            flat = levels[first][both].astype(np.int64) * shape[1] + levels[second][both]
             weight = np.bincount(flat, self._data.weight[both], minlength=shape[0] * shape[1])
             joint = weight.astype(np.float64).reshape(shape)
             self._known[pair] = normalised_information(joint) if both.any() else 0.0
@@ -242,7 +242,7 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
     """
     variables = [task.outcome, *task.given]
     # P(A and B | X) tells P(A | B, X), and P(A and B) of everybody P(A | B).
-    declared = ({*data.record.parts(one.outcome), *one.given} for one in data.record.all_tasks)
+    declared = ({*data.record.parts(t.outcome), *t.given} for t in data.record.all_tasks)
     if set(variables) in declared:
         return "declared"
     pairs = ((a, b) for n, a in enumerate(variables) for b in variables[:n])
