@@ -10,7 +10,7 @@ import pytest
 from conftest import evaluate, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_eval.api.model import LM
+from replicates import Says
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.elicit.orderings import LETTERS
@@ -144,24 +144,14 @@ SAMPLED = in_way("epidemia_low_nsduh_cocaine_ever_by_age", "sampled")
 CLOSED = in_way("epidemia_high_nsduh_marijuana_ever_by_age_sex", "closed")
 
 
-class Says(LM):
+def in_turn(*replies_):
     """A model that writes the same replies, in turn, whatever it is asked."""
-
-    def __init__(self, *replies_):
-        super().__init__()
-        self.replies = replies_
-
-    def generate_until(self, requests):
-        return list(itertools.islice(itertools.cycle(self.replies), len(requests)))
-
-    def loglikelihood(self, requests):
-        raise NotImplementedError
-
-    loglikelihood_rolling = loglikelihood
+    turns = itertools.cycle(replies_)
+    return Says(lambda prompt: next(turns))
 
 
 def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
-    model = Says(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
+    model = in_turn(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
     rows = evaluate([CLOSED, SAMPLED], model=model, metadata={"n_samples": 8})["results"]
     for task in (CLOSED, SAMPLED):
         row, anchors = rows[task], Anchors.of(store.load(task.rsplit("_", 1)[0]))
@@ -174,7 +164,7 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
 def test_the_answer_and_not_the_first_letter_is_scored():
     said = ["Option A is wrong. The correct answer is I.", "I can't know, but about 37%, so I"]
     plain, hidden = (
-        evaluate([CLOSED], model=Says(*some), limit=4)["results"] for some in (["I"], said)
+        evaluate([CLOSED], model=in_turn(*some), limit=4)["results"] for some in (["I"], said)
     )
     assert plain[CLOSED]["answered,none"] == 1
     assert hidden == plain

@@ -248,10 +248,8 @@ def test_a_variant_that_does_not_exist():
 
 def test_a_variant_that_the_task_file_does_not_follow_is_refused():
     """Our files named by --include_path, without the hook: nothing is silently left out."""
-    folder = str(yamls.task_path())
-    manager = TaskManager(
-        include_path=folder, include_defaults=False, metadata={"gen_prefix": "So"}
-    )
+    how = {"include_defaults": False, "metadata": {"gen_prefix": "So"}}
+    manager = TaskManager(include_path=str(yamls.task_path()), **how)
     with pytest.raises(EpidemiaError, match="these need the start-up hook"):
         manager.load([TASK])
 
