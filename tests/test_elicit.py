@@ -15,9 +15,9 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.wording import ways_of
+from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record, task
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
 SNAPSHOT = Path(__file__).parent / "data" / "prompt_hashes.json"
 #: To be read by a person after every change of a record: one prompt per task.
@@ -69,20 +69,15 @@ def test_designs_that_are_refused():
 
 
 def test_wording_of_one_and_several_conditions():
-    name = "epidemia_high_nsduh_marijuana_ever_by_age_sex_race"
-    truth, survey = store.load(name), record("nsduh")
-    high = prompts.Questions(survey, "2022", task(name), ways_of(truth))
-    asked = high.question(("30-34", "Female", "Hispanic"))
-    assert asked == (
+    several = store.load("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
+    one = store.load("epidemia_low_nsduh_heroin_ever_by_age")
+    cell = several.given.index(("30-34", "Female", "Hispanic"))
+    assert Wording(several).question(cell) == (
         "Consider a person aged 12 or older living in the United States in 2022 who is 30 to 34 "
         "years old, is female, and is Hispanic. Has this person ever, even once, used marijuana or "
         "another cannabis product?"
     )
-    low = "epidemia_low_nsduh_heroin_ever_by_age"
-    said = prompts.Questions(survey, "2022", task(low), ways_of(store.load(low))).probability(
-        ("30-34",), 0
-    )
-    assert said == (
+    assert Wording(one).probability(one.given.index(("30-34",)), 0) == (
         "What is the probability that a person aged 12 or older living in the United States in "
         "2022 who is 30 to 34 years old has ever used heroin?"
     )

@@ -46,69 +46,59 @@ ROWS = 6000
 ROUNDS = boosted.ROUNDS
 #: A set that is made quickly.
 FEW = {"n": 2, "dimension": [1]}
-#: Levels of `town` that few people live in: about 12 records each.
+#: Levels of `town` that few people live in: about 12 records each. The record says so too.
 TOWNS = 80
 
-RECORD = f"""
-survey: toy
-domain: social
-title: A toy survey
-publisher: Nobody
-homepage: https://example.org
-licence: none
-citation: none
-subject: a person in {{year}} who {{conditions}}
-design: {{weight: W, strata: STRATUM, psu: PSU}}
+RECORD = (
+    toy_survey.HEAD
+    + """\
+design: {weight: W, strata: STRATUM, psu: PSU}
 vintages:
-  "2020": {{year: 2020, files: [{{name: toy.csv}}], page: "https://example.org/toy"}}
+  "2020": {year: 2020, files: [{name: toy.csv}], page: "https://example.org/toy"}
 variables:
   sex:
     column: SEX
-    levels:
-      - {{label: Male, phrase: is male, codes: [1]}}
-      - {{label: Female, phrase: is female, codes: [2]}}
+    levels: [{label: Male, phrase: is male, codes: [1]},
+             {label: Female, phrase: is female, codes: [2]}]
   region:
     column: REGION
-    levels: [{{each: [1, 3], label: "R{{n}}", phrase: "lives in region {{n}}"}}]
-  age: {{column: AGE, levels: [{{each: [1, 4], label: "A{{n}}", phrase: "is of age {{n}}"}}]}}
+    levels: [{each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}]
+  age: {column: AGE, levels: [{each: [1, 4], label: "A{n}", phrase: "is of age {n}"}]}
   generation:
     column: AGE
-    levels:
-      - {{label: Young, phrase: is young, codes: [1, 2]}}
-      - {{label: Old, phrase: is old, codes: [3, 4]}}
+    levels: [{label: Young, phrase: is young, codes: [1, 2]},
+             {label: Old, phrase: is old, codes: [3, 4]}]
   town:
     column: TOWN
-    levels: [{{each: [0, {TOWNS}], label: "T{{n}}", phrase: "lives in town {{n}}"}}]
+    levels: [{each: [0, 80], label: "T{n}", phrase: "lives in town {n}"}]
   happy:
     column: HAPPY
     question: Is this person happy?
-    levels:
-      - {{label: "Yes", phrase: is happy, codes: [1]}}
-      - {{label: "No", phrase: is not happy, codes: [0]}}
+    levels: [{label: "Yes", phrase: is happy, codes: [1]},
+             {label: "No", phrase: is not happy, codes: [0]}]
   mood:
     column: MOOD
     question: How is this person?
-    levels: [{{each: [1, 3], label: "M{{n}}", phrase: "has mood {{n}}"}}]
+    levels: [{each: [1, 3], label: "M{n}", phrase: "has mood {n}"}]
   rare:
     column: RARE
     question: Is this rare?
-    levels:
-      - {{label: "Yes", phrase: is rare, codes: [1]}}
-      - {{label: "No", phrase: is not rare, codes: [0]}}
+    levels: [{label: "Yes", phrase: is rare, codes: [1]},
+             {label: "No", phrase: is not rare, codes: [0]}]
   coin:
     column: COIN
     question: Did it fall on its head?
-    levels:
-      - {{label: Head, phrase: has thrown a head, codes: [1]}}
-      - {{label: Tail, phrase: has thrown a tail, codes: [0]}}
+    levels: [{label: Head, phrase: has thrown a head, codes: [1]},
+             {label: Tail, phrase: has thrown a tail, codes: [0]}]
   never:
     column: NEVER
-    levels: [{{label: "1", phrase: is one, codes: [1]}}, {{label: "2", phrase: is two, codes: [2]}}]
+    levels: [{label: "1", phrase: is one, codes: [1]}, {label: "2", phrase: is two, codes: [2]}]
 tasks:
   extra:
-    - {{outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}}
-    - {{outcome: mood, given: [happy], title: "Toy: Mood by Happiness"}}
+    - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}
+    - {outcome: mood, given: [happy], title: "Toy: Mood by Happiness"}
 """
+)
 
 
 def people(seed=3):
@@ -406,22 +396,17 @@ def test_scales_are_as_the_rule_has_them(first):
 def test_many_answers_and_several_conditions_are_counted(raw, declare):
     found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.fresh_set.tasks[0]
     truth = store.load(found.name)
-    frame = pd.DataFrame(
-        {name: labelled(name) for name in (*found.given, "mood")} | {"W": people().W}
-    )
-    cells = frame.groupby(list(found.given)).W.sum()
-    for labels, row in zip(truth.given, truth.p, strict=True):
-        here = frame[(frame[list(found.given)] == labels).all(axis=1)].groupby("mood").W.sum()
-        assert (here / cells[labels]).reindex(truth.levels, fill_value=0).tolist() == (
-            pytest.approx(row.tolist())
-        )
+    frame = pd.DataFrame({name: labelled(name) for name in (*found.given, "mood")})
+    cells = [frame[name] for name in found.given]
+    counted = pd.crosstab(cells, frame.mood, people().W, aggfunc="sum", normalize="index")
+    expected = counted.reindex(index=truth.given, columns=truth.levels, fill_value=0)
+    assert truth.p == pytest.approx(expected.to_numpy())
 
 
 def labelled(name):
     """The label of everybody's level of a variable."""
     way = catalogue.record("toy").variables[name][0]
-    codes = {int(low): level.label for level in way.levels for low, _ in level.intervals}
-    codes |= {int(high): level.label for level in way.levels for _, high in level.intervals}
+    codes = {end: level.label for level in way.levels for ends in level.intervals for end in ends}
     return people()[way.column].map(codes)
 
 

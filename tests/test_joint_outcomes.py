@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import evaluate, recorded
+from toy_survey import HEAD
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth, score
@@ -31,23 +32,16 @@ from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
-RECORD = """
-survey: duo
-domain: other
-title: A survey of two questions
-publisher: Nobody
-homepage: https://example.org
-licence: none
-citation: none
-subject: a person in {year} who {conditions}
+RECORD = (
+    HEAD.replace("toy", "duo")
+    + """\
 design: {weight: W}
 vintages:
   "2020": {year: 2020, files: [{name: duo.csv}], page: "https://example.org/duo"}
 variables:
   region:
     column: REGION
-    levels:
-      - {each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}
+    levels: [{each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}]
   both_well:
     both: [happy, healthy]
     question: Is this person happy, and are they healthy?
@@ -55,22 +49,21 @@ variables:
   happy:
     column: HAPPY
     question: Is this person happy?
-    levels:
-      - {label: "Yes", phrase: is happy, codes: [1]}
-      - {label: "No", phrase: is not happy, codes: [0]}
+    levels: [{label: "Yes", phrase: is happy, codes: [1]},
+             {label: "No", phrase: is not happy, codes: [0]}]
     missing: [9]
   healthy:
     column: "Q & A"
     question: Is this person healthy?
-    levels:
-      - {label: "Yes", phrase: is healthy, texts: [well]}
-      - {label: "No", phrase: is ill, texts: [ill]}
+    levels: [{label: "Yes", phrase: is healthy, texts: [well]},
+             {label: "No", phrase: is ill, texts: [ill]}]
     missing_texts: [refused]
 tasks:
   extra:
     - {outcome: both_well, given: [region], title: "Duo: Both by Region"}
     - {outcome: happy, given: [region], title: "Duo: Happiness by Region"}
 """
+)
 TASK = "epidemia_extra_duo_both_well_by_region"
 PLAIN = "epidemia_extra_duo_happy_by_region"
 EVERYONE = "epidemia_marginal_duo_both_well"
@@ -102,9 +95,10 @@ def raw(tmp_path):
 
 
 @pytest.fixture
-def built(home, raw):
+def data(home, raw):
+    """The survey is declared, and its file read."""
     write(home / "surveys")
-    return building.build("duo", raw, replicates=20, progress=False)
+    return load_microdata(catalogue.record("duo"), raw, every=True)
 
 
 def test_levels_are_the_products_in_their_order(tmp_path):
@@ -146,16 +140,15 @@ def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
     ]
     assert ways[0].levels[0].phrase == "is happy and is very healthy"
     assert [way.column for way in record.ways("both_well", "2021")] == ["HAPPY & HEALTH2"]
-    frame.to_csv(tmp_path / "duo.csv", index=False)
-    read = load_microdata(record, tmp_path / "duo.csv", "2020")
-    assert read.variables["both_well"] == record.way("both_well", "HAPPY & HEALTH", "2020")
-    better = frame.assign(HEALTH2=frame["HEALTH"])
-    better.to_csv(tmp_path / "duo.csv", index=False)
-    read = load_microdata(record, tmp_path / "duo.csv", "2020")
-    assert read.variables["both_well"].column == "HAPPY & HEALTH2"
-    frame.drop(columns="HEALTH").to_csv(tmp_path / "duo.csv", index=False)
+
+    def way_in(people):
+        people.to_csv(tmp_path / "duo.csv", index=False)
+        return load_microdata(record, tmp_path / "duo.csv", "2020").variables["both_well"]
+
+    assert way_in(frame) == record.way("both_well", "HAPPY & HEALTH", "2020")
+    assert way_in(frame.assign(HEALTH2=frame["HEALTH"])).column == "HAPPY & HEALTH2"
     with pytest.raises(EpidemiaError, match=r"lacks columns .*: healthy needs HEALTH2 or HEALTH"):
-        load_microdata(record, tmp_path / "duo.csv", "2020")
+        way_in(frame.drop(columns="HEALTH"))
 
 
 BOTH, LABELLED = "both: [happy, healthy]", "[Both, Happy only, "
@@ -209,7 +202,8 @@ def counted(frame, by):
     return known, table.to_numpy()
 
 
-def test_truth_is_what_pandas_counts(built):
+def test_truth_is_what_pandas_counts(data, raw):
+    built = building.build("duo", raw, replicates=20, progress=False)
     assert built.tasks == [TASK, PLAIN, EVERYONE, "epidemia_marginal_duo_happy"]
     frame, truth = people(), store.load(TASK)
     known, table = counted(frame, lambda rows: rows["REGION"])
@@ -228,21 +222,17 @@ def test_truth_is_what_pandas_counts(built):
     assert TASK in checked and EVERYONE in checked and not any(checked.values())
 
 
-def test_who_lacks_one_answer_is_dropped(home, raw):
-    write(home / "surveys")
-    record = catalogue.record("duo")
-    data, frame = load_microdata(record, raw), people()
+def test_who_lacks_one_answer_is_dropped(data, raw):
+    frame = people()
     missing = (frame["HAPPY"] == 9) | (frame["Q & A"] == "refused")
     assert ((data.levels["both_well"] == MISSING) == missing.to_numpy()).all()
     either = (frame["HAPPY"] == 9).sum(), (frame["Q & A"] == "refused").sum()
     assert missing.sum() > max(either) > 0
     dropped = prepare(data, catalogue.task(TASK)).dropped
     assert dropped == {"both_well missing": int(missing.sum())}
-    one = check_files(record, [raw])
-    assert {seen.variable: (seen.column, seen.missing) for seen in one.variables}["both_well"] == (
-        "HAPPY & Q & A",
-        int(missing.sum()),
-    )
+    checked = {seen.variable: seen for seen in check_files(data.record, [raw]).variables}
+    seen = checked["both_well"]
+    assert (seen.column, seen.missing) == ("HAPPY & Q & A", int(missing.sum()))
 
 
 def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
@@ -276,11 +266,8 @@ def test_the_kind_has_a_folder_of_its_own(home, raw):
     kinds = ("joint_gss_both_well_by_region", "low_gss_happy_by_region", "marginal_gss_both_well")
     names = [f"epidemia_{kind}" for kind in kinds]
     building.build("gss", raw, replicates=8, progress=False)
-    folders = {
-        store.load(name).place.folder.relative_to(home / "groundtruth").as_posix(): name
-        for name in names
-    }
-    assert folders == {"joint": names[0], ".": names[1], "marginal": names[2]}
+    folders = [store.load(name).place.folder.relative_to(home / "groundtruth") for name in names]
+    assert list(map(str, folders)) == ["joint", ".", "marginal"]
     before = [store.load(name).fingerprint for name in names]
     # Where they are found by default; said so, task files are not rendered in between.
     command = ["groundtruth", "build", "gss", "--raw", str(raw), "--replicates", "8"]
@@ -294,8 +281,7 @@ def test_the_kind_has_a_folder_of_its_own(home, raw):
     assert "3 tasks of gss_2020" in done.output
 
 
-def test_a_record_without_such_tasks_says_so(home, raw):
-    write(home / "surveys")
+def test_a_record_without_such_tasks_says_so(data, raw):
     done = CliRunner().invoke(app, ["groundtruth", "build", "duo", "--raw", str(raw), "--joint"])
     assert done.exit_code and "no tasks of the kind joint" in str(done.exception)
 
@@ -334,10 +320,7 @@ def test_shipped_ones_agree_with_the_tasks_of_their_variables(name):
     assert compared or task.survey == "nhis"
 
 
-def test_fresh_tasks_are_of_the_two_variables(home, raw):
-    write(home / "surveys")
-    record = catalogue.record("duo")
-    data = load_microdata(record, raw, every=True)
+def test_fresh_tasks_are_of_the_two_variables(data, raw):
     space = slices.space_of(data, (1, 2))
     assert space.outcomes == ("happy", "healthy")
     assert space.conditions == ("region", "happy", "healthy")
@@ -362,9 +345,7 @@ def test_few_shot_examples_are_as_before(monkeypatch):
     assert not any("_joint_" in name or "_marginal_" in name for name in seen)
 
 
-def test_quantities_are_of_the_two_variables(home, raw):
-    write(home / "surveys")
-    data = load_microdata(catalogue.record("duo"), raw, every=True)
+def test_quantities_are_of_the_two_variables(data):
     assert "both_well" in data.variables
     slices_of = Slices.__new__(Slices)
     slices_of.record, slices_of.data = data.record, data

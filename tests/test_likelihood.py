@@ -129,17 +129,6 @@ def test_the_likeliest_interval_and_the_expected_one_differ(replicated):
     assert metrics.l1(shuffled) == metrics.l1(answers)
 
 
-def test_a_limit_scores_cells_whose_levels_were_all_asked(caplog):
-    name = f"{SEVERAL}_likelihood"
-    row = evaluate([name], limit=4)["results"][name]
-    truth = store.load(SEVERAL)
-    assert row["seen,none"] == pytest.approx(truth.weights[0])
-    assert "1 of 3 cells are complete" in caplog.text
-    row = evaluate([name], limit=2)["results"][name]
-    assert math.isnan(row["score,none"]) and row["seen,none"] == 0
-    assert "no cell has all its 3 levels" in caplog.text
-
-
 def test_log_probabilities_that_nothing_can_mean_give_no_number(caplog):
     more = "the letters of 1 of 11 prompts have probabilities that sum to more than 1, up to 1.1"
     for share, warning in ((0.0, "1 of 11 prompts got NaN or infinite"), (0.05, more)):

@@ -125,7 +125,7 @@ def test_intervals_hold_what_they_promise(place, common):
         error = sampling * rng.standard_normal(n + m)
         error += np.where(np.arange(n + m) < n, 1.0, -1.0) * common * rng.standard_normal()
         score = 50 + 6 * rng.standard_normal(n + m) + error
-        draws = [Draws("s", one) for one in at]
+        draws = [Draws("s", moves) for moves in at]
         found = contrast(score[:n], score[n:], place, draws[:n], draws[n:])
         covered += found.low <= 0 <= found.high
         errors.append(found.error**2)
@@ -254,12 +254,8 @@ def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
     assert "Memorisation" not in report(results).stdout
     shown = report(results, "--probe").stdout
     assert "Memorisation probe: published against fresh slices" in shown and "gss 2024" in shown
-    formats = {
-        "csv": lambda text: pd.read_csv(StringIO(text)),
-        "json": lambda text: pd.DataFrame(json.loads(text)["rows"]),
-    }
-    for kind, read in formats.items():
-        rows = read(report(results, "--probe", "--format", kind).stdout)
+    csv, listed = (report(results, "--probe", "--format", kind).stdout for kind in ("csv", "json"))
+    for rows in (pd.read_csv(StringIO(csv)), pd.DataFrame(json.loads(listed)["rows"])):
         rows = rows[rows.kind == "probe"].set_index("metric")
         assert rows.loc["score_population, published", "value"] > 50
         assert rows.loc["score_population, difference", "group"] == "epidemia_fresh"
@@ -322,22 +318,17 @@ def test_vintages_on_either_side_of_a_cutoff(home_record, tmp_path):
     (cutoff,) = probing.cutoffs_of([("m", "2023-06")], found)
     (one,), notes = probing.vintages(found, [cutoff])
     assert not notes and one.survey == "gss 2020, 2024" and one.cutoff == "2023-06"
-    sets = [
+    before, after = (
         {
-            frozenset((task.outcome, *task.given)): name
-            for name, task in all_tasks().items()
-            if name.startswith(f"epidemia_fresh_gss_{seed}_")
+            frozenset((task.outcome, *task.given)): score.metrics["score_population"]
+            for entry in found.runs
+            for asked, score in entry.scores.items()
+            if (task := all_tasks()[asked.task]).seed == seed
         }
         for seed in (7, 8)
-    ]
-    both = sets[0].keys() & sets[1].keys()
-    scores = {asked.task: score for entry in found.runs for asked, score in entry.scores.items()}
-    apart = [
-        scores[sets[0][key]].metrics["score_population"]
-        - scores[sets[1][key]].metrics["score_population"]
-        for key in both
-    ]
-    assert one.contrast.pairs == len(both) > 3
+    )
+    apart = [before[key] - after[key] for key in before.keys() & after.keys()]
+    assert one.contrast.pairs == len(apart) > 3
     assert one.contrast.difference == pytest.approx(np.mean(apart))
     assert one.verdict == "before known better"
     shown = report(out, "--cutoff", "m=2023-06").stdout

@@ -10,7 +10,7 @@ import pytest
 from conftest import evaluate, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_eval.api.model import LM
+from replicates import Says
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.elicit.orderings import LETTERS
@@ -22,23 +22,23 @@ from lm_eval_epidemia.score.score import Anchors
 B = 1
 
 
-#: What chat models write, and the letter a person reads in it. With `replies` the parser was made;
-#: `replies_held_out` was written before it, `replies_unseen` after it and before it was tried.
-#: `replies_plain` has the simplest of each form.
-TABLES = ["replies", "replies_held_out", "replies_unseen", "replies_plain"]
+#: What chat models write, and the letter a person reads in it; how many rows there are at least.
+#: With `replies` the parser was made; `replies_held_out` was written before it, `replies_unseen`
+#: after it and before it was tried. `replies_plain` has the simplest of each form, `replies_words`
+#: one for each word that decides.
+TABLES = {
+    **dict.fromkeys(("replies", "replies_held_out", "replies_unseen"), 80),
+    **{"replies_plain": 50, "replies_words": 340},
+}
 
 
 def test_replies_are_read_as_a_person_reads_them():
-    misread = []
-    for name in TABLES:
+    for name, least in TABLES.items():
         rows = rows_of(name)
-        least, counts = (50, {4, 22}) if name == "replies_plain" else (80, {2, 4, 22})
-        assert len(rows) >= least and {row["letters"] for row in rows} == counts, name
+        assert len(rows) >= least and {4, 22} <= {row["letters"] for row in rows}, name
         for row in rows:
             place = letter(row["reply"], row["letters"])
-            if (None if place is None else LETTERS[place]) != row["reads"]:
-                misread.append((name, row["reply"], row["reads"], place))
-    assert not misread
+            assert (None if place is None else LETTERS[place]) == row["reads"], (name, row)
 
 
 REFUSALS = [
@@ -144,24 +144,14 @@ SAMPLED = in_way("epidemia_low_nsduh_cocaine_ever_by_age", "sampled")
 CLOSED = in_way("epidemia_high_nsduh_marijuana_ever_by_age_sex", "closed")
 
 
-class Says(LM):
+def in_turn(*replies_):
     """A model that writes the same replies, in turn, whatever it is asked."""
-
-    def __init__(self, *replies_):
-        super().__init__()
-        self.replies = replies_
-
-    def generate_until(self, requests):
-        return list(itertools.islice(itertools.cycle(self.replies), len(requests)))
-
-    def loglikelihood(self, requests):
-        raise NotImplementedError
-
-    loglikelihood_rolling = loglikelihood
+    turns = itertools.cycle(replies_)
+    return Says(lambda prompt: next(turns))
 
 
 def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
-    model = Says(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
+    model = in_turn(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
     rows = evaluate([CLOSED, SAMPLED], model=model, metadata={"n_samples": 8})["results"]
     for task in (CLOSED, SAMPLED):
         row, anchors = rows[task], Anchors.of(store.load(task.rsplit("_", 1)[0]))
@@ -174,7 +164,7 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
 def test_the_answer_and_not_the_first_letter_is_scored():
     said = ["Option A is wrong. The correct answer is I.", "I can't know, but about 37%, so I"]
     plain, hidden = (
-        evaluate([CLOSED], model=Says(*some), limit=4)["results"] for some in (["I"], said)
+        evaluate([CLOSED], model=in_turn(*some), limit=4)["results"] for some in (["I"], said)
     )
     assert plain[CLOSED]["answered,none"] == 1
     assert hidden == plain

@@ -12,7 +12,7 @@ import pytest
 from conftest import answers_to, evaluate, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lm_eval.api.model import LM
+from replicates import Says
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
 from lm_eval_epidemia.benchmarks.observation import metrics, stated
@@ -33,7 +33,7 @@ REPLIES = rows_of("stated_replies")
 
 
 def test_replies_are_read_as_a_person_reads_them():
-    assert len(REPLIES) >= 220 and sum(row["numbers"] is None for row in REPLIES) >= 100
+    assert len(REPLIES) >= 610 and sum(row["numbers"] is None for row in REPLIES) >= 360
     for row in REPLIES:
         read = shares(row["reply"], row["answers"])
         assert read == (row["numbers"] and pytest.approx(row["numbers"])), row
@@ -262,26 +262,17 @@ def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind)
     assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 0
 
 
-class Silent(LM):
-    """Answers each question on politics alone, and with a sum of 90."""
-
-    def loglikelihood(self, requests):
-        raise NotImplementedError
-
-    loglikelihood_rolling = loglikelihood
-
-    def generate_until(self, requests):
-        replies = {True: "A: 30\nB: 30\nC: 30", False: "I cannot know."}
-        return [replies["politic" in request.args[0]] for request in requests]
+#: Answers each question on politics alone, and with a sum of 90.
+POLITICAL = Says(lambda prompt: "A: 30\nB: 30\nC: 30" if "politic" in prompt else "I cannot know.")
 
 
 def test_the_sum_error_of_a_group_is_over_the_tasks_that_have_one():
-    found = evaluate(["epidemia_low_gss_stated"], model=Silent(), limit=2)
+    found = evaluate(["epidemia_low_gss_stated"], model=POLITICAL, limit=2)
     errors = {task: row["sum_error,none"] for task, row in found["results"].items()}
     group = errors.pop("epidemia_low_gss_stated")
     assert {str(error) for error in errors.values()} == {"10.0", "nan"}
     assert group == found["groups"]["epidemia_low_gss_stated"]["sum_error,none"] == 10
-    nothing = evaluate(["epidemia_low_acs_stated"], model=Silent(), limit=2)["results"]
+    nothing = evaluate(["epidemia_low_acs_stated"], model=POLITICAL, limit=2)["results"]
     assert math.isnan(nothing["epidemia_low_acs_stated"]["sum_error,none"])
 
 

@@ -117,15 +117,18 @@ def test_a_favourite_letter_is_averaged_out_by_the_orderings(replicated):
         assert metric(shuffled) == metric(answers)
 
 
-def test_a_limit_scores_cells_that_have_all_their_answers(caplog):
-    name = in_way(BINARY, "sampled")
-    row = evaluate([name], limit=25, metadata={"n_samples": 10})["results"][name]
-    truth = store.load(BINARY)
-    assert row["seen,none"] == pytest.approx(truth.weights[:2].sum())
-    assert f"{name}: 2 of 11 cells are complete" in caplog.text
-    row = evaluate([name], limit=5, metadata={"n_samples": 10})["results"][name]
-    assert math.isnan(row["score,none"])
-    assert "no cell has all its 10 answers" in caplog.text
+def test_a_limit_scores_cells_that_were_asked_completely(caplog):
+    ten = {"metadata": {"n_samples": 10}}
+    for task, way, limits, cells, lacking, how in (
+        (BINARY, "sampled", (25, 5), 2, "10 answers", ten),
+        (SEVERAL, "likelihood", (4, 2), 1, "3 levels", {}),
+    ):
+        name, truth = in_way(task, way), store.load(task)
+        some, none = (evaluate([name], limit=n, **how)["results"][name] for n in limits)
+        assert some["seen,none"] == pytest.approx(truth.weights[:cells].sum())
+        assert f"{name}: {cells} of {len(truth.given)} cells are complete" in caplog.text
+        assert math.isnan(none["score,none"]) and none["seen,none"] == 0
+        assert f"no cell has all its {lacking}" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["truth", "noisy,noise=0.5"])

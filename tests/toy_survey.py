@@ -5,7 +5,8 @@ import pandas as pd
 
 from lm_eval_epidemia.estimate import build as building
 
-RECORD = """
+#: Begins every record of a toy survey.
+HEAD = """
 survey: toy
 domain: economic
 title: A toy survey
@@ -14,6 +15,10 @@ homepage: https://example.org
 licence: none
 citation: none
 subject: a person in {year} who {conditions}
+"""
+RECORD = (
+    HEAD
+    + """\
 design: {weight: W}
 vintages:
   "2020":
@@ -52,6 +57,7 @@ tasks:
     - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}
     - {outcome: happy, given: [region, sex], title: "Toy: Happiness by Region and Sex"}
 """
+)
 #: The same with strata, and with a task of every kind, which only what ships or replaces it has.
 DESIGNED = RECORD.replace("{weight: W}", "{weight: W, strata: STRATUM, psu: PSU}")
 EVERY_KIND = (

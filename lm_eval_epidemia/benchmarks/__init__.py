@@ -24,7 +24,7 @@ from lm_eval_epidemia.surveys.catalogue import state
 BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, INTERVENTION, PRIOR)
 
 #: Every way of asking by its name, in the order in which they are listed everywhere.
-WAYS: dict[str, Way] = {name: way for one in BENCHMARKS for name, way in one.ways.items()}
+WAYS: dict[str, Way] = {name: way for each in BENCHMARKS for name, way in each.ways.items()}
 
 
 def in_way(name: str, way: str) -> str:
@@ -112,9 +112,9 @@ def members(name: str) -> list[tuple[str, str]]:
     """
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
     named = _named()
-    meant = [leaf for leaf, meant_by in named if any(fnmatchcase(one, name) for one in meant_by)]
+    meant = [leaf for leaf, meant_by in named if any(fnmatchcase(own, name) for own in meant_by)]
     if not meant:
-        known = {one for _, meant_by in named for one in meant_by}
+        known = {meaning for _, meant_by in named for meaning in meant_by}
         raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
     asked = [leaf for leaf in meant if leaf.entry.name in here[leaf.benchmark.name]]
     if not asked:

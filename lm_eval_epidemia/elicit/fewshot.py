@@ -46,7 +46,7 @@ def examples(task: str, number: int, way: Way) -> str:
         truth
         for name, declared in all_tasks().items()
         if declared.survey != survey and declared.kind not in store.APART
-        if any(one.state == "shipped" for one in places.get(name, ()))
+        if any(place.state == "shipped" for place in places.get(name, ()))
         if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
     ]
     if number > len(others):

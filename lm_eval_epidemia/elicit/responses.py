@@ -47,14 +47,14 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
         If these are not such.
     """
     try:
-        found = tuple(one if isinstance(one, Within) else float(one) for one, _greedy in responses)
+        logprobs = tuple(p if isinstance(p, Within) else float(p) for p, _greedy in responses)
     except (TypeError, ValueError):
         raise ValueError(
             "expected a log-probability and whether it is greedy, (float, bool), for each letter"
         ) from None
-    if len(found) != len(row.choices):
-        raise ValueError(f"{len(found)} log-probabilities, expected {len(row.choices)}")
-    return found
+    if len(logprobs) != len(row.choices):
+        raise ValueError(f"{len(logprobs)} log-probabilities, expected {len(row.choices)}")
+    return logprobs
 
 
 def softmax(logprobs: Array) -> Array:

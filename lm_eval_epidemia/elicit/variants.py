@@ -64,13 +64,9 @@ class Variant(NamedTuple):
     @property
     def in_task_files(self) -> dict[str, Any]:
         """The part that lm-eval reads from a task's file; empty for the files that ship."""
-        found = {
-            "gen_prefix": self.gen_prefix or None,
-            "leading_space": self.leading_space,
-            "system_prompt": None if self.system_prompt == BASE else self.system_prompt,
-            "structured": self.structured or None,
-        }
-        return {key: value for key, value in found.items() if value is not None}
+        keys = ("gen_prefix", "leading_space", "system_prompt", "structured")
+        values = {key: getattr(self, key) for key in keys}
+        return {key: value for key, value in values.items() if value != self._field_defaults[key]}
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any] | None) -> Variant:
@@ -106,10 +102,8 @@ class Variant(NamedTuple):
                 "expected text as UTF-8 can hold it"
             )
         for name, (known, expected) in _KNOWN.items():
-            if getattr(chosen, name) not in known:
-                raise EpidemiaError(
-                    f"{name} {getattr(chosen, name)!r} is not known: expected {expected}"
-                )
+            if (value := getattr(chosen, name)) not in known:
+                raise EpidemiaError(f"{name} {value!r} is not known: expected {expected}")
         if str(chosen.system_prompt) not in SYSTEM_PROMPTS:
             raise EpidemiaError(
                 f"system_prompt {chosen.system_prompt!r} is not known "

@@ -32,9 +32,9 @@ class Within(float):
     shown: bool
 
     def __new__(cls, value: float, low: float, high: float, shown: bool) -> Within:
-        made = super().__new__(cls, value)
-        made.low, made.high, made.shown = low, high, shown
-        return made
+        logprob = super().__new__(cls, value)
+        logprob.low, logprob.high, logprob.shown = low, high, shown
+        return logprob
 
     def __getnewargs__(self) -> tuple[Any, ...]:  # lm-eval's cache pickles answers
         return float(self), self.low, self.high, self.shown
@@ -52,8 +52,8 @@ def bounds(logprobs: Sequence[float]) -> tuple[Array, Array]:
     -------
     low, high : ndarray, shape (K,)
     """
-    low = np.array([getattr(one, "low", one) for one in logprobs], dtype=float)
-    high = np.array([getattr(one, "high", one) for one in logprobs], dtype=float)
+    low = np.array([getattr(p, "low", p) for p in logprobs], dtype=float)
+    high = np.array([getattr(p, "high", p) for p in logprobs], dtype=float)
     return np.exp(low), np.exp(high)
 
 
@@ -87,14 +87,14 @@ def most_moved(p: Array, low: Array, high: Array) -> Array:
     if answers > MOST_ANSWERS:
         loose: Array = _most_apart(p, low, high).mean(axis=-1)
         return loose
-    found = np.zeros(p.shape[:-2])
+    farthest = np.zeros(p.shape[:-2])
     for number in range(1, 2**answers - 1):
         some = (number >> np.arange(answers)) % 2 == 1
         most = high[..., some].sum(axis=-1)
         total = most + low[..., ~some].sum(axis=-1)
         share = np.divide(most, total, out=np.zeros_like(most), where=total > 0)
-        found = np.maximum(found, (share - p[..., some].sum(axis=-1)).mean(axis=-1))
-    return np.where((low == high).all(axis=(-2, -1)), 0.0, 2 * found)
+        farthest = np.maximum(farthest, (share - p[..., some].sum(axis=-1)).mean(axis=-1))
+    return np.where((low == high).all(axis=(-2, -1)), 0.0, 2 * farthest)
 
 
 def _most_apart(p: Array, low: Array, high: Array) -> Array:

@@ -39,8 +39,8 @@ def _entry(task: Task) -> TaskEntry:
 
 def _metadata(truth: store.GroundTruth) -> dict[str, str]:
     facts = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
-    if made := drawn(truth.task):
-        facts |= {"seed": str(made.seed), "record": made.record[:12]}
+    if fresh_set := drawn(truth.task):
+        facts |= {"seed": str(fresh_set.seed), "record": fresh_set.record[:12]}
     return facts
 
 

@@ -56,8 +56,8 @@ def _conditions(truth: GroundTruth) -> tuple[str, ...]:
 
 
 def _from_array(truth: GroundTruth, q: Any) -> Array:
-    shape = truth.p.shape
-    expected = f"expected {shape[0]} cells x {shape[1]} answers, a DataFrame or a function"
+    cells, levels = truth.p.shape
+    expected = f"expected {cells} cells x {levels} answers, a DataFrame or a function"
     try:
         given = np.ma.array(q)
         if given.dtype.kind not in "fiuO":
@@ -66,7 +66,7 @@ def _from_array(truth: GroundTruth, q: Any) -> Array:
         values: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
     except (TypeError, ValueError, RuntimeError) as error:  # torch's tensors raise the last
         raise EpidemiaError(f"q is no array of numbers ({error}): {expected}") from None
-    if values.shape != shape:
+    if values.shape != truth.p.shape:
         raise EpidemiaError(f"q has shape {values.shape}: {expected}")
     return values
 
@@ -77,29 +77,27 @@ def _from_function(truth: GroundTruth, q: Callable[[dict[str, str]], Any]) -> Ar
     return np.array([_row(truth, cell, q(given)) for cell, given in enumerate(cells)])
 
 
-def _row(truth: GroundTruth, cell: int, said: Any) -> list[float]:
+def _row(truth: GroundTruth, cell: int, given: Any) -> list[float]:
     """Read what a function said of one cell."""
     levels, where = truth.levels, _named(truth, truth.given[cell])
-    if isinstance(said, (Mapping, pd.Series)):
-        if len(named := {str(answer): value for answer, value in said.items()}) < len(said):
-            raise EpidemiaError(
-                f"q({where}) has an answer twice: {few(list(map(str, said.keys())))}"
-            )
-        said = named
-        if wrong := [answer for answer in said if answer not in levels]:
+    if isinstance(given, (Mapping, pd.Series)):
+        answers, given = list(map(str, given.keys())), {str(k): p for k, p in given.items()}
+        if len(given) < len(answers):
+            raise EpidemiaError(f"q({where}) has an answer twice: {few(answers)}")
+        if wrong := [answer for answer in given if answer not in levels]:
             hint = nearest(wrong[0], levels)
             raise EpidemiaError(f"q({where}) has no such answer as {few(wrong)} ({hint})")
-        if lacking := [level for level in levels if level not in said]:
+        if lacking := [level for level in levels if level not in given]:
             raise EpidemiaError(f"q({where}) lacks {few(lacking)}")
-        said = [said[level] for level in levels]
+        given = [given[level] for level in levels]
     try:
-        row = [float(value) for value in ([said] if np.ndim(said) == 0 else said)]
+        row = [float(value) for value in ([given] if np.ndim(given) == 0 else given)]
     except (TypeError, ValueError):
         raise EpidemiaError(
-            f"q({where}) is {said!r}: expected {len(levels)} probabilities"
+            f"q({where}) is {given!r}: expected {len(levels)} probabilities"
             + (f" or that of {levels[0]!r}" if len(levels) == 2 else "")
         ) from None
-    if np.ndim(said) == 0 and len(levels) == 2:
+    if np.ndim(given) == 0 and len(levels) == 2:
         row.append(1 - row[0])
     if len(row) != len(levels):
         raise EpidemiaError(f"q({where}) has {len(row)} numbers: expected {len(levels)}")
@@ -143,7 +141,7 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     return _aligned(truth, values)
 
 
-def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) -> Array:
+def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]) -> Array:
     """Put values where their labels belong; each place is to get exactly one."""
     place = {
         (*given, level): (cell, k)
@@ -156,7 +154,7 @@ def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) ->
         return _named(truth, labels[:-1], f"answer {labels[-1]}")
 
     values: dict[tuple[str, ...], Any] = {}
-    for labels, value in said:
+    for labels, value in labelled:
         if labels not in place:
             known = [dict.fromkeys(column) for column in zip(*place, strict=True)]
             hint = next(
@@ -185,15 +183,15 @@ def _aligned(truth: GroundTruth, said: Iterable[tuple[tuple[str, ...], Any]]) ->
 def _check(truth: GroundTruth, q: Array) -> None:
     """Refuse what is no distribution, by the cell's name and value."""
     if wrong := np.argwhere(~(np.isfinite(q) & (q >= -ROUNDING))).tolist():
-        said = [
+        cells = [
             f"{_named(truth, truth.given[c])}, answer {truth.levels[k]}: {q[c, k]:g}"
             for c, k in wrong
         ]
-        raise EpidemiaError(f"q holds what is no probability: {_listed(said)}")
+        raise EpidemiaError(f"q holds what is no probability: {_listed(cells)}")
     sums = q.sum(axis=1)
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
-        said = [f"{_named(truth, truth.given[c])}: {sums[c]:.6g}" for c in off]
-        raise EpidemiaError(f"q does not sum to 1 over the answers: {_listed(said)}")
+        cells = [f"{_named(truth, truth.given[c])}: {sums[c]:.6g}" for c in off]
+        raise EpidemiaError(f"q does not sum to 1 over the answers: {_listed(cells)}")
 
 
 def _named(truth: GroundTruth, labels: Sequence[str], *more: str) -> str:
@@ -201,6 +199,6 @@ def _named(truth: GroundTruth, labels: Sequence[str], *more: str) -> str:
     return ", ".join([*(f"{name}={label}" for name, label in pairs), *more])
 
 
-def _listed(said: list[str]) -> str:
-    more = f" and {len(said) - 3} more" if len(said) > 3 else ""
-    return "; ".join(said[:3]) + more
+def _listed(cells: list[str]) -> str:
+    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+    return "; ".join(cells[:3]) + more

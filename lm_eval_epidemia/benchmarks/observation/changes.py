@@ -68,15 +68,15 @@ def changes(old: Path, new: Path) -> list[TruthChange]:
     return [_change(before[key], after[key]) for key in common]
 
 
-def _change(one: store.GroundTruth, other: store.GroundTruth) -> TruthChange:
-    alike = (one.given, one.levels) == (other.given, other.levels)
+def _change(old: store.GroundTruth, new: store.GroundTruth) -> TruthChange:
+    alike = (old.given, old.levels) == (new.given, new.levels)
     return TruthChange(
-        task=other.task,
-        vintage=f"{other.survey} {other.vintage}",
-        cells=len(other.given),
-        distance=float(distance(other.weights, one.p, other.p)) if alike else math.nan,
-        anchors=Anchors.of(one),
-        new_anchors=Anchors.of(other),
-        errors=one.sample is not None,
-        new_errors=other.sample is not None,
+        task=new.task,
+        vintage=f"{new.survey} {new.vintage}",
+        cells=len(new.given),
+        distance=float(distance(new.weights, old.p, new.p)) if alike else math.nan,
+        anchors=Anchors.of(old),
+        new_anchors=Anchors.of(new),
+        errors=old.sample is not None,
+        new_errors=new.sample is not None,
     )

@@ -71,16 +71,16 @@ def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
     return np.take_along_axis(displayed, target, axis=-1)
 
 
-def distribution(said: Array, first: Response, levels: int) -> Elicited:
+def distribution(values: Array, first: Response, levels: int) -> Elicited:
     """Average over the orderings what each level got."""
-    by_order = by_level(softmax(said), np.array(orderings(levels, first.design)))
+    by_order = by_level(softmax(values), np.array(orderings(levels, first.design)))
     return Elicited(by_order.mean(axis=1), by_order=by_order)
 
 
-def moved(said: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
+def moved(values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
     """Bound how far each cell's distribution, the mean over its orderings, may be off."""
     orders = np.array(orderings(levels, first.design))
-    return most_moved(*(by_level(seen, orders) for seen in (softmax(said), low, high)))
+    return most_moved(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
 
 
 def by_position(answers: Sequence[Response]) -> Array:

@@ -49,19 +49,19 @@ def check(answer: Response, _first: Response, truth: GroundTruth) -> None:
         raise ValueError(f"level {answer.place} is not asked")
 
 
-def elicited(said: Array, _first: Response, levels: int) -> Elicited:
+def elicited(values: Array, _first: Response, levels: int) -> Elicited:
     """Take the middle of the likeliest interval; beside it, that of all, by their probability."""
-    over_bins = softmax(said)
+    over_bins = softmax(values)
     return Elicited(
         distribution(MIDPOINTS[over_bins.argmax(axis=-1)], levels),
         expected=distribution(over_bins @ MIDPOINTS, levels),
     )
 
 
-def moved(said: Array, low: Array, high: Array, _first: Response, levels: int) -> Array:
+def moved(values: Array, low: Array, high: Array, _first: Response, levels: int) -> Array:
     """Bound how far each cell's distribution may be off: other intervals that may be likeliest."""
     may = high >= low.max(axis=-1, keepdims=True)
-    p = MIDPOINTS[said.argmax(axis=-1)]
+    p = MIDPOINTS[values.argmax(axis=-1)]
     least = np.minimum(np.where(may, MIDPOINTS, 1.0).min(axis=-1), p)
     most = np.maximum(np.where(may, MIDPOINTS, 0.0).max(axis=-1), p)
     if levels == 2:

@@ -234,7 +234,9 @@ class Measured:
             return None
 
         def score_of(q: Array) -> Array:
-            l1 = [_against_population(float(part.distance(one)), part.distances(one)) for one in q]
+            l1 = [
+                _against_population(float(part.distance(each)), part.distances(each)) for each in q
+            ]
             return scoring.position(np.array(l1), np.array(part.zero_population))
 
         l1, zeros = self.l1_at, part.zeros

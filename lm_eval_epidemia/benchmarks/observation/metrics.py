@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,8 @@ def score_population(answers: Sequence[Answer]) -> float:
     return _of(answers, "score_population")
 
 
-def _score_draws(answers: Sequence[Answer]) -> Draws | None:
-    return _of(answers, "score_draws", None)
-
-
-def _score_population_draws(answers: Sequence[Answer]) -> Draws | None:
-    return _of(answers, "score_population_draws", None)
+_score_draws = partial(_of, name="score_draws", without=None)
+_score_population_draws = partial(_of, name="score_population_draws", without=None)
 
 
 def score_stderr(answers: Sequence[Answer]) -> float:

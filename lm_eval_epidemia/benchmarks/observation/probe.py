@@ -72,11 +72,11 @@ def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
         For each of `ones`, the place of its match; None where it has none.
     """
     matches: list[int | None] = []
-    for one in ones:
+    for task in ones:
         near = [
-            (one.conditions != other.conditions, apart, place)
+            (task.conditions != other.conditions, apart, place)
             for place, other in enumerate(others)
-            if other.stratum == one.stratum and (apart := one.apart(other)) < math.inf
+            if other.stratum == task.stratum and (apart := task.apart(other)) < math.inf
         ]
         matches.append(min(near)[2] if near else None)
     return matches
@@ -193,13 +193,13 @@ def _explained(drawn: Sequence[Draws | None], n: int, match: np.ndarray) -> floa
     if len(known) < len(drawn):
         return math.nan
     total = 0.0
-    for sample, size in {one.sample: len(one.at) for one in known if len(one.at)}.items():
+    for sample, size in {draws.sample: len(draws.at) for draws in known if len(draws.at)}.items():
         moved = np.stack(
-            [one.at - one.at.mean() if one.sample == sample else np.zeros(size) for one in known]
+            [d.at - d.at.mean() if d.sample == sample else np.zeros(size) for d in known]
         )
         apart = moved[:n] - moved[n:][match]
         total += float(apart.var(axis=0, ddof=1).mean()) * size / (size - 1)
-    asking = np.array([one.asking**2 for one in known])
+    asking = np.array([draws.asking**2 for draws in known])
     times = np.bincount(match)
     shared = float((times * asking[n:]).sum() - (times**2 * asking[n:]).sum() / n) / (n - 1)
     return total + float(asking[:n].mean()) + shared

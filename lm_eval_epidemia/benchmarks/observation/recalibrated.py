@@ -89,7 +89,7 @@ def recalibrate(weights: Array, q: Array, target: Array) -> Array:
         If Newton's method does not come close in `STEPS` steps.
     """
     flat = target.reshape(-1, target.shape[-1])
-    tilted = [_tilted(weights, np.maximum(q, LEAST), one) for one in flat]
+    tilted = [_tilted(weights, np.maximum(q, LEAST), mix) for mix in flat]
     # An exact table has no replicates, so no P(Y) of theirs.
     return np.array(tilted).reshape(*target.shape[:-1], *q.shape)
 

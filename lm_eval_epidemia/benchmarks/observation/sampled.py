@@ -62,9 +62,9 @@ def check(answer: Response, first: Response, truth: GroundTruth) -> None:
         raise ValueError(f"answer {sample} of {number}")
 
 
-def distribution(said: Array, _first: Response, levels: int) -> Elicited:
+def distribution(values: Array, _first: Response, levels: int) -> Elicited:
     """Count the answers; one that could not be read stands for all levels alike."""
-    numbers = np.where(np.isnan(said), levels, said)
+    numbers = np.where(np.isnan(values), levels, values)
     counts = (numbers[:, :, None] == np.arange(levels + 1)).sum(axis=1)
     shares = counts / counts.sum(axis=1, keepdims=True)
     return Elicited(shares[:, :-1] + shares[:, -1:] / levels, counts=counts)

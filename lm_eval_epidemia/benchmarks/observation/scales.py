@@ -68,9 +68,9 @@ def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool
 def by_group(scales: Iterable[Scale]) -> dict[str, list[Scale]]:
     """Sort scales into the groups of their tasks, and those into the order of their names."""
     groups = defaultdict(list)
-    for one in scales:
-        task = declared_task(one.task)
-        part = task.part if isinstance(task, FreshTask) else f"{task.group}_{one.survey}"
+    for scale in scales:
+        task = declared_task(scale.task)
+        part = task.part if isinstance(task, FreshTask) else f"{task.group}_{scale.survey}"
         for name in (task.group, part):
-            groups[name].append(one)
+            groups[name].append(scale)
     return dict(sorted(groups.items()))

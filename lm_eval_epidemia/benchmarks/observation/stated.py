@@ -78,9 +78,9 @@ def check(answer: Response, _first: Response, truth: GroundTruth) -> None:
         raise ValueError(f"the order {list(answer.order)} is neither as listed nor reversed")
 
 
-def distribution(said: Array, _first: Response, levels: int) -> Elicited:
+def distribution(values: Array, _first: Response, levels: int) -> Elicited:
     """Average over the two orderings; a reply that could not be read is uniform."""
-    by_order = np.where(np.isnan(said), 1 / levels, said)
+    by_order = np.where(np.isnan(values), 1 / levels, values)
     return Elicited(by_order.mean(axis=1), by_order=by_order)
 
 

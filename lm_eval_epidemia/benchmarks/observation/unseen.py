@@ -54,10 +54,11 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     Unseen or None
         None where every log-probability is known.
     """
-    bounded = [[one for one in _said(answer) if isinstance(one, Within)] for answer in answers]
+    values = [answer.value if isinstance(answer.value, tuple) else () for answer in answers]
+    bounded = [[p for p in logprobs if isinstance(p, Within)] for logprobs in values]
     if not any(bounded):
         return None
-    shared = [math.fsum(math.exp(one) for one in of if not one.shown) for of in bounded]
+    shared = [math.fsum(math.exp(p) for p in hidden if not p.shown) for hidden in bounded]
     way = WAYS[answers[0].way]
     name, hidden = way.named(answers[0].task), Unseen(float(np.mean(shared)), _effect(answers))
     if hidden.effect > MOST:
@@ -80,20 +81,16 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     return hidden
 
 
-def _said(answer: Any) -> Sequence[Any]:
-    return answer.value if isinstance(answer.value, tuple) else ()
-
-
 def _effect(answers: Sequence[Any]) -> float:
     first, moved = answers[0], WAYS[answers[0].way].moved
     if moved is None or (measured := against_truth(answers)) is None:
         return math.nan
-    said = collect.collected(WAYS, answers).said
+    values = collect.collected(WAYS, answers).said
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
-    low, high = np.zeros_like(said), np.ones_like(said)
+    low, high = np.zeros_like(values), np.ones_like(values)
     low[places], high[places] = map(np.array, zip(*(bounds(a.value) for a in answers), strict=True))
     part, l1 = measured.part, measured.l1
     cells, levels = part.complete, len(part.truth.levels)
-    off = float(part.weights @ moved(said[cells], low[cells], high[cells], first, levels))
+    off = float(part.weights @ moved(values[cells], low[cells], high[cells], first, levels))
     ends = part.score_of(np.array([max(l1 - off, 0.0), l1 + off]))
     return float(np.abs(ends - measured.score).max())

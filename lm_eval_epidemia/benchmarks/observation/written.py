@@ -23,10 +23,10 @@ from lm_eval_epidemia.surveys.catalogue import official_cells
 CLOSED_CELLS = 250
 
 
-def elicited(said: Array, _first: Response, levels: int) -> Elicited:
+def elicited(values: Array, _first: Response, levels: int) -> Elicited:
     """Take the intervals' middles; a cell with an answer that could not be read is uniform."""
-    silent = np.isnan(said).any(axis=1, keepdims=True)
-    return Elicited(np.where(silent, 1 / levels, distribution(np.nan_to_num(said), levels)))
+    silent = np.isnan(values).any(axis=1, keepdims=True)
+    return Elicited(np.where(silent, 1 / levels, distribution(np.nan_to_num(values), levels)))
 
 
 def _written(name: str, asks: Any) -> Way:

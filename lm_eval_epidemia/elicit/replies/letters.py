@@ -48,7 +48,7 @@ _REASONING = {
 
 #: What NFKC does not make plain: emoji of letters, quotes and dashes. Information is no "i".
 _SIGNS = {
-    **{block + i: said for block in (0x1F150, 0x1F170, 0x1F1E6) for i, said in enumerate(LETTERS)},
+    **{block + i: sign for block in (0x1F150, 0x1F170, 0x1F1E6) for i, sign in enumerate(LETTERS)},
     **dict.fromkeys((0x2018, 0x2019), "'"),
     **dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB, 0x300C, 0x300D, 0x300E, 0x300F), '"'),
     **dict.fromkeys((0x2010, 0x2011), "-"),

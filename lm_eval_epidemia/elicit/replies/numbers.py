@@ -452,7 +452,7 @@ def _values(tokens: Sequence[re.Match[str]], percent: float) -> tuple[float, ...
             bare.append((place, figure, own_unit))
     # "0.3 (30%)", "50k (50,000)": one number, written twice.
     neighbours = pairwise(zip(values, scales, strict=True))
-    twice = any(one[0] == other[0] and one[1] != other[1] for one, other in neighbours)
+    twice = any(a == b and scale != other for (a, scale), (b, other) in neighbours)
     if twice or any(_shared(number, other) for number in bare for other in scaled):
         return None
     return tuple(values) if all(map(math.isfinite, values)) else None

@@ -385,20 +385,20 @@ def _line(line: str, named: Labels) -> list[_Share]:
 
 def _tokens(line: str, levels: int = 0) -> list[_Token]:
     """Find the labels and values of a line."""
-    found = []
+    tokens = []
     for match in _TOKEN.finditer(line):
         if match["text"]:
-            found.append(_Token(place_of(match["text"]), math.nan, match.start()))
+            tokens.append(_Token(place_of(match["text"]), math.nan, match.start()))
         elif match["letter"]:
             letter = match["letter"]
             place = LETTERS.index(letter.upper())
             small = letter.islower() and not _LOWER_LETTER.match(line, match.start())
             negated = NEGATED.search(line, max(match.start() - 40, 0), match.start())
             if place < levels and not small and not negated:
-                found.append(_Token(place, 0.0, match.start()))
+                tokens.append(_Token(place, 0.0, match.start()))
         else:
-            found.append(_Token(None, _value(match, line), match.start()))
-    return found
+            tokens.append(_Token(None, _value(match, line), match.start()))
+    return tokens
 
 
 def _value(match: re.Match[str], line: str) -> float:

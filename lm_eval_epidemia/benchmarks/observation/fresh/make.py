@@ -162,10 +162,10 @@ def plan(
     by_reason = {why: refused[why] for why in REASONS if refused[why]}
     drawn = FreshDraws(tried=len(kept) + refused.total(), kept=len(kept), refused=by_reason)
     if not kept:
-        said = _reasons(drawn)
+        reasons = _reasons(drawn)
         raise EpidemiaError(
             f"none of {drawn.tried} draws from {survey} {data.vintage} can be kept"
-            + (f" ({said})" if said else ": it has no outcome with other variables")
+            + (f" ({reasons})" if reasons else ": it has no outcome with other variables")
         )
     options: dict[str, Any] = {"n": n, "dimension": space.dimensions, "outcomes": tuple(outcomes)}
     fresh_set = FreshSet(
@@ -188,12 +188,12 @@ def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: 
         raise EpidemiaError(f"--n {n}: at least 1")
     if seed < 0:
         raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
-    if wrong := [one for one in dimension if one not in DIMENSIONS]:
+    if wrong := [number for number in dimension if number not in DIMENSIONS]:
         raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
     if not dimension:
         raise EpidemiaError("--dimension is empty: give some of 1, 2 and 3")
     vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
-    if all(one.tables for one in vintages):
+    if all(each.tables for each in vintages):
         raise EpidemiaError(
             f"{entry.survey} is published as tables; fresh tasks are counted from people's answers"
         )
@@ -209,7 +209,7 @@ def _check_outcome(entry: Record, name: str) -> None:
             f"{name} is a joint outcome; fresh tasks are drawn of its two variables: "
             f"--outcomes {','.join(entry.parts(name))}"
         )
-    asked = [one for one, ways in entry.variables.items() if all(way.question for way in ways)]
+    asked = [other for other, ways in entry.variables.items() if all(w.question for w in ways)]
     if name not in asked:
         raise EpidemiaError(
             f"{name} has no 'question' in the record of {entry.survey}, so it is no outcome "
@@ -226,17 +226,15 @@ def _check_outcome(entry: Record, name: str) -> None:
 
 def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
     """Declare a draw as a task."""
-    survey = data.record.survey
-    asked = slices.who_is_asked(data.record, drawn.outcome)
-    assert asked is not None
-    universe, subject = asked
+    survey, who = data.record.survey, slices.who_is_asked(data.record, drawn.outcome)
+    assert who is not None
     named = [name.replace("_", " ").capitalize() for name in (drawn.outcome, *drawn.given)]
     return FreshTask(
         title=f"{survey.upper()}, fresh: {named[0]} by {', '.join(named[1:])}",
         outcome=drawn.outcome,
         given=drawn.given,
-        universe=universe,
-        subject=subject,
+        universe=who[0],
+        subject=who[1],
         survey=survey,
         seed=seed,
         number=number,
@@ -342,15 +340,14 @@ def sample_of(data: Microdata, number: int) -> Replicated:
             continue
         try:
             truth = store.load(task.name, data.vintage)
-            there = truth.replicates
-            ready = prepare(data, task)
+            stored, ready = truth.replicates, prepare(data, task)
         except EpidemiaError:
             continue
-        if there is not None and len(there) == number and list(truth.given) == ready.given:
+        if stored is not None and len(stored) == number and list(truth.given) == ready.given:
             p = ready.estimator.estimate(ready)
             again = ready.estimator.joint(ready, p, number).at
             # They are stored in steps of 1/32,767 of the largest deviation.
-            if again.shape == there.shape and np.abs(again - there).max() < 1e-4:
+            if again.shape == stored.shape and np.abs(again - stored).max() < 1e-4:
                 return Replicated(str(truth.sample), True)
         break
     digest = hashlib.sha256(f"{data.key} {len(data)} {number} {sampling.SEED}".encode())

@@ -102,13 +102,11 @@ def draws(space: Space, rng: np.random.Generator) -> Iterator[Draw]:
         others = [name for name in space.conditions if name != outcome]
         chosen = sorted(rng.choice(len(others), number, replace=False))
         drawn = Draw(outcome, tuple(others[place] for place in chosen))
-        if drawn in seen:
-            continue
-        seen.add(drawn)
-        left[outcome, number] -= 1
-        if not left[outcome, number]:
-            del left[outcome, number]
-        yield drawn
+        if drawn not in seen:
+            seen.add(drawn)
+            left[outcome, number] -= 1
+            left = {kind: count for kind, count in left.items() if count}
+            yield drawn
 
 
 def _form(subject: str) -> str:
@@ -128,9 +126,9 @@ def who_is_asked(record: Record, outcome: str) -> tuple[tuple[Universe, ...], st
     (tuple of Universe, str or None) or None
         None where nobody can say who is asked.
     """
-    declared = [(one.universe, one.subject) for one in record.declared if one.outcome == outcome]
+    declared = [(t.universe, t.subject) for t in record.declared if t.outcome == outcome]
     usual = _form(record.subject)
-    fitting = [one for one in declared if _form(one[1] or record.subject) == usual]
+    fitting = [asked for asked in declared if _form(asked[1] or record.subject) == usual]
     if fitting:
         return Counter(fitting).most_common(1)[0][0]
     return None if any(universe for universe, _ in declared) else ((), None)
@@ -139,7 +137,7 @@ def who_is_asked(record: Record, outcome: str) -> tuple[tuple[Universe, ...], st
 def _is_phrased(record: Record, name: str) -> bool:
     """Tell whether a variable's phrases fit the record's subject, as far as declared tasks say."""
     usual = _form(record.subject)
-    forms = {_form(one.subject or record.subject) for one in record.declared if name in one.given}
+    forms = {_form(t.subject or record.subject) for t in record.declared if name in t.given}
     return not forms or usual in forms
 
 
@@ -199,12 +197,12 @@ class Informed:
         for universe in data.record.universe:
             self._asked &= data.within(universe)
 
-    def __call__(self, one: str, other: str) -> float:
-        if (pair := frozenset((one, other))) not in self._known:
+    def __call__(self, first: str, second: str) -> float:
+        if (pair := frozenset((first, second))) not in self._known:
             levels, ways = self._data.levels, self._data.variables
-            both = self._asked & (levels[one] != MISSING) & (levels[other] != MISSING)
-            shape = len(ways[one].levels), len(ways[other].levels)
-            flat = levels[one][both].astype(np.int64) * shape[1] + levels[other][both]
+            both = self._asked & (levels[first] != MISSING) & (levels[second] != MISSING)
+            shape = len(ways[first].levels), len(ways[second].levels)
+            flat = levels[first][both].astype(np.int64) * shape[1] + levels[second][both]
             weight = np.bincount(flat, self._data.weight[both], minlength=shape[0] * shape[1])
             joint = weight.astype(np.float64).reshape(shape)
             self._known[pair] = normalised_information(joint) if both.any() else 0.0
@@ -217,10 +215,9 @@ def _is_part(data: Microdata, drawn: Draw) -> bool:
     A file may hold some variables of a part of the population only, and rake its weights for
     tasks with these outcomes.
     """
-    rakes = [one for one in data.record.vintages[data.vintage].adjustments if isinstance(one, Rake)]
-    return any(
-        drawn.outcome not in one.outcomes and set(drawn.given) & {*one.outcomes} for one in rakes
-    )
+    rules = data.record.vintages[data.vintage].adjustments
+    raked = [set(rule.outcomes) for rule in rules if isinstance(rule, Rake)]
+    return any(drawn.outcome not in names and names & set(drawn.given) for names in raked)
 
 
 def short(zero: float, perfect: float) -> bool:
@@ -245,7 +242,7 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
     """
     variables = [task.outcome, *task.given]
     # P(A and B | X) tells P(A | B, X), and P(A and B) of everybody P(A | B).
-    declared = ({*data.record.parts(one.outcome), *one.given} for one in data.record.all_tasks)
+    declared = ({*data.record.parts(t.outcome), *t.given} for t in data.record.all_tasks)
     if set(variables) in declared:
         return "declared"
     pairs = ((a, b) for n, a in enumerate(variables) for b in variables[:n])
