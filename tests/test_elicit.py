@@ -129,7 +129,7 @@ def one_prompt_per_task():
             levels = [ways[v].levels for v in declared.given]
             given = tuple(level[len(level) // 2].label for level in levels)
         answers = [level.label for level in ways[declared.outcome].levels]
-        questions = prompts.Questions(survey, vintage, declared, ways)
+        questions = prompts.TaskQuestions(survey, vintage, declared, ways)
         asked = prompts.prompt(questions.question(given), answers)
         said = questions.probability(given, len(answers) - 1)
         pages.append(f"== {name}\n{asked}\n-- {said}\n")

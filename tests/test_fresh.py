@@ -30,7 +30,7 @@ from lm_eval_epidemia.benchmarks.observation.fresh.slices import (
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import Questions
+from lm_eval_epidemia.elicit.prompts import TaskQuestions
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import check_all
@@ -600,7 +600,7 @@ def test_a_record_with_another_word_before_conditions():
     def asked(*given):
         task = FreshTask(title="t", outcome="debt", given=given, survey="scf", seed=1, number=1)
         labels = [ways[name].levels[0].label for name in given]
-        return Questions(record, "2022", task, ways).question(labels)
+        return TaskQuestions(record, "2022", task, ways).question(labels)
 
     both = "whose reference person is male and which owns its home. How much"
     assert both in asked("home_ownership", "sex")

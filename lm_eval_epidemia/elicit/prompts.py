@@ -49,7 +49,7 @@ def _listed(phrases: Sequence[str]) -> str:
     return ", ".join(phrases[:-1]) + ", and " + phrases[-1]
 
 
-class Questions(NamedTuple):
+class TaskQuestions(NamedTuple):
     """Words the questions of one task, as one vintage of its survey recorded it.
 
     Attributes

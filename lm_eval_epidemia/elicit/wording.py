@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.elicit.prompts import Questions
+from lm_eval_epidemia.elicit.prompts import TaskQuestions
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -28,7 +28,7 @@ class Wording:
     def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
         self._task, self._given = declared_task(truth.task), truth.given
         about = record(truth.survey), truth.vintage, self._task, ways_of(truth)
-        self._questions = Questions(*about, wording == "bare")
+        self._questions = TaskQuestions(*about, wording == "bare")
 
     def question(self, cell: int) -> str:
         """Ask what a person of the cell answers."""
