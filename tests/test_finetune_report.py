@@ -31,15 +31,13 @@ from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.score import draw_truths
 
-AGE, RACE, HEROIN, MARIJUANA = (
-    f"epidemia_low_nsduh_{name}"
-    for name in (
-        "cocaine_ever_by_age",
-        "cocaine_ever_by_race",
-        "heroin_ever_by_age",
-        "marijuana_ever_by_age",
-    )
+NAMES = (
+    "cocaine_ever_by_age",
+    "cocaine_ever_by_race",
+    "heroin_ever_by_age",
+    "marijuana_ever_by_age",
 )
+AGE, RACE, HEROIN, MARIJUANA = (f"epidemia_low_nsduh_{name}" for name in NAMES)
 TASKS = [AGE, RACE, HEROIN, MARIJUANA, f"{AGE}_likelihood"]
 BASE = "org/small-1B"
 #: Of cocaine by age, the cells that were left out of training.
@@ -318,10 +316,7 @@ def test_parts_of_a_group_are_means_over_their_tasks(second, results):
         for name in ("base", "1")
     }
     one = only(found.groups, group="epidemia_low", part="trained on")
-    for name, value, l1 in (
-        ("base", one.value.before, one.l1.before),
-        ("1", one.value.after, one.l1.after),
-    ):
+    for name, value, l1 in zip(("base", "1"), one.value[:2], one.l1[:2], strict=True):
         rows = [files[name]["results"][task] for task in (AGE, RACE)]
         assert value == pytest.approx(np.mean([row["score,none"] for row in rows]))
         assert l1 == pytest.approx(np.mean([row["l1,none"] for row in rows]))
@@ -373,16 +368,13 @@ def test_held_out_cells_stand_apart_on_their_own_scale(second):
         def score(d, zero=zero, perfect=perfect):
             return 100 * float(np.clip((zero - d) / (zero - perfect), 0, 1))
 
-        for entry, value, l1 in (
-            (run_.base, one.value.before, one.l1.before),
-            (run_.entry, one.value.after, one.l1.after),
-        ):
-            q = samples[entry.name, Asked(AGE, "letters")].q[cells]
+        answers = [
+            samples[entry.name, Asked(AGE, "letters")].q[cells] for entry in (run_.base, run_.entry)
+        ]
+        for q, value, l1 in zip(answers, one.value[:2], one.l1[:2], strict=True):
             assert l1 == pytest.approx(float(w @ np.abs(p - q).sum(axis=1)))
             assert value == pytest.approx(score(l1))
-        before, after = (
-            samples[entry.name, Asked(AGE, "letters")].q[cells] for entry in (run_.base, run_.entry)
-        )
+        before, after = answers
         at = [
             w @ (np.abs(r[cells] - after) - np.abs(r[cells] - before)).sum(axis=1)
             for r in truth.replicates

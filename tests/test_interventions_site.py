@@ -2,7 +2,7 @@
 
 import pytest
 from recorded_runs import copied_run
-from test_site import browser, small_site, visit  # noqa: F401
+from test_site import browser, rows_by_name, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.intervention import generate
 from lm_eval_epidemia.benchmarks.splits import split
@@ -55,8 +55,8 @@ def test_answers_stand_beside_what_is_right(site, visit):  # noqa: F811
     tab = visit(site, "interventions.html")
 
     def cells(effect):
-        rows = tab.locator(f"#{effect} table.answers tbody tr").all_inner_texts()
-        return {row.split("\t")[0]: row.split("\t")[2:5] for row in rows}
+        rows = rows_by_name(tab, f"#{effect} table.answers")
+        return {name: row[2:5] for name, row in rows.items()}
 
     inside, target = cells("mediation-AC-do-B"), cells("mediation-AC-do-C")
     assert inside["right answer"] == target["right answer"] == ["yes", "no", ""]

@@ -2,7 +2,7 @@
 
 import pytest
 from recorded_runs import copied_run
-from test_site import at_rest, browser, small_site, visit  # noqa: F401
+from test_site import at_rest, browser, rows_by_name, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.splits import split
@@ -68,10 +68,7 @@ def test_a_quantity_shows_priors_truth_and_real_answers(site, visit):  # noqa: F
     tab = visit(site, f"quantities.html#set={NHANES}&quantity=easy_16")
     tab.wait_for_selector("#stated svg")
     assert "0.926 ± 0.025" in tab.locator("#facts").inner_text()
-    rows = {
-        cells[0]: cells
-        for cells in (r.split("\t") for r in tab.locator("#priors tbody tr").all_inner_texts())
-    }
+    rows = rows_by_name(tab, "#priors")
     exact, grid = rows["epidemia-baseline kind=truth"], rows[f"{CALIBRATED}, grid"]
     assert "gpt-4o (published)" in rows
     assert exact[1].count("beta ") == 5 and exact[2] == f"{one.mean:.3f}"

@@ -144,22 +144,22 @@ def result_file(runs, folder):
     return json.loads(path.read_text())
 
 
+def rows_by_name(tab, table):
+    """The cells of each row of a table, by the first of them."""
+    rows = (row.split("\t") for row in tab.locator(f"{table} tbody tr").all_inner_texts())
+    return {row[0]: row for row in rows}
+
+
 def column(tab, table, number):
     return tab.locator(f"#{table} tbody tr td:nth-child({number})").all_inner_texts()
 
 
 def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
     tab = visit(site, "index.html")
-    rows = {
-        row[0]: row
-        for row in (r.split("\t") for r in tab.locator("#table-1 tbody tr").all_inner_texts())
-    }
+    rows = rows_by_name(tab, "#table-1")
     header = tab.locator("#table-1 thead th").all_inner_texts()
-    for folder, name in (
-        ("truth", "epidemia-baseline kind=truth"),
-        ("mean", "epidemia-baseline kind=mean"),
-    ):
-        written = result_file(runs, folder)
+    for kind in ("truth", "mean"):
+        written = result_file(runs, kind)
         rows_of, joint = written["results"], written["epidemia"]["replicates"]
         low = [task for task in rows_of if re.fullmatch("epidemia_low.*_by_[a-z]+", task)]
         score = np.mean([rows_of[task]["score,none"] for task in low])
@@ -170,7 +170,10 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
             at[one["sample"]] = at.get(one["sample"], 0) + drawn / len(low)
         error = np.sqrt(sum(x.var(ddof=1) for x in at.values() if len(x)))
         assert len(low) == 4
-        assert rows[name][header.index("epidemia_low")] == f"{score:.1f} ± {error:.1f}"
+        assert (
+            rows[f"epidemia-baseline kind={kind}"][header.index("epidemia_low")]
+            == f"{score:.1f} ± {error:.1f}"
+        )
     assert any("(published)" in name for name in rows)
     assert "knows P(Y) alone (baseline)" in rows
 
@@ -236,11 +239,6 @@ def test_the_explorer_lists_every_declared_task(runs):
     assert len(listed) == len(names) + 1 and names >= all_tasks().keys()
 
 
-def shown_answers(tab):
-    rows = tab.locator("#answers tbody tr").all_inner_texts()
-    return {row.split("\t")[0]: row.split("\t")[1:] for row in rows}
-
-
 def test_a_condition_shows_truth_and_answers(site, runs, visit):
     """The page's numbers against the ground truth, and against the samples, averaged anew."""
     tab = visit(site, "explorer.html")
@@ -263,11 +261,11 @@ def test_a_condition_shows_truth_and_answers(site, runs, visit):
             orders.append(letters[np.argsort(sample["doc"]["order"])])
         assert len(orders) == 2
         q = np.mean(orders, axis=0)
-        found = shown_answers(tab)
+        answers = rows_by_name(tab, "#answers")
         for place, level in enumerate(truth.levels):
-            assert found[level][0] == f"{100 * truth.p[cell, place]:.1f} %"
-            assert found[level][2] == f"{100 * round(q[place], 5):.1f} %"
-            assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", found[level][1])
+            assert answers[level][1] == f"{100 * truth.p[cell, place]:.1f} %"
+            assert answers[level][3] == f"{100 * round(q[place], 5):.1f} %"
+            assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", answers[level][2])
         words = samples[0]["doc"]["prompt"].split("\n")[0].split("who is")[0]
         assert tab.locator("#question").inner_text().startswith(words)
         assert f"{truth.n[cell]:,} sampled units" in tab.locator("#panel").inner_text()
@@ -347,12 +345,9 @@ def test_calibration_and_colours(site, visit):
         "name => document.querySelector('#calibration svg').textContent.includes(name)",
         arg=names[3],
     )
-    rows = {
-        r.split("\t")[0]: r.split("\t")[1:]
-        for r in tab.locator("#models tbody tr").all_inner_texts()
-    }
-    error, order_bias, choice_mass = map(float, rows["epidemia-baseline kind=truth"][:3])
-    assert error < 0.001 < float(rows[names[3]][0])
+    rows = rows_by_name(tab, "#models")
+    error, order_bias, choice_mass = map(float, rows["epidemia-baseline kind=truth"][1:4])
+    assert error < 0.001 < float(rows[names[3]][1])
     # It answers by the letters alone, in no order of its own.
     assert (order_bias, choice_mass) == (pytest.approx(0, abs=1e-3), 1)
     tab.locator("#theme").click()
@@ -360,23 +355,18 @@ def test_calibration_and_colours(site, visit):
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
-def test_the_method_page_draws_its_example(site, visit):
+def test_the_method_page_draws_its_example_and_two_respondents_and_shows_both_questions(
+    site, visit
+):
     tab = visit(site, "method.html")
-    for name in ("curve", "distribution", "bootstrap"):
+    for name in ("curve", "distribution", "bootstrap", "well", "badly"):
         tab.locator(f"[data-figure={name}]").scroll_into_view_if_needed()
         tab.wait_for_selector(f"[data-figure={name}] svg")
     truth = store.load("epidemia_low_nsduh_marijuana_ever_by_age")
     cell = truth.given.index(("30-34",))
     assert f"{100 * truth.p[cell, 0]:.1f} % ever used it" in tab.locator("main").inner_text()
-
-
-def test_the_method_page_shows_both_questions_and_two_respondents(site, visit):
-    tab = visit(site, "method.html")
     asked = tab.locator("#likelihood").inner_text()
     assert asked.startswith("What is the probability that") and "V. 100%" in asked
-    for name in ("well", "badly"):
-        tab.locator(f"[data-figure={name}]").scroll_into_view_if_needed()
-        tab.wait_for_selector(f"[data-figure={name}] svg")
     well, badly = tab.locator(".pair figcaption").all_inner_texts()
     assert well == "Well aligned: epidemia-baseline kind=truth, score 100.0"
     assert badly.startswith("Badly aligned: ") and "kind=truth" not in badly

@@ -18,7 +18,7 @@ from lm_eval_epidemia.findings.interventions import (
     KINDS,
     LARGE,
     SMALL,
-    Known,
+    AnsweredTask,
     known,
     labels,
 )
@@ -57,7 +57,7 @@ def _said(answer: bool) -> str:
 
 
 def _effect(
-    graph: str, effect: Effect, answered: Sequence[tuple[str, str, list[Known | None]]]
+    graph: str, effect: Effect, answered: Sequence[tuple[str, str, list[AnsweredTask | None]]]
 ) -> dict[str, Any]:
     prompts = []
     for names, task in SMALL.items():
@@ -93,7 +93,7 @@ def _effect(
     }
 
 
-def _answers(run: Known | None, graph: str, effect: Effect) -> dict[str, str | bool] | None:
+def _answers(run: AnsweredTask | None, graph: str, effect: Effect) -> dict[str, str | bool] | None:
     """Say how often an effect's questions were answered yes before and after, and rightly."""
     pairs = [run.truth.pairs[number] for number in run.found.numbers] if run else []
     here = [

@@ -62,7 +62,7 @@ DIFFERENCE = SHARE._replace(signed=True)
 MOVED = DIFFERENCE._replace(metric="log_odds_of_yes")
 
 
-class Known(NamedTuple):
+class AnsweredTask(NamedTuple):
     """What a model said in a task, against the truth.
 
     Attributes
@@ -77,28 +77,28 @@ class Known(NamedTuple):
     found: Graded
 
 
-def known(entry: Entry, task: str | None, way: str) -> Known | None:
+def known(entry: Entry, task: str | None, way: str) -> AnsweredTask | None:
     """Return what an entry said in a task; None where it was not asked, or that is not known."""
     score = entry.scores.get(Asked(task or "", way))
     if score is None or score.said is None:
         return None
     truth = WAYS[way].load(task or "")
-    return Known(truth, score.said.odds, graded(truth, *score.said))
+    return AnsweredTask(truth, score.said.odds, graded(truth, *score.said))
 
 
-def labels(run: Known, of: Callable[[DoPair], str]) -> NDArray[np.str_]:
+def labels(run: AnsweredTask, of: Callable[[DoPair], str]) -> NDArray[np.str_]:
     """Say of each effect which part of a table it belongs to."""
     return np.array([of(run.truth.pairs[number]) for number in run.found.numbers], dtype=str)
 
 
-def _over(run: Known, chosen: Any = None, of: Any = None) -> Estimate:
+def _over(run: AnsweredTask, chosen: Any = None, of: Any = None) -> Estimate:
     """Average over chosen effects (all), whether both answers are right if nothing is given."""
     chosen = np.ones(len(run.found.numbers), dtype=bool) if chosen is None else chosen
     of = run.found.right if of is None else of
     return mean(run.truth, picked(run.found, chosen), of[chosen])
 
 
-def _asked(entry: Entry, ways: Iterable[str]) -> Iterator[tuple[str, str, dict[str, Known]]]:
+def _asked(entry: Entry, ways: Iterable[str]) -> Iterator[tuple[str, str, dict[str, AnsweredTask]]]:
     """Return by group and way what an entry said, by names or, of larger graphs, by size."""
     for way in ways:
         for group, tasks in zip(
@@ -215,7 +215,7 @@ def _without_shortcuts(runs: Sequence[Entry]) -> str:
 def _sides(
     entry: Entry,
     way: str,
-    by_names: dict[str, Known],
+    by_names: dict[str, AnsweredTask],
     about: tuple[str, str, str],
     only_known: bool,
 ) -> dict[str, Estimate]:

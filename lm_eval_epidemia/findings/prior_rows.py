@@ -11,14 +11,15 @@ import numpy as np
 from lm_eval_epidemia.benchmarks import PRIOR
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, everything, quartiles
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.data import Rows, some
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH
 from lm_eval_epidemia.findings.priors import asked_of, rates
 from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.score.estimates import Estimate, average
 
-Rows = list[dict[str, Any]]
+#: What to do where there are none.
+NOBODY = f"nobody stated priors: run {PRIOR.groups[0]}, and keep what lm_eval writes of it"
 
 #: Between which errors and standard deviations marks are drawn; others stand at the ends.
 DRAWN = (0.01, 100.0)
@@ -31,14 +32,6 @@ def _asked(report: Report | None) -> Iterator[tuple[Entry, str, list[JudgedTask]
     for entry in report.entries if report else []:
         for group, _, several in asked_of(entry):
             yield entry, group, several
-
-
-def _some(rows: Rows) -> Rows:
-    if not rows:
-        raise EpidemiaError(
-            f"nobody stated priors: run {PRIOR.groups[0]}, and keep what lm_eval writes of it"
-        )
-    return rows
 
 
 def _row(entry: Entry, group: str, says: str, part: Estimate, **more: Any) -> dict[str, Any]:
@@ -65,7 +58,7 @@ def win_rows(report: Report | None, _task: str | None = None) -> Rows:
         for after, whose in WHOSE.items():
             for size, rate in zip(SIZES, rates(part, after), strict=True):
                 rows.append(_row(entry, group, "Share of quantities", rate, size=size, what=whose))
-    return _some(rows)
+    return some(rows, NOBODY)
 
 
 def quartile_rows(report: Report | None, _task: str | None = None) -> Rows:
@@ -74,27 +67,25 @@ def quartile_rows(report: Report | None, _task: str | None = None) -> Rows:
     for entry, group, several in _asked(report):
         by_task = [quartiles(known, everything(known)) for known in several]
         for quarter, shares in enumerate(zip(*by_task, strict=True), 1):
-            row = _row(entry, group, "Share of truths", average(shares), quartile=quarter)
-            rows.append(row)
-    return _some(rows)
+            rows.append(_row(entry, group, "Share of truths", average(shares), quartile=quarter))
+    return some(rows, NOBODY)
 
 
 def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
     """Rows of the figure `uncertainty`, within `DRAWN`: what is exactly right has no logarithm."""
-    return _some(
-        [
-            {
-                "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",
-                "quantity": f"{q.name} of {known.truth.task}",
-                "difficulty": q.difficulty,
-                "stated": float(np.clip(stated, *DRAWN)),
-                "error": float(np.clip(error, *DRAWN)),
-            }
-            for entry, group, several in _asked(report)
-            for known in several
-            for q, stated, error in zip(
-                known.truth.quantities, known.judged.uncertainty, known.judged.ratio, strict=True
-            )
-            if not math.isnan(stated + error)
-        ]
-    )
+    rows = [
+        {
+            "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",
+            "quantity": f"{q.name} of {known.truth.task}",
+            "difficulty": q.difficulty,
+            "stated": float(np.clip(stated, *DRAWN)),
+            "error": float(np.clip(error, *DRAWN)),
+        }
+        for entry, group, several in _asked(report)
+        for known in several
+        for q, stated, error in zip(
+            known.truth.quantities, known.judged.uncertainty, known.judged.ratio, strict=True
+        )
+        if not math.isnan(stated + error)
+    ]
+    return some(rows, NOBODY)

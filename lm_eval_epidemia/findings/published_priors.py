@@ -49,7 +49,7 @@ PRINTED = {
 }
 
 
-class _Run(NamedTuple):
+class _JudgedRun(NamedTuple):
     """A published run: of which experiment, how it was asked, and what was said."""
 
     experiment: str
@@ -59,11 +59,11 @@ class _Run(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _judged(_fingerprint: str) -> tuple[_Run, ...]:
+def _judged(_fingerprint: str) -> tuple[_JudgedRun, ...]:
     truth = store.load(answers.PUBLISHED)
     everywhere = np.ones(len(truth.quantities), dtype=bool)
     return tuple(
-        _Run(
+        _JudgedRun(
             run.experiment,
             run.model,
             _settings(run),
@@ -84,7 +84,7 @@ def _settings(run: answers.PublishedRun) -> dict[str, str]:
     }
 
 
-def _all() -> tuple[_Run, ...]:
+def _all() -> tuple[_JudgedRun, ...]:
     return _judged(store.load(answers.PUBLISHED).fingerprint)
 
 

@@ -29,7 +29,7 @@ SHOWN = (0.05, 0.5, 0.95)
 REACH = 1.96
 
 
-class _Said(NamedTuple):
+class _StatedSet(NamedTuple):
     """What one model said of a set in one way: places by the names of quantities."""
 
     name: str
@@ -77,7 +77,7 @@ def shown(report: Report, write: Callable[[str, str, Any], None]) -> dict[str, A
     return {"rows": rows, "models": list(models), "files": files}
 
 
-def _said(report: Report, task: str) -> list[_Said]:
+def _said(report: Report, task: str) -> list[_StatedSet]:
     stated = []
     for entry in report.entries:
         for asked, score in sorted(entry.scores.items()):
@@ -88,7 +88,7 @@ def _said(report: Report, task: str) -> list[_Said]:
                 places = {
                     quantity.name: place for place, quantity in enumerate(known.truth.quantities)
                 }
-                stated.append(_Said(name, entry.reference, known, places, _ranges(known)))
+                stated.append(_StatedSet(name, entry.reference, known, places, _ranges(known)))
     return stated
 
 
@@ -131,7 +131,7 @@ def _with_error(quantity: Quantity) -> str:
     return f"{quantity.mean:.{digits}f} ± {quantity.se:.{digits}f}"
 
 
-def _set(truth: Quantities, stated: list[_Said]) -> dict[str, Any]:
+def _set(truth: Quantities, stated: list[_StatedSet]) -> dict[str, Any]:
     is_share = proportions(truth)
     family, a, b = of_baseline(is_share, truth.baseline)
     # Answers that are all the same leave no spread; a quantile needs one.
@@ -154,7 +154,7 @@ def _set(truth: Quantities, stated: list[_Said]) -> dict[str, Any]:
 
 
 def _one(
-    truth: Quantities, place: int, stated: list[_Said], drawn: Array, baseline_error: Array
+    truth: Quantities, place: int, stated: list[_StatedSet], drawn: Array, baseline_error: Array
 ) -> dict[str, Any]:
     """Return what is shown of a quantity: texts, and the rows of the figure `stated`."""
     quantity, digits = truth.quantities[place], _digits(truth.quantities[place])

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_tuned
@@ -158,8 +155,7 @@ def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
     if not _has_card(folder):
         return None
     try:
-        # Its parts must be what they are said to be.
-        return _Found(msgspec.convert(asdict(read_tuned(folder)), Tuned), folder)
+        return _Found(read_tuned(folder), folder)
     except (EpidemiaError, ValueError, RecursionError) as error:
         where = "" if isinstance(error, EpidemiaError) else f"{folder / TUNED_CARD}: "
         notes[

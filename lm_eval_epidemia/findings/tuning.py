@@ -372,16 +372,17 @@ CELLS_NOTE = (
 _WHO = ("model", "tuned from")
 
 #: The numbers of a table for people.
-_NUMBERS = (
-    "before",
-    "after",
-    "difference",
-    "P(Y) alone",
-    "l1 before",
-    "l1 after",
-    "l1 difference",
-    "l1 of P(Y) alone",
+_MEASURED = (
+    Column("before", "{primary}, before"),
+    Column("after", "{primary}, after"),
+    Column("difference", "{primary}, difference", signed=True, no_minus_zero=True),
+    Column("P(Y) alone", "{primary}, P(Y) alone"),
+    Column("l1 before", "l1, before", 4),
+    Column("l1 after", "l1, after", 4),
+    Column("l1 difference", "l1, difference", 4, signed=True, no_minus_zero=True),
+    Column("l1 of P(Y) alone", "l1, P(Y) alone", 4),
 )
+_NUMBERS = tuple(column.name for column in _MEASURED)
 
 
 def _columns(part: str) -> tuple[Column, ...]:
@@ -390,14 +391,7 @@ def _columns(part: str) -> tuple[Column, ...]:
     return (
         *map(Column, (*texts, "win / tie / loss", "the tuned one is")),
         Column("part", title=part),
-        Column("before", "{primary}, before"),
-        Column("after", "{primary}, after"),
-        Column("difference", "{primary}, difference", signed=True, no_minus_zero=True),
-        Column("P(Y) alone", "{primary}, P(Y) alone"),
-        Column("l1 before", "l1, before", 4),
-        Column("l1 after", "l1, after", 4),
-        Column("l1 difference", "l1, difference", 4, signed=True, no_minus_zero=True),
-        Column("l1 of P(Y) alone", "l1, P(Y) alone", 4),
+        *_MEASURED,
         Column("share", "people"),
         *(Column(name, name) for name in ("wins", "ties", "losses")),
     )

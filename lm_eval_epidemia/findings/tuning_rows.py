@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.data import Rows, as_point, finite
+from lm_eval_epidemia.findings.data import Rows, as_point, finite, some
 from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import mean_over, shared_tasks
@@ -45,9 +45,7 @@ def tuning_rows(report: Report, _task: str | None = None) -> Rows:
         for column in report.columns
         for asked in shared_tasks([run.entry, run.base], column)
     ]
-    if not rows:
-        raise EpidemiaError(NOBODY)
-    return rows
+    return some(rows, NOBODY)
 
 
 def read_losses(folder: Path) -> Rows:
@@ -119,9 +117,7 @@ def loss_rows(report: Report, _task: str | None = None) -> Rows:
             rows += rows_of_losses(model, card, folder)
         except EpidemiaError as error:
             problems.append(str(error))
-    if not rows:
-        raise EpidemiaError("\n".join(problems))
-    return rows
+    return some(rows, "\n".join(problems))
 
 
 def _curves(report: Report) -> Iterator[list[TunedRun]]:
@@ -189,12 +185,11 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
                 for kind, who, trained, entry, mean in points
                 if not math.isnan(mean.value)
             ]
-    if not rows:
-        raise EpidemiaError(
-            "no learning curve: it takes two or more models tuned from one base on different "
-            "numbers of answers ('epidemia finetune notes --kind answers')"
-        )
-    return rows
+    return some(
+        rows,
+        "no learning curve: it takes two or more models tuned from one base on different "
+        "numbers of answers ('epidemia finetune notes --kind answers')",
+    )
 
 
 def learning_table(report: Report) -> list[Finding]:

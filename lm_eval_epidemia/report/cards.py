@@ -180,11 +180,7 @@ def _waiting(record: Record, tasks: Sequence[Task]) -> list[str]:
     else:
         waiting = f"{len(tasks)} tasks wait for {files}; then {build} makes them available:"
         lines = ["## Not shipped", "", waiting]
-    return [
-        *lines,
-        "",
-        *(f"- `{task.name}`" for task in tasks),
-    ]
+    return [*lines, "", *(f"- `{task.name}`" for task in tasks)]
 
 
 def card(record: Record) -> str:

@@ -66,7 +66,7 @@ PAGES = (
 TUNED = ("tuning.html", "Fine-tuning")
 
 
-class _Row(NamedTuple):
+class _PageRow(NamedTuple):
     cells: list[str]
     kind: str = ""
 
@@ -351,7 +351,7 @@ def _rows_of(section: Section, published: Collection[str] = ()) -> dict[str, Any
             "baseline" if name.startswith(overview.BASELINE) else "reference" * (name in published)
         )
 
-    return {**section._asdict(), "rows": [_Row(row, kind(row[0])) for row in section.rows]}
+    return {**section._asdict(), "rows": [_PageRow(row, kind(row[0])) for row in section.rows]}
 
 
 #: Stands for the colour of the page's text while a figure is drawn.
