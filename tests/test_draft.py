@@ -179,7 +179,7 @@ def test_the_phrase_of_another_race_or_region():
         ("region", "South", "lives in South"),
         ("marital", "Other", "answers 'Other' to 'marital'"),
     ):
-        found = columns.Column(column, 0, 1)
+        found = columns.Field(column, 0, 1)
         assert variables._phrase(kind_of(found), label, found) == phrase
 
 
@@ -408,7 +408,7 @@ DEMOGRAPHIC = (
 def test_demographic_columns_are_known_by_name_or_label():
     for row in DEMOGRAPHIC.split("|"):
         kind, name, label = row.split(";")
-        assert kind_of(columns.Column(name, 0, 1, label)) == kind, (name, label)
+        assert kind_of(columns.Field(name, 0, 1, label)) == kind, (name, label)
 
 
 NO_ANSWER = (

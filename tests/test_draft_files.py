@@ -77,7 +77,7 @@ def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, 
         values = tally.Tally()
         values.add(np.resize(np.arange(len(labels) + 1.0), 200), np.ones(200))
         taken = [one.name for one in made]
-        held = columns.Column(column, 0, place, cleaned(question), given_)
+        held = columns.Field(column, 0, place, cleaned(question), given_)
         made.append(
             drafted(
                 held, values, texts.apart(texts.variable_name(column, place), taken), wanted=True

@@ -30,7 +30,7 @@ RECORDS = "EPIDEMIA_RECORDS"
 Stamped = tuple[Path, tuple[int, int, int]]
 
 
-class _Known(NamedTuple):
+class _Catalogue(NamedTuple):
     """What there is.
 
     Records and tasks by name, the files of own records, faults of records by file, fresh sets by
@@ -75,8 +75,8 @@ def _shipped() -> dict[str, Record]:
 
 
 @lru_cache(maxsize=4)
-def _known(files: tuple[Stamped, ...]) -> _Known:
-    known = _Known(dict(_shipped()), {}, {}, {}, {}, [])
+def _known(files: tuple[Stamped, ...]) -> _Catalogue:
+    known = _Catalogue(dict(_shipped()), {}, {}, {}, {}, [])
     # A record of the user's own may be called tasks.yaml, too.
     sets = [path for path, _ in files if path.parent.parent == paths.fresh_tasks()]
     for path in (path for path, _ in files if path not in sets):
@@ -140,7 +140,7 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     raise EpidemiaError(f"{path}: {fault}")
 
 
-def _now() -> _Known:
+def _now() -> _Catalogue:
     known = _known(state())
     for fault in known.faults.values():
         notices.warn("record left out", f"a record of your own is left out: {fault}")

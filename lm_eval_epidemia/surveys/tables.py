@@ -69,7 +69,7 @@ def _number(cell: Any) -> float:
         return float("nan")
 
 
-class _Place(NamedTuple):
+class _TablePlace(NamedTuple):
     """A table in its sheet: rows down to the headers, rows below, and which column is which."""
 
     head: list[list[Any]]
@@ -82,7 +82,7 @@ class _Place(NamedTuple):
         return " ".join(str(cell) for row in self.head for cell in row if cell is not None)
 
 
-def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Place | list[str]:
+def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _TablePlace | list[str]:
     """Find the table with these headers; else say which headers are missing.
 
     `headers` has, by the name we use, the spellings it may have. A header that stands several
@@ -105,7 +105,7 @@ def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _Place 
     for name, places in where.items():
         lowest = max(r for r, _ in places if r <= bottom)
         column[name] = min(c for r, c in places if r == lowest)
-    return _Place(grid[: bottom + 1], grid[bottom + 1 :], column)
+    return _TablePlace(grid[: bottom + 1], grid[bottom + 1 :], column)
 
 
 def _match(levels: Sequence[Level], cell: Any) -> int | None:
@@ -156,7 +156,7 @@ def _left_out(table: TableLayout, name: str) -> bool:
 
 
 def _rows(
-    record: Record, vintage: str, table: TableLayout, place: _Place, file: str
+    record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
 ) -> tuple[dict[int, _TableRow], dict[str, int]]:
     """Read the rows of a table by the number of their level, and count what is left out and why."""
     given = record.ways(table.given, vintage)[0].levels
@@ -213,7 +213,7 @@ def _rows(
 
 
 def _read(
-    record: Record, vintage: str, table: TableLayout, place: _Place, file: str
+    record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
 ) -> PublishedTable:
     """Put the rows of a table together."""
     given = record.ways(table.given, vintage)[0].levels
@@ -281,7 +281,7 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
             except EpidemiaError:
                 return None
             headers = _headers(record, candidates[0], entry.tables[0])
-            if not any(isinstance(_find(grid, headers), _Place) for grid in grids):
+            if not any(isinstance(_find(grid, headers), _TablePlace) for grid in grids):
                 return None
     if len(candidates) == 1:
         return candidates[0]
@@ -294,7 +294,7 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
             for grid in read_grids(file)[:1]
             for table in record.vintages[candidates[0]].tables
         ]
-    title = " ".join(place.title for place in places if isinstance(place, _Place))
+    title = " ".join(place.title for place in places if isinstance(place, _TablePlace))
     for text in (title, names):
         if len(named := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
             return named[0]
@@ -336,14 +336,14 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
 
 def _locate(
     record: Record, vintage: str, table: TableLayout, grids: dict[str, list[list[list[Any]]]]
-) -> tuple[str, _Place]:
+) -> tuple[str, _TablePlace]:
     """Find the sheet that has a table's headers; otherwise say which headers are missing."""
     entry, headers = record.vintages[vintage], _headers(record, vintage, table)
     missing: list[str] = []
     for file, sheets in grids.items():
         for grid in sheets:
             place = _find(grid, headers)
-            if isinstance(place, _Place):
+            if isinstance(place, _TablePlace):
                 return file, place
             missing = place
     first = next(iter(grids.values()))
@@ -360,7 +360,7 @@ def _locate(
     )
 
 
-def _check_year(record: Record, vintage: str, place: _Place, file: str) -> None:
+def _check_year(record: Record, vintage: str, place: _TablePlace, file: str) -> None:
     """Refuse a table of another year: as printed above it, else in a column, else in its name."""
     own = record.vintages[vintage]
     columns = [n for n, header in enumerate(place.head[-1]) if normalised(header) == "year"]

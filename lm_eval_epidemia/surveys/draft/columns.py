@@ -23,7 +23,7 @@ LONGEST = 600
 Kind = Literal["numbers", "texts", "dates", "other"]
 
 
-class Column(NamedTuple):
+class Field(NamedTuple):
     """A column as its file describes it.
 
     Attributes
@@ -61,7 +61,7 @@ class Column(NamedTuple):
 class Header(NamedTuple):
     """What a file says of itself: its columns, a title, the rows where it counts them."""
 
-    columns: list[Column]
+    columns: list[Field]
     title: str
     rows: int | None
 
@@ -94,7 +94,7 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
             return _of_parquet(path, file)
         if suffix == ".csv":
             names = raw_columns(path)
-            columns = [Column(name, file, n, kind="texts") for n, name in enumerate(names, 1)]
+            columns = [Field(name, file, n, kind="texts") for n, name in enumerate(names, 1)]
             return Header(columns, "", None)
         options: dict[str, Any] = {"encoding": encoding} if encoding else {}
         if FORMATS[suffix] == "read_sav":
@@ -121,17 +121,17 @@ def _of_parquet(path: Path, file: int) -> Header:
 
     with pyarrow.parquet.ParquetFile(path) as opened:
         fields = enumerate(opened.schema_arrow, 1)
-        columns = [Column(field.name, file, n, kind=kind(field.type)) for n, field in fields]
+        columns = [Field(field.name, file, n, kind=kind(field.type)) for n, field in fields]
         return Header(columns, "", opened.metadata.num_rows)
 
 
-def _of_labelled(told: Any, file: int) -> list[Column]:
+def _of_labelled(told: Any, file: int) -> list[Field]:
     labels, missing = told.variable_value_labels, getattr(told, "missing_ranges", None) or {}
     columns = []
     for place, name in enumerate(told.column_names, 1):
         of_texts = told.readstat_variable_types[name] == "string"
         ranges = [(span["lo"], span["hi"]) for span in missing.get(name, ())]
-        column = Column(
+        column = Field(
             name=name,
             file=file,
             place=place,
@@ -155,18 +155,18 @@ def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
     return {code: cleaned(labels[code])[:LONGEST] for code in sorted(labels)}
 
 
-def unusable(columns: Sequence[Column], join: str | None) -> dict[str, list[Column]]:
+def unusable(columns: Sequence[Field], join: str | None) -> dict[str, list[Field]]:
     """Find columns that no record can name, by the reason.
 
     Parameters
     ----------
-    columns : sequence of Column
+    columns : sequence of Field
         Of all files.
     join : str, optional
         The one that several files share.
     """
     times = Counter((column.file, column.name.casefold()) for column in columns)
-    left_out: dict[str, list[Column]] = {}
+    left_out: dict[str, list[Field]] = {}
     seen: set[str] = set()
     for column in columns:
         name, reason = column.name, ""

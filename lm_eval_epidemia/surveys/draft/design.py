@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.words import NO_WEIGHT, PSU, REPLICATE, STRATA, WEIGHT
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ class Guess(NamedTuple):
     replicates: list[str]
 
 
-def guessed(columns: Sequence[Column]) -> Guess:
+def guessed(columns: Sequence[Field]) -> Guess:
     """Guess the design from the names and labels of columns.
 
     Parameters
     ----------
-    columns : sequence of Column
+    columns : sequence of Field
         Those that a record can name.
 
     Returns
@@ -57,7 +57,7 @@ def guessed(columns: Sequence[Column]) -> Guess:
     """
     stems = Counter(_stem(column.name) for column in columns if column.name[-1:].isdigit())
     replicates: list[str] = []
-    weights: list[Column] = []
+    weights: list[Field] = []
     tall = any("height" in (column.name + column.label).casefold() for column in columns)
     for column in columns:
         name, label = column.name.casefold(), column.label.casefold()

@@ -12,11 +12,11 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
 from lm_eval_epidemia.surveys.csv_text import encoding_of
-from lm_eval_epidemia.surveys.draft.columns import Column, unusable
+from lm_eval_epidemia.surveys.draft.columns import Field, unusable
 from lm_eval_epidemia.surveys.draft.design import Guess, guessed
 from lm_eval_epidemia.surveys.draft.files import Files, described
 from lm_eval_epidemia.surveys.draft.files import named as named_columns
-from lm_eval_epidemia.surveys.draft.people import Rows, Sampling, rows_in, rows_of
+from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import (
     EACH,
@@ -52,7 +52,7 @@ class Drafted(NamedTuple):
     source : DraftSource
     variables : list of Draft
     plans : list of TaskPlan
-    left_out : dict of str to list of Column
+    left_out : dict of str to list of Field
         By the reason.
     notes : list of str
         What else to tell the user.
@@ -64,7 +64,7 @@ class Drafted(NamedTuple):
     source: DraftSource
     variables: list[Draft]
     plans: list[TaskPlan]
-    left_out: dict[str, list[Column]]
+    left_out: dict[str, list[Field]]
     notes: list[str]
 
 
@@ -205,19 +205,19 @@ def check_free(path: Path, replace: bool) -> None:
 # -- Columns to variables -------------------------------------------------------------------------
 
 
-def _without(columns: Sequence[Column], left_out: Mapping[str, Sequence[Column]]) -> list[Column]:
+def _without(columns: Sequence[Field], left_out: Mapping[str, Sequence[Field]]) -> list[Field]:
     """Return the columns that are not left out."""
     gone = {id(column) for columns in left_out.values() for column in columns}
     return [column for column in columns if id(column) not in gone]
 
 
 def _put_aside(
-    usable: Sequence[Column],
+    usable: Sequence[Field],
     guess: Guess,
     sampling: Sampling,
     join: str,
-    named: Mapping[str, Sequence[Column]],
-    left_out: dict[str, list[Column]],
+    named: Mapping[str, Sequence[Field]],
+    left_out: dict[str, list[Field]],
 ) -> None:
     """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
     wanted = {column.name for columns in named.values() for column in columns}
@@ -236,7 +236,7 @@ def _put_aside(
 
 
 def _counted(
-    read: Files, asked: Sequence[Column], rows: Rows, encoding: str | None, progress: bool
+    read: Files, asked: Sequence[Field], rows: UsedRows, encoding: str | None, progress: bool
 ) -> dict[str, Tally]:
     """Count the values of columns, file by file, among the records that are used."""
     from tqdm import tqdm
@@ -257,11 +257,11 @@ def _counted(
 
 
 def _variables(
-    asked: Sequence[Column],
+    asked: Sequence[Field],
     tallies: Mapping[str, Tally],
-    named: Mapping[str, Sequence[Column]],
+    named: Mapping[str, Sequence[Field]],
     wishes: Wishes,
-    left_out: dict[str, list[Column]],
+    left_out: dict[str, list[Field]],
 ) -> list[Draft]:
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     drafts: dict[str, Draft] = {}
@@ -284,7 +284,7 @@ def _variables(
 
 def _chosen(
     variables: list[Draft],
-    named: Mapping[str, Sequence[Column]],
+    named: Mapping[str, Sequence[Field]],
     wishes: Wishes,
     choose: Chooser | None,
 ) -> tuple[list[Draft], list[Draft], list[str]]:
@@ -332,7 +332,7 @@ def _any_conditions(drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def _fewer(
-    variables: list[Draft], used: Sequence[Draft], left_out: dict[str, list[Column]]
+    variables: list[Draft], used: Sequence[Draft], left_out: dict[str, list[Field]]
 ) -> list[Draft]:
     """Keep a record readable: the variables of tasks, and the first of the others."""
     names = {draft.name for draft in used}
@@ -374,7 +374,7 @@ def _foreign(files: Sequence[Path]) -> list[str]:
 
 
 def _nothing_left(
-    names: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Column]]
+    names: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Field]]
 ) -> EpidemiaError:
     reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
     listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])

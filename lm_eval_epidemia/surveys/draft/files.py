@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.surveys.draft.columns import Column, Header, header_of, shared_column
+from lm_eval_epidemia.surveys.draft.columns import Field, Header, header_of, shared_column
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
 from lm_eval_epidemia.surveys.read import suffix_of
 
@@ -18,14 +18,14 @@ class Files(NamedTuple):
     paths: list[Path]
     given: list[Path]
     headers: list[Header]
-    columns: list[Column]
+    columns: list[Field]
     join: str
 
     @property
     def names(self) -> str:
         return ", ".join(path.name for path in self.given)
 
-    def column(self, name: str, option: str, among: Sequence[Column] | None = None) -> Column:
+    def column(self, name: str, option: str, among: Sequence[Field] | None = None) -> Field:
         """Find a column that an option names."""
         every = self.columns if among is None else among
         for column in every:
@@ -66,10 +66,10 @@ def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
 
 
 def named(
-    read: Files, usable: Sequence[Column], left_out: Mapping[str, Sequence[Column]], wishes: Wishes
-) -> dict[str, list[Column]]:
+    read: Files, usable: Sequence[Field], left_out: Mapping[str, Sequence[Field]], wishes: Wishes
+) -> dict[str, list[Field]]:
     """Find the columns that --outcomes and --given name."""
-    columns: dict[str, list[Column]] = {}
+    columns: dict[str, list[Field]] = {}
     for option, names in (("--outcomes", wishes.outcomes), ("--given", wishes.given)):
         for name in names or ():
             column = read.column(name, option)

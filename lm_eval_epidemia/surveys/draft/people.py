@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.design import Guess, single_units
 from lm_eval_epidemia.surveys.draft.files import Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
@@ -51,7 +51,7 @@ class Sampling(NamedTuple):
     checks: Sequence[str] = ()
 
 
-class Rows(NamedTuple):
+class UsedRows(NamedTuple):
     """The records that are used.
 
     Attributes
@@ -72,14 +72,14 @@ class Rows(NamedTuple):
 
 
 def rows_of(
-    read: Files, usable: Sequence[Column], guess: Guess, wishes: Wishes, choose: Chooser | None
-) -> Rows:
+    read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, choose: Chooser | None
+) -> UsedRows:
     """Settle weight, strata, PSUs and year, and read their columns.
 
     Parameters
     ----------
     read : Files
-    usable : sequence of Column
+    usable : sequence of Field
     guess : Guess
     wishes : Wishes
     choose : callable, optional
@@ -147,14 +147,14 @@ def rows_of(
     if keys is not None:
         _check_unique(keys[keep], path)
     sampling = Sampling(year, year_from, weight, strata, psu, select, checks)
-    return Rows(sampling, keep, np.where(keep, weights, 0.0), keys)
+    return UsedRows(sampling, keep, np.where(keep, weights, 0.0), keys)
 
 
 class _Settling(NamedTuple):
     """What is known when weight, strata and PSUs are settled: as for `rows_of`."""
 
     read: Files
-    usable: Sequence[Column]
+    usable: Sequence[Field]
     guess: Guess
     wishes: Wishes
     choose: Chooser | None
@@ -221,7 +221,7 @@ def _check_unique(keys: pd.Series, path: Path) -> None:
         )
 
 
-def _without_columns(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
+def _without_columns(path: Path, columns: Sequence[Field]) -> pd.DataFrame:
     """Return a table without columns, as long as a file of which no column is needed yet."""
     import pandas as pd
 
@@ -251,7 +251,7 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
 
 
 def rows_in(
-    path: Path, rows: Rows, join: str
+    path: Path, rows: UsedRows, join: str
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], tuple[float, float]]:
     """Return which rows of a file count, their weights, and who is not in it."""
     if rows.keys is None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
-from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
 
 #: Values (columns times rows) that are looked at together.
@@ -179,7 +179,7 @@ def _to_digits(values: Array, digits: int) -> Array:
 
 
 def blocks(
-    path: Path, columns: Sequence[Column], encoding: str | None = None
+    path: Path, columns: Sequence[Field], encoding: str | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read columns of a file, some rows at a time.
 
@@ -226,7 +226,7 @@ def blocks(
 
 def count(
     path: Path,
-    columns: Sequence[Column],
+    columns: Sequence[Field],
     keep: NDArray[np.bool_],
     weight: Array,
     encoding: str | None = None,
@@ -237,7 +237,7 @@ def count(
     Parameters
     ----------
     path : Path
-    columns : sequence of Column
+    columns : sequence of Field
     keep : ndarray of bool, shape (n,)
         Which rows count.
     weight : ndarray, shape (n,)

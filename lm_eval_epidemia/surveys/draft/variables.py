@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.surveys.draft import cuts
-from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
 from lm_eval_epidemia.surveys.draft.text import apart, cleaned, number, shortened
 from lm_eval_epidemia.surveys.draft.words import (
@@ -47,7 +47,7 @@ class Draft(NamedTuple):
     Attributes
     ----------
     name : str
-    column : Column
+    column : Field
     kind : str
         Of `words.DEMOGRAPHIC`, or empty.
     question : str
@@ -65,7 +65,7 @@ class Draft(NamedTuple):
     """
 
     name: str
-    column: Column
+    column: Field
     kind: str
     question: str = ""
     levels: tuple[DraftLevel, ...] = ()
@@ -96,18 +96,18 @@ class Draft(NamedTuple):
         return self._replace(question=question, levels=levels, checks=checks, asides=asides)
 
 
-def kind_of(column: Column) -> str:
+def kind_of(column: Field) -> str:
     """Return which demographic variable a column is by its name or label; empty if none."""
     kinds = (kind for kind, words in DEMOGRAPHIC.items() if words.fits(column.name, column.label))
     return next(kinds, "")
 
 
-def drafted(column: Column, tally: Tally, name: str, wanted: bool = False) -> Draft | str:
+def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Draft | str:
     """Draft a variable from a column.
 
     Parameters
     ----------
-    column : Column
+    column : Field
     tally : Tally
         Of its values.
     name : str
@@ -429,7 +429,7 @@ def _listed(items: Iterable[str]) -> str:
     return ", ".join(items[:8]) + (f" and {len(items) - 8} more" if len(items) > 8 else "")
 
 
-def _about(column: Column) -> str:
+def _about(column: Field) -> str:
     return shortened(column.words.rstrip(" :.;,") or column.name)
 
 
@@ -440,7 +440,7 @@ _OTHER = re.compile(r"((an|any |all )?other)s?( (race|ethnicity|region|state|cou
 _RACES = re.compile(r"\b(race|ethnicity|ethnicities|races)$")
 
 
-def _phrase(kind: str, label: str, column: Column, not_a_word: bool = False) -> str:
+def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> str:
     """Say of a person what an answer means, in a way that is sound whatever it is."""
     if not_a_word:
         return _amount(kind, label, column)
@@ -460,7 +460,7 @@ def _phrase(kind: str, label: str, column: Column, not_a_word: bool = False) -> 
     return f"answers '{label}' to '{_about(column)}'"
 
 
-def _amount(kind: str, label: str, column: Column) -> str:
+def _amount(kind: str, label: str, column: Field) -> str:
     """Say of a person what a number means."""
     text = label[:1].lower() + label[1:]
     if kind == "age":
@@ -480,7 +480,7 @@ _QUESTIONS = {
 }
 
 
-def _question(kind: str, column: Column, levels: tuple[DraftLevel, ...], amount: bool) -> str:
+def _question(kind: str, column: Field, levels: tuple[DraftLevel, ...], amount: bool) -> str:
     """Ask for a variable: by what it is known as, or by the column's label."""
     words = {level.label.casefold() for level in levels}
     if kind in _QUESTIONS and not words & {"yes", "no"}:

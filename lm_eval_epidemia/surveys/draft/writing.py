@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.surveys.draft.columns import Column
+from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, number, quoted, shortened
@@ -44,7 +44,7 @@ def record_text(
     source: DraftSource,
     drafts: Sequence[Draft],
     plans: Sequence[TaskPlan],
-    left_out: Mapping[str, Sequence[Column]],
+    left_out: Mapping[str, Sequence[Field]],
 ) -> str:
     """Write a record.
 
@@ -54,7 +54,7 @@ def record_text(
     drafts : sequence of Draft
         Those of tasks are marked for checking one by one, the others together.
     plans : sequence of TaskPlan
-    left_out : mapping of str to sequence of Column
+    left_out : mapping of str to sequence of Field
         By the reason.
 
     Returns
@@ -186,7 +186,7 @@ def _title(name: str, plan: TaskPlan, drafts: Mapping[str, Draft]) -> str:
     return f"{name.upper()}: {called(plan.outcome)} by {', '.join(map(called, plan.given))}"
 
 
-def _left_out(left_out: Mapping[str, Sequence[Column]]) -> list[str]:
+def _left_out(left_out: Mapping[str, Sequence[Field]]) -> list[str]:
     total = sum(map(len, left_out.values()))
     if not total:
         return []
