@@ -18,7 +18,7 @@ from lm_eval_epidemia.findings import leaderboard, means
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
@@ -182,7 +182,7 @@ def entry(model, scores, draws, mode="letters"):
     return Entry(
         model,
         scores={
-            Asked(task, mode): Score(x, Draws(s, np.asarray(at, float), asking), {"l1": 0.1})
+            Asked(task, mode): TaskScore(x, Draws(s, np.asarray(at, float), asking), {"l1": 0.1})
             for (task, x), (s, at, asking) in zip(scores.items(), draws, strict=True)
         },
     )
@@ -402,7 +402,7 @@ def test_scales_of_a_group(population, tmp_path):
 def test_scales_that_are_not_known_are_left_out(tmp_path):
     """A truth without surveys simulated from the population; a file of an older version."""
     anchors = {HEROIN: Anchors(0.5, 0.5, 0.3, 0.1)}
-    one = Entry("a", scores={Asked(HEROIN, "letters"): Score(50.0, None, {"l1": 0.3})})
+    one = Entry("a", scores={Asked(HEROIN, "letters"): TaskScore(50.0, None, {"l1": 0.3})})
     found = means.normalised_means(one, "epidemia_low", anchors, {})
     assert "another survey" not in found and "population" not in found and "score" in found
     # An interval is cut off at 0 and 100, and unknown without draws. 1, 2, 3 have the variance 1.
@@ -411,12 +411,12 @@ def test_scales_that_are_not_known_are_left_out(tmp_path):
         (Draws(NSDUH, np.array([1.0, 2.0, 3.0])), (99 - 1.96, 100.0)),
         (None, (math.nan, math.nan)),
     ):
-        one = Entry("a", scores={asked: Score(50.0, None, metrics, draws)})
+        one = Entry("a", scores={asked: TaskScore(50.0, None, metrics, draws)})
         found = means.population_mean(one, [asked])
         assert found.interval == pytest.approx(interval, nan_ok=True)
     # Of a part of the cells, or another truth, the anchors are others; the metric is the file's.
     metrics = {"l1": 0.3, "seen": 0.5, "score_population": 30.0}
-    one = Entry("a", scores={Asked(HEROIN, "letters"): Score(50.0, None, metrics)})
+    one = Entry("a", scores={Asked(HEROIN, "letters"): TaskScore(50.0, None, metrics)})
     assert list(means.normalised_means(one, "epidemia_low", anchors, {HEROIN: 0.2})) == [
         "population"
     ]

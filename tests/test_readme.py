@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
 from lm_eval_epidemia.findings.means import group_mean
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.findings.reference import references
-from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 
 README = (REPOSITORY / "README.md").read_text()
 
@@ -79,7 +79,7 @@ def test_its_scores_are_of_the_same_whole_tasks():
         for entry in OBSERVATION.asked(way)
         if in_way(entry.group, way) in groups
     ]
-    (knows,) = references([Entry("", scores=dict.fromkeys(tasks, Score(0.0)))])
+    (knows,) = references([Entry("", scores=dict.fromkeys(tasks, TaskScore(0.0)))])
     by_name = {one.model: one for one in published(tasks)}
     means = {
         "knows P(Y) alone": [knows],

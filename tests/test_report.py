@@ -33,7 +33,7 @@ from lm_eval_epidemia.findings.data import (
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.report import charts, figures, output
-from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import model_size, read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
@@ -405,7 +405,7 @@ def test_sizes(tmp_path):
 
 def entry(model, scores, error=1.0, mode="letters", **more):
     draws = None if math.isnan(error) else Draws("", np.empty(0), error)
-    made = {Asked(t, mode): Score(x, draws, {"l1": 0.1}) for t, x in scores.items()}
+    made = {Asked(t, mode): TaskScore(x, draws, {"l1": 0.1}) for t, x in scores.items()}
     return Entry(model, scores=made, **more)
 
 

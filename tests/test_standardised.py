@@ -28,9 +28,9 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import standardised as report
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.sections import printed
-from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.results import Results, read_results
-from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
@@ -349,10 +349,10 @@ def test_impossible_people_are_named():
     certain = np.zeros_like(other.p)
     certain[:, other.levels.index("Bachelor's degree")] = 1
     everywhere = list(range(len(truth.given)))
-    one = Elicited(everywhere, truth.p, None, 0.0)
-    two = Elicited(list(range(len(other.given))), certain, None, 0.0)
+    one = TaskAnswers(everywhere, truth.p, None, 0.0)
+    two = TaskAnswers(list(range(len(other.given))), certain, None, 0.0)
     samples = {("m", Asked(OWNED, "letters")): one, ("m", Asked(EDUCATION, "letters")): two}
-    scores = {asked: Score(50.0) for _, asked in samples}
+    scores = {asked: TaskScore(50.0) for _, asked in samples}
     asked = make_report(Results([Entry("m", scores=scores)], []))
     whole, part = report.implied(asked, samples)
     assert np.isnan(part.own["weighted"].value)

@@ -62,15 +62,15 @@ class Place(NamedTuple):
         return f"{build} --raw FILE', or delete {self.folder} to use what ships"
 
 
-class _File(BaseModel):
+class _StoredFile(BaseModel):
     name: str
     sha256: str
 
 
-class _Truth(BaseModel):
+class _StoredTruth(BaseModel):
     survey: str
     vintage: str
-    files: dict[Literal["cells", "bootstrap", "replicates"], _File] = Field(min_length=2)
+    files: dict[Literal["cells", "bootstrap", "replicates"], _StoredFile] = Field(min_length=2)
     tasks: dict[str, Any]
 
 
@@ -79,7 +79,7 @@ class _Replicates(BaseModel):
     step: float = Field(gt=0, allow_inf_nan=False)
 
 
-class _Entry(BaseModel):
+class _StoredTask(BaseModel):
     estimator: str
     columns: dict[str, str]
     levels: list[str] = Field(min_length=2)
@@ -134,7 +134,7 @@ def _outlines(path: Path) -> dict[str, str]:
     wrong = {}
     for key, outline in _parse(path).items():
         try:
-            truth = _Truth.model_validate(outline)
+            truth = _StoredTruth.model_validate(outline)
         except ValidationError as error:
             wrong[key] = problem(error)
         else:
@@ -160,7 +160,7 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
     entry = truth["tasks"][task]
     where = f"{path}: the entry of {task} in {place.key}"
     try:
-        checked = _Entry.model_validate(entry)
+        checked = _StoredTask.model_validate(entry)
     except ValidationError as error:
         raise EpidemiaError(f"{where} is damaged ({problem(error)}): {place.mend}") from None
     if checked.sha256 not in (None, seal(truth, task)):

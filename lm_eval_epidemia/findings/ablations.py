@@ -26,7 +26,7 @@ USUAL = {
 _ARGUMENTS = {"temperature": "temperature", "reasoning_effort": "reasoning effort"}
 
 
-class Run(NamedTuple):
+class AskedRun(NamedTuple):
     """A task, as it was asked of a model.
 
     Attributes
@@ -52,17 +52,17 @@ class Difference(NamedTuple):
 
     Attributes
     ----------
-    one, other : Run
+    one, other : AskedRun
         The usual one first.
     differs : str
-        In what, a key of `Run.settings`.
+        In what, a key of `AskedRun.settings`.
     before, after, change, wins : Estimate
         The error ratio of either, the second less the first, and the change of the share of wins
         against the smallest samples; paired over the quantities that both were asked.
     """
 
-    one: Run
-    other: Run
+    one: AskedRun
+    other: AskedRun
     differs: str
     before: Estimate
     after: Estimate
@@ -76,14 +76,14 @@ class Difference(NamedTuple):
         return f"{self.differs}: {' -> '.join(ends)}"
 
 
-def runs_of(entries: Iterable[Entry]) -> list[Run]:
+def runs_of(entries: Iterable[Entry]) -> list[AskedRun]:
     """Return what was asked of the runs, with its settings."""
     runs = []
     for entry in entries:
         for asked, score in sorted(entry.scores.items()):
             if leaf(asked).benchmark is PRIOR and score.said is not None and not entry.reference:
                 settings = _settings(entry, asked.way)
-                runs.append(Run(entry.model, asked.task, settings, score.said))
+                runs.append(AskedRun(entry.model, asked.task, settings, score.said))
     return runs
 
 
@@ -114,17 +114,17 @@ def _plain(value: str) -> str:
         return value
 
 
-def _usual_first(run: Run) -> tuple[tuple[bool, str], ...]:
+def _usual_first(run: AskedRun) -> tuple[tuple[bool, str], ...]:
     return tuple(
         (value not in USUAL.get(key, ("", "False")), value) for key, value in run.settings.items()
     )
 
 
-def differences(runs: Sequence[Run]) -> list[Difference]:
+def differences(runs: Sequence[AskedRun]) -> list[Difference]:
     """Pair runs of a model and task that differ in one thing, each with the most usual one."""
     pairs = []
     for key in dict.fromkeys(key for run in runs for key in run.settings):
-        alike: dict[tuple[object, ...], list[Run]] = {}
+        alike: dict[tuple[object, ...], list[AskedRun]] = {}
         for run in runs:
             rest = tuple(sorted((k, v) for k, v in run.settings.items() if k != key))
             alike.setdefault((run.published, run.model, run.task, rest), []).append(run)
@@ -134,7 +134,7 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
     return sorted(pairs, key=lambda pair: (pair.one.published, pair.one.model))
 
 
-def _paired(usual: Run, other: Run, key: str) -> Difference | None:
+def _paired(usual: AskedRun, other: AskedRun, key: str) -> Difference | None:
     """Subtract over the quantities that both were asked; None where there are fewer than two."""
     first, second = (
         np.array([quantity.name for quantity in run.known.truth.quantities])
@@ -185,7 +185,7 @@ def _row(pair: Difference) -> Row:
     return Row(cells, name=f"{pair.other.task} / {pair.says}", facts=facts)
 
 
-def finding(runs: Sequence[Run]) -> Finding:
+def finding(runs: Sequence[AskedRun]) -> Finding:
     """Return the table of `differences`."""
     return Finding(
         "ablation",

@@ -18,13 +18,13 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.protocol import printable
-from lm_eval_epidemia.results.samples import Elicited, elicited, sample_file
+from lm_eval_epidemia.results.samples import TaskAnswers, elicited, sample_file
 
 #: What was answered, by entry and task.
-Samples = dict[tuple[str, Asked], Elicited]
+Samples = dict[tuple[str, Asked], TaskAnswers]
 
 
-def _read(job: tuple[str, Asked, Any]) -> tuple[str, Asked, Elicited | str | None]:
+def _read(job: tuple[str, Asked, Any]) -> tuple[str, Asked, TaskAnswers | str | None]:
     name, asked, path = job
     try:
         return name, asked, elicited(path, asked)

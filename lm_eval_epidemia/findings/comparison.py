@@ -10,7 +10,7 @@ from scipy import stats
 
 from lm_eval_epidemia.benchmarks import PRIOR, groups
 from lm_eval_epidemia.findings.means import shared_tasks
-from lm_eval_epidemia.results.entry import Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
 
 #: Two-sided level of confidence of every "better".
@@ -144,7 +144,7 @@ def _compared(
     other: str,
     column: str,
     common: Sequence[Asked],
-    pairs: Sequence[tuple[Score, Score]],
+    pairs: Sequence[tuple[TaskScore, TaskScore]],
 ) -> Comparison:
     """Compare two scores of each task."""
     higher = bool(groups()[column].measure.higher_is_better)

@@ -37,7 +37,7 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over, references
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
@@ -360,7 +360,7 @@ def _samples(report: Report, tasks: Iterable[Asked] | None = None) -> Samples:
     return samples
 
 
-def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, Elicited]]:
+def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, TaskAnswers]]:
     """Return a task's truth and what the runs answered, the task named as lm-eval names it."""
     if task not in leaves():
         raise EpidemiaError(f"no task {task!r}: see 'epidemia tasks list'")
@@ -371,7 +371,9 @@ def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, El
     return store.load(asked.task), {name: answers for (name, _), answers in samples.items()}
 
 
-def rows_of_distribution(truth: store.GroundTruth, cell: int, models: dict[str, Elicited]) -> Rows:
+def rows_of_distribution(
+    truth: store.GroundTruth, cell: int, models: dict[str, TaskAnswers]
+) -> Rows:
     """Rows of the figure `distribution`: truth, who knows P(Y) alone, and models, in one cell."""
     low, high = interval(truth.p, truth.n_eff)
     answered = {KNOWS_MARGINAL: scoring.mean(truth.weights, truth.p)[cell]}
@@ -402,7 +404,7 @@ def distribution_rows(report: Report, task: str | None = None) -> Rows:
     return rows_of_distribution(truth, int(truth.weights.argmax()), models)
 
 
-def rows_of_curve(truth: store.GroundTruth, models: dict[str, Elicited]) -> Rows:
+def rows_of_curve(truth: store.GroundTruth, models: dict[str, TaskAnswers]) -> Rows:
     """Rows of the figure `curve`: the first answer, by truth, anchoring respondents and models."""
     low, high = interval(truth.p, truth.n_eff)
     everywhere = range(len(truth.given))

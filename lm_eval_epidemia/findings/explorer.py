@@ -18,8 +18,8 @@ from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
-from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
-from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
+from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_error
@@ -87,7 +87,7 @@ def shown(
 def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
     """Say what the respondent that knows P(Y) alone scores, for each cut that runs have."""
     if not any(asked in entry.scores for entry in report.runs):
-        whole = Entry("", scores={asked: Score(0.0)})
+        whole = Entry("", scores={asked: TaskScore(0.0)})
         return number(known_over(whole, [asked])[0], 1)
     values = [(cut_of(cut), cut.scores[asked].value) for cut in known if asked in cut.scores]
     return "; ".join(number(value, 1) + (f" ({cut})" if cut else "") for cut, value in values)
@@ -128,7 +128,7 @@ def _needs(survey: str) -> str:
 def task_data(asked: Asked, report: Report, samples: Samples) -> dict[str, Any]:
     """Return what is shown of a task: truth, questions, and every model's answers."""
     truth, entry = store.load(asked.task), leaf(asked).entry
-    whole = Entry("", scores={asked: Score(0.0)})
+    whole = Entry("", scores={asked: TaskScore(0.0)})
     low, high = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
@@ -165,7 +165,7 @@ def task_data(asked: Asked, report: Report, samples: Samples) -> dict[str, Any]:
     }
 
 
-def _answered(model: Entry, asked: Asked, own: Elicited | None) -> dict[str, Any]:
+def _answered(model: Entry, asked: Asked, own: TaskAnswers | None) -> dict[str, Any]:
     """Return what a model answered in a task, and what that came to."""
     score, whole = model.scores[asked], len(store.load(asked.task).given)
     apart = ("l1", "seen", POPULATION)

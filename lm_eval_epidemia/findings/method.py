@@ -19,7 +19,7 @@ from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.normalise import normalise
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.protocol import Protocol
-from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.score import Anchors
@@ -112,7 +112,7 @@ def _percent(p: float) -> str:
     return f"{100 * p:.1f} %"
 
 
-def _two(truth: store.GroundTruth, runs: dict[str, Elicited]) -> dict[str, Elicited]:
+def _two(truth: store.GroundTruth, runs: dict[str, TaskAnswers]) -> dict[str, TaskAnswers]:
     """Return who answered best and worst: two runs, or two respondents that we make up."""
     if len(runs) < 2:
         nothing = scoring.uniform(truth.p)
@@ -122,7 +122,7 @@ def _two(truth: store.GroundTruth, runs: dict[str, Elicited]) -> dict[str, Elici
         }
         cells = list(range(len(truth.given)))
         runs = {
-            name: Elicited(cells, q, None, float(distance(truth.weights, q, truth.p)))
+            name: TaskAnswers(cells, q, None, float(distance(truth.weights, q, truth.p)))
             for name, q in answers.items()
         }
     anchors, ordered = Anchors.of(truth), sorted(runs.items(), key=lambda run: run[1].l1)
@@ -194,5 +194,5 @@ def shown(report: Report, samples: Samples) -> dict[str, Any]:
     }
 
 
-def _rows_of(truth: store.GroundTruth, who: str, own: Elicited) -> data.Rows:
+def _rows_of(truth: store.GroundTruth, who: str, own: TaskAnswers) -> data.Rows:
     return [row for row in data.rows_of_curve(truth, {who: own}) if row["who"] in ("truth", who)]

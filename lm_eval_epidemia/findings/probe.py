@@ -29,7 +29,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
@@ -102,7 +102,7 @@ class Probe(NamedTuple):
     notes: list[str]
 
 
-def _known(score: Score) -> tuple[float, Draws | None]:
+def _known(score: TaskScore) -> tuple[float, Draws | None]:
     """Return the score against the population, with its draws."""
     return score.metrics.get(POPULATION, math.nan), score.population
 
@@ -149,7 +149,7 @@ def _where(asked: Asked) -> str:
 
 
 def _contrast(
-    firsts: Sequence[Score], seconds: Sequence[Score], places: Sequence[int]
+    firsts: Sequence[TaskScore], seconds: Sequence[TaskScore], places: Sequence[int]
 ) -> PairDifference:
     """Compare scores with those at some places of others."""
     (first, of_first), (second, of_second) = (
@@ -232,7 +232,7 @@ class _Dated(NamedTuple):
     year: int
     vintage: str
     task: str
-    score: Score
+    score: TaskScore
 
 
 def vintages(report: Report, cutoffs: Sequence[Cutoff]) -> tuple[list[Probed], list[str]]:

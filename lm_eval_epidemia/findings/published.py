@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from lm_eval_epidemia.findings import published_priors
-from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -46,7 +46,7 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
                 entry = entries.setdefault(
                     model, Entry(model, protocol=Protocol(published=True), reference=True)
                 )
-                entry.scores[asked] = Score(float(value))
+                entry.scores[asked] = TaskScore(float(value))
     return sorted(
         [*entries.values(), *published_priors.entries(wanted)], key=lambda entry: entry.model
     )

@@ -21,9 +21,9 @@ from lm_eval_epidemia.benchmarks.prior.judgements import (
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.system import BASE
-from lm_eval_epidemia.findings.ablations import Run
+from lm_eval_epidemia.findings.ablations import AskedRun
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
-from lm_eval_epidemia.results.entry import Asked, Entry, Score
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score.joint import Draws
 
@@ -110,7 +110,9 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
         if asked in wanted and usual:
             plainly = Entry(run.model, protocol=Protocol(published=True), reference=True)
             entry = by_model.setdefault(run.model, plainly)
-            entry.scores[asked] = Score(error_ratio(run.known), _draws(run.known), said=run.known)
+            entry.scores[asked] = TaskScore(
+                error_ratio(run.known), _draws(run.known), said=run.known
+            )
     return list(by_model.values())
 
 
@@ -128,12 +130,12 @@ def _are_shown(shown: Sequence[Entry]) -> bool:
     )
 
 
-def runs(shown: Sequence[Entry]) -> list[Run]:
+def runs(shown: Sequence[Entry]) -> list[AskedRun]:
     """Return the published runs that differ in how models were asked, if others are shown."""
     if not _are_shown(shown):
         return []
     return [
-        Run(run.model, answers.PUBLISHED, run.settings, run.known, published=True)
+        AskedRun(run.model, answers.PUBLISHED, run.settings, run.known, published=True)
         for run in _all()
         if run.experiment != _COMPARED
     ]

@@ -24,26 +24,26 @@ from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import mean
-from lm_eval_epidemia.results.entry import Asked, Entry, Score, leaf
-from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
+from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference
 
 
-class _Task(NamedTuple):
+class _TaskKnowledge(NamedTuple):
     """A task as one model answered it: three scores, their gain, and three distances."""
 
-    score: Score
-    recalibrated: Score
-    alone: Score
+    score: TaskScore
+    recalibrated: TaskScore
+    alone: TaskScore
     total: float
     marginal: float
     conditional: float
 
     @property
-    def gain(self) -> Score:
+    def gain(self) -> TaskScore:
         value = self.recalibrated.value - self.alone.value
-        return Score(value, difference(self.recalibrated.draws, self.alone.draws))
+        return TaskScore(value, difference(self.recalibrated.draws, self.alone.draws))
 
 
 class Knowledge(NamedTuple):
@@ -73,16 +73,16 @@ class Knowledge(NamedTuple):
     conditional: float
 
 
-def _score(part: Part, d: float, at: Array | None, asking: float = 0.0) -> Score:
+def _score(part: Part, d: float, at: Array | None, asking: float = 0.0) -> TaskScore:
     """Put a distance on the task's scale, and its replicates with their own zeros."""
     value = float(part.score_of(d))
     if at is None or part.zeros is None:
-        return Score(value)
+        return TaskScore(value)
     drawn = scoring.scale(at, part.zeros, part.anchors.perfect)
-    return Score(value, Draws(part.truth.sample or "", drawn, asking))
+    return TaskScore(value, Draws(part.truth.sample or "", drawn, asking))
 
 
-def _task(asked: Asked, answers: Elicited) -> _Task:
+def _task(asked: Asked, answers: TaskAnswers) -> _TaskKnowledge:
     truth = store.load(asked.task)
     complete = np.zeros(len(truth.given), dtype=bool)
     complete[answers.cells] = True
@@ -102,7 +102,7 @@ def _task(asked: Asked, answers: Elicited) -> _Task:
             lambda q: part.score_of(part.distance(np.asarray([of(each) for each in q]))),
         )
 
-    return _Task(
+    return _TaskKnowledge(
         _score(part, float(now.total), then and then.total, asking()),
         _score(
             part,
@@ -143,7 +143,7 @@ def read(report: Report) -> tuple[list[Knowledge], list[str]]:
     known: list[Knowledge] = []
     drawn = set()
     for entry in report.runs:
-        by_group: dict[str, list[_Task]] = defaultdict(list)
+        by_group: dict[str, list[_TaskKnowledge]] = defaultdict(list)
         for asked in sorted(wanted & entry.scores.keys()):
             if (answers := samples.get((entry.name, asked))) is None:
                 continue
@@ -163,7 +163,7 @@ def read(report: Report) -> tuple[list[Knowledge], list[str]]:
     return known, notes
 
 
-def _averaged(entry: Entry, group: str, tasks: Sequence[_Task]) -> Knowledge:
+def _averaged(entry: Entry, group: str, tasks: Sequence[_TaskKnowledge]) -> Knowledge:
     numbers: dict[str, Any] = {}
     for name in ("score", "recalibrated", "alone", "gain"):
         scores = [getattr(task, name) for task in tasks]

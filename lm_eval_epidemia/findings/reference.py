@@ -14,7 +14,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.entry import Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
@@ -43,7 +43,7 @@ def _part(task: str, fingerprint: str, cells: int) -> Part:
 
 
 @lru_cache(maxsize=4096)
-def _known(asked: Asked, fingerprint: str, cells: int, answers: int) -> Score:
+def _known(asked: Asked, fingerprint: str, cells: int, answers: int) -> TaskScore:
     part = _part(asked.task, fingerprint, cells)
     # Told how common answers are in the whole task, whatever part of it is asked.
     believed = scoring.mean(part.truth.weights, part.truth.p)[0]
@@ -56,7 +56,7 @@ def _known(asked: Asked, fingerprint: str, cells: int, answers: int) -> Score:
         drawn = rng.multinomial(answers, q, size=(times, len(q)))
         unread = np.zeros((*drawn.shape[:-1], 1), dtype=drawn.dtype)
         l1 = monte_carlo.distances(part.p, np.concatenate([drawn, unread], axis=-1)) @ part.weights
-    return Score(float(np.mean(part.score_of(l1))), metrics={"l1": float(np.mean(l1))})
+    return TaskScore(float(np.mean(part.score_of(l1))), metrics={"l1": float(np.mean(l1))})
 
 
 def _answers(entry: Entry, asked: Asked) -> int | None:
@@ -94,7 +94,7 @@ def part_asked(entry: Entry, asked: Asked) -> Part | None:
     return _part(asked.task, store.load(asked.task).fingerprint, cells) if cells else None
 
 
-def asked_of(entry: Entry, asked: Asked) -> Score | None:
+def asked_of(entry: Entry, asked: Asked) -> TaskScore | None:
     """Return what the respondent comes to that is asked as a run was; None where not known.
 
     Where answers are drawn, it is the mean over draws of as many.
@@ -125,7 +125,7 @@ def references(entries: Iterable[Entry]) -> list[Entry]:
     whole runs. A task that runs of one cut were asked in different cells is left out: see
     `not_known`.
     """
-    by_cut: dict[tuple[str, Protocol, int], dict[Asked, Score | None]] = {}
+    by_cut: dict[tuple[str, Protocol, int], dict[Asked, TaskScore | None]] = {}
     for entry in entries:
         cut = entry.protocol if entry.protocol.incomplete else Protocol()
         for asked in entry.scores:

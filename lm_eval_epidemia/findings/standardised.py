@@ -32,7 +32,7 @@ from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.samples import Elicited
+from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
@@ -368,7 +368,10 @@ def _draws(truth: store.GroundTruth, at: Array | None) -> Draws | None:
 
 
 def _of_model(
-    answers: Elicited, laid: Strata, other: Elicited | None = None, mixed: Mixture | None = None
+    answers: TaskAnswers,
+    laid: Strata,
+    other: TaskAnswers | None = None,
+    mixed: Mixture | None = None,
 ) -> dict[str, Number]:
     """Return the effects of a model's answers with the error of their asking."""
     places = np.searchsorted(answers.cells, laid.cells)
@@ -408,8 +411,8 @@ def _implied(
     truth: store.GroundTruth,
     asked: Asked,
     entry: Entry | None = None,
-    answers: Elicited | None = None,
-    other: Elicited | None = None,
+    answers: TaskAnswers | None = None,
+    other: TaskAnswers | None = None,
 ) -> Iterator[Implied]:
     """Return what is implied over all Z and, where P(x | z) is known, over the Z of both tasks."""
     x, asks = contrast.x, contrast.propensity

@@ -33,7 +33,7 @@ from lm_eval_epidemia.findings.tuned import TunedRun
 from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.protocol import printable
-from lm_eval_epidemia.results.samples import Elicited, sample_file
+from lm_eval_epidemia.results.samples import TaskAnswers, sample_file
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
@@ -251,14 +251,16 @@ def _of_task(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Chan
     )
 
 
-def _answers(samples: Samples, run: TunedRun, asked: Asked) -> tuple[Elicited, Elicited] | None:
+def _answers(
+    samples: Samples, run: TunedRun, asked: Asked
+) -> tuple[TaskAnswers, TaskAnswers] | None:
     """Return what was answered before and after; None where samples do not tell both."""
     assert run.base is not None
     before, after = (samples.get((entry.name, asked)) for entry in (run.base, run.entry))
     return None if before is None or after is None else (before, after)
 
 
-def _measured(asked: Asked, answers: Elicited, cells: Sequence[int]) -> Measured:
+def _measured(asked: Asked, answers: TaskAnswers, cells: Sequence[int]) -> Measured:
     """Measure what was elicited in some cells, in ascending order, against the truth of these."""
     truth = WAYS[asked.way].load(asked.task)
     at = np.searchsorted(answers.cells, cells)

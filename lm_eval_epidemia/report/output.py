@@ -54,7 +54,7 @@ def of_priors(report: Report, long: bool) -> list[Section]:
     return printed_of(findings, long)
 
 
-def _runs(report: Report) -> list[ablations.Run]:
+def _runs(report: Report) -> list[ablations.AskedRun]:
     """Return what may differ in how a model was asked."""
     return [*ablations.runs_of(report.runs), *published_priors.runs(report.entries)]
 

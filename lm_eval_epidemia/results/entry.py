@@ -42,7 +42,7 @@ def closest(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
     return [other for by_alike in models.values() for other in by_alike[max(by_alike)]]
 
 
-class Score(NamedTuple):
+class TaskScore(NamedTuple):
     """What one task of one run came to.
 
     Attributes
@@ -124,7 +124,7 @@ class Entry:
     variant: tuple[tuple[str, str], ...] = ()
     protocol: Protocol = field(default_factory=Protocol)
     parameters: float | None = None
-    scores: dict[Asked, Score] = field(default_factory=dict)
+    scores: dict[Asked, TaskScore] = field(default_factory=dict)
     others: dict[str, float] = field(default_factory=dict)
     reference: bool = False
     twin: int = 0

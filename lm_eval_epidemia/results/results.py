@@ -23,7 +23,7 @@ from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, Score, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.naming import Config, is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
@@ -64,11 +64,11 @@ class Results(NamedTuple):
     folders: tuple[Path, ...] = ()
 
 
-class _Task(msgspec.Struct):
+class _TaskConfig(msgspec.Struct):
     metadata: dict[str, Any] | None = None
 
 
-class _File(msgspec.Struct):
+class _ResultFile(msgspec.Struct):
     """What is read of a result file; lm-eval writes more."""
 
     results: dict[str, dict[str, Any]]
@@ -85,12 +85,12 @@ class _File(msgspec.Struct):
     epidemia: Joint | None = None
 
 
-class _Run(NamedTuple):
+class _ReadRun(NamedTuple):
     """A result file, with the scores of ours in it and what their tasks were made with."""
 
     path: Path
-    file: _File
-    scores: dict[Asked, Score]
+    file: _ResultFile
+    scores: dict[Asked, TaskScore]
     metadata: dict[Asked, dict[str, Any]]
     others: dict[Other, float]
     notes: list[str]
@@ -122,7 +122,7 @@ def _sha(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _protocol(asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol:
+def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Protocol:
     """Return what keeps a score from being compared with others."""
     file, metadata, way, name = run.file, run.metadata[asked], WAYS[asked.way], in_way(*asked)
     shots, system = number_in(file.shots.get(name, 0)), file.system_instruction
@@ -152,7 +152,7 @@ def _protocol(asked: Asked, run: _Run, installed: Mapping[str, Any]) -> Protocol
     )
 
 
-def _file(path: Path) -> _File:
+def _file(path: Path) -> _ResultFile:
     """Read a result file; ValueError, with the reason, if lm-eval did not write it so."""
     # A pipe would wait for its writer.
     if not path.is_file():
@@ -161,22 +161,22 @@ def _file(path: Path) -> _File:
         read = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(read, dict):
             read = {key: value for key, value in read.items() if value is not None}
-        return msgspec.convert(read, _File)
+        return msgspec.convert(read, _ResultFile)
     except RecursionError:
         raise ValueError("brackets in brackets without end") from None
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
 
 
-def _read(path: Path) -> _Run:
+def _read(path: Path) -> _ReadRun:
     """Read a result file, its scores and those of other tasks; ValueError as of `_file`."""
     file = _file(path)
-    run = _Run(path, file, {}, {}, {}, _unknown(path, file))
+    run = _ReadRun(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
         ours = leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
             asked = Asked(ours.entry.name, ours.way)
-            metadata = msgspec.convert(file.configs.get(name) or {}, _Task).metadata
+            metadata = msgspec.convert(file.configs.get(name) or {}, _TaskConfig).metadata
             run.metadata[asked] = metadata or {}
             run.scores[asked] = _score(run, asked, row)
     others = others_in(file, leaves())
@@ -202,7 +202,7 @@ def _kind_of(name: str) -> tuple[str, str]:
     return "other", ""
 
 
-def _unknown(path: Path, file: _File) -> list[str]:
+def _unknown(path: Path, file: _ResultFile) -> list[str]:
     """Say which tasks of ours are not known here."""
     ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
@@ -234,7 +234,7 @@ def _unknown(path: Path, file: _File) -> list[str]:
     ]
 
 
-def _score(run: _Run, asked: Asked, row: Mapping[str, Any]) -> Score:
+def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     """Read the scores of a task, and note what cannot be used; ValueError as of `_file`."""
     name, ours, joint = in_way(*asked), leaf(asked), run.file.epidemia or Joint()
     primary, metrics = ours.benchmark.primary, ours.metrics
@@ -283,7 +283,7 @@ def _score(run: _Run, asked: Asked, row: Mapping[str, Any]) -> Score:
         for metric, x in numbers.items()
         if metric != primary and "stderr" not in metric
     }
-    return Score(
+    return TaskScore(
         numbers[primary], draws.get(primary), more, draws.get(POPULATION), run.path, answers
     )
 
@@ -469,13 +469,13 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
     return notes
 
 
-def _when(run: _Run) -> tuple[float, str]:
+def _when(run: _ReadRun) -> tuple[float, str]:
     date = number_in(run.file.date)
     return -math.inf if math.isnan(date) else date, str(run.path)
 
 
 def _pieces(
-    run: _Run, installed: Mapping[str, Any], labels: Mapping[Other, str]
+    run: _ReadRun, installed: Mapping[str, Any], labels: Mapping[Other, str]
 ) -> Iterator[Piece]:
     """Part a file into what was asked in one way each, and other tasks."""
     config, template = run.file.config, run.file.chat_template
@@ -504,7 +504,7 @@ def _pieces(
         yield Piece(run.path, replace(plain, others=others))
 
 
-def _details(asked: Asked, run: _Run) -> tuple[tuple[str, str], ...]:
+def _details(asked: Asked, run: _ReadRun) -> tuple[tuple[str, str], ...]:
     """Return what written answers depend on and `Protocol` does not hold."""
     way, config = WAYS[asked.way], run.file.config
     if not way.generated:

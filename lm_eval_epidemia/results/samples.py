@@ -19,7 +19,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.results.entry import Asked
 
 
-class Elicited(NamedTuple):
+class TaskAnswers(NamedTuple):
     """A model's distributions, from its samples.
 
     Attributes
@@ -64,7 +64,7 @@ def _line(way: Way) -> type[msgspec.Struct]:
 NOT_A_SAMPLE = (msgspec.DecodeError, ValueError, TypeError, IndexError, RecursionError)
 
 
-def elicited(path: Path, asked: Asked) -> Elicited | None:
+def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     """Read what a model answered in a task, a line at a time.
 
     Parameters
@@ -75,7 +75,7 @@ def elicited(path: Path, asked: Asked) -> Elicited | None:
 
     Returns
     -------
-    Elicited or None
+    TaskAnswers or None
         None where no cell was answered completely, or answers are not finite.
 
     Raises
@@ -129,4 +129,4 @@ def elicited(path: Path, asked: Asked) -> Elicited | None:
     q, by_order, counts = measured.elicited.q, measured.elicited.by_order, measured.elicited.counts
     if by_order is not None and by_order.shape[1] >= math.factorial(by_order.shape[2]):
         by_order = None  # nothing was left to chance
-    return Elicited(cells, q, shares, measured.l1, by_order, counts)
+    return TaskAnswers(cells, q, shares, measured.l1, by_order, counts)

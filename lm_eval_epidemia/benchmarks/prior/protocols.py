@@ -61,7 +61,7 @@ class Prior(NamedTuple):
         return not math.isnan(self.value[0])
 
 
-class _Protocol(NamedTuple):
+class _PriorProtocol(NamedTuple):
     """How a prior is stated.
 
     Attributes
@@ -269,7 +269,7 @@ def check(answer: Prior, _first: Prior, _truth: Quantities) -> None:
         raise ValueError(f"estimate {answer.sample} of {REPEATS}")
 
 
-def _way(protocol: _Protocol) -> Way:
+def _way(protocol: _PriorProtocol) -> Way:
     return Way(
         name=protocol.name,
         suffix="" if protocol.name == "direct" else f"_{protocol.name}",
@@ -296,9 +296,9 @@ def _way(protocol: _Protocol) -> Way:
 ALL: tuple[Way, ...] = tuple(
     _way(protocol)
     for protocol in (
-        _Protocol("direct", _ask_directly, _read_directly, _write_directly),
-        _Protocol("direct_choice", _ask_for_choice, _read_choice, _write_choice),
-        _Protocol("mean_variance", _ask_for_moments, _read_moments, _write_moments),
-        _Protocol("quantile", _ask_for_quantiles, _read_quantiles, _write_quantiles),
+        _PriorProtocol("direct", _ask_directly, _read_directly, _write_directly),
+        _PriorProtocol("direct_choice", _ask_for_choice, _read_choice, _write_choice),
+        _PriorProtocol("mean_variance", _ask_for_moments, _read_moments, _write_moments),
+        _PriorProtocol("quantile", _ask_for_quantiles, _read_quantiles, _write_quantiles),
     )
 )

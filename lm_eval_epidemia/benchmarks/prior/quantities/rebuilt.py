@@ -57,7 +57,7 @@ class Rebuilt(NamedTuple):
     differing: list[str]
 
 
-class _People(NamedTuple):
+class _Respondents(NamedTuple):
     """Examined adults: what is known of them by variable (NaN where nothing is), their design."""
 
     values: dict[str, Array]
@@ -91,7 +91,7 @@ def _joined(raw: Sequence[Path]) -> pd.DataFrame:
     return joined
 
 
-def _people(frame: pd.DataFrame) -> _People:
+def _people(frame: pd.DataFrame) -> _Respondents:
     frame = frame[(frame["RIDAGEYR"] >= ADULT) & (frame["WTMEC2YR"] > 0)]
     if len(frame) < FEWEST:
         raise EpidemiaError(
@@ -107,10 +107,12 @@ def _people(frame: pd.DataFrame) -> _People:
     strata = frame["SDMVSTRA"].to_numpy(np.int64)
     within = frame["SDMVPSU"].to_numpy(np.int64)
     weight = frame["WTMEC2YR"].to_numpy(np.float64)
-    return _People(values, SampleDesign(weight, strata, strata * (within.max() + 1) + within))
+    return _Respondents(values, SampleDesign(weight, strata, strata * (within.max() + 1) + within))
 
 
-def _slice(people: _People, quantity: Quantity) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
+def _slice(
+    people: _Respondents, quantity: Quantity
+) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
     """Find the people of a quantity; quarters are taken within the earlier conditions."""
     there, conditions = np.ones(len(people.design.weight), dtype=bool), []
     for condition in quantity.conditions:

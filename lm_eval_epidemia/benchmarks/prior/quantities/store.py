@@ -81,12 +81,12 @@ class DeclaredSet(NamedTuple):
     path: Path
 
 
-class _Draws(BaseModel):
+class _DrawnSamples(BaseModel):
     name: str
     sha256: str
 
 
-class _Record(BaseModel):
+class _StoredSet(BaseModel):
     schema_: Literal[1] = Field(alias="schema")
     sha256: str = Field(description="The seal, over all else.")
     task: str
@@ -96,7 +96,7 @@ class _Record(BaseModel):
     published: bool
     scored: str
     about: dict[str, str]
-    draws: _Draws
+    draws: _DrawnSamples
     quantities: tuple[Quantity, ...] = Field(min_length=1)
 
 
@@ -117,10 +117,10 @@ def _mend(path: Path) -> str:
 
 
 @read_once
-def _record(path: Path) -> _Record:
+def _record(path: Path) -> _StoredSet:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        record = _Record.model_validate(raw)
+        record = _StoredSet.model_validate(raw)
     except (ValueError, OSError) as error:
         raise EpidemiaError(
             f"{path} is no record of quantities ({problem(error)}): {_mend(path)}"
@@ -411,7 +411,7 @@ def write(folder: Path, truth: Quantities, published: bool = False) -> Path:
         ],
     }
     record = {"sha256": seal_of(record), **record}
-    _Record.model_validate(record)
+    _StoredSet.model_validate(record)
     with paths.atomic_write(draws) as temporary:
         temporary.write_bytes(content.getvalue())
     write_json(path, record)
