@@ -1,5 +1,6 @@
 """Causal graphs, what an intervention changes in them, and the larger ones from a seed."""
 
+import itertools
 import string
 from collections import Counter
 from random import Random
@@ -119,6 +120,16 @@ def test_larger_graphs_have_every_shape_and_bypassed_mediators():
     )
     assert max(lengths.values()) <= sum(lengths.values()) / 3
     assert max(lengths) >= 9
+
+
+def test_shapes_begin_and_end_as_they_are_called():
+    """In how many nodes without a cause, and without an effect; None is any number."""
+    ends = {"chain": (1, 1), "fork": (1, None), "collider": (None, 1), "diamond": (1, 1)}
+    for nodes, (shape, expected) in itertools.product(range(3, 12), ends.items()):
+        graph = generate.shaped(shape, nodes, Random(nodes))
+        causes, results = ({edge[side] for edge in graph.edges} for side in (0, 1))
+        for side, number in zip((results, causes), expected, strict=True):
+            assert number in (None, len({*graph.nodes} - side)), (shape, nodes)
 
 
 @pytest.mark.parametrize("shape", generate.SHAPES)
