@@ -11,6 +11,7 @@ from lm_eval.config.evaluate_config import EvaluatorConfig
 import lm_eval_epidemia
 from lm_eval_epidemia import cli
 from lm_eval_epidemia.benchmarks import members, names
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
@@ -186,3 +187,13 @@ def test_python_says_what_a_missing_task_needs_before_the_model_is_loaded():
     for tasks, index, says in cases:
         with pytest.raises(EpidemiaError, match=re.escape(says)):
             lm_eval.evaluator.simple_evaluate("no such model", tasks=tasks, task_manager=index)
+
+
+def test_of_tasks_that_all_wait_every_survey_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "shipped_groundtruth", lambda: tmp_path)
+    monkeypatch.setenv("EPIDEMIA_HOME", str(tmp_path))
+    with pytest.raises(EpidemiaError, match="no task of epidemia_low has its") as raised:
+        members("epidemia_low")
+    surveys = {task.survey for task in all_tasks().values() if task.group == "epidemia_low"}
+    for survey in surveys:
+        assert f"epidemia groundtruth build {survey}" in str(raised.value)

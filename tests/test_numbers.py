@@ -29,8 +29,10 @@ def test_tags_are_read_as_a_person_reads_them():
 
 
 def test_a_tag_that_is_too_long_is_not_read():
-    for length, read in ((LONGEST, [55, 3]), (LONGEST + 1, None)):
-        assert numbers(tagged(f"<prior>55.{'0' * (length - 6)}, 3</prior>"), 2) == read
+    for length, read in ((LONGEST, [5, 1, 1, 1, 1]), (LONGEST + 1, None)):
+        text = ", ".join(["5." + "0" * (length - 402), *["1." + "0" * 96] * 4])
+        assert len(text) == length
+        assert numbers(tagged(f"<prior>{text}</prior>"), 5) == (read and tuple(read))
 
 
 _FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -234,6 +234,16 @@ def test_what_a_model_is_loaded_with(tiny_llama):
         assert bool(lm._longest_in_tree) is takes, arguments
 
 
+def test_a_window_that_only_the_configuration_names_is_kept_to(tiny_llama, monkeypatch):
+    """Layers of some models never hear of their window, which is in the mask."""
+    lm = loaded("choice-hf", str(tiny_llama))
+    assert lm._longest_in_tree > 60
+    for name in ("sliding_window", "attention_chunk_size"):
+        with monkeypatch.context() as patched:
+            patched.setattr(lm._model.config, name, 60, raising=False)
+            assert type(lm)._longest_in_tree.func(lm) == 60
+
+
 @pytest.mark.rounding
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_wrong_mask_or_position_is_found(tiny_llama, monkeypatch, dtype):
