@@ -6,7 +6,10 @@ import copy
 import functools
 import json
 import os
+import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -99,6 +102,29 @@ def fresh_notices():
     notices.forget()
 
 
+def called(monkeypatch, *arguments):
+    """Call `epidemia` in this process; return its exit code."""
+    from lm_eval_epidemia import cli
+
+    monkeypatch.setattr(sys, "argv", ["epidemia", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code or 0
+
+
+@pytest.fixture
+def epidemia(monkeypatch, capsys):
+    """Call `epidemia` in this process; return its exit code and what it printed."""
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
+
+    def run(*arguments):
+        capsys.readouterr()
+        code, shown = called(monkeypatch, *arguments), capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=shown.out, stderr=shown.err)
+
+    return run
+
+
 @pytest.fixture
 def replicated(monkeypatch):
     """Truths have invented joint replicates; called with surveys, these have none."""
@@ -120,6 +146,22 @@ def raw_file(survey: str, name: str) -> Path:
 @pytest.fixture
 def raw_nsduh() -> Path:
     return raw_file("nsduh", "nsduh_2022.parquet")
+
+
+def shipped_as_built(*keys):
+    """Copy shipped truths into the user's own folder."""
+    from lm_eval_epidemia.core import paths
+    from lm_eval_epidemia.estimate import registry, store
+
+    folder = store.built_groundtruth()
+    folder.mkdir(parents=True)
+    shipped = paths.shipped_groundtruth()
+    truths = {key: store.read_registry(shipped)[key] for key in keys}
+    for truth in truths.values():
+        for file in truth["files"].values():
+            shutil.copy(shipped / file["name"], folder)
+    registry.write_registry(folder, truths)
+    return folder
 
 
 def nsduh_2023(rows: int = 1500, seed: int = 5) -> pd.DataFrame:

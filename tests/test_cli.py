@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import evaluate, nsduh_2023
+from conftest import called, evaluate, nsduh_2023
 from lm_eval.utils import make_table
 from typer.main import get_command
 
@@ -29,27 +29,6 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
 #: A build of the 2023 file estimates all of the survey's.
 NSDUH = len(record("nsduh").all_tasks)
-
-
-def called(monkeypatch, *arguments):
-    """Call the command in this process; return its exit code."""
-    monkeypatch.setattr(sys, "argv", ["epidemia", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code or 0
-
-
-@pytest.fixture
-def epidemia(monkeypatch, capsys):
-    """Call the command in this process; return its exit code and what it printed."""
-    monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
-
-    def run(*arguments):
-        capsys.readouterr()
-        code, shown = called(monkeypatch, *arguments), capsys.readouterr()
-        return SimpleNamespace(returncode=code, stdout=shown.out, stderr=shown.err)
-
-    return run
 
 
 def process(code, *arguments, cwd=None, **environment):
@@ -193,6 +172,7 @@ REFUSED = {
     "groundtruth build nsduh --raw x.dta": "no file x.dta",
     "groundtruth build nsduh --raw x.dta --bootstrap jack": "iid, design or population",
     "groundtruth build nsduh --raw x.dta --backend spark": "expected loky, dask or ray",
+    "groundtruth build nsduh --raw x.dta --replicates 2": "at least 4",
     "groundtruth build nsduh --raw x.dta --jobs 0": "at least 1, or -1 for all cores",
     "groundtruth build nsduh --raw x.dta --jobs 100000": "only wait for each other",
     "groundtruth build scf": "run 'epidemia survey download scf'",

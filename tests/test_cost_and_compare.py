@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import subprocess
 import sys
 
@@ -89,16 +88,14 @@ def test_cost_on_the_command_line(tiny_llama):
     rows = [line.split()[:4] for line in said.splitlines() if line.strip().startswith("epidemia_")]
     assert [row[0] for row in rows] == [TASK, "epidemia_low_nsduh"]
     assert f"choice-api sends {rows[1][2]} requests" in said  # the task is one of the group's
-    with pytest.raises(EpidemiaError, match="nearest: epidemia_low_sampled"):
-        run("cost", "epidemia_low_smapled")
-    with pytest.raises(EpidemiaError, match="has no ground truth here: it needs NSDUH-2023"):
-        run("cost", "epidemia_low_nsduh_alcohol_past_month_by_age")
-    with pytest.raises(EpidemiaError, match="is not JSON"):
-        run("cost", TASK, "--metadata", "n_samples=3")
-    with pytest.raises(EpidemiaError, match="expected an object"):
-        run("cost", TASK, "--metadata", "3")
     with pytest.raises(EpidemiaError, match="expected a folder with a tokenizer"):
         run("cost", TASK, "--tokenizer", "/nowhere/at/all")
+
+
+def rows_of(folder, kind, *options):
+    """The rows of a report whose kind begins so."""
+    rows = json.loads(run("report", folder, *options, "--format", "json"))["rows"]
+    return [row for row in rows if row["kind"].startswith(kind)]
 
 
 def result_file(folder, tasks, model="m", metadata=None, **more):
@@ -180,13 +177,8 @@ def test_two_ways_share_tasks_whatever_a_third_was_asked(tmp_path):
             "epidemia_low_nsduh_marijuana_ever_by_age_likelihood": (20.0, 1.0),
         },
     )
-    rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
-    ways = {
-        (one["group"], one["name"]): (one["value"], one["tasks"])
-        for one in rows
-        if one["kind"] == "ways"
-    }
-    assert ways == {
+    ways = rows_of(tmp_path, "ways")
+    assert {(row["group"], row["name"]): (row["value"], row["tasks"]) for row in ways} == {
         ("epidemia_low_stated", "letters"): (8.0, 2),
         ("epidemia_low_sampled", "letters"): (-10, 1),
         ("epidemia_low_stated", "sampled"): (20.0, 1),
@@ -215,16 +207,15 @@ def test_ways_are_paired_by_task(tmp_path):
     assert found["stated", "sampled"].difference == pytest.approx((20 + 6) / 2)
     for said in (run("compare", tmp_path), run("report", tmp_path)):
         assert "One model asked in two ways" in said and "+8.0" in said
-    rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
-    ways = [one for one in rows if one["kind"] == "ways"]
-    assert {(one["group"], one["name"], one["value"]) for one in ways} >= {
+    ways = rows_of(tmp_path, "ways")
+    assert {(row["group"], row["name"], row["value"]) for row in ways} >= {
         ("epidemia_low_stated", "letters", 8.0),
         ("epidemia_low_stated", "sampled", 13.0),
     }
-    (one,) = [one for one in ways if one["value"] == 8.0]
-    shown = [one[key] for key in ("corrected", "corrected_stderr", "wins", "ties", "losses")]
+    (row,) = [row for row in ways if row["value"] == 8.0]
+    shown = [row[key] for key in ("corrected", "corrected_stderr", "wins", "ties", "losses")]
     assert shown == pytest.approx([8.0, stated.here, *stated[-3:]])
-    assert all(one["wins"] is None for one in rows if one["kind"] == "task")
+    assert all(row["wins"] is None for row in rows_of(tmp_path, "task"))
 
 
 def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
@@ -241,8 +232,7 @@ def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
     assert found.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
     for said in (run("compare", tmp_path), run("report", tmp_path)):
         assert "One model in two wordings" in said and "+6.0" in said
-    rows = json.loads(run("report", tmp_path, "--format", "json"))["rows"]
-    (row,) = [one for one in rows if one["kind"] == "wording"]
+    (row,) = rows_of(tmp_path, "wording")
     assert (row["model"], row["name"], row["value"]) == ("m (wording=bare)", "m", 6.0)
 
 
@@ -258,13 +248,9 @@ def test_a_model_with_and_without_retrieval(tmp_path):
     rows = [line for line in table.splitlines() if line.startswith("seeks / plain")][:2]
     assert "epidemia\\_high\\_rag & 3 & +11.0" in rows[0]  # (20 + 5 + 8) / 3
     assert "where the second has 0 & 2 & +14.0" in rows[1]  # (20 + 8) / 2
-    found = json.loads(run("report", tmp_path, "--pair", "plain=seeks", "--format", "json"))["rows"]
-    group = "epidemia_high_rag"
-    assert [
-        (one["kind"], one["model"], one["group"], one["name"], one["tasks"], one["value"])
-        for one in found
-        if one["kind"].startswith("version")
-    ] == [
+    group, columns = "epidemia_high_rag", ("kind", "model", "group", "name", "tasks", "value")
+    versions = rows_of(tmp_path, "version", "--pair", "plain=seeks")
+    assert [tuple(row[column] for column in columns) for row in versions] == [
         ("version", "seeks", group, "plain", 3, 11.0),
         ("version at 0", "seeks", group, "plain", 2, 14.0),
     ]
@@ -283,8 +269,8 @@ def test_names_of_a_pair_may_hold_an_equals_sign(tmp_path):
 
     def compared(*pairs):
         options = [part for pair in pairs for part in ("--pair", pair)]
-        found = json.loads(run("report", tmp_path, *options, "--format", "json"))["rows"]
-        return [(r["name"], r["model"], r["value"]) for r in found if r["kind"] == "version"]
+        versions = rows_of(tmp_path, "version", *options)
+        return [(row["name"], row["model"], row["value"]) for row in versions]
 
     assert compared("a=b,x=1=c") == [("a=b,x=1", "c", 30.0)]
     assert compared("c=a=b,x=1") == [("c", "a=b,x=1", -30.0)]
@@ -332,27 +318,10 @@ def test_folders_without_results(tmp_path, write, message):
 def test_a_real_run_in_four_ways(tmp_path):
     """lm-eval's own result file, and the four scores of one respondent on one scale."""
     tasks = ",".join([TASK, *(f"{TASK}_{way}" for way in ("likelihood", "sampled", "stated"))])
+    words = f"run --model epidemia-baseline --model_args kind=mean --tasks {tasks} --metadata"
+    command = [*words.split(), '{"n_samples": 200}', "--output_path", tmp_path]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "lm_eval_epidemia.cli",
-            "run",
-            "--model",
-            "epidemia-baseline",
-            "--model_args",
-            "kind=mean",
-            "--tasks",
-            tasks,
-            "--output_path",
-            str(tmp_path),
-            "--metadata",
-            '{"n_samples": 200}',
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ,
+        [sys.executable, "-m", "lm_eval_epidemia.cli", *command], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
     (row,) = side_by_side(read_results([tmp_path]))

@@ -23,11 +23,15 @@ COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
 ASKED = "epidemia_low_nsduh_heroin_ever_by_age_likelihood"
 
 
+def fill(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 def put(folder, files):
     with folders.rewritten(folder, "marker") as new:
-        for name, text in files.items():
-            (new / name).parent.mkdir(parents=True, exist_ok=True)
-            (new / name).write_text(text)
+        fill(new, files)
 
 
 def tree(folder):
@@ -49,9 +53,7 @@ MINE = {".git/HEAD": "mine", "CNAME": "mine", "data/notes": "mine"}
 def test_what_is_ours_is_replaced_and_the_rest_kept(tmp_path):
     out = tmp_path / "out"
     put(out, OLD)
-    for name, text in MINE.items():
-        (out / name).parent.mkdir(exist_ok=True)
-        (out / name).write_text(text)
+    fill(out, MINE)
     put(out, NEW)
     assert tree(out) == NEW | MINE
     assert not (out / "gone").exists()
@@ -62,13 +64,11 @@ def test_what_is_ours_is_replaced_and_the_rest_kept(tmp_path):
 def test_the_users_files_are_never_in_our_way(tmp_path):
     out = tmp_path / "out"
     put(out, OLD)
-    (out / "more").mkdir()
-    (out / "more" / "d").write_text("mine")
+    fill(out, {"more/d": "mine"})
     with pytest.raises(EpidemiaError, match="holds more/d, not written by us"):
         put(out, NEW)
     assert tree(out) == OLD | {"more/d": "mine"}
-    (out / "more" / "d").unlink()
-    (out / "more").rmdir()
+    shutil.rmtree(out / "more")
     (out / "more").write_text("mine")
     with pytest.raises(EpidemiaError, match="holds more, not written by us"):
         put(out, NEW)
@@ -99,13 +99,9 @@ def test_a_list_that_is_not_as_written_is_not_followed(tmp_path, line):
 def test_links_inside_are_not_followed(tmp_path):
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     put(out, OLD)
-    (elsewhere / "deep").mkdir(parents=True)
-    (elsewhere / "deep" / "c").write_text("mine")
-    (elsewhere / "a").write_text("mine")
+    fill(elsewhere, {"deep/c": "mine", "a": "mine"})
     # What we wrote there, the user has since put elsewhere under the same names.
-    (out / "gone" / "deep" / "c").unlink()
-    (out / "gone" / "deep").rmdir()
-    (out / "gone").rmdir()
+    shutil.rmtree(out / "gone")
     (out / "gone").symlink_to(elsewhere)
     put(out, NEW)
     assert tree(elsewhere) == {"a": "mine", "deep/c": "mine"} and (out / "gone").is_symlink()
@@ -127,9 +123,7 @@ def test_a_link_to_a_folder_is_that_folder(tmp_path):
 
 def test_a_folder_without_a_list_keeps_everything_and_says_so(tmp_path, caplog):
     out = tmp_path / "out"
-    out.mkdir()
-    for name, text in {"marker": "0.1.0", "index": "old", "page": "old", "CNAME": "mine"}.items():
-        (out / name).write_text(text)
+    fill(out, {"marker": "0.1.0", "index": "old", "page": "old", "CNAME": "mine"})
     put(out, NEW)
     assert tree(out) == NEW | {"page": "old", "CNAME": "mine"}
     assert "kept no list of its files" in caplog.text
@@ -162,9 +156,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_the_next_write_mends_it(tmp_pa
     for moment in range(60):
         out = tmp_path / str(moment)
         put(out, OLD)
-        for name, text in MINE.items():
-            (out / name).parent.mkdir(exist_ok=True)
-            (out / name).write_text(text)
+        fill(out, MINE)
         done = subprocess.run([sys.executable, "-c", KILLED, out, str(moment), *NEW], check=False)
         left = {name: text for name, text in tree(out).items() if folders.STAGING not in name}
         assert {name: left.pop(name) for name in MINE} == MINE
@@ -221,9 +213,7 @@ def test_no_page_has_anything_left_to_be_filled_in(site):
 def test_a_site_in_a_repository_of_the_users(runs, site, tmp_path):
     out = shutil.copytree(site, tmp_path / "site")
     assert (out / "data" / f"{ASKED}.js").is_file()
-    for name, text in MINE.items():
-        (out / name).parent.mkdir(exist_ok=True)
-        (out / name).write_text(text)
+    fill(out, MINE)
     build_site(runs["one"], out)
     assert {name: text for name, text in tree(out).items() if name in MINE} == MINE
     assert not (out / "data" / f"{ASKED}.js").exists() and (out / "index.html").is_file()
@@ -245,21 +235,15 @@ def test_task_files_beside_files_of_the_users(tmp_path):
             raise done.exception
 
     write()
-    (out / ".git").mkdir()
-    (out / ".git" / "HEAD").write_text("mine")
-    (out / "acs" / "notes.txt").write_text("mine")
+    mine = {".git/HEAD": "mine", "acs/notes.txt": "mine"}
+    fill(out, mine)
     first = tree(out)
-    yamls.write(out, {yamls.MARKER: "x", "nsduh/some_task.yaml": "y"}, replace=True)
-    assert tree(out) == {
-        yamls.MARKER: "x",
-        "nsduh/some_task.yaml": "y",
-        ".git/HEAD": "mine",
-        "acs/notes.txt": "mine",
-    }
+    written = {yamls.MARKER: "x", "nsduh/some_task.yaml": "y"}
+    yamls.write(out, written, replace=True)
+    assert tree(out) == written | mine
     write()
     assert tree(out) == first
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    fill(tmp_path / "other", {"thesis.tex": "mine"})
     out = tmp_path / "other"
     with pytest.raises(EpidemiaError, match="holds other files"):
         write()

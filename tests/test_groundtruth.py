@@ -1,14 +1,13 @@
 """Ground truth: official figures, independent routes, building, and files with hashes."""
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REPOSITORY
+from conftest import REPOSITORY, shipped_as_built
 from toy_survey import DESIGNED, EVERY_KIND, RECORD, build, contents, declare, people
 
 from lm_eval_epidemia.core import paths
@@ -217,17 +216,6 @@ def test_only_one_scheme_can_be_asked_for(home, toy, monkeypatch):
         truth.d_perfect(scheme="iid")
 
 
-def test_options_that_cannot_be_meant(home, toy):
-    declare(home)
-    refused = (
-        ({"backend": "spark"}, "expected loky, dask or ray"),
-        ({"replicates": 2}, "at least 4"),
-    )
-    for options, message in refused:
-        with pytest.raises(EpidemiaError, match=message):
-            build(toy, **options)
-
-
 def test_a_task_without_truth_names_the_file_it_needs():
     with pytest.raises(EpidemiaError, match=r"NSDUH-2023-DS0001.*https://.*groundtruth build"):
         store.load("epidemia_low_nsduh_alcohol_past_month_by_age")
@@ -238,12 +226,8 @@ HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
 
 def test_damaged_ground_truth_is_named(home):
     """The truth that ships as the user's own: another record, altered, missing, damaged."""
-    folder = store.built_groundtruth()
-    folder.mkdir(parents=True)
-    for path in paths.shipped_groundtruth().glob("nsduh_2022.*"):
-        shutil.copy(path, folder)
-    truth = store.read_registry(paths.shipped_groundtruth())["nsduh_2022"]
-    registry.write_registry(folder, {"nsduh_2022": registry.sealed(truth)})
+    folder = shipped_as_built("nsduh_2022")
+    truth = store.read_registry(folder)["nsduh_2022"]
     for table, damage, said in (
         ("cells", lambda path, content: path.write_bytes(content + b" "), r"was altered.*rebuild"),
         ("bootstrap", lambda path, content: path.unlink(), r"bootstrap\.parquet is missing"),

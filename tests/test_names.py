@@ -1,7 +1,6 @@
 """What a name on the command line means: the same to `run`, `anchors` and `cost`."""
 
 import re
-import sys
 
 import lm_eval.evaluator
 import lm_eval.tasks
@@ -22,13 +21,10 @@ TASK = "epidemia_low_nsduh_heroin_ever_by_race"
 WAITS = "epidemia_low_nsduh_alcohol_past_month_by_age"
 
 
-def said(monkeypatch, capsys, *arguments):
+def refusal(done):
     """What the command says where it refuses something."""
-    monkeypatch.setattr(sys, "argv", ["epidemia", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    return capsys.readouterr().err
+    assert done.returncode == 2
+    return done.stderr
 
 
 @pytest.mark.parametrize(
@@ -45,14 +41,14 @@ def said(monkeypatch, capsys, *arguments):
         ("epidemia_high_brfss", "survey download brfss, then epidemia groundtruth build brfss"),
     ],
 )
-def test_commands_give_the_same_hint(monkeypatch, capsys, name, says):
-    ran = said(monkeypatch, capsys, "run", "--model", "dummy", "--tasks", name)
+def test_commands_give_the_same_hint(epidemia, name, says):
+    ran = refusal(epidemia("run", "--model", "dummy", "--tasks", name))
     assert says in ran and ran.count("\n") == 1
     for command in ("anchors", "cost"):
-        assert said(monkeypatch, capsys, command, name) == ran
+        assert refusal(epidemia(command, name)) == ran
 
 
-def test_without_docstrings_the_error_says_what_takes_them(monkeypatch, capsys):
+def test_without_docstrings_the_error_says_what_takes_them(monkeypatch, epidemia):
     """As altair, lightgbm, peft and transformers end under PYTHONOPTIMIZE=2."""
 
     def broken(*_):
@@ -60,7 +56,7 @@ def test_without_docstrings_the_error_says_what_takes_them(monkeypatch, capsys):
 
     monkeypatch.setattr("lm_eval_epidemia.report.figures.save", broken)
     monkeypatch.setattr(cli, "_without_docstrings", lambda: True)
-    told = said(monkeypatch, capsys, "plot", "bootstrap", "--task", TASK)
+    told = refusal(epidemia("plot", "bootstrap", "--task", TASK))
     assert "Found no doc for _MarkDef" in told
     assert "PYTHONOPTIMIZE=2" in told and "unset it, or set it to 1" in told
     monkeypatch.setattr(cli, "_without_docstrings", lambda: False)
@@ -105,9 +101,9 @@ def test_what_is_near_nothing_is_answered_with_groups():
     assert nearest("hellaswag", names()).startswith("known: epidemia_low, epidemia_high, ")
 
 
-def test_a_misspelt_survey_is_hinted_at(monkeypatch, capsys):
+def test_a_misspelt_survey_is_hinted_at(epidemia):
     for command in ("anchors", "cost"):
-        assert "(nearest: nsduh)" in said(monkeypatch, capsys, command, "nsduhh")
+        assert "(nearest: nsduh)" in refusal(epidemia(command, "nsduhh"))
 
 
 def test_every_kind_of_name_means_its_tasks():
@@ -124,14 +120,11 @@ def test_every_kind_of_name_means_its_tasks():
         members("")
 
 
-def test_anchors_and_cost_take_every_kind_of_name(monkeypatch, capsys):
+def test_anchors_and_cost_take_every_kind_of_name(epidemia):
     assert cost(["nsduh"])[0].tasks == len(members("nsduh"))
     for name in ("nsduh", "epidemia_low_nsduh", "epidemia_low_nsduh_*", f"{TASK}_likelihood"):
-        monkeypatch.setattr(sys, "argv", ["epidemia", "anchors", name, TASK])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert not ended.value.code
-        assert capsys.readouterr().out.count(f" {TASK} ") == 1
+        done = epidemia("anchors", name, TASK)
+        assert done.returncode == 0 and done.stdout.count(f" {TASK} ") == 1
 
 
 # Tasks that plain lm-eval does not find.

@@ -1,6 +1,7 @@
 """An interrupted build goes on with what is still true, and with nothing else; too few records."""
 
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -37,35 +38,21 @@ def declare(home):
     return declare
 
 
-def interrupted(raw, out, monkeypatch, after=2, **options):
-    """Build until so many tasks are done; return them."""
+def estimated(raw, out, monkeypatch, stop_after=None, **options):
+    """Build to the end, or until so many tasks are done; return those that were estimated now."""
     estimate, done = building.estimate_task, []
 
-    def stops(ready, *arguments):
-        if len(done) == after:
+    def noted(ready, *arguments):
+        if len(done) == stop_after:
             raise KeyboardInterrupt
         done.append(ready.task.name)
         return estimate(ready, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(building, "estimate_task", stops)
-        with pytest.raises(KeyboardInterrupt):
+        patched.setattr(building, "estimate_task", noted)
+        with nullcontext() if stop_after is None else pytest.raises(KeyboardInterrupt):
             build(raw, out, **options)
     return done
-
-
-def estimated(raw, out, monkeypatch, **options):
-    """Build to the end; return the tasks that were estimated now."""
-    estimate, again = building.estimate_task, []
-
-    def noted(ready, *arguments):
-        again.append(ready.task.name)
-        return estimate(ready, *arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(building, "estimate_task", noted)
-        build(raw, out, **options)
-    return again
 
 
 def test_an_interrupted_build_goes_on_where_it_stopped(home, raw, tmp_path, monkeypatch):
@@ -73,7 +60,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(home, raw, tmp_path, monk
     toy_survey.declare(home, EVERY_KIND, "gss")
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     build(raw, whole, "gss")
-    done = interrupted(raw, resumed, monkeypatch, 3, survey="gss")
+    done = estimated(raw, resumed, monkeypatch, stop_after=3, survey="gss")
     # Nothing half-written: no registry, no parquet, only finished tasks.
     assert len(done) == 3
     assert not [*resumed.rglob("registry.json"), *resumed.rglob("*.parquet")]
@@ -98,7 +85,7 @@ CHANGES = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_resumed_build_mixes_no_truths(raw, declare, tmp_path, monkeypatch, what):
     mixed, whole = tmp_path / "mixed", tmp_path / "whole"
-    assert len(interrupted(raw, mixed, monkeypatch)) == 2
+    assert len(estimated(raw, mixed, monkeypatch, stop_after=2)) == 2
     options, change = {}, CHANGES[what]
     if isinstance(change, dict):
         options = change
@@ -115,7 +102,7 @@ def test_a_resumed_build_mixes_no_truths(raw, declare, tmp_path, monkeypatch, wh
 def test_a_resumed_build_keeps_what_a_change_does_not_touch(raw, declare, tmp_path, monkeypatch):
     """A finished task that is damaged is estimated again, and one that has left is forgotten."""
     kept = tmp_path / "kept"
-    done = interrupted(raw, kept, monkeypatch)
+    done = estimated(raw, kept, monkeypatch, stop_after=2)
     unfinished = ".toy_2020.unfinished"
     for number, text in enumerate(["", "{", "[]", "null", '{"key": 1}']):
         out = shutil.copytree(kept, tmp_path / f"{number}")

@@ -13,6 +13,7 @@ from typer import Argument, Option
 from lm_eval_epidemia.cli import fresh as fresh_cli
 from lm_eval_epidemia.cli import report as report_cli
 from lm_eval_epidemia.cli.finetune import app as finetune_app
+from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.cli.quantities import app as quantities_app
 from lm_eval_epidemia.cli.survey import app as survey_app
@@ -69,7 +70,7 @@ def run(context: typer.Context) -> None:
 def demo(
     out: Annotated[Path, Option(help="Folder for lm-eval's results.")] = Path("epidemia-demo"),
     model: Annotated[
-        list[str] | None,
+        Texts,
         Option(
             help="Folder, .gguf file or Hub id of a model to add, in place of the tiny random one; "
             "may be given repeatedly."
@@ -111,14 +112,13 @@ def path() -> None:
 @app.command()
 def anchors(
     names: Annotated[
-        list[str] | None, Argument(help="Tasks, groups, surveys or patterns; all if none.")
+        Texts, Argument(help="Tasks, groups, surveys or patterns; all if none.")
     ] = None,
     quantile: Annotated[float, Option(help="Of the bootstrap distances.")] = 0.95,
     bootstrap: Annotated[
-        str | None,
-        Option(help="iid, design or population; what scores use, if not given."),
+        Text, Option(help="iid, design or population; what scores use, if not given.")
     ] = None,
-    vintage: Annotated[str | None, Option(help="Other than the one scores use.")] = None,
+    vintage: Annotated[Text, Option(help="Other than the one scores use.")] = None,
     summary: Annotated[bool, Option("--summary", help="One line per group.")] = False,
     compare: Annotated[
         bool, Option("--compare", help="Against every other vintage that is here.")
@@ -168,7 +168,7 @@ def _scheme(name: str) -> Any:
 
 @tasks_app.command("list")
 def tasks_list(
-    survey: Annotated[str | None, Option(help="Only these, A,B.")] = None,
+    survey: Annotated[Text, Option(help="Only these, A,B.")] = None,
     summary: Annotated[bool, Option("--summary", help="One line per survey.")] = False,
 ) -> None:
     """List every declared task with its state: shipped, built here, or the file it needs."""
@@ -209,22 +209,16 @@ def tasks_write(
 @truth_app.command("build")
 def truth_build(
     surveys: Annotated[list[str], Argument(help="For example nsduh; several if downloaded.")],
-    raw: Annotated[
-        list[Path] | None,
-        Option(help="File or folder; may be given several times. Default: the downloaded."),
-    ] = None,
-    vintage: Annotated[str | None, Option(help="Where the file does not tell.")] = None,
+    raw: Raw = None,
+    vintage: InVintage = None,
     bootstrap: Annotated[
-        list[str] | None,
-        Option(help="iid, design, population; all that the survey allows, if not given."),
+        Texts, Option(help="iid, design, population; all that the survey allows, if not given.")
     ] = None,
     replicates: Annotated[
         int, Option(help="Bootstrap replicates (half as many with several conditions).")
     ] = 200,
-    jobs: Annotated[int, Option(help="Processes.")] = 1,
-    backend: Annotated[
-        str | None, Option(help="Of joblib: dask or ray, on a cluster that is set up.")
-    ] = None,
+    jobs: Jobs = 1,
+    backend: Backend = None,
     out: Annotated[Path | None, Option(help="Folder; default: your own.")] = None,
     marginal: Annotated[
         bool, Option("--marginal", help="Only the tasks without conditions: seconds.")
@@ -305,9 +299,9 @@ def truth_changes(
 def cost(
     names: Annotated[list[str], Argument(help="Tasks, groups, surveys or patterns.")],
     tokenizer: Annotated[
-        str | None, Option(help="Of Hugging Face: a folder or the name of a model.")
+        Text, Option(help="Of Hugging Face: a folder or the name of a model.")
     ] = None,
-    metadata: Annotated[str | None, Option(help="As for lm_eval: JSON.")] = None,
+    metadata: Annotated[Text, Option(help="As for lm_eval: JSON.")] = None,
     max_gen_toks: Annotated[int, Option(help="Tokens a model may write per answer.")] = 1024,
 ) -> None:
     """Say what groups cost before anything is spent: prompts, requests, tokens."""
@@ -359,7 +353,7 @@ for command in (report_cli.compare, report_cli.report, report_cli.plot):
 @app.command()
 def export(
     out: Annotated[Path, Option(help="A new folder.")],
-    push_to_hub: Annotated[str | None, Option(help="Upload to this dataset repository.")] = None,
+    push_to_hub: Annotated[Text, Option(help="Upload to this dataset repository.")] = None,
 ) -> None:
     """Write the questions as a Hugging Face dataset repository."""
     from lm_eval_epidemia.results.export import export as export_dataset

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from lm_eval_epidemia.cli.options import InVintage, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -34,21 +35,21 @@ def notes(
             "Default: the downloaded."
         ),
     ] = None,
-    vintage: Annotated[str | None, Option(help="Where the file does not tell.")] = None,
+    vintage: InVintage = None,
     n: Annotated[
         int | None,
         Option(help="Rows, validation among them. Default: 2500; of distributions, all."),
     ] = None,
     seed: Annotated[int, Option(help="Another seed, other rows.")] = 0,
     tasks: Annotated[
-        str | None,
+        Text,
         Option(
             help="Tasks, groups or patterns, with commas between. Default: those of one condition; "
             "of notes, all that the file can answer with yes or no."
         ),
     ] = None,
     hold_out: Annotated[
-        list[str] | None,
+        Texts,
         Option(
             help="cells=SHARE, conditions=NAME,... or tasks=NAME,...; may be given several times."
         ),
@@ -94,7 +95,7 @@ def train(
     data: Annotated[Path, Option(help="What 'finetune notes' wrote.")],
     out: Annotated[Path, Option(help="A new folder, or one of an interrupted training.")],
     lora: Annotated[
-        str | None, Option(help="An adapter on all linear layers: r=16 or r=16,alpha=32.")
+        Text, Option(help="An adapter on all linear layers: r=16 or r=16,alpha=32.")
     ] = None,
     full: Annotated[bool, Option("--full", help="Train all weights.")] = False,
     epochs: Annotated[float, Option(help="All are run, the best checkpoint is kept.")] = 6,

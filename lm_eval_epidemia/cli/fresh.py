@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import InVintage, Raw, Text
+from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -31,10 +31,8 @@ def fresh(
         bool, Option("--list", help="Read the file, draw and check, and build nothing.")
     ] = False,
     replicates: Annotated[int, Option(help="Bootstrap replicates, as of a build.")] = 200,
-    jobs: Annotated[int, Option(help="Processes.")] = 1,
-    backend: Annotated[
-        Text, Option(help="Of joblib: dask or ray, on a cluster that is set up.")
-    ] = None,
+    jobs: Jobs = 1,
+    backend: Backend = None,
     replace: Annotated[
         bool, Option("--replace", help="In the place of another set of this seed.")
     ] = False,

@@ -15,3 +15,5 @@ _SEVERAL = "File or folder; may be given several times."
 Raw = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Default: the downloaded.")]
 RawOrNone = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Without: only the record.")]
 InVintage = Annotated[Text, Option(help="Where the file does not tell.")]
+Jobs = Annotated[int, Option(help="Processes.")]
+Backend = Annotated[Text, Option(help="Of joblib: dask or ray, on a cluster that is set up.")]

@@ -8,29 +8,30 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from lm_eval_epidemia.cli.options import Texts
 from lm_eval_epidemia.cli.printing import show, show_sections
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 
 site_app = typer.Typer(no_args_is_help=True, help="The site of results.")
 
-_RESULTS = Annotated[list[Path], typer.Argument(help="What was --output_path of lm_eval.")]
+_RESULTS = Annotated[list[Path], Argument(help="What was --output_path of lm_eval.")]
 _SIZES = Annotated[
-    list[str] | None,
-    typer.Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly."),
+    Texts, Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly.")
 ]
 _PAIRS = Annotated[
-    list[str] | None,
-    typer.Option(
+    Texts,
+    Option(
         help="BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing else tells; repeatedly."
     ),
 ]
 _PUBLISHED = Annotated[
-    bool, typer.Option("--published", help="Add the published models, marked as such.")
+    bool, Option("--published", help="Add the published models, marked as such.")
 ]
 _INFORMATIVE = Annotated[
-    bool, typer.Option("--informative", help="Leave the barely informative tasks out.")
+    bool, Option("--informative", help="Leave the barely informative tasks out.")
 ]
 
 
@@ -104,30 +105,27 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
 def report(
     results: _RESULTS,
     format: Annotated[  # the name of the option
-        str, typer.Option("--format", help="table, csv, json or latex.")
+        str, Option("--format", help="table, csv, json or latex.")
     ] = "table",
-    html: Annotated[Path | None, typer.Option(help="Write the site into this folder too.")] = None,
+    html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
     effects: Annotated[
-        bool,
-        typer.Option("--effects", help="Long tables too: interventions, parts of priors, tuning."),
+        bool, Option("--effects", help="Long tables too: interventions, parts of priors, tuning.")
     ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: _INFORMATIVE = False,
     standardised: Annotated[
-        bool, typer.Option("--standardised", help="Add what answers in samples imply, over age.")
+        bool, Option("--standardised", help="Add what answers in samples imply, over age.")
     ] = False,
     recalibrated: Annotated[
-        bool,
-        typer.Option("--recalibrated", help="Add what answers score with the survey's P(Y)."),
+        bool, Option("--recalibrated", help="Add what answers score with the survey's P(Y).")
     ] = False,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Add published tasks against fresh ones like them.")
+        bool, Option("--probe", help="Add published tasks against fresh ones like them.")
     ] = False,
     cutoff: Annotated[
-        list[str] | None,
-        typer.Option(help="MODEL=2024-06: vintages before against those after; repeatedly."),
+        Texts, Option(help="MODEL=2024-06: vintages before against those after; repeatedly.")
     ] = None,
 ) -> None:
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
@@ -197,7 +195,7 @@ def _site_writer() -> Callable[..., None]:
 @site_app.command("build")
 def site_build(
     results: _RESULTS,
-    out: Annotated[Path, typer.Option(help="A new folder, or one with a site.")],
+    out: Annotated[Path, Option(help="A new folder, or one with a site.")],
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
@@ -209,14 +207,12 @@ def site_build(
 
 
 def plot(
-    name: Annotated[str, typer.Argument(help="One of the figures; 'list' names them.")],
+    name: Annotated[str, Argument(help="One of the figures; 'list' names them.")],
     results: Annotated[
-        list[Path] | None, typer.Argument(help="What was --output_path of lm_eval.")
+        list[Path] | None, Argument(help="What was --output_path of lm_eval.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")
-    ] = None,
-    task: Annotated[str | None, typer.Option(help="For the figures of one task.")] = None,
+    out: Annotated[Path | None, Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")] = None,
+    task: Annotated[str | None, Option(help="For the figures of one task.")] = None,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
