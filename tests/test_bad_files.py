@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from io import StringIO
 
+import pandas as pd
 import pytest
 from recorded_runs import copied_run
 from typer.testing import CliRunner
@@ -59,6 +61,16 @@ def edit(path, change):
     path.write_text(json.dumps(found))
 
 
+def call_model(path, name, **results):
+    """Write another name of the model, and results of other tasks."""
+
+    def change(run):
+        run["config"]["model_args"] = {"pretrained": name}
+        run["results"] |= results
+
+    edit(path, change)
+
+
 def run(*arguments):
     done = CliRunner().invoke(app, list(map(str, arguments)))
     if done.exception and not isinstance(done.exception, SystemExit):
@@ -94,26 +106,14 @@ def made(make):
     return change
 
 
+#: As JSON has them.
+UNREAL_SCORES = 'Infinity -Infinity 1e400 "50" true null [1] {} 1e9 -3 100.1'
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        *(
-            (with_score(text), "score is")
-            for text in (
-                "Infinity",
-                "-Infinity",
-                "1e400",
-                '"50"',
-                "true",
-                "null",
-                "[1]",
-                "{}",
-                "1e9",
-                "-3",
-                "100.1",
-                "1" + "0" * 400,
-            )
-        ),
+        *((with_score(text), "score is") for text in (*UNREAL_SCORES.split(), "1" + "0" * 400)),
         (with_metric("l1", -0.5), "l1 is -0.5, expected 0 to 2"),
         (with_metric("l1", 2.5), "l1 is 2.5, expected 0 to 2"),
         (with_metric("l1", -2.5, f"{COCAINE}_sampled"), "l1 is -2.5, expected -2 to 2"),
@@ -180,9 +180,7 @@ def test_what_is_odd_but_whole_is_read(runs):
 
     edit(path, change)
     results = read_results([runs])
-    (noisy,) = [e for e in results.entries if "noisy" in e.name and e.variant == ()] or [
-        e for e in results.entries if "noisy" in e.name
-    ]
+    (noisy,) = [entry for entry in results.entries if "noisy" in entry.name]
     assert noisy.others == {"arc (acc)": 0.5} and noisy.parameters is None
     assert len(noisy.scores) == 5
     endless, unknown = results.notes
@@ -207,13 +205,7 @@ HOSTILE = "a\x00b\x1b[31m\x07c\ud800\u202ed\nmodel"
 def test_names_with_control_characters_are_shown_harmlessly(runs, tmp_path):
     """Two models that differ only in what cannot be shown stay two."""
     for name, kind in ((HOSTILE, "noisy"), (HOSTILE.replace("\x07", "\x06"), "truth")):
-        edit(
-            result_file(runs / kind),
-            lambda found, name=name: (
-                found["config"].update({"model_args": {"pretrained": name}}),
-                found["results"].update({HOSTILE: {"acc,none": 0.5, HOSTILE: 1}}),
-            ),
-        )
+        call_model(result_file(runs / kind), name, **{HOSTILE: {"acc,none": 0.5, HOSTILE: 1}})
     (runs / "bad\x1b[31m").mkdir()
     (runs / "bad\x1b[31m" / "results_x.json").write_text("{")
     site = tmp_path / "site"
@@ -318,15 +310,19 @@ COMMANDS = {
 }
 
 
+def run_into(name, runs, out, figure):
+    words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": str(figure)}
+    return run(*(words.get(word, word) for word in COMMANDS[name]))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_place_that_cannot_be_written_is_said_in_a_line(runs, tmp_path, name, monkeypatch):
     """A file, below a file, and where the kernel lets nobody make anything."""
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "sub", "/sys/nowhere"):
-        words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": f"{out}/figure.svg"}
         with pytest.raises(EpidemiaError, match=r"file|nowhere") as raised:
-            run(*(words.get(word, word) for word in COMMANDS[name]))
+            run_into(name, runs, out, f"{out}/figure.svg")
         assert "\n" not in str(raised.value)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -365,9 +361,8 @@ def limited():
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "report")])
 def test_what_a_command_says_of_a_disk_that_takes_no_more(runs, tmp_path, name):
     out = tmp_path / "out"
-    words = {"RUNS": str(runs), "OUT": str(out), "OUT/figure.svg": f"{tmp_path}/figure.svg"}
     with pytest.raises(EpidemiaError, match=r"File too large; make room there$"), limited():
-        run(*(words.get(word, word) for word in COMMANDS[name]))
+        run_into(name, runs, out, tmp_path / "figure.svg")
     assert not out.exists() or list(out.iterdir()) == []
 
 
@@ -382,18 +377,8 @@ def test_a_figure_makes_no_folders(runs, tmp_path):
 
 def test_a_cell_of_the_csv_is_no_formula(runs):
     for name in ('=HYPERLINK("http://x")', "+1", "-1", "@SUM(A1)"):
-        edit(
-            result_file(runs / "noisy"),
-            lambda found, name=name: (
-                found["config"].update({"model_args": {"pretrained": name}}),
-                found["results"].update({"=1+1": {"acc,none": -0.5}}),
-            ),
-        )
+        call_model(result_file(runs / "noisy"), name, **{"=1+1": {"acc,none": -0.5}})
         report = leaderboard.make_report(read_results([runs]))
-        from io import StringIO
-
-        import pandas as pd
-
         rows = pd.read_csv(StringIO(output.as_csv(report)))
         text = rows.select_dtypes(exclude=["number", "bool"])
         cells = {str(cell) for column in text for cell in text[column].dropna()}
@@ -406,18 +391,12 @@ def test_a_cell_of_the_csv_is_no_formula(runs):
 def test_latex_of_odd_names(runs):
     """After the end of a row, [ would begin its argument, and * would be swallowed."""
     for name in ("[2cm]x", "*x", "\\input{x}~^$#"):
-        edit(
-            result_file(runs / "noisy"),
-            lambda found, name=name: found["config"].update({"model_args": {"pretrained": name}}),
-        )
+        call_model(result_file(runs / "noisy"), name)
         latex = run("report", runs, "--format", "latex").stdout
         assert not re.search(r"^[\[*]", latex, re.MULTILINE)
         assert "\\input{" not in latex
 
 
 def test_markup_in_a_name_is_text(runs):
-    edit(
-        result_file(runs / "noisy"),
-        lambda found: found["config"].update({"model_args": {"pretrained": "[red]x[bold]"}}),
-    )
+    call_model(result_file(runs / "noisy"), "[red]x[bold]")
     assert "[red]x[bold]" in run("compare", runs).stdout

@@ -30,38 +30,30 @@ def texts(number=600, seed=3):
     return made
 
 
+TRAINED = {"special_tokens": ["<unk>", "<s>", "</s>"], "show_progress": False}
+
+
 def bpe(pre=None, normalizer=None, post=None):
-    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     if pre is not None:
-        made.pre_tokenizer = pre
+        tokenizer.pre_tokenizer = pre
     if normalizer is not None:
-        made.normalizer = normalizer
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=["<unk>", "<s>", "</s>"],
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    made.train_from_iterator(texts(200, seed=5), trainer)
+        tokenizer.normalizer = normalizer
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, **TRAINED)
+    tokenizer.train_from_iterator(texts(200, seed=5), trainer)
     if post is not None:
-        made.post_processor = post
-    return made
+        tokenizer.post_processor = post
+    return tokenizer
 
 
 def unigram():
-    made = Tokenizer(models.Unigram())
-    made.normalizer = normalizers.Replace(" ", "▁")
-    made.decoder = decoders.Metaspace()
-    made.train_from_iterator(
-        texts(200, seed=5),
-        trainers.UnigramTrainer(
-            vocab_size=300,
-            special_tokens=["<unk>", "<s>", "</s>"],
-            unk_token="<unk>",
-            show_progress=False,
-        ),
-    )
-    return made
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=300, unk_token="<unk>", **TRAINED)
+    tokenizer.train_from_iterator(texts(200, seed=5), trainer)
+    return tokenizer
 
 
 TOKENIZERS = {

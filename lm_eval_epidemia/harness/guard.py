@@ -184,11 +184,8 @@ def _asks_the_same(
     listed = SimpleNamespace(
         eval_docs=docs.to_list() if hasattr(docs, "to_list") else docs, config=config
     )
-    rows = list(
-        type(task).doc_iterator(
-            listed, rank=rank, limit=limit, world_size=world_size, samples=samples
-        )
-    )
+    chosen = {"rank": rank, "limit": limit, "world_size": world_size, "samples": samples}
+    rows = list(type(task).doc_iterator(listed, **chosen))
     for number, row in rows:
         # The requests of a row, one per letter, usually share one object.
         made_from = {id(request.doc): request.doc for request in kept[number]}.values()
@@ -229,13 +226,12 @@ class _Watched:
             try:
                 answers = lm.loglikelihood(requests, *args, **kwargs)
             except (NotImplementedError, AssertionError) as error:
-                refused = isinstance(error, NotImplementedError) or "loglikelihoods" in str(error)
-                if not refused:
+                is_of_chat = "loglikelihoods" in str(error)
+                if not (isinstance(error, NotImplementedError) or is_of_chat):
                     raise
                 model, task = type(_behind_the_cache(lm)).__name__, ours[0].task_name
-                raise EpidemiaError(
-                    _WITHOUT_LOG_PROBABILITIES.format(model=model, task=task)
-                ) from error
+                message = _WITHOUT_LOG_PROBABILITIES.format(model=model, task=task)
+                raise EpidemiaError(message) from error
             return _one_each(answers, requests)
 
     @collector.at_work()
@@ -321,11 +317,10 @@ def _explained(lm: Any) -> Iterator[None]:
         model = _behind_the_cache(lm)
         if hasattr(model, "_create_payload") and not isinstance(error, EpidemiaError):
             # A connection's errors are OSErrors or a library's own; these come from reading.
+            note = _LOST if model is lm else _KEPT
             unread = isinstance(error, (ValueError, LookupError, TypeError, AssertionError))
             if unread and not isinstance(error, OSError):
                 note = _UNREAD
-            else:
-                note = _LOST if model is lm else _KEPT
             if hasattr(error, "add_note"):
                 error.add_note(note)
             else:  # Python 3.10
