@@ -310,3 +310,12 @@ def test_answers_of_another_shape_are_said_in_a_line():
     for Odd.answered in (None, [-1.0, -2.0], [None, None]):
         with pytest.raises(EpidemiaError, match=r"the model (gave None|answered)"):
             evaluate([TASK], model=Odd(), model_args=None)
+
+
+def test_what_a_respondent_cannot_answer_is_refused_before_the_first_request(monkeypatch):
+    asked = []
+    monkeypatch.setattr(Baseline, "loglikelihood", lambda self, requests: asked.append(requests))
+    tasks = ["epidemia_low_nsduh_heroin_ever_by_race", "epidemia_prior_nhanes"]
+    with pytest.raises(EpidemiaError, match="kind=uniform has no answers to epidemia_prior_nhanes"):
+        evaluate(tasks, model_args="kind=uniform")
+    assert not asked

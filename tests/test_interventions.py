@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import evaluate, recorded
-from test_replies import Says
+from test_replies import in_turn
 
 from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
@@ -290,7 +290,7 @@ def test_what_was_written():
 def test_parse_failures_are_wrong_and_counted(caplog):
     """A chat model that says yes to every other prompt, and nothing to the others."""
     task = f"{RANDOM}_written"
-    model = Says("I cannot tell", "<answer>yes</answer>")
+    model = in_turn("I cannot tell", "<answer>yes</answer>")
     results = evaluate([task], model=model, model_args=None)
     row = results["results"][task]
     assert row["answered,none"] == 0.5

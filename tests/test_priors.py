@@ -9,7 +9,7 @@ import pytest
 from conftest import REPOSITORY, evaluate, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_replies import Says
+from replicates import Says
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way, leaves, members
@@ -311,7 +311,7 @@ def prompts_seen(chat, metadata, task=TASK, **arguments):
             self.heard = [request.args[0] for request in requests]
             return [(-float(number % 41), False) for number, _ in enumerate(requests)]
 
-    model = Listener("<prior>55, 3</prior>")
+    model = Listener(lambda prompt: "<prior>55, 3</prior>")
     how = {"apply_chat_template": chat, "metadata": metadata, **arguments}
     results = evaluate([task], model=model, model_args=None, limit=5, **how)
     return model.heard, results["configs"][task]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 #: Of all benchmarks: each answers as some of them.
 KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS for kind in benchmark.kinds))
+
+#: What it takes, besides what lm-eval gives to every model.
+ARGUMENTS = ("kind", "noise", "seed", "position_bias")
 
 #: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
 LOG_ZERO = -1e4
@@ -71,8 +75,11 @@ class Baseline(LM):
     ) -> None:
         super().__init__()
         for name in sorted(unknown):
-            hint = nearest(name, ("kind", "noise", "seed", "position_bias"))
-            raise EpidemiaError(f"epidemia-baseline has no argument {name!r} ({hint})")
+            hint = nearest(name, ARGUMENTS)
+            raise EpidemiaError(
+                f"epidemia-baseline has no argument {name!r} ({hint}); it takes "
+                f"{', '.join(ARGUMENTS)}"
+            )
         if kind not in KINDS:
             raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
         self.kind, self.noise = kind, _number("noise", noise, at_least=0)
@@ -83,14 +90,30 @@ class Baseline(LM):
         self._believes: dict[str, Any] = {}
         self._leaves = leaves()
 
+    def check_tasks(self, tasks: Iterable[Any]) -> None:
+        """Refuse the tasks of a run that this respondent has no answers to, before any is asked."""
+        for task in tasks:
+            self._check(str(task.config.task))
+
+    def _check(self, name: str) -> None:
+        if name not in self._leaves:
+            raise EpidemiaError(
+                f"epidemia-baseline answers the tasks of this package only, not {name!r}: its "
+                "answers come from the ground truth"
+            )
+        way, benchmark = WAYS[self._leaves[name].way], self._leaves[name].benchmark
+        if not (way.believed or way.writes) or benchmark.answers is None:
+            raise EpidemiaError(f"epidemia-baseline does not answer {name}")
+        if self.kind not in benchmark.kinds:
+            raise EpidemiaError(
+                f"epidemia-baseline kind={self.kind} has no answers to {name}: "
+                f"expected one of {', '.join(benchmark.kinds)}"
+            )
+
     def _ours(self, request: Any) -> dict[str, Any]:
         """Return the row of our split that a request was made from."""
+        self._check(request.task_name)
         doc: dict[str, Any] = request.doc
-        if request.task_name not in self._leaves or not isinstance(doc, dict):
-            raise EpidemiaError(
-                f"epidemia-baseline answers the tasks of this package only, not "
-                f"{request.task_name!r}: its answers come from the ground truth"
-            )
         return doc
 
     def _way(self, request: Any) -> Way:
@@ -99,17 +122,10 @@ class Baseline(LM):
     def _believed(self, request: Any) -> Array:
         """Return what this respondent believes in the cell of one prompt."""
         doc, name, way = self._ours(request), request.task_name, self._way(request)
-        benchmark = self._leaves[name].benchmark
-        if not (way.believed or way.writes) or benchmark.answers is None:
-            raise EpidemiaError(f"epidemia-baseline does not answer {name}")
-        if self.kind not in benchmark.kinds:
-            raise EpidemiaError(
-                f"epidemia-baseline kind={self.kind} has no answers to {name}: "
-                f"expected one of {', '.join(benchmark.kinds)}"
-            )
-        if name not in self._believes:
+        answers = self._leaves[name].benchmark.answers
+        if name not in self._believes and answers is not None:
             truth = way.load(doc["task"])
-            self._believes[name] = benchmark.answers(truth, self.kind, self.noise, self.seed)
+            self._believes[name] = answers(truth, self.kind, self.noise, self.seed)
         believed: Array = self._believes[name][doc["cell"]]
         return believed
 
