@@ -85,7 +85,7 @@ def _check_tasks(lm: Any, tasks: Any, ours: Mapping[str, Any]) -> None:
     model = _behind_the_cache(lm)
     if (check := getattr(type(model), "check_tasks", None)) is not None:
         check(model, _every_task(tasks))
-    elif model is not lm and ours:
+    if model is not lm and ours and not getattr(type(model), "knows_its_file", False):
         refuse_served(lm.dbdict)
 
 

@@ -79,6 +79,9 @@ class ChoiceAPI(LM):
         "openai" does not ask whether the server is Ollama, whose completions are refused.
     """
 
+    #: Whether it says itself whose answers a file of --use_cache holds.
+    knows_its_file = True
+
     def __init__(
         self,
         base_url: str | None = None,
