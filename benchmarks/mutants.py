@@ -6,8 +6,10 @@
 
 Lines are drawn from all rooms, with a fixed seed, as many from each as it has code (four at least).
 A fault is a sign, a bound, a number, a condition or a name. For each, the fast tests that execute
-the line run in a copy of the checkout, the quickest first, until one fails. A line at the top of a
-module is executed when it is imported: there the tests that execute anything else of its file run.
+the line run in a copy of the checkout, the quickest first, until one fails; then the rest of their
+files, as of tests that share a fixture only the first counts as executing what it runs. A line at
+the top of a module is executed when it is imported: there the tests that execute anything else of
+its file run.
 What no test noticed is printed at the end, with the line before and after.
 """
 
@@ -17,6 +19,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -188,7 +191,7 @@ def tests_for(fault: Fault, executed: dict[str, dict[int, set[str]]]) -> set[str
 
 
 def survives(fault: Fault, tests: list[str], checkout: Path) -> str:
-    """Make the fault, run the tests; return how it ended: "killed", "survived" or "too long"."""
+    """Make the fault, run the tests; return "survived", "too long" or "killed by" a test."""
     path = checkout / fault.path
     whole = path.read_bytes()
     lines = whole.split(b"\n")
@@ -199,13 +202,21 @@ def survives(fault: Fault, tests: list[str], checkout: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         run = subprocess.run(
-            [*command, *tests], cwd=checkout, env=environment, capture_output=True, timeout=LONGEST
+            [*command, *tests],
+            cwd=checkout,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
         )
     except subprocess.TimeoutExpired:
         return "too long"
     finally:
         path.write_bytes(whole)
-    return "survived" if run.returncode == 0 else "killed"
+    if run.returncode == 0:
+        return "survived"
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
+    return f"killed by {failed.group(1) if failed else 'the start of pytest'}"
 
 
 def main() -> None:
@@ -236,6 +247,9 @@ def main() -> None:
         checkout = checkouts.get()
         try:
             ended = survives(fault, tests, checkout)
+            if ended == "survived":
+                files = sorted({test.partition("::")[0] for test in tests})
+                ended = survives(fault, files, checkout)
         finally:
             checkouts.put(checkout)
         print(f"{ended}: {fault.path}:{fault.line} {fault.kind}, {len(tests)} tests", flush=True)
@@ -244,7 +258,11 @@ def main() -> None:
     with ThreadPoolExecutor(given.jobs) as pool:
         ends = list(pool.map(tried, faults))
     shutil.rmtree(work)
-    alive = [(fault, end) for fault, end in zip(faults, ends, strict=True) if end != "killed"]
+    alive = [
+        (fault, end)
+        for fault, end in zip(faults, ends, strict=True)
+        if not end.startswith("killed")
+    ]
     print(f"\n{len(faults)} faults, {len(faults) - len(alive)} noticed, {len(alive)} not:")
     for fault, end in alive:
         line = (REPOSITORY / fault.path).read_text(encoding="utf-8").split("\n")[fault.line - 1]
