@@ -78,14 +78,18 @@ def _values(node: yaml.Node | None, known: dict[int, float]) -> float:
 
 def _depth(text: str) -> int:
     """Return how deeply a YAML text is nested, without recursion; as far as it is YAML."""
-    depth = deepest = 0
-    with suppress(yaml.YAMLError):
-        for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            deepest = max(deepest, depth)
-            if depth > MAX_DEPTH:
-                break
+    deepest = 0
+    # libyaml stops at an error before it tells what stands above it, and counts great depth as one.
+    for loader in (getattr(yaml, "CSafeLoader", yaml.SafeLoader), yaml.SafeLoader):
+        depth = 0
+        with suppress(yaml.YAMLError):
+            for event in yaml.parse(text, loader):
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                depth -= isinstance(event, yaml.CollectionEndEvent)
+                deepest = max(deepest, depth)
+                if depth > MAX_DEPTH:
+                    break
+            break
     return deepest
 
 
