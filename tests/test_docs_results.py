@@ -12,7 +12,6 @@ from scipy import special, stats
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import store
-from lm_eval_epidemia.estimate import boosted
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.output import as_rows
 from lm_eval_epidemia.results.results import read_results
@@ -138,10 +137,3 @@ def test_no_file_names_a_folder_of_this_machine():
     machine = re.compile(r"[\"' ]/(?:home|root|tmp|work|Users|opt|mnt)/")
     for path in RESULTS.rglob("*.json*"):
         assert not machine.search(path.read_text(encoding="utf-8")), path
-
-
-def test_the_limit_on_leaves_is_as_the_page_says():
-    """Where it is lifted, docs/statistics.md no longer warns of it."""
-    page = (DOCS / "statistics.md").read_text(encoding="utf-8")
-    limit = boosted.settings()["min_data_in_leaf"]
-    assert limit == 0 or f"`min_data_in_leaf: {limit}`" in page

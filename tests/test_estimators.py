@@ -9,10 +9,13 @@ import pytest
 from conftest import raw_file
 
 from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate import boosted, estimators, prepare, published, store
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.estimate import estimators, prepare, published, store
+from lm_eval_epidemia.estimate.cells import Prepared
 from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.estimate.estimators import Boosting, Counts, estimator_of
+from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -75,6 +78,49 @@ def test_two_answers_under_several_conditions_are_boosted():
     ):
         task = declared_task(HIGH).model_copy(update={"given": tuple(given)})
         assert type(estimator_of(task, answers)) is served
+
+
+#: Who used marijuana and heroin (2 % of all), how many, and who of them used cocaine: as in NSDUH.
+RARE = [(0, 0, 24_000, 120), (0, 1, 60, 24), (1, 0, 15_000, 3_900), (1, 1, 800, 736)]
+
+
+def rare_condition():
+    """A task of four cells, one of whose conditions 2 % of the people have."""
+    task = declared_task(HIGH).model_copy(update={"given": ("marijuana_ever", "heroin_ever")})
+    n, yes = (np.array(RARE)[:, column] for column in (2, 3))
+    outcome = np.concatenate([np.arange(of) < number for of, number in zip(n, yes, strict=True)])
+    sample = Sample(np.ones(n.sum()), None, None, int(n.sum()))
+    return Prepared(
+        survey="nsduh_2022",
+        task=task,
+        estimator=Boosting(),
+        levels=("No", "Yes"),
+        given=[("No", "No"), ("No", "Yes"), ("Yes", "No"), ("Yes", "Yes")],
+        columns={},
+        weights=n / n.sum(),
+        dropped={},
+        absent=[],
+        adjustments=[],
+        features=np.array(RARE)[:, :2],
+        sample=sample,
+        cell=np.repeat(np.arange(4), n),
+        outcome=outcome.astype(np.int64),
+    )
+
+
+def test_a_rare_condition_is_kept_and_a_build_that_loses_it_stops(monkeypatch):
+    ready = rare_condition()
+    # Counted .92 of 800: two standard errors are .019. A limit of one row a leaf gives .29.
+    assert ready.estimator.estimate(ready)[3, 1] == pytest.approx(736 / 800, abs=0.019)
+    boosted._binned.cache_clear()
+    monkeypatch.setitem(boosted.AGGREGATED, "min_data_in_leaf", 1)
+    with pytest.raises(EpidemiaError, match=r"Yes, Yes: 0\.290, counted 0\.920 \(n = 800\)"):
+        estimate_task(ready, ("iid",), 8)
+    boosted._binned.cache_clear()
+    # Where a tenth of the people are in small cells, counts are no judge.
+    monkeypatch.setattr(estimators, "COUNTABLE", 20_000)
+    assert estimate_task(ready, ("iid",), 8)["entry"]["cells"] == 4
+    boosted._binned.cache_clear()
 
 
 @pytest.mark.parametrize("n_eff", [[50.0, 200.0], [np.inf, np.inf]])

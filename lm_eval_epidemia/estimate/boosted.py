@@ -7,9 +7,8 @@ fit takes milliseconds instead of seconds.
 
 What differs from a fit on records are LightGBM's limits on *counts* of rows. They are replaced by
 their equal on weights: a leaf needs the Hessian of `MIN_RECORDS` average records (its default asks
-for 20 rows), and the categorical limits are set so low that they do not bind. One limit still does:
-see `AGGREGATED`. How well this agrees with a fit on records is measured in
-``benchmarks/aggregation.py``.
+for 20 rows), and the limits on counts are set so low that none binds. How well this agrees with a
+fit on records is measured in ``benchmarks/aggregation.py``.
 """
 
 from __future__ import annotations
@@ -50,12 +49,11 @@ PARAMETERS: dict[str, Any] = {
     "verbose": -1,
 }
 
-#: LightGBM's limits on row counts, as low as they were thought to go: a row is here a whole cell.
-#: `min_data_in_leaf` still binds in tasks of few cells. LightGBM estimates the rows of a leaf from
-#: its share of the Hessian, so that a condition of 2 % of the people counts as no row and is lost;
-#: 0 does not bind. Changing it changes every boosted truth (docs/statistics.md).
+#: LightGBM's limits on row counts, switched off: a row is here a whole cell. `min_data_in_leaf`
+#: has to be 0. LightGBM estimates the rows of a leaf from its share of the Hessian, so that with a
+#: limit of 1 a condition of 2 % of the people counts as no row and is lost where cells are few.
 AGGREGATED: dict[str, Any] = {
-    "min_data_in_leaf": 1,
+    "min_data_in_leaf": 0,
     "min_data_in_bin": 1,
     "min_data_per_group": 1,
     "cat_smooth": 1,
@@ -92,10 +90,13 @@ def seeds_of_survey(units: int) -> int:
 
 def assign_folds(units: Codes, rng: np.random.Generator, folds: int = FOLDS) -> Codes:
     """Put each sampled unit, with all its records, into one of the folds of equal size."""
-    names, index = np.unique(units, return_inverse=True)
-    fold_of_unit = np.empty(len(names), dtype=np.int64)
-    fold_of_unit[rng.permutation(len(names))] = np.arange(len(names)) % folds
-    return fold_of_unit[index]
+    from sklearn.model_selection import GroupKFold
+
+    deal = GroupKFold(folds, shuffle=True, random_state=int(rng.integers(2**32)))
+    fold = np.empty(len(units), dtype=np.int64)
+    for number, (_, held_out) in enumerate(deal.split(units, groups=units)):
+        fold[held_out] = number
+    return fold
 
 
 def fit_aggregated(

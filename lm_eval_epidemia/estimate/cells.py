@@ -93,6 +93,15 @@ class Estimator(ABC, Generic[Ready]):
         """Estimate P(Y | X) anew for D_perfect; shape (B, C, K). By default in joint replicates."""
         return joint.single
 
+    def check(self, ready: Ready, p: Array, perfect: float) -> None:
+        """Refuse an estimate that the records contradict: further from them than D_perfect.
+
+        Raises
+        ------
+        EpidemiaError
+            Naming the cells.
+        """
+
     @abstractmethod
     def effective_sizes(self, ready: Ready, draws: ByScheme, joint: Estimated) -> ByScheme:
         """Effective sample size of each cell by scheme, where it is known; shape (C,) each."""

@@ -21,6 +21,10 @@ from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme, rng_of
 from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
 from lm_eval_epidemia.surveys.record import Task
 
+#: Sampled units from which on a cell can be counted, and the share of the people in such cells from
+#: which on a boosted task is compared with counts.
+COUNTABLE, MOST = 200, 0.9
+
 
 class OfRecords(Estimator[Prepared]):
     """An estimator of microdata: every replicate is a fit to other weights."""
@@ -149,6 +153,27 @@ class Boosting(OfRecords):
             drawn = replace(ready, outcome=outcome)
             fits[b] = self._fits(drawn, sample.weight, seeds, *key).mean(axis=0)
         return fits
+
+    def check(self, ready: Prepared, p: Array, perfect: float) -> None:
+        """Compare a fit with counts, where most people are in cells that can be counted."""
+        large = ready.n >= COUNTABLE
+        if ready.weights[large].sum() < MOST:
+            return
+        counted = bins.count(ready.record_weights, ready.cell, ready.outcome, *p.shape)
+        apart = ready.weights * np.abs(counted - p).sum(axis=1)
+        if (total := apart.sum()) <= perfect:
+            return
+        worst = [
+            f"{', '.join(ready.given[c])}: {p[c, 1]:.3f}, counted {counted[c, 1]:.3f} (n = "
+            f"{ready.n[c]:,})"
+            for c in np.argsort(-apart, kind="stable")[:3]
+        ]
+        raise EpidemiaError(
+            f"{ready.task.name}: the boosted P({ready.levels[1]}) is {total:.4f} from the counts, "
+            f"beyond D_perfect ({perfect:.4f}), though {MOST:.0%} of the people are in cells of "
+            f"{COUNTABLE} or more. The cells that differ most: {'; '.join(worst)}. Give the task "
+            "fewer conditions or wider levels, or take it out of the record"
+        )
 
     def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Estimated) -> ByScheme:
         # A boosted cell borrows strength from its neighbours, so its size comes from the spread of

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import sampling
 from lm_eval_epidemia.estimate.cells import Cells
 from lm_eval_epidemia.estimate.joint import quantised
 from lm_eval_epidemia.estimate.sampling import Scheme
+from lm_eval_epidemia.estimate.store import QUANTILE
 
 
 def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> dict[str, Any]:
@@ -34,13 +37,16 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     Raises
     ------
     EpidemiaError
-        If the task's estimator cannot be fitted on it.
+        If the task's estimator cannot be fitted on it, or the records contradict what it finds.
     """
     estimator = ready.estimator
     p = estimator.estimate(ready)
     joint = estimator.joint(ready, p, replicates // 2)
     number = estimator.replicates(replicates)
     draws = {scheme: estimator.draws(ready, scheme, number, joint) for scheme in schemes}
+    distances = {scheme: distance(ready.weights, at, p) for scheme, at in draws.items()}
+    first = distances.get("iid", next(iter(distances.values())))
+    estimator.check(ready, p, float(np.quantile(first, QUANTILE)))
     sizes = estimator.effective_sizes(ready, draws, joint)
     known = {scheme: size.tolist() for scheme, size in sizes.items()}
     columns = {
@@ -80,6 +86,6 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
             {"cell": c, **dict(zip(columns, row, strict=True))} for c, row in enumerate(cells)
         ],
         "replicates": kept if replicated else [],
-        "distances": {s: distance(ready.weights, at, p).tolist() for s, at in draws.items()},
+        "distances": {scheme: of.tolist() for scheme, of in distances.items()},
         "entry": entry,
     }

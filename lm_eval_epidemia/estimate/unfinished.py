@@ -45,7 +45,7 @@ def unfinished(folder: Path, name: str) -> Iterator[Path]:
 
 def software() -> dict[str, str]:
     """Return the versions that the bytes of a truth depend on."""
-    names = ("numpy", "lightgbm", "pyarrow")
+    names = ("numpy", "scikit-learn", "lightgbm", "pyarrow")
     return {
         "lm-eval-epidemia": __version__,
         "python": ".".join(platform.python_version_tuple()[:2]),

@@ -16,7 +16,7 @@ from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.record import Task
 
 #: Changes when all scores stop being comparable; CHANGELOG.md says why.
-TASK_VERSION = 2
+TASK_VERSION = 3
 
 
 def _entry(task: Task) -> TaskEntry:
