@@ -85,14 +85,15 @@ class Part:
     @cached_property
     def zero_population(self) -> float:
         """The distance from the population that scores 0; NaN without replicates."""
-        return _against_population(self.anchors.zero, self.zeros)
+        if self.zeros is None:
+            return math.nan
+        zero = self.anchors.zero
+        # Far from the truth: the bootstrap's correction (Efron and Tibshirani 1993, section 10.6).
+        return 2 * zero - float(self.zeros.mean()) if len(self.zeros) else zero
 
 
 def _against_population(d: float, at: Array | None) -> float:
-    """Take the bootstrap's estimate of its bias from a distance: ``2 D - mean_b D^(b)``.
-
-    Sampling error of the truth adds to every distance, and does so once more at a replicate (Efron
-    and Tibshirani 1993, section 10.6).
+    """Turn a distance from the survey into one from the population: `joint.less_noise`.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ def _against_population(d: float, at: Array | None) -> float:
     """
     if at is None:
         return math.nan
-    return 2 * d - float(at.mean()) if len(at) else d
+    return float(joint.less_noise(d, at.mean())) if len(at) else d
 
 
 def _say_what_lacks_replicates() -> None:
@@ -197,8 +198,17 @@ class Measured:
     @property
     def score_population(self) -> float:
         """Score against the population, from 0 to 100; NaN without replicates."""
-        zero = self.part.zero_population
-        return math.nan if math.isnan(zero) else float(scoring.scale(self.l1_population, zero, 0.0))
+        return min(self.score_population_uncut, 100.0)
+
+    @property
+    def score_population_uncut(self) -> float:
+        """Score against the population before it is cut off at 100; from 0 to 200.
+
+        Above 100 is who is nearer to the truth than its noise is. The mean over tasks of who knows
+        the population is too low if each task is cut off by itself.
+        """
+        l1, zero = self.l1_population, self.part.zero_population
+        return math.nan if math.isnan(l1) else float(np.clip(scoring.position(l1, zero), 0, 200))
 
     @cached_property
     def score_draws(self) -> Draws | None:
@@ -223,30 +233,36 @@ class Measured:
 
     @cached_property
     def score_population_draws(self) -> Draws | None:
-        """The score against the population at each replicate.
+        """The score against the population in other samples of that population.
 
-        Of each replicate the bias is taken off, as it is of the survey itself: `joint.corrected`.
-        Where the score is cut off at 0 or 100, so are these; inside they are not, so that their
-        spread is that of the distance.
+        The answers are taken to be as far from it as was estimated: its P(Y | X) is put on the line
+        from q to P. From there each replicate deviates as from P, and is corrected as the survey
+        is. Not cut off at 100, so that their spread is that of the distance.
         """
-        part = self.part
-        if self.l1_at is None or part.zeros is None:
+        part, q = self.part, self.elicited.q
+        if part.replicates is None or part.zeros is None:
             return None
+        zero = part.zero_population
 
         def score_of(q: Array) -> Array:
             l1 = [
                 _against_population(float(part.distance(each)), part.distances(each)) for each in q
             ]
-            return scoring.position(np.array(l1), np.array(part.zero_population))
+            return scoring.position(np.array(l1), zero)
 
-        l1, zeros = self.l1_at, part.zeros
-        if len(l1):
-            l1 = joint.corrected(l1, self._l1_beyond)
-            zeros = joint.corrected(zeros, part.zeros_beyond)
-        at = scoring.position(l1, zeros)
-        if not 0 < self.score_population < 100:
-            at = np.clip(at, 0, 100)
-        return self._draws(at, score_of, part.zero_population)
+        if not len(part.zeros):
+            return self._draws(np.empty(0), score_of, zero)
+        share = float(np.clip(self.l1_population / self.l1, 0, 1)) if self.l1 > 0 else 0.0
+        moved = (1 - share) * (q - part.p)
+        excess = share * (self.l1 - float(part.distance(q)))
+        at = distance(part.weights, part.replicates + moved, q) + excess
+        again = distance(part.weights, part.beyond + moved, q) + excess
+        l1 = joint.less_noise(at, joint.mean_beyond(at, again))
+        at = scoring.position(l1, joint.corrected(part.zeros, part.zeros_beyond))
+        uncut = self.score_population_uncut
+        if not 0 < uncut < 200:
+            at = np.clip(at, 0, 200)
+        return self._draws(at, score_of, zero)._replace(uncut=uncut)
 
     def _draws(self, at: Array, score_of: Callable[[Array], Array], width: float) -> Draws:
         """Put draws of a number together with the error of its asking.
