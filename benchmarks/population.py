@@ -1,6 +1,6 @@
 """Is the score against the population on the population's scale? Respondents whose score is known.
 
-    python benchmarks/population.py --data FOLDER [--redraws 200] [--jobs 2]
+    python benchmarks/population.py --data FOLDER [--redraws 400] [--jobs 2]
 
 FOLDER has the survey files under the names in `redraw.FILES`. The shipped P(Y | X) is the
 population; ten respondents, from one that knows it to one that guesses, are scored in surveys of
@@ -117,7 +117,7 @@ class Surveys(NamedTuple):
 
 
 def redrawn(tasks, number, count, replicates=100):
-    """Draw a survey's counted tasks anew; replicates of which the design tells no more than it does.
+    """Draw a survey's counted tasks anew, with replicates as uncertain as its design makes them.
 
     The deviation of a replicate is the sum of its strata's. That of each is multiplied by what the
     root of an estimated variance of so many PSUs is multiplied by; where it is not linear in the
@@ -164,12 +164,11 @@ def known_score(truth, q) -> float:
     return float(np.clip(position(d, least), 0, 100))
 
 
-def estimated(tasks: list[Surveys], asked, s: int):
-    """Estimate the mean score of each respondent in survey s, and its error; (respondents, 2)."""
-    parts = [task.part(s) for task in tasks]
+def estimated(parts: list[Part], asked):
+    """Estimate the mean score of each respondent in a survey, and its error; (respondents, 2)."""
     rows = []
-    for name in RESPONDENTS:
-        measured = [Measured(part, Elicited(q)) for part, q in zip(parts, asked[name], strict=True)]
+    for answered in asked.values():
+        measured = [Measured(part, Elicited(q)) for part, q in zip(parts, answered, strict=True)]
         value = min(np.mean([of.score_population_uncut for of in measured]), 100.0)
         rows.append((value, joint_error([of.score_population_draws for of in measured])))
     return rows
@@ -207,13 +206,13 @@ def outcomes(options):
     for survey, group, how, tasks in all_surveys(options):
         asked = {name: [of(task.truth) for task in tasks] for name, of in RESPONDENTS.items()}
         count = len(tasks[0].p)
-        calls = (joblib.delayed(estimated)(tasks, asked, s) for s in range(count))
-        made = joblib.Parallel(options.jobs, return_as="generator", max_nbytes="1M")(calls)
+        calls = (
+            joblib.delayed(estimated)([task.part(s) for task in tasks], asked) for s in range(count)
+        )
+        made = joblib.Parallel(options.jobs, return_as="generator", max_nbytes=None)(calls)
         at = np.array(list(tqdm(made, f"{survey} {group}", count, leave=False)))
-        for (name, answered), (value, error) in zip(
-            asked.items(), at.transpose(1, 2, 0), strict=True
-        ):
-            pairs = zip(tasks, answered, strict=True)
+        for name, (value, error) in zip(asked, at.transpose(1, 2, 0), strict=True):
+            pairs = zip(tasks, asked[name], strict=True)
             aim = float(np.mean([known_score(task.truth, q) for task, q in pairs]))
             off = value - aim
             covered = (np.abs(off) <= Z * error + 1e-9).mean()
@@ -229,7 +228,6 @@ def outcomes(options):
                 flush=True,
             )
             yield Outcome(survey, name, off.mean(), bias_error, 100 * covered, covered_error)
-        del made, calls
 
 
 # -- errors of the score ----------------------------------------------------------------------
@@ -267,7 +265,7 @@ def score_errors(options):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the survey files")
-    parser.add_argument("--redraws", type=int, default=200, help="surveys redrawn of each")
+    parser.add_argument("--redraws", type=int, default=400, help="surveys redrawn of each")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     options = parser.parse_args()
     print("\n## The score against the population\n")

@@ -83,27 +83,60 @@ class Part:
         return None if self.replicates is None else scoring.zero(self.weights, self.replicates)
 
     @cached_property
+    def noise(self) -> Array | None:
+        """Deviations of the replicates from their mean, shape (B, C', K).
+
+        Boosting shrinks a replicate once more: their mean is off, and that is no sampling error.
+        """
+        at = self.replicates
+        return at if at is None or not len(at) else at - at.mean(axis=0)
+
+    @cached_property
+    def noise_twice(self) -> Array:
+        """Deviations of samples drawn from samples, shape (J, B, C', K); see `joint.beyond`."""
+        assert self.noise is not None
+        return joint.beyond(np.zeros_like(self.p), self.noise)
+
+    @cached_property
+    def _zeros_population(self) -> Array:
+        """The distance that scores 0 in the survey with its noise once more, shape (B,)."""
+        assert self.noise is not None
+        return scoring.zero(self.weights, self.p + self.noise)
+
+    @cached_property
     def zero_population(self) -> float:
         """The distance from the population that scores 0; NaN without replicates."""
-        if self.zeros is None:
+        if self.noise is None:
             return math.nan
         zero = self.anchors.zero
         # Far from the truth: the bootstrap's correction (Efron and Tibshirani 1993, section 10.6).
-        return 2 * zero - float(self.zeros.mean()) if len(self.zeros) else zero
+        return 2 * zero - float(self._zeros_population.mean()) if len(self.noise) else zero
 
+    @cached_property
+    def zeros_population(self) -> Array:
+        """The same at each replicate, shape (B,)."""
+        again = scoring.zero(self.weights, self.p + self.noise_twice)
+        return joint.corrected(self._zeros_population, again)
 
-def _against_population(d: float, at: Array | None) -> float:
-    """Turn a distance from the survey into one from the population: `joint.less_noise`.
+    def distance_population(self, d: float, off: Array) -> float:
+        """Turn a distance from the survey into one from the population: `joint.less_noise`.
 
-    Parameters
-    ----------
-    d : float
-    at : ndarray, shape (B,), or None
-        At the replicates; empty for an exact table.
-    """
-    if at is None:
-        return math.nan
-    return float(joint.less_noise(d, at.mean())) if len(at) else d
+        Parameters
+        ----------
+        d : float
+            D, or what it is less the excess of answers that were drawn.
+        off : ndarray, shape (C', K)
+            q - P.
+
+        Returns
+        -------
+        float
+            NaN without replicates.
+        """
+        if self.noise is None or not len(self.noise):
+            return math.nan if self.noise is None else d
+        excess = d - float(distance(self.weights, off, np.zeros_like(off)))
+        return float(joint.less_noise(d, distance(self.weights, self.noise, off).mean() + excess))
 
 
 def _say_what_lacks_replicates() -> None:
@@ -182,7 +215,7 @@ class Measured:
     @property
     def l1_population(self) -> float:
         """Distance from the population; NaN without replicates. Below 0 by chance."""
-        return _against_population(self.l1, self.l1_at)
+        return self.part.distance_population(self.l1, self.elicited.q - self.part.p)
 
     @property
     def score(self) -> float:
@@ -235,33 +268,29 @@ class Measured:
     def score_population_draws(self) -> Draws | None:
         """The score against the population in other samples of that population.
 
-        The answers are taken to be as far from it as was estimated: its P(Y | X) is put on the line
-        from q to P. From there each replicate deviates as from P, and is corrected as the survey
-        is. Not cut off at 100, so that their spread is that of the distance.
+        The answers are taken to be as far from it as was estimated, in the direction of q - P. From
+        there each replicate deviates as from P, and is corrected as the survey is. Not cut off at
+        100, so that their spread is that of the distance.
         """
-        part, q = self.part, self.elicited.q
-        if part.replicates is None or part.zeros is None:
+        part, off = self.part, self.elicited.q - self.part.p
+        if part.noise is None:
             return None
-        zero = part.zero_population
+        uncut, zero = self.score_population_uncut, part.zero_population
 
         def score_of(q: Array) -> Array:
-            l1 = [
-                _against_population(float(part.distance(each)), part.distances(each)) for each in q
-            ]
+            l1 = [part.distance_population(float(part.distance(each)), each - part.p) for each in q]
             return scoring.position(np.array(l1), zero)
 
-        if not len(part.zeros):
-            return self._draws(np.empty(0), score_of, zero)
-        share = float(np.clip(self.l1_population / self.l1, 0, 1)) if self.l1 > 0 else 0.0
-        moved = (1 - share) * (q - part.p)
-        excess = share * (self.l1 - float(part.distance(q)))
-        at = distance(part.weights, part.replicates + moved, q) + excess
-        again = distance(part.weights, part.beyond + moved, q) + excess
-        l1 = joint.less_noise(at, joint.mean_beyond(at, again))
-        at = scoring.position(l1, joint.corrected(part.zeros, part.zeros_beyond))
-        uncut = self.score_population_uncut
-        if not 0 < uncut < 200:
-            at = np.clip(at, 0, 200)
+        at = np.empty(0)
+        if len(part.noise):
+            share = float(np.clip(self.l1_population / self.l1, 0, 1)) if self.l1 > 0 else 0.0
+            excess = share * (self.l1 - float(part.distance(self.elicited.q)))
+            at = distance(part.weights, part.noise, share * off) + excess
+            again = distance(part.weights, part.noise_twice, share * off) + excess
+            l1 = joint.less_noise(at, joint.mean_beyond(at, again))
+            at = scoring.position(l1, part.zeros_population)
+            if not 0 < uncut < 200:
+                at = np.clip(at, 0, 200)
         return self._draws(at, score_of, zero)._replace(uncut=uncut)
 
     def _draws(self, at: Array, score_of: Callable[[Array], Array], width: float) -> Draws:
