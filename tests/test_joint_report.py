@@ -386,7 +386,9 @@ def test_scales_of_a_group(population, tmp_path):
     shown = f"44.0 ({44 - reach:.1f} to {44 + reach:.1f})"
     said_so = {section.title: section for section in output.sections(report)}
     assert said_so["Score against the population, 0 to 100 (interval of 95 %)"].rows == [
-        ["m", shown]
+        ["m", shown],
+        # Nobody was drawn for this truth: who knows the population knows it.
+        ["knows the population (baseline)", "100.0"],
     ]
     assert said_so["epidemia_low on other scales"].rows[0][5:] == ["66.7", "44.0 ± 4.6"]
     rows = pd.read_csv(StringIO(output.as_csv(report)))
@@ -414,6 +416,19 @@ def test_scales_that_are_not_known_are_left_out(tmp_path):
         one = Entry("a", scores={asked: TaskScore(50.0, None, metrics, draws)})
         found = means.population_mean(one, [asked])
         assert found.interval == pytest.approx(interval, nan_ok=True)
+    # 130 and 60, the first shown as 100, have the mean 95; 130 and 90 are cut off: 100, not 110.
+    # Draws 1, 2, 3 of both, jointly: their mean has the standard error 1.
+    other = Asked(COCAINE, "letters")
+    for second, value in ((60.0, 95.0), (90.0, 100.0)):
+        draws = [Draws(NSDUH, np.array([1.0, 2, 3]), uncut=uncut) for uncut in (130.0, second)]
+        scores = [
+            TaskScore(50.0, None, {"score_population": min(drawn.uncut, 100)}, drawn)
+            for drawn in draws
+        ]
+        one = Entry("a", scores=dict(zip((asked, other), scores, strict=True)))
+        found = means.population_mean(one, [asked, other])
+        assert found.value == value
+        assert found.interval == pytest.approx((value - 1.96, min(value + 1.96, 100)))
     # Of a part of the cells, or another truth, the anchors are others; the metric is the file's.
     metrics = {"l1": 0.3, "seen": 0.5, "score_population": 30.0}
     one = Entry("a", scores={Asked(HEROIN, "letters"): TaskScore(50.0, None, metrics)})
