@@ -152,7 +152,7 @@ def population_known_over(tasks: Iterable[str]) -> Number:
     replicates = max(len(at) for at in scores)
     means = np.mean([np.resize(at, replicates) for at in scores], axis=0).clip(max=100)
     low, high = np.quantile(means, [0.025, 0.975])
-    return Number(float(means.mean()), tasks=len(scores), low=float(low), high=float(high))
+    return Number(float(means.mean()), float(means.std()), len(scores), float(low), float(high))
 
 
 def references(entries: Iterable[Entry]) -> list[Entry]:
