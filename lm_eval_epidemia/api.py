@@ -278,9 +278,9 @@ class Score:
         The distances that fix the scale.
     population, population_error : float
         Score against the population rather than the survey, and its standard error; NaN without
-        joint replicates. Too low near the truth (docs/statistics.md).
+        joint replicates. Cut off at 100; ``population_draws.uncut`` is not, for means over tasks.
     l1_population : float
-        The distance behind it, which can be a little below 0.
+        The distance behind it, which can be below 0.
     draws, population_draws : Draws or None
         What `score` and `population` would have been had the survey
         drawn other samples, ``draws.at``, shape (B,); empty for an exact table, None without joint

@@ -39,28 +39,36 @@ def by_hand(name, q, cells=slice(None), perfect=None):
     w, p = truth.weights[cells] / truth.weights[cells].sum(), truth.p[cells]
     perfect = truth.d_perfect() if perfect is None else perfect
 
-    def distances(p):
+    def distance(p, q):
+        return sum(w[c] * abs(p[c, k] - q[c][k]) for c in range(len(w)) for k in (0, 1))
+
+    def zero(p):
         commoner = [1, 0] if w @ p[:, 0] >= 0.5 else [0, 1]
-        far = [
-            sum(w[c] * abs(p[c, k] - one[c][k]) for c in range(len(w)) for k in (0, 1))
-            for one in (q, [[0.5, 0.5]] * len(w), [commoner] * len(w))
-        ]
-        return far[0], min(far[1:])
+        return min(distance(p, [one] * len(w)) for one in ([0.5, 0.5], commoner))
+
+    def root(d, again):
+        x = 2 * d**2 - again**2
+        return math.copysign(abs(x) ** 0.5, x)
 
     replicates = truth.replicates[:, cells]
-    at = np.array([distances(other) for other in replicates])
+    at = np.array([[distance(other, q), zero(other)] for other in replicates])
     scores = 100 * np.clip((at[:, 1] - at[:, 0]) / (at[:, 1] - perfect), 0, 1)
-    l1, zero = 2 * np.array(distances(p)) - at.mean(axis=0)
-    unbiased = np.empty_like(at)
+
+    noise, d = replicates - replicates.mean(axis=0), distance(p, q)
+    l1 = root(d, np.mean([distance(p + e, q) for e in noise]))
+    scale = 2 * zero(p) - np.mean([zero(p + e) for e in noise])
+    # What was estimated is taken for the population: so far from q, in the direction of p.
+    shrunk = q + min(max(l1 / d, 0), 1) * (p - q)
+    at = np.array([[distance(shrunk + e, q), zero(p + e)] for e in noise])
+    population = np.empty(len(at))
     for b in range(len(at)):
         # Each replicate is corrected as the survey is, by samples drawn from it.
-        bias = [
-            np.array(distances(replicates[b] + replicates[b - j] - p)) - at[b - j]
-            for j in (1, 3, 8, 21)
-        ]
-        unbiased[b] = 2 * at[b] - np.mean(bias, axis=0) - at.mean(axis=0)
-    at, value = 100 * (1 - unbiased[:, 0] / unbiased[:, 1]), 100 * np.clip(1 - l1 / zero, 0, 1)
-    return scores, at if 0 < value < 100 else np.clip(at, 0, 100), l1, value
+        twice = [(noise[b] + noise[b - j], at[b - j]) for j in (1, 3, 8, 21)]
+        far = np.mean([distance(shrunk + e, q) - old[0] for e, old in twice]) + at[:, 0].mean()
+        wide = np.mean([zero(p + e) - old[1] for e, old in twice]) + at[:, 1].mean()
+        population[b] = 100 * (1 - root(at[b, 0], far) / (2 * at[b, 1] - wide))
+    uncut = 100 * (1 - l1 / scale)
+    return scores, population if 0 < uncut < 200 else np.clip(population, 0, 200), l1, uncut
 
 
 def run(tasks, folder):
@@ -78,12 +86,12 @@ def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(repl
     drawn = []
     for name in names:
         q = answers(store.load(name), "noisy", noise=0.5, seed=3)
-        scores, unclipped, l1, population = by_hand(name, q)
+        scores, unclipped, l1, uncut = by_hand(name, q)
         drawn.append((scores, unclipped))
         row = results["results"][name]
         assert row["score_stderr,none"] == pytest.approx(scores.std(ddof=1), abs=1e-9)
         assert row["l1_population,none"] == pytest.approx(l1, abs=1e-9)
-        assert row["score_population,none"] == pytest.approx(population, abs=1e-9)
+        assert row["score_population,none"] == pytest.approx(np.clip(uncut, 0, 100), abs=1e-9)
         error = row["score_population_stderr,none"]
         assert error == pytest.approx(unclipped.std(ddof=1), abs=1e-9)
         said = results["epidemia"]["replicates"][name]
@@ -91,6 +99,7 @@ def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(repl
         assert np.allclose(draws_of(said), scores, atol=6e-5)
         assert np.allclose(draws_of(said, "score_population"), unclipped, atol=6e-5)
         assert said["asking"] == {"score": 0, "score_population": 0}
+        assert said["uncut"] == {"score_population": pytest.approx(np.clip(uncut, 0, 200))}
     of_mean = np.mean(drawn, axis=0).std(axis=1, ddof=1)
     rows = [results["results"][name] for name in names]
     pooled = math.hypot(*(row["score_stderr,none"] for row in rows)) / len(rows)
@@ -102,6 +111,26 @@ def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(repl
         line = next(line for line in make_table(results, column).splitlines() if "|score " in line)
         assert f"|±  |{of_mean[0]:.4f}" in line, line
     assert "joint replicates" in results["epidemia"]["group_stderr"]
+
+
+def test_a_mean_is_cut_off_after_it_is_taken(replicated):
+    """Of who knows the survey's own truth, each task is above 100 by what its noise takes off."""
+    found = evaluate([GROUP], model_args="kind=truth", log_samples=False)
+    said = found["epidemia"]["replicates"]
+    uncut = [one["uncut"]["score_population"] for one in said.values()]
+    assert all(100 < value <= 200 for value in uncut)
+    noisy = evaluate([GROUP], model_args="kind=noisy,noise=0.04,seed=3", log_samples=False)
+    said = noisy["epidemia"]["replicates"]
+    uncut = [one["uncut"]["score_population"] for one in said.values()]
+    cut = [noisy["results"][name]["score_population,none"] for name in said]
+    assert cut == pytest.approx(np.clip(uncut, 0, 100)) and max(uncut) > 100 > np.mean(uncut)
+    for column in ("results", "groups"):
+        assert found[column][GROUP]["score_population,none"] == 100
+        mean = noisy[column][GROUP]["score_population,none"]
+        assert mean == pytest.approx(min(np.mean(uncut), 100)) and mean > np.mean(cut)
+        assert noisy[column][GROUP]["score,none"] == pytest.approx(
+            np.mean([noisy["results"][name]["score,none"] for name in said])
+        )
 
 
 def draws_of(said, score="score"):
@@ -248,11 +277,11 @@ def test_a_part_of_a_task_has_the_errors_of_its_cells(replicated):
     share = results["score,none"] / 100
     assert 0 < share < 1
     perfect = zero - (zero - results["l1,none"]) / share
-    scores, unclipped, l1, population = by_hand(BY_AGE, q, slice(8), perfect)
+    scores, unclipped, l1, uncut = by_hand(BY_AGE, q, slice(8), perfect)
     assert results["score_stderr,none"] == pytest.approx(scores.std(ddof=1), rel=1e-6)
     assert results["score_population_stderr,none"] == pytest.approx(unclipped.std(ddof=1))
     assert results["l1_population,none"] == pytest.approx(l1)
-    assert results["score_population,none"] == pytest.approx(population)
+    assert results["score_population,none"] == pytest.approx(np.clip(uncut, 0, 100))
 
 
 def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated):
@@ -273,7 +302,11 @@ def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated
         (truth.weights[:, None] * abs(shares - other)).sum() - excess for other in truth.replicates
     ]
     assert found.l1_at == pytest.approx(at)
-    assert metrics.l1_population(replies) == pytest.approx(2 * metrics.l1(replies) - np.mean(at))
+    l1, again = metrics.l1(replies), truth.p + truth.replicates - truth.replicates.mean(axis=0)
+    at = [(truth.weights[:, None] * abs(shares - other)).sum() - excess for other in again]
+    assert 2 * l1**2 > np.mean(at) ** 2
+    population = math.sqrt(2 * l1**2 - np.mean(at) ** 2)
+    assert metrics.l1_population(replies) == pytest.approx(population)
     draws = found.score_population_draws
     assert draws.asking > 0
     error = math.hypot(draws.at.std(ddof=1), draws.asking)

@@ -10,19 +10,22 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.write import write_truth
 from lm_eval_epidemia.findings import leaderboard, means
 from lm_eval_epidemia.findings.comparison import compare_entries
+from lm_eval_epidemia.findings.reference import population_known_over
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
-from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.score.score import Anchors, zero
 from lm_eval_epidemia.surveys.catalogue import record
 
 DRUGS = [
@@ -386,7 +389,9 @@ def test_scales_of_a_group(population, tmp_path):
     shown = f"44.0 ({44 - reach:.1f} to {44 + reach:.1f})"
     said_so = {section.title: section for section in output.sections(report)}
     assert said_so["Score against the population, 0 to 100 (interval of 95 %)"].rows == [
-        ["m", shown]
+        ["m", shown],
+        # Nobody was drawn for this truth: who knows the population knows it.
+        ["knows the population (baseline)", "100.0 (100.0 to 100.0)"],
     ]
     assert said_so["epidemia_low on other scales"].rows[0][5:] == ["66.7", "44.0 ± 4.6"]
     rows = pd.read_csv(StringIO(output.as_csv(report)))
@@ -414,6 +419,19 @@ def test_scales_that_are_not_known_are_left_out(tmp_path):
         one = Entry("a", scores={asked: TaskScore(50.0, None, metrics, draws)})
         found = means.population_mean(one, [asked])
         assert found.interval == pytest.approx(interval, nan_ok=True)
+    # 130 and 60, the first shown as 100, have the mean 95; 130 and 90 are cut off: 100, not 110.
+    # Draws 1, 2, 3 of both, jointly: their mean has the standard error 1.
+    other = Asked(COCAINE, "letters")
+    for second, value in ((60.0, 95.0), (90.0, 100.0)):
+        draws = [Draws(NSDUH, np.array([1.0, 2, 3]), uncut=uncut) for uncut in (130.0, second)]
+        scores = [
+            TaskScore(50.0, None, {"score_population": min(drawn.uncut, 100)}, drawn)
+            for drawn in draws
+        ]
+        one = Entry("a", scores=dict(zip((asked, other), scores, strict=True)))
+        found = means.population_mean(one, [asked, other])
+        assert found.value == value
+        assert found.interval == pytest.approx((value - 1.96, min(value + 1.96, 100)))
     # Of a part of the cells, or another truth, the anchors are others; the metric is the file's.
     metrics = {"l1": 0.3, "seen": 0.5, "score_population": 30.0}
     one = Entry("a", scores={Asked(HEROIN, "letters"): TaskScore(50.0, None, metrics)})
@@ -513,3 +531,33 @@ def test_models_with_different_replicates_are_named(tmp_path):
         write(tmp_path / model, {HEROIN: 50.0}, joint, model=model)
     (note,) = [n for n in read_results([tmp_path]).notes if "different replicates" in n]
     assert "nsduh_2022 other" in note and "counts as a tie" in note
+
+
+def test_who_knows_the_population_gets_100_but_for_the_survey():
+    """Drawn by hand: each replicate of a shipped survey in turn is the survey, the others its noise.
+
+    The report's row has four partners of each replicate instead of 99, and its own replicate among
+    the noise: two points of difference are allowed, of 5 that are missing in NHANES.
+    """
+    names = [name for name, _ in members("epidemia_low_nhanes")]
+    known = population_known_over(names)
+    assert known.tasks == len(names) == 4
+    means_by_hand = np.zeros(100)
+    for name in names:
+        truth = store.load(name)
+        noise = truth.replicates - truth.replicates.mean(axis=0)
+        for b in range(100):
+            others = truth.p + noise[b] + np.delete(noise, b, axis=0)
+            far = distance(truth.weights, others, truth.p)
+            x = 2 * distance(truth.weights, truth.p + noise[b], truth.p) ** 2 - far.mean() ** 2
+            wide = zero(truth.weights, others).mean()
+            scale = 2 * zero(truth.weights, truth.p + noise[b]) - wide
+            means_by_hand[b] += 100 * (1 - np.sign(x) * abs(x) ** 0.5 / scale) / 4
+    by_hand = means_by_hand.clip(0, 100)
+    assert known.value == pytest.approx(by_hand.mean(), abs=2)
+    assert known.low == pytest.approx(np.quantile(by_hand, 0.025), abs=5) and known.high == 100
+    # A table without sampling error: whoever knows it knows the population.
+    exact = population_known_over(["epidemia_low_bls_sex_by_occupation"])
+    assert exact.value == 100 and exact.error == 0
+    both = population_known_over([*names, "epidemia_low_bls_sex_by_occupation"])
+    assert known.value < both.value < 100

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
-from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import Anchors
 
@@ -58,15 +58,13 @@ def group_mean(entry: Entry, column: str) -> Number:
 def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Number:
     """Average an entry's scores against the population; NaN where a task has none.
 
-    The interval, of 95 %, is cut off at 0 and 100; NaN where there is no error.
+    Mean and interval, of 95 %, are cut off at 0 and 100, tasks are not: who knows the population
+    is above 100 in some as it is below in others. NaN where there is no error.
     """
     scores = [entry.scores[asked] for asked in tasks]
-    values = [score.metrics.get(POPULATION, math.nan) for score in scores]
-    number = mean(values, [score.population for score in scores])
-    reach = REACH * number.error
-    return number._replace(
-        low=max(number.value - reach, 0.0), high=min(number.value + reach, 100.0)
-    )
+    number = mean([s.population_uncut for s in scores], [s.population for s in scores])
+    value, reach = min(number.value, 100.0), REACH * number.error
+    return number._replace(value=value, low=max(value - reach, 0.0), high=min(value + reach, 100.0))
 
 
 def facets(entries: Iterable[Entry], column: str) -> list[str]:

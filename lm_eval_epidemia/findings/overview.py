@@ -31,7 +31,13 @@ from lm_eval_epidemia.findings.means import (
     worth,
 )
 from lm_eval_epidemia.findings.published import MARK
-from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, cut_of, references
+from lm_eval_epidemia.findings.reference import (
+    KNOWS_MARGINAL,
+    KNOWS_POPULATION,
+    cut_of,
+    population_known_over,
+    references,
+)
 from lm_eval_epidemia.results.entry import POPULATION, Entry, leaf
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -151,16 +157,30 @@ def population(report: Report) -> Finding:
         means = {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns}
         if not all(math.isnan(mean.value) for mean in means.values()):
             rows.append(Row(means, entry))
+    if rows:
+        known = {c: population_known_over(population_tasks(report, c)) for c in report.columns}
+        rows.append(Row({"model": f"{KNOWS_POPULATION} (baseline)", **known}))
     columns = [of_group(column)._replace(form="interval") for column in report.columns]
     return Finding(
         "population",
         "Score against the population, 0 to 100 (interval of 95 %)",
         (Column("model"), *columns),
         rows,
-        "What sampling error adds to a distance is subtracted, but too little of it near 100: "
-        "who knows the population itself gets about 88 on epidemia_low, less in small surveys. "
-        "The interval is the mean ± 1.96 joint standard errors, cut off at 0 and 100.",
+        "What sampling error adds to a distance is subtracted. The interval is the mean ± 1.96 "
+        "joint standard errors, cut off at 0 and 100. Who knows the population gets 100 but for "
+        "chance, and less on average, as nobody gets more: the last row is what surveys of such a "
+        "size give that respondent, on average and in 95 % of them.",
     )
+
+
+def population_tasks(report: Report, column: str) -> set[str]:
+    """Return the tasks of a group that a run has a score against the population in."""
+    return {
+        asked.task
+        for entry in report.runs
+        for asked in tasks_in(entry, column)
+        if asked.task in report.anchors and POPULATION in entry.scores[asked].metrics
+    }
 
 
 #: How a facet is said where the tables of its slices are headed.

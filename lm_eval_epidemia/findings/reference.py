@@ -1,4 +1,7 @@
-"""The respondent that knows P(Y) alone, asked what a run was asked, in the same way."""
+"""Respondents that runs are held against: who knows P(Y) alone, and who knows the population.
+
+The first is asked what a run was asked, in the same way.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ from functools import lru_cache
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
-from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score import monte_carlo
@@ -21,6 +27,9 @@ from lm_eval_epidemia.score import score as scoring
 
 #: What the respondent is called that knows P(Y), and not how it depends on X.
 KNOWS_MARGINAL = "knows P(Y) alone"
+
+#: What the respondent is called that knows P(Y | X) in the population, and not the survey.
+KNOWS_POPULATION = "knows the population"
 
 #: By how much the share that was asked may miss that of whole cells, by rounding.
 ROUNDING = 1e-9
@@ -115,6 +124,35 @@ def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
         math.fsum(score.value for score in known) / len(known),
         math.fsum(score.l1 for score in known) / len(known),
     )
+
+
+@lru_cache(maxsize=4096)
+def _population_known(task: str, fingerprint: str) -> Array | None:
+    """Score who knows the population in other surveys of it; (B,), uncut, None without replicates.
+
+    Such a one differs from a survey as its own replicates do.
+    """
+    part = part_of(store.load(task))
+    draws = Measured(part, Elicited(part.p)).score_population_draws
+    if draws is None:
+        return None
+    return np.clip(draws.at, 0, 200) if len(draws.at) else np.array([100.0])
+
+
+def population_known_over(tasks: Iterable[str]) -> Number:
+    """Score who knows the population, over whole tasks; NaN where one has no replicates.
+
+    The mean over the surveys that replicates are, with the ends that 95 % of them lie between.
+    """
+    known = [_population_known(task, store.load(task).fingerprint) for task in sorted(tasks)]
+    scores = [at for at in known if at is not None]
+    if not scores or len(scores) < len(known):
+        return Number(math.nan)
+    # Surveys are independent of one another: it is all the same which replicates meet.
+    replicates = max(len(at) for at in scores)
+    means = np.mean([np.resize(at, replicates) for at in scores], axis=0).clip(max=100)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Number(float(means.mean()), float(means.std()), len(scores), float(low), float(high))
 
 
 def references(entries: Iterable[Entry]) -> list[Entry]:

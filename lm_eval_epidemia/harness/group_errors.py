@@ -1,5 +1,8 @@
 """The standard errors of groups in lm-eval's results, from joint replicates.
 
+A group's mean is taken before tasks are cut off at the end of a scale, where that matters
+(`Draws.uncut`), and written over lm-eval's.
+
 lm-eval pools the errors of a group's tasks as if these were independent. Ours share the samples of
 their surveys: while lm-eval aggregates their answers, the draws of their scores are noted, and
 afterwards the error of every group that consists of our tasks is worked out from them. The draws
@@ -221,6 +224,12 @@ def _write_errors(results: dict[str, Any], draws: _Draws, group: Any) -> None:
             sizes = [of_tasks[name]["sample_len"] if mean.weight_by_size else 1 for name in names]
             weights = [size / sum(sizes) for size in sizes]
             error = joint_error([draws[name][metric] for name in names], weights)
+            uncut = [drawn.uncut for name in names if (drawn := draws[name][metric])]
+            if len(values := [x for x in uncut if x is not None]) == len(names):
+                ends = _metrics()[metric][0]
+                value = math.fsum(w * x for w, x in zip(weights, values, strict=True))
+                for row in _rows(results, group):
+                    row[f"{metric},none"] = min(max(value, ends.low), ends.high)
         for row in _rows(results, group):
             row[f"{metric}_stderr,none"] = _known(error)
 
@@ -232,11 +241,13 @@ def _written(draws: _Draws) -> dict[str, Any]:
         known = {metric: drawn for metric, drawn in of_metrics.items() if drawn is not None}
         if known:
             less_bias = {metric: drawn.less_bias for metric, drawn in known.items()}
+            uncut = {metric: drawn.uncut for metric, drawn in known.items()}
             written[task] = {
                 "sample": next(iter(known.values())).sample,
                 **{metric: _line(drawn.at) for metric, drawn in known.items()},
                 "less_bias": {m: _line(at) for m, at in less_bias.items() if at is not None},
                 "asking": {metric: drawn.asking for metric, drawn in known.items()},
+                "uncut": {metric: x for metric, x in uncut.items() if x is not None},
             }
     return written
 

@@ -75,6 +75,12 @@ class TaskScore(NamedTuple):
         return joint_error([self.draws])
 
     @property
+    def population_uncut(self) -> float:
+        """The metric `POPULATION` before it is cut off, as means take it; NaN without."""
+        drawn, cut = self.population, self.metrics.get(POPULATION, math.nan)
+        return cut if drawn is None or drawn.uncut is None else drawn.uncut
+
+    @property
     def l1(self) -> float:
         """The distance from the truth, in [0, 2]; NaN if there is none."""
         return self.metrics.get("l1", math.nan)

@@ -55,6 +55,10 @@ class Joint(msgspec.Struct):
     said: dict[str, str] = {}
 
 
+#: What is written beside the draws of metrics.
+_NOT_METRICS = ("sample", "asking", "less_bias", "uncut")
+
+
 def draws_of(
     written: Mapping[str, Any], survey: str, bounds: Mapping[str, Bounds]
 ) -> dict[str, Draws]:
@@ -73,11 +77,8 @@ def draws_of(
     ValueError
         If they are not what `harness` writes, with the reason.
     """
-    sample, asking, less_bias = (
-        written.get("sample"),
-        written.get("asking"),
-        written.get("less_bias", {}),
-    )
+    sample, asking = written.get("sample"), written.get("asking")
+    less_bias, uncut = written.get("less_bias", {}), written.get("uncut", {})
     if not isinstance(sample, str):
         raise ValueError(f"sample is {reprlib.repr(sample)}, expected a text")
     if sample and not sample.startswith(f"{survey}_" if survey else ""):
@@ -86,8 +87,10 @@ def draws_of(
         raise ValueError(f"asking is {reprlib.repr(asking)}, expected an error per metric")
     if not isinstance(less_bias, dict):
         raise ValueError(f"less_bias is {reprlib.repr(less_bias)}, expected draws per metric")
+    if not isinstance(uncut, dict):
+        raise ValueError(f"uncut is {reprlib.repr(uncut)}, expected a number per metric")
     draws = {}
-    for metric in [key for key in written if key not in ("sample", "asking", "less_bias")]:
+    for metric in [key for key in written if key not in _NOT_METRICS]:
         low, high = bounds.get(metric, (-MOST, MOST))
         most, unbiased = max(MOST, high), None
         at = _numbers(metric, written[metric], sample, most)
@@ -98,7 +101,8 @@ def draws_of(
         if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
             given = f"{at.min():g} to {at.max():g}"
             raise ValueError(f"draws of {metric} are {given}, expected {low:g} to {high:g}")
-        draws[metric] = Draws(sample, at, _asking(metric, asking), unbiased)
+        before = _number(metric, uncut[metric]) if metric in uncut else None
+        draws[metric] = Draws(sample, at, _asking(metric, asking), unbiased, before)
     return draws
 
 
@@ -252,6 +256,14 @@ def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
         expected = "at least 2" if sample else "none, as there is no sample"
         raise ValueError(f"{len(draws)} draws of {metric}, expected {expected}")
     return draws
+
+
+def _number(metric: str, uncut: Any) -> float:
+    """Read a number before it is cut off at the ends of its scale."""
+    number = isinstance(uncut, (int, float)) and not isinstance(uncut, bool)
+    if not (number and abs(uncut) <= MOST):
+        raise ValueError(f"{metric}, uncut, is {reprlib.repr(uncut)}, expected a number")
+    return float(uncut)
 
 
 def _asking(metric: str, asking: Mapping[str, Any]) -> float:

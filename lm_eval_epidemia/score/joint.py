@@ -34,12 +34,16 @@ class Draws(NamedTuple):
     less_bias : ndarray, shape (B,), or None
         The number less the bias that sampling error gives it, at each replicate (`corrected`); None
         where `at` is that already, or nobody asks.
+    uncut : float or None
+        The number before it is cut off at the ends of its scale, of which means are taken; None
+        where it is not cut.
     """
 
     sample: str
     at: Array
     asking: float = 0.0
     less_bias: Array | None = None
+    uncut: float | None = None
 
     @property
     def unbiased(self) -> Draws:
@@ -68,13 +72,11 @@ def beyond(p: Array, replicates: Array) -> Array:
     return np.stack([replicates + np.roll(moved, step, axis=0) for step in PARTNERS])
 
 
-def corrected(at: Array, again: Array) -> Array:
-    """Take off the bootstrap's estimate of bias at each replicate, as it is taken off the number.
+def mean_beyond(at: Array, again: Array) -> Array:
+    """Return what a number is on average in samples drawn from each replicate.
 
-    ``2 V_b - mean_j (V_bj - V_j + mean V)``, V_bj being the number in a sample drawn from sample b.
-    The last two terms cancel the noise of few j: of a number that is linear in P this is V_b. Its
-    spread is that of the corrected number ``2 V - mean V_b``, which varies more than V does where
-    V has a kink inside the survey's noise, as a distance has.
+    ``mean_j (V_bj - V_j + mean V)``, V_bj being the number in a sample drawn from sample b. The
+    last two terms cancel the noise of few j: of a number that is linear in P this is V_b.
 
     Parameters
     ----------
@@ -88,7 +90,44 @@ def corrected(at: Array, again: Array) -> Array:
     ndarray, shape (B,)
     """
     partners = np.stack([np.roll(at, step) for step in PARTNERS])
-    return np.asarray(2 * at - (again - partners).mean(axis=0) - at.mean())
+    return np.asarray((again - partners).mean(axis=0) + at.mean())
+
+
+def corrected(at: Array, again: Array) -> Array:
+    """Take off the bootstrap's estimate of bias at each replicate, as it is taken off the number.
+
+    Twice the number less `mean_beyond`. Its spread is that of the corrected number ``2 V - mean
+    V_b``, which varies more than V does where V has a kink inside the survey's noise, as a distance
+    has.
+
+    Returns
+    -------
+    ndarray, shape (B,)
+    """
+    return 2 * at - mean_beyond(at, again)
+
+
+def less_noise(d: Array | float, again: Array | float) -> Array:
+    """Take the noise of a survey from a distance: the bootstrap's correction of its square.
+
+    ``sign(x) sqrt(|x|), x = 2 D^2 - D'^2``, D' being the mean distance from replicates. Independent
+    errors add in squares: where D^2 is delta^2 + n^2, D'^2 is delta^2 + 2 n^2, and x is delta^2. Of
+    an answer so far off that no sampling error changes the sign of p - q, D' = D, and nothing is
+    taken off.
+
+    Parameters
+    ----------
+    d, again : array_like
+        D and D'. What answers are drawn from can be nearer than 0 by chance.
+
+    Returns
+    -------
+    ndarray
+        Below 0 where the answer is nearer than noise alone would leave the truth: a mean over tasks
+        would be too far off if that counted as 0.
+    """
+    x = 2 * d * np.abs(d) - again * np.abs(again)
+    return np.asarray(np.sign(x) * np.sqrt(np.abs(x)))
 
 
 class SharedError(float):

@@ -193,7 +193,7 @@ def draw_truths(p: Array, n_eff: Array, draws: int = DRAWS, seed: int = SEED) ->
     return np.where(exact[:, None], p, drawn)
 
 
-def position(d: Array, zero: Array) -> Array:
+def position(d: Array | float, zero: Array | float) -> Array:
     """Put distances on the scale of the score against the population, not cut off at its ends.
 
     ``100 (1 - D / D_zero)``. Where D_zero is 0 there is nothing between the ends: 100 if D is 0,
@@ -201,11 +201,12 @@ def position(d: Array, zero: Array) -> Array:
 
     Parameters
     ----------
-    d, zero : ndarray
+    d, zero : array_like
         Broadcast against each other.
     """
+    d, zero = np.asarray(d, dtype=float), np.asarray(zero, dtype=float)
     informative = zero > ROUNDING
-    inside = 1 - d / np.where(informative, zero, 1.0)
+    inside = (zero - d) / np.where(informative, zero, 1.0)
     return 100 * np.where(informative, inside, d <= ROUNDING)
 
 

@@ -83,26 +83,60 @@ class Part:
         return None if self.replicates is None else scoring.zero(self.weights, self.replicates)
 
     @cached_property
+    def noise(self) -> Array | None:
+        """Deviations of the replicates from their mean, shape (B, C', K).
+
+        Boosting shrinks a replicate once more: their mean is off, and that is no sampling error.
+        """
+        at = self.replicates
+        return at if at is None or not len(at) else at - at.mean(axis=0)
+
+    @cached_property
+    def noise_twice(self) -> Array:
+        """Deviations of samples drawn from samples, shape (J, B, C', K); see `joint.beyond`."""
+        assert self.noise is not None
+        return joint.beyond(np.zeros_like(self.p), self.noise)
+
+    @cached_property
+    def _zeros_population(self) -> Array:
+        """The distance that scores 0 in the survey with its noise once more, shape (B,)."""
+        assert self.noise is not None
+        return scoring.zero(self.weights, self.p + self.noise)
+
+    @cached_property
     def zero_population(self) -> float:
         """The distance from the population that scores 0; NaN without replicates."""
-        return _against_population(self.anchors.zero, self.zeros)
+        if self.noise is None:
+            return math.nan
+        zero = self.anchors.zero
+        # Far from the truth: the bootstrap's correction (Efron and Tibshirani 1993, section 10.6).
+        return 2 * zero - float(self._zeros_population.mean()) if len(self.noise) else zero
 
+    @cached_property
+    def zeros_population(self) -> Array:
+        """The same at each replicate, shape (B,)."""
+        again = scoring.zero(self.weights, self.p + self.noise_twice)
+        return joint.corrected(self._zeros_population, again)
 
-def _against_population(d: float, at: Array | None) -> float:
-    """Take the bootstrap's estimate of its bias from a distance: ``2 D - mean_b D^(b)``.
+    def distance_population(self, d: float, off: Array) -> float:
+        """Turn a distance from the survey into one from the population: `joint.less_noise`.
 
-    Sampling error of the truth adds to every distance, and does so once more at a replicate (Efron
-    and Tibshirani 1993, section 10.6).
+        Parameters
+        ----------
+        d : float
+            D, or what it is less the excess of answers that were drawn.
+        off : ndarray, shape (C', K)
+            q - P.
 
-    Parameters
-    ----------
-    d : float
-    at : ndarray, shape (B,), or None
-        At the replicates; empty for an exact table.
-    """
-    if at is None:
-        return math.nan
-    return 2 * d - float(at.mean()) if len(at) else d
+        Returns
+        -------
+        float
+            NaN without replicates.
+        """
+        if self.noise is None or not len(self.noise):
+            return math.nan if self.noise is None else d
+        excess = d - float(distance(self.weights, off, np.zeros_like(off)))
+        return float(joint.less_noise(d, distance(self.weights, self.noise, off).mean() + excess))
 
 
 def _say_what_lacks_replicates() -> None:
@@ -181,7 +215,7 @@ class Measured:
     @property
     def l1_population(self) -> float:
         """Distance from the population; NaN without replicates. Below 0 by chance."""
-        return _against_population(self.l1, self.l1_at)
+        return self.part.distance_population(self.l1, self.elicited.q - self.part.p)
 
     @property
     def score(self) -> float:
@@ -197,8 +231,17 @@ class Measured:
     @property
     def score_population(self) -> float:
         """Score against the population, from 0 to 100; NaN without replicates."""
-        zero = self.part.zero_population
-        return math.nan if math.isnan(zero) else float(scoring.scale(self.l1_population, zero, 0.0))
+        return min(self.score_population_uncut, 100.0)
+
+    @property
+    def score_population_uncut(self) -> float:
+        """Score against the population before it is cut off at 100; from 0 to 200.
+
+        Above 100 is who is nearer to the truth than its noise is. The mean over tasks of who knows
+        the population is too low if each task is cut off by itself.
+        """
+        l1, zero = self.l1_population, self.part.zero_population
+        return math.nan if math.isnan(l1) else float(np.clip(scoring.position(l1, zero), 0, 200))
 
     @cached_property
     def score_draws(self) -> Draws | None:
@@ -223,30 +266,32 @@ class Measured:
 
     @cached_property
     def score_population_draws(self) -> Draws | None:
-        """The score against the population at each replicate.
+        """The score against the population in other samples of that population.
 
-        Of each replicate the bias is taken off, as it is of the survey itself: `joint.corrected`.
-        Where the score is cut off at 0 or 100, so are these; inside they are not, so that their
-        spread is that of the distance.
+        The answers are taken to be as far from it as was estimated, in the direction of q - P. From
+        there each replicate deviates as from P, and is corrected as the survey is. Not cut off at
+        100, so that their spread is that of the distance.
         """
-        part = self.part
-        if self.l1_at is None or part.zeros is None:
+        part, off = self.part, self.elicited.q - self.part.p
+        if part.noise is None:
             return None
+        uncut, zero = self.score_population_uncut, part.zero_population
 
         def score_of(q: Array) -> Array:
-            l1 = [
-                _against_population(float(part.distance(each)), part.distances(each)) for each in q
-            ]
-            return scoring.position(np.array(l1), np.array(part.zero_population))
+            l1 = [part.distance_population(float(part.distance(each)), each - part.p) for each in q]
+            return scoring.position(np.array(l1), zero)
 
-        l1, zeros = self.l1_at, part.zeros
-        if len(l1):
-            l1 = joint.corrected(l1, self._l1_beyond)
-            zeros = joint.corrected(zeros, part.zeros_beyond)
-        at = scoring.position(l1, zeros)
-        if not 0 < self.score_population < 100:
-            at = np.clip(at, 0, 100)
-        return self._draws(at, score_of, part.zero_population)
+        at = np.empty(0)
+        if len(part.noise):
+            share = float(np.clip(self.l1_population / self.l1, 0, 1)) if self.l1 > 0 else 0.0
+            excess = share * (self.l1 - float(part.distance(self.elicited.q)))
+            at = distance(part.weights, part.noise, share * off) + excess
+            again = distance(part.weights, part.noise_twice, share * off) + excess
+            l1 = joint.less_noise(at, joint.mean_beyond(at, again))
+            at = scoring.position(l1, part.zeros_population)
+            if not 0 < uncut < 200:
+                at = np.clip(at, 0, 200)
+        return self._draws(at, score_of, zero)._replace(uncut=uncut)
 
     def _draws(self, at: Array, score_of: Callable[[Array], Array], width: float) -> Draws:
         """Put draws of a number together with the error of its asking.

@@ -75,18 +75,18 @@ def score_expected(answers: Sequence[Answer]) -> float:
 
 
 def l1_population(answers: Sequence[Answer]) -> float:
-    """Distance from the population rather than from the survey; can be a little below 0.
+    """Distance from the population rather than from the survey; can be below 0.
 
-    Near the truth it is too large: less than the survey's noise is subtracted there.
+    It is where answers are nearer to the truth than its noise is.
     NaN where the ground truth has no replicates, as all that follows from them.
     """
     return _of(answers, "l1_population")
 
 
 def score_population(answers: Sequence[Answer]) -> float:
-    """Score from 0 (no better than knowing nothing) towards 100 (is the population's distribution).
+    """Score from 0 (no better than knowing nothing) to 100 (is the population's distribution).
 
-    Too low near the truth: who knows the population gets less than 100 (docs/statistics.md).
+    A group's is the mean before tasks are cut off at 100 (docs/statistics.md).
     """
     return _of(answers, "score_population")
 
