@@ -129,9 +129,11 @@ def as_good(scale, truths, first, name, less=0.0):
 class Drawn(Part):
     """A task in a survey that was drawn anew; its replicates deviate from it as shipped ones do."""
 
+    about: np.ndarray
+
     @property
     def replicates(self):
-        return self.p + (store.load(self.truth.task).replicates - store.load(self.truth.task).p)
+        return self.about
 
 
 class Sums(NamedTuple):
@@ -157,15 +159,11 @@ def _measured(truth, ps, qs) -> Sums:
     size = len(truth.replicates)
     one = [np.zeros((len(qs), len(ps))) for _ in range(3)]
     sums = Sums(*one, *(np.zeros((len(qs), len(ps), size)) for _ in range(2)))
-    whole = np.ones(len(truth.weights), dtype=bool)
+    whole, weights = np.ones(len(truth.weights), dtype=bool), truth.weights
+    deviations = truth.replicates - truth.p
     for r, p in enumerate(ps):
-        part = Drawn(
-            replace(truth, p=p),
-            whole,
-            truth.weights,
-            p,
-            anchors(truth.weights, p, truth.d_perfect()),
-        )
+        ends = anchors(weights, p, truth.d_perfect())
+        part = Drawn(replace(truth, p=p), whole, weights, p, ends, p + deviations)
         for m, q in enumerate(qs):
             measured = Measured(part, Elicited(q))
             draws, against = measured.score_draws, measured.score_population_draws
