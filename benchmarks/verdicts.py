@@ -49,7 +49,7 @@ from lm_eval_epidemia.findings.comparison import (
 )
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore
-from lm_eval_epidemia.score.score import anchors, position, zero
+from lm_eval_epidemia.score.score import anchors, scale, zero
 
 
 def met(holds: bool) -> str:
@@ -93,11 +93,11 @@ PAIRS = [
 
 #: Pairs of which power is asked, and by how many points the second is worse in the population.
 DIFFERENT = [PAIRS[0], PAIRS[1], PAIRS[3], PAIRS[7], PAIRS[9]]
-APART = (2.0, 4.0)
+APART = (4.0, 8.0)
 
 
 def in_population(truth, q):
-    return position(distance(truth.weights, truth.p, q), zero(truth.weights, truth.p))
+    return scale(distance(truth.weights, truth.p, q), zero(truth.weights, truth.p), 0.0)
 
 
 def in_score(truth, q):
@@ -107,17 +107,17 @@ def in_score(truth, q):
 EQUAL_IN = {"population": in_population, "score": in_score}
 
 
-def mean_of(scale, truths, respondent) -> float:
+def mean_of(measure, truths, respondent) -> float:
     name, strength = respondent
-    return float(np.mean([scale(t, CLASSES[name](t, strength)) for t in truths]))
+    return float(np.mean([measure(t, CLASSES[name](t, strength)) for t in truths]))
 
 
-def as_good(scale, truths, first, name, less=0.0):
+def as_good(measure, truths, first, name, less=0.0):
     """Return the class at the strength at which it is as good as the first, or worse by `less`."""
-    aim = mean_of(scale, truths, first) - less
+    aim = mean_of(measure, truths, first) - less
 
     def off(strength):
-        return mean_of(scale, truths, (name, strength)) - aim
+        return mean_of(measure, truths, (name, strength)) - aim
 
     return name, float(brentq(off, 1e-3, 20, xtol=1e-5))
 
@@ -254,8 +254,8 @@ def _of_group(options, group):
     drawn = dict(_surveys(options, group))
     truths = [truth for tasks in drawn.values() for truth, _ in tasks]
     pairs = [
-        (equal, first, as_good(scale, truths, first, second))
-        for equal, scale in EQUAL_IN.items()
+        (equal, first, as_good(measure, truths, first, second))
+        for equal, measure in EQUAL_IN.items()
         for first, second in PAIRS
     ]
     pairs += [

@@ -11,7 +11,7 @@ from scipy import stats
 from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, groups
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.pool import Pool
-from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, outcomes
 from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
 from lm_eval_epidemia.score.outcomes import Clustered, clustered
 
@@ -248,9 +248,9 @@ def _across(
     benchmark = benchmark_of(column)
     if not tasks:
         return Across(0, *(math.nan,) * 8, 0)
-    outcomes = [leaf(asked).entry.outcome for asked in tasks]
-    number = len(set(outcomes))
-    of = clustered([first.value - second.value for first, second in pairs], outcomes)
+    clusters = outcomes(tasks)
+    number = len(set(clusters))
+    of = clustered([first.value - second.value for first, second in pairs], clusters)
     if benchmark is PRIOR and len(pairs) == 1:
         # Of one set of quantities these are what is sampled.
         draws = difference(pairs[0][0].draws, pairs[0][1].draws)

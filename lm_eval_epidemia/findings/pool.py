@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, outcomes
 from lm_eval_epidemia.score.outcomes import Clustered, Layout, moderated, prior_of
 
 #: Of the mean replicate distance: a smaller `l1` counts as this, as no survey tells them apart.
@@ -76,7 +76,7 @@ class Pool:
 
     def _pairs(self, tasks: tuple[Asked, ...]) -> _Pairs:
         if tasks not in self._known:
-            layout = Layout([leaf(asked).entry.outcome for asked in tasks])
+            layout = Layout(outcomes(tasks))
             both = [(entry, self._log_l1(entry, tasks)) for entry in self._entries]
             here = [(entry, logs) for entry, logs in both if logs is not None]
             models = np.array([entry.model for entry, _ in here])
