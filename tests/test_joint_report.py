@@ -181,14 +181,13 @@ def test_tasks_of_different_replicates_of_one_survey_have_no_error_together(tmp_
 
 
 def entry(model, scores, draws, mode="letters"):
-    """`draws` by task: (sample, numbers, error of the asking)."""
-    return Entry(
-        model,
-        scores={
-            Asked(task, mode): TaskScore(x, Draws(s, np.asarray(at, float), asking), {"l1": 0.1})
-            for (task, x), (s, at, asking) in zip(scores.items(), draws, strict=True)
-        },
-    )
+    """`draws` by task: (sample, numbers, error of the asking). The population's score is alike."""
+    made = {}
+    for (task, x), (sample, at, asking) in zip(scores.items(), draws, strict=True):
+        of = Draws(sample, np.asarray(at, float), asking)
+        metrics = {"l1": 0.1, "score_population": x}
+        made[Asked(task, mode)] = TaskScore(x, of, metrics, population=of)
+    return Entry(model, scores=made)
 
 
 def test_errors_of_means_and_slices_by_brute_force():
@@ -254,12 +253,10 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     assert {(one.best, one.worst) for one in standing.values()} == {(1, 2)}
     # Two that err alike differ by what does not depend on the sample: that is shown.
     worse = leaning("worse", 1, 0.03)
-    worse.scores = {
-        asked: one._replace(value=one.value - 2, draws=one.draws._replace(at=one.draws.at - 2))
-        for asked, one in worse.scores.items()
-    }
+    at = worse.scores[Asked(COCAINE, "letters")].draws.at - 2
+    worse = entry("worse", dict.fromkeys(DRUGS, 84.0), [(NSDUH, at, 0.0)] * len(DRUGS))
     shown = compare_entries(high, worse, "epidemia_low")
-    assert shown.here == pytest.approx(0, abs=1e-9) and shown.verdict == "better"
+    assert shown.here == pytest.approx(0, abs=1e-9) and shown.verdict == "better here"
     assert (shown.wins, shown.ties, shown.losses) == (6, 0, 0)
 
 
@@ -288,7 +285,7 @@ def test_nothing_is_shown_where_the_correction_turns_the_difference_round():
     one = entry("a", tasks, [(NSDUH, [54.9, 55.1], 0.0)] * 3)
     other = entry("b", dict.fromkeys(tasks, 50.0), [(NSDUH, [50, 50], 0.0)] * 3)
     found = compare_entries(one, other, "epidemia_low")
-    assert found.low > 0 and found.corrected == pytest.approx(-3)
+    assert found.half_width == 0 and found.corrected == pytest.approx(-3)
     assert found.verdict == "not shown" and found.ties == 3
 
 
@@ -308,7 +305,7 @@ def test_the_error_of_a_difference_is_that_of_its_corrected_value():
     found = compare_entries(one, other, "epidemia_low")
     assert found.here == pytest.approx(np.sqrt(4 / 3))
     assert (found.difference, found.corrected) == (4, 4)
-    assert (found.wins, found.ties) == (2, 0) and found.verdict == "better"
+    assert (found.wins, found.ties) == (2, 0) and found.verdict == "better here"
 
 
 @pytest.mark.parametrize("draws", [None, Draws("nsduh_2022 other", np.array([70.0, 71.0]))])
@@ -319,7 +316,7 @@ def test_where_replicates_are_not_known_nothing_is_claimed(draws):
         entry(name, dict.fromkeys(tasks, at[0]), [(s, at, 0.0) for s in (NSDUH, NSDUH, ACS)])
         for name, at in (("a", [90.0, 91.0]), ("b", [10.0, 11.5]))
     )
-    assert compare_entries(one, other, "epidemia_low").verdict == "better"
+    assert compare_entries(one, other, "epidemia_low").verdict == "better here"
     asked = Asked(HEROIN, "letters")
     other.scores[asked] = other.scores[asked]._replace(draws=draws)
     found = compare_entries(one, other, "epidemia_low")

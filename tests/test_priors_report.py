@@ -118,7 +118,7 @@ def test_the_leaderboard_has_lm_evals_number_and_error(report, runs):
     # Every quantity is exactly right: that tells of no error.
     assert rows["truth"][2] == "0.000" and board.note.endswith(ALIKE_NOTE)
     # Who is known to be better stands first; published models have no rank.
-    assert [rows[kind][3] for kind in KINDS] == ["1", "2", "3"]
+    assert [rows[kind][3] for kind in KINDS] == ["1 of 3", "2 of 3", "3 of 3"]
     assert rows["o4-mini (published)"][3] == ""
 
 

@@ -15,6 +15,7 @@ import pytest
 from conftest import recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
@@ -47,6 +48,12 @@ RACE = "epidemia_low_nsduh_heroin_ever_by_race"
 EMPLOYER = "epidemia_low_acs_employer_by_race"
 SALARY = "epidemia_low_acs_salary_by_age"
 
+#: Eight outcomes, with which others may be spoken of.
+EIGHT = [
+    *(COCAINE, HEROIN, EMPLOYER, SALARY, "epidemia_low_acs_education_by_sex"),
+    *(f"epidemia_low_scf_{outcome}_by_age" for outcome in ("assets", "debt", "net_worth")),
+]
+
 #: Versions by the end of a task's name: written answers were once read in another way.
 VERSION = {"sampled": 3, "closed": 3, "rag": 3}
 
@@ -63,12 +70,14 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
     rows, configs, drawn = {}, {}, {}
     for name, row in tasks.items():
         if isinstance(row, tuple):
-            drawn[name] = {"sample": "", "score": "", "asking": {"score": row[1]}}
+            asking = dict.fromkeys(("score", "score_population"), row[1])
+            drawn[name] = {"sample": "", **dict.fromkeys(asking, ""), "asking": asking}
             row = {
                 "alias": name,
                 "score,none": row[0],
                 "score_stderr,none": row[1],
                 "score_stderr_stderr,none": "N/A",
+                "score_population,none": row[0],
                 **{f"{metric},none": value for metric, value in METRICS.items()},
             }
         rows[name] = row
@@ -128,7 +137,8 @@ def test_what_was_asked_otherwise_stands_apart(tmp_path):
     assert all(protocol in entry.name for protocol, entry in runs.items())
     report = leaderboard.make_report(read_results([tmp_path]))
     standing = report.standings["epidemia_low"]
-    assert {(standing[e.name].best, standing[e.name].worst) for e in report.runs} == {(1, 1)}
+    # Nobody is there whom one could be ranked with.
+    assert {(standing[e.name].best, standing[e.name].among) for e in report.runs} == {(None, 1)}
     assert leaderboard.comparisons(report) == []  # never compared with each other
 
 
@@ -405,7 +415,10 @@ def test_sizes(tmp_path):
 
 def entry(model, scores, error=1.0, mode="letters", **more):
     draws = None if math.isnan(error) else Draws("", np.empty(0), error)
-    made = {Asked(t, mode): TaskScore(x, draws, {"l1": 0.1}) for t, x in scores.items()}
+    made = {
+        Asked(t, mode): TaskScore(x, draws, {"l1": 0.1, "score_population": x}, draws)
+        for t, x in scores.items()
+    }
     return Entry(model, scores=made, **more)
 
 
@@ -419,23 +432,25 @@ def test_a_comparison_counts_outcomes_not_tasks():
     """Two outcomes of NSDUH and two of the ACS; the two heroin tasks move together.
 
     d = 10 (cocaine), 20, 20 (heroin by age, by race), 30 (employer): mean 20. Sums of deviations by
-    outcome: -10, 0, 10. Error: sqrt(3 / 2 (100 + 0 + 100)) / 4 = 4.3301; t(0.975, 2) = 4.30265.
+    outcome: -10, 0, 10. CR2: sqrt((100 + 100) / (1 - 1/4)) / 4 = 4.0825. Degrees of freedom: 16 /
+    (1 + 4 + 1 + 2 (4/6 + 1/9 + 4/6)) = 1.8.
     """
     one = entry("a", {COCAINE: 60.0, HEROIN: 70.0, RACE: 70.0, EMPLOYER: 80.0})
     other = entry("b", dict.fromkeys([COCAINE, HEROIN, RACE, EMPLOYER, SALARY], 50.0))
     found = compare_entries(one, other, "epidemia_low")
     assert (found.tasks, found.clusters, found.difference) == (4, 3, 20.0)
-    assert found.error == pytest.approx(4.330127)
-    assert (found.low, found.high) == pytest.approx((20 - 18.6310, 20 + 18.6310), abs=1e-3)
+    assert found.error == pytest.approx(math.sqrt(200 / 0.75) / 4)
+    assert found.half_width == pytest.approx(found.error * stats.t.ppf(0.975, 1.8))
     assert (found.wins, found.ties, found.losses) == (4, 0, 0)
-    assert found.verdict == "better"
+    # Three outcomes say nothing of others.
+    assert found.verdict == "better here" and math.isnan(found.low) and math.isnan(found.high)
     back = compare_entries(other, one, "epidemia_low")
-    assert (back.difference, back.wins, back.losses, back.verdict) == (-20.0, 0, 4, "worse")
+    assert (back.difference, back.wins, back.losses, back.verdict) == (-20.0, 0, 4, "worse here")
 
 
 def test_better_is_said_only_when_it_is():
-    base = {COCAINE: 50.0, HEROIN: 50.0, EMPLOYER: 50.0}
-    uneven = entry("uneven", {COCAINE: 50.0, HEROIN: 50.5, EMPLOYER: 80.0})
+    base = dict.fromkeys(EIGHT, 50.0)
+    uneven = entry("uneven", {**base, HEROIN: 50.5, EMPLOYER: 80.0})
     same = entry("same", {**base, EMPLOYER: 50.4})
     other = entry("other", base)
     said = [compare_entries(e, other, "epidemia_low").verdict for e in (uneven, same)]
@@ -450,7 +465,7 @@ def test_better_is_said_only_when_it_is():
 
 
 def test_only_who_was_asked_everything_is_ranked():
-    tasks = [COCAINE, HEROIN, EMPLOYER, SALARY]
+    tasks = EIGHT
     good, bad = entry("good", dict.fromkeys(tasks, 90.0)), entry("bad", dict.fromkeys(tasks, 10.0))
     part = entry("part", {COCAINE: 95.0})
     reference = entry("old", dict.fromkeys(tasks, 50.0), error=math.nan, reference=True)
@@ -462,18 +477,18 @@ def test_only_who_was_asked_everything_is_ranked():
 
 
 def test_a_task_more_takes_nobody_out_of_the_ranking():
-    """Ten runs of four tasks, one of five, one of a single task: eleven ranked, over four."""
-    tasks = [COCAINE, HEROIN, EMPLOYER, SALARY]
+    """Ten runs of eight tasks, one of nine, one of a single task: eleven ranked, over eight."""
+    tasks = EIGHT
     whole = [entry(f"m{x}", dict.fromkeys(tasks, 8.0 * x)) for x in range(10)]
     more = entry("more", {**dict.fromkeys(tasks, 99.0), RACE: 0.0})
     single = entry("single", {COCAINE: 100.0})
     found = leaderboard.standings([*whole, more, single], "epidemia_low")
     assert {name for name, one in found.items() if one.best is None} == {"single"}
-    assert {one.shared for one in found.values()} == {4}
-    # Over the four, "more" is better than all; over its five it would not be.
+    assert {one.shared for one in found.values()} == {8}
+    # Over the eight, "more" is better than all; over its nine it would not be.
     assert (found["more"].best, found["more"].worst) == (1, 1)
     assert (found["m0"].best, found["m0"].worst) == (11, 11)
-    assert found["more"].mean.tasks == 5 and found["more"].complete
+    assert found["more"].mean.tasks == 9 and found["more"].complete
     assert not found["single"].complete
 
 
@@ -495,25 +510,30 @@ def test_what_a_ranking_is_over():
         over = leaderboard.ranked_tasks(models, "epidemia_low")
         assert over == {Asked(known[x], "letters") for x in shared}, asked
         places = leaderboard.standings(models, "epidemia_low")
+        complete = sorted(name for name, place in places.items() if place.complete)
+        assert complete == sorted(ranked), asked
         with_rank = sorted(name for name, place in places.items() if place.best is not None)
-        assert with_rank == sorted(ranked), asked
+        assert with_rank == (complete if len(complete) > 1 else []), asked
 
 
 def test_the_report_says_how_many_tasks_ranks_are_over(tmp_path):
-    tasks = [COCAINE, HEROIN, EMPLOYER]
-    write(tmp_path / "a", dict.fromkeys(tasks, (90.0, 1.0)), model="a")
-    write(tmp_path / "b", dict.fromkeys([*tasks, SALARY], (10.0, 1.0)), model="b")
-    write(tmp_path / "c", {COCAINE: (50.0, 1.0)}, model="c", metadata={"fewshot": 2})
+    write(tmp_path / "a", dict.fromkeys(EIGHT, (90.0, 1.0)), model="a")
+    write(tmp_path / "b", dict.fromkeys([*EIGHT, RACE], (10.0, 1.0)), model="b")
+    for model in "cd":
+        cocaine = {COCAINE: (50.0, 1.0)}
+        write(tmp_path / model, cocaine, model=model, metadata={"fewshot": 2})
     said = run("report", tmp_path).stdout
-    assert "(3 in epidemia_low, 1 in epidemia_low; fewshot=2)" in said
+    assert "(8 in epidemia_low, 1 in epidemia_low; fewshot=2)" in said
+    assert "1 of 2" in said and "1-2 of 2" in said
     assert "leave at least half of its tasks in common" in said
-    assert "10.0 ± 0.5 (4 tasks)" in said
+    assert "10.0 ± 0.3 (9 tasks)" in said
     rows = pd.read_csv(StringIO(run("report", tmp_path, "--format", "csv").stdout))
     groups = rows[rows.kind == "group"].set_index("model")
-    assert groups.rank_tasks.to_dict() == {"a": 3, "b": 3, "c (fewshot=2)": 1}
-    assert groups.rank_best.to_dict() == {"a": 1, "b": 2, "c (fewshot=2)": 1}
+    few = dict.fromkeys(("c (fewshot=2)", "d (fewshot=2)"), 1)
+    assert groups.rank_tasks.to_dict() == {"a": 8, "b": 8, **few}
+    assert groups.rank_best.to_dict() == {"a": 1, "b": 2, **few}
     found = json.loads(run("report", tmp_path, "--format", "json").stdout)["rows"]
-    assert [row["rank_tasks"] for row in found if row["kind"] == "group"] == [3, 3, 1]
+    assert [row["rank_tasks"] for row in found if row["kind"] == "group"] == [8, 8, 1, 1]
 
 
 def test_rank_correlation():

@@ -8,16 +8,66 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks import PRIOR, groups
+from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, groups
 from lm_eval_epidemia.findings.means import shared_tasks
-from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
+from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, outcomes
 from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
+from lm_eval_epidemia.score.outcomes import Clustered, clustered
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95
 
+#: Standard errors beyond which a difference is shown in these tasks.
+HERE = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+
 #: Standard errors by which a task is won or lost.
 WON_BY = 2
+
+#: With fewer outcomes nothing is said of others from the metric itself, or from log `l1`.
+FEWEST, FEWEST_ON_LOG = 8, 4
+
+#: What is said then.
+TOO_FEW = "too few outcomes to generalise"
+
+#: Between the groups that are compared together.
+AND = " + "
+
+
+class Across(NamedTuple):
+    """What a difference says of other outcomes.
+
+    Attributes
+    ----------
+    clusters : int
+        Outcomes (of a survey) among the tasks; of one set of quantities, these.
+    difference : float
+        Mean of the first's value less the second's.
+    error : float
+        Its standard error, from how the difference varies between outcomes. NaN with one outcome,
+        unless the task's own questions are a sample: then as it varies between these.
+    half_width : float
+        Half the length of its interval at `CONFIDENCE`; at most what the metric's scale allows.
+    low, high : float
+        The interval, cut at what the scale allows; NaN below `FEWEST` outcomes.
+    ratio, ratio_low, ratio_high : float
+        Geometric mean over tasks of the first's `l1` over the second's, and its interval by a
+        moderated t; NaN where there are fewer than `FEWEST_ON_LOG` outcomes, or no prior.
+    elsewhere : int
+        1 or -1 where an interval says that the difference is above or below 0 in other outcomes
+        too, else 0. From `FEWEST` outcomes on that of the metric decides, below that of log `l1`.
+    """
+
+    clusters: int
+    difference: float
+    error: float
+    half_width: float
+    low: float
+    high: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    elsewhere: int
 
 
 class Comparison(NamedTuple):
@@ -27,41 +77,46 @@ class Comparison(NamedTuple):
     ----------
     one, other : str
     column : str
-    tasks, clusters : int
-        Tasks in common, and outcomes (of a survey) among them.
+        Of several groups all, with `AND` between them.
+    tasks : int
+        Tasks in common.
     higher_is_better : bool
         Of the metric compared.
-    difference : float
-        Mean of the first's value less the second's.
-    error : float
-        Its standard error, from how the difference varies between outcomes. NaN with one outcome,
-        unless the task's own questions are a sample: then as it varies between these.
-    low, high : float
-        Confidence interval at `CONFIDENCE`.
+    clusters, difference, error, half_width, low, high, ratio, ratio_low, ratio_high, elsewhere
+        As `Across` has them.
     corrected : float
         The difference less what the surveys' sampling error adds to it on average: it moves two
         respondents differently, of whom one errs upward and one downward. NaN where the replicates
         of a task are not known.
     here : float
         Joint standard error of `corrected`, in these very tasks; NaN likewise.
+    population, population_here : float or None
+        Difference of the scores against the population, and its joint standard error; NaN likewise.
+        None of a benchmark that has no such score.
     wins, ties, losses : int
-        Tasks in which the first is shown better than the second, neither, or worse: both by the
-        difference and the corrected one, by more than twice its joint standard error. Where that is
-        not known, a tie.
+        Tasks in which the first is shown better than the second, neither, or worse, by more than
+        twice the joint standard error. Where that is not known, a tie.
     """
 
     one: str
     other: str
     column: str
     tasks: int
-    clusters: int
     higher_is_better: bool
+    clusters: int
     difference: float
     error: float
+    half_width: float
     low: float
     high: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    elsewhere: int
     corrected: float
     here: float
+    population: float | None
+    population_here: float | None
     wins: int
     ties: int
     losses: int
@@ -70,39 +125,55 @@ class Comparison(NamedTuple):
     def verdict(self) -> str:
         """What can be said of the first, at `CONFIDENCE`.
 
-        ``not shown``: the difference, or the corrected one, is within its joint error, or that is
-        not known. ``better here`` or ``worse here``: both exceed it, in these tasks. ``better`` or
-        ``worse``: besides, the interval leaves out 0 to the same side, so other outcomes of this
-        kind would be expected to show it too.
+        ``not shown``: the difference, the corrected one, or that of the scores against the
+        population is within its joint error, or that is not known. ``better here`` or ``worse
+        here``: all exceed it on the same side, in these tasks. ``better`` or ``worse``: besides,
+        `elsewhere` is on this side, so other outcomes would be expected to show it too.
         """
-        reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * self.here
-        if not (side := _shown(self.difference, self.corrected, reach)):
+        population = self.population, self.population_here
+        side = Here(self.difference, self.corrected, self.here, *population).side(HERE)
+        if not side:
             return "not shown"
         which = "better" if (side > 0) == self.higher_is_better else "worse"
-        elsewhere = self.low > 0 if side > 0 else self.high < 0
-        return which if elsewhere else f"{which} here"
+        return which if self.elsewhere == side else f"{which} here"
 
 
-def _shown(difference: float, corrected: float, reach: float) -> int:
-    """Return 1 or -1 where a difference is beyond what error can reach, else 0.
+class Here(NamedTuple):
+    """What a difference is in some tasks; attributes as of `Comparison`."""
 
-    Both with its bias and without: the estimate of the bias has an error of its own, which in small
-    surveys is as large as the bias (benchmarks/coverage.py).
-    """
-    side = 1 if difference > 0 else -1
-    return side if min(side * difference, side * corrected) > reach else 0
+    difference: float
+    corrected: float
+    error: float
+    population: float | None
+    population_error: float | None
+
+    def side(self, errors: float) -> int:
+        """Return 1 or -1 where the difference is beyond so many standard errors, else 0.
+
+        With its bias and without, since the estimate of the bias has an error of its own, which in
+        small surveys is as large as the bias; and against the population, since what keeps two
+        equals apart may be D_perfect and the cut at 100 (benchmarks/verdicts.py).
+        """
+        side = 1 if self.difference > 0 else -1
+        shown = min(side * self.difference, side * self.corrected) > errors * self.error
+        if self.population is not None and self.population_error is not None:
+            shown &= side * self.population > errors * self.population_error
+        return side if shown else 0
 
 
 def compare_entries(
-    entry: Entry, other: Entry, column: str, tasks: Iterable[Asked] | None = None
+    entry: Entry,
+    other: Entry,
+    column: str,
+    tasks: Iterable[Asked] | None = None,
+    pool: Pool | None = None,
 ) -> Comparison:
     """Compare two entries, task by task.
 
-    The standard error is cluster-robust: tasks that ask for the same outcome of a survey, given
-    different conditions, are alike and count as one observation of how the two models differ
-    (``sqrt(G / (G - 1) sum_g (sum_{t in g} (d_t - d))^2) / T``, G outcomes, T tasks); the interval
-    takes Student's t with G - 1 degrees of freedom. What holds in these very tasks is judged by
-    the joint replicates of their surveys instead (`score.joint`), as are wins and losses.
+    Tasks that ask for the same outcome of a survey, given different conditions, are alike and count
+    as one observation of how the two models differ: the standard error is CR2 over outcomes, with
+    Satterthwaite's degrees of freedom (`score.outcomes`). What holds in these very tasks is judged
+    by the joint replicates of their surveys instead (`score.joint`), as are wins and losses.
 
     Quantities are a sample of what could be asked, and draws have one number for each: where they
     are of one set, the interval is over these instead, with one degree of freedom less.
@@ -111,13 +182,29 @@ def compare_entries(
     ----------
     entry, other : Entry
     column : str
-        A group, as lm-eval knows it.
+        A group, as lm-eval knows it, or several with `AND` between them.
     tasks : iterable of Asked, optional
         Of those in the group that both were asked; all of these if not given.
+    pool : Pool, optional
+        Runs by which log `l1` is judged; without them it is not.
     """
-    common = shared_tasks([entry, other], column) if tasks is None else sorted(tasks)
+    common = _common(entry, other, column, tasks)
     pairs = [(entry.scores[asked], other.scores[asked]) for asked in common]
-    return _compared(entry.name, other.name, column, common, pairs)
+    across = across_outcomes(entry, other, column, common, pool)
+    return _compared(entry.name, other.name, column, pairs, across)
+
+
+def across_outcomes(
+    entry: Entry,
+    other: Entry,
+    column: str,
+    tasks: Iterable[Asked] | None = None,
+    pool: Pool | None = None,
+) -> Across:
+    """Compare two entries as to other outcomes only; parameters as of `compare_entries`."""
+    common = _common(entry, other, column, tasks)
+    pairs = [(entry.scores[asked], other.scores[asked]) for asked in common]
+    return _across(column, common, pairs, pool and pool.difference(entry, other, common))
 
 
 def compare_ways(
@@ -136,60 +223,98 @@ def compare_ways(
     """
     asked = [Asked(task, way) for task in tasks]
     pairs = [(entry.scores[a], entry.scores[a._replace(way=other)]) for a in asked]
-    return _compared(f"{entry.name}: {way}", other, column, asked, pairs)
+    across = _across(column, asked, pairs, None)
+    return _compared(f"{entry.name}: {way}", other, column, pairs, across)
+
+
+def benchmark_of(column: str) -> Benchmark:
+    """Return the benchmark of a group, or of several that are compared together."""
+    return groups()[column.split(AND)[0]]
+
+
+def _common(entry: Entry, other: Entry, column: str, tasks: Iterable[Asked] | None) -> list[Asked]:
+    if tasks is not None:
+        return sorted(tasks)
+    return [asked for part in column.split(AND) for asked in shared_tasks([entry, other], part)]
+
+
+def _across(
+    column: str,
+    tasks: Sequence[Asked],
+    pairs: Sequence[tuple[TaskScore, TaskScore]],
+    log_l1: Clustered | None,
+) -> Across:
+    """Say what two scores of each task say of other outcomes."""
+    benchmark = benchmark_of(column)
+    if not tasks:
+        return Across(0, *(math.nan,) * 8, 0)
+    clusters = outcomes(tasks)
+    number = len(set(clusters))
+    of = clustered([first.value - second.value for first, second in pairs], clusters)
+    if benchmark is PRIOR and len(pairs) == 1:
+        # Of one set of quantities these are what is sampled.
+        draws = difference(pairs[0][0].draws, pairs[0][1].draws)
+        if draws is not None:
+            number = round(min(score.seen for score in pairs[0]) * len(draws.at))
+            of = Clustered(of.mean, joint_error([draws]), number - 1)
+    measure = benchmark.measure
+    reach = min(of.reach(CONFIDENCE), most := measure.high - measure.low)
+    low, high, on_log = math.nan, math.nan, (math.nan,) * 3
+    elsewhere = 0
+    if log_l1 is not None and number >= FEWEST_ON_LOG:
+        far = log_l1.reach(CONFIDENCE)
+        on_log = tuple(math.exp(log_l1.mean + x) for x in (0, -far, far))
+        # Whoever is nearer to the truth has the higher score.
+        elsewhere = (on_log[2] < 1) - (on_log[1] > 1)
+    if number >= FEWEST:
+        low, high = max(of.mean - reach, -most), min(of.mean + reach, most)
+        elsewhere = (low > 0) - (high < 0)
+    return Across(number, of.mean, of.error, reach, low, high, *on_log, elsewhere)
 
 
 def _compared(
     name: str,
     other: str,
     column: str,
-    common: Sequence[Asked],
     pairs: Sequence[tuple[TaskScore, TaskScore]],
+    across: Across,
 ) -> Comparison:
-    """Compare two scores of each task."""
-    higher = bool(groups()[column].measure.higher_is_better)
-    if not common:
-        nothing = (math.nan,) * 6
-        return Comparison(name, other, column, 0, 0, higher, *nothing, 0, 0, 0)
+    """Compare two scores of each task, in these very tasks."""
+    benchmark = benchmark_of(column)
+    populated = POPULATION in benchmark.metrics(benchmark.plain)
+    higher = bool(benchmark.measure.higher_is_better)
     d = [first.value - second.value for first, second in pairs]
-    outcomes = [leaf(asked).entry.outcome for asked in common]
-    clusters = list(dict.fromkeys(outcomes))
-    mean, error, freedom = math.fsum(d) / len(d), math.nan, 0
     draws = [difference(first.draws, second.draws) for first, second in pairs]
-    if (number := len(clusters)) > 1:
-        sums = [
-            sum(x - mean for x, place in zip(d, outcomes, strict=True) if place == cluster)
-            for cluster in clusters
-        ]
-        error = math.sqrt(number / (number - 1) * math.fsum(x * x for x in sums)) / len(d)
-        freedom = number - 1
-    elif groups()[column] is PRIOR and draws[0] is not None and len(draws) == 1:
-        seen = min(score.seen for score in pairs[0])
-        error, freedom = joint_error(draws), round(seen * len(draws[0].at)) - 1
-    # Of one alone there is no interval.
-    reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) if freedom else math.nan
-    low, high = mean - reach, mean + reach
-    unbiased = [drawn and drawn.unbiased for drawn in draws]
-    shown = [
-        _shown(x, x - joint_bias([x], [drawn]), WON_BY * joint_error([error]))
-        for x, drawn, error in zip(d, draws, unbiased, strict=True)
+    against = [difference(first.population, second.population) for first, second in pairs]
+    apart = [
+        first.metrics.get(POPULATION, math.nan) - second.metrics.get(POPULATION, math.nan)
+        for first, second in pairs
     ]
-    above, below = shown.count(1), shown.count(-1)
+
+    def here(tasks: slice) -> Here:
+        biased, values = draws[tasks], d[tasks]
+        mean = math.fsum(values) / len(values)
+        error = joint_error([drawn and drawn.unbiased for drawn in biased])
+        of = Here(mean, mean - joint_bias(values, biased), error, None, None)
+        if not populated:
+            return of
+        population = math.fsum(apart[tasks]) / len(values)
+        return of._replace(population=population, population_error=joint_error(against[tasks]))
+
+    sides = [here(slice(place, place + 1)).side(WON_BY) for place in range(len(d))]
+    nothing = Here(*(math.nan,) * 5)
+    whole = here(slice(None)) if d else nothing
+    above, below = sides.count(1), sides.count(-1)
     wins, losses = (above, below) if higher else (below, above)
     return Comparison(
         name,
         other,
         column,
         len(d),
-        number,
         higher,
-        mean,
-        error,
-        low,
-        high,
-        mean - joint_bias(d, draws),
-        joint_error(unbiased),
-        wins,
-        len(d) - wins - losses,
-        losses,
+        *across,
+        *whole[1:],
+        wins=wins,
+        ties=len(d) - wins - losses,
+        losses=losses,
     )

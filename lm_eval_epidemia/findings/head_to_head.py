@@ -5,8 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
+from lm_eval_epidemia.findings.comparison import (
+    AND,
+    FEWEST,
+    TOO_FEW,
+    Comparison,
+    benchmark_of,
+    compare_entries,
+)
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.ways import Ways
@@ -17,12 +24,16 @@ _COLUMNS = (
     Column("difference", "", signed=True),
     Column("95 % interval", form="range"),
     Column("here, corrected", signed=True),
+    Column("here, population", signed=True),
+    Column("l1, ratio", metric=None, digits=2, form="interval"),
 )
 _SHOWN = (
     "tasks",
     "difference",
     "95 % interval",
     "here, corrected",
+    "here, population",
+    "l1, ratio",
     "win / tie / loss",
     "the first is",
 )
@@ -31,19 +42,49 @@ _SHOWN = (
 def _row(pair: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
     """Return a comparison, in tidy rows under the name of the second."""
     difference = Number(pair.difference, pair.error, pair.tasks, pair.low, pair.high, pair.verdict)
+    # Errors of logarithms have no place on the scale of the ratio: its interval says all.
+    ratio = Number(pair.ratio, 0.0, pair.tasks, pair.ratio_low, pair.ratio_high)
     cells: dict[str, Cell] = {
         "pair": f"{pair.one} / {pair.other}",
         "group": pair.column + where,
         "tasks": pair.tasks,
         "difference": difference,
-        "95 % interval": difference,
-        "here, corrected": None if math.isnan(pair.here) else Number(pair.corrected, pair.here),
+        "95 % interval": difference if pair.clusters >= FEWEST else _too_few(pair),
+        "here, corrected": _here(pair.corrected, pair.here),
+        "here, population": _here(pair.population, pair.population_here),
+        "l1, ratio": known(ratio),
         "win / tie / loss": f"{pair.wins} / {pair.ties} / {pair.losses}",
         "the first is": pair.verdict,
     }
-    corrected = {"corrected": pair.corrected, "corrected_stderr": pair.here}
-    counts = {"wins": pair.wins, "ties": pair.ties, "losses": pair.losses}
-    return Row(cells, entry, pair.column, pair.other, {**corrected, **counts, **more}, long=long)
+    facts = {
+        "group": pair.column,
+        "outcomes": pair.clusters,
+        "half_width": pair.half_width,
+        "corrected": pair.corrected,
+        "corrected_stderr": pair.here,
+        "l1_ratio": pair.ratio,
+        "l1_ratio_low": pair.ratio_low,
+        "l1_ratio_high": pair.ratio_high,
+        "wins": pair.wins,
+        "ties": pair.ties,
+        "losses": pair.losses,
+        **more,
+    }
+    # Of several groups the first says how numbers are written.
+    return Row(cells, entry, pair.column.split(AND)[0], pair.other, facts, long=long)
+
+
+def _here(value: float | None, error: float | None) -> Number | None:
+    if value is None or error is None or math.isnan(error):
+        return None
+    return Number(value, error)
+
+
+def _too_few(pair: Comparison) -> str:
+    """Say how far the difference of other outcomes may be, where that is all that can be said."""
+    digits = benchmark_of(pair.column).digits
+    far = "" if math.isnan(pair.half_width) else f"± {pair.half_width:.{digits}f}: "
+    return far + TOO_FEW
 
 
 def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Finding:
@@ -55,8 +96,10 @@ _MODELS_NOTE = (
     "Difference of the first from the second. The interval takes tasks on one outcome as one "
     "observation; of one set of quantities, each of these. 'here' means in these tasks, but not so "
     "evenly over outcomes that it can be said of others: the difference, corrected for what "
-    "sampling error adds to it, is more than 1.96 joint standard errors. A task is won likewise, "
-    "by more than twice its own. Not corrected for the number of comparisons."
+    "sampling error adds to it, is more than 1.96 joint standard errors, and so is that of the "
+    "scores against the population. A task is won likewise, by more than twice its own. 'l1, "
+    "ratio': the first's distance over the second's, below 1 where the first is nearer; with fewer "
+    f"than {FEWEST} outcomes it decides. Not corrected for the number of comparisons."
 )
 
 

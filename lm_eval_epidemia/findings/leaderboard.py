@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
+from lm_eval_epidemia.findings.comparison import AND, Comparison, across_outcomes, compare_entries
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.means import (
     group_mean,
@@ -25,6 +25,7 @@ from lm_eval_epidemia.findings.means import (
     worth,
 )
 from lm_eval_epidemia.findings.normalise import normalise
+from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.findings.tuned import TunedRun, tuned_runs
 from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
@@ -46,9 +47,11 @@ class Standing(NamedTuple):
         Whether it was asked all the tasks that ranks are over.
     best, worst : int or None
         Ranks that cannot be excluded: 1 + how many are shown better, and how many entries less
-        those shown worse. None where it is not ranked.
+        those shown worse. None where it is not ranked, or nobody is whom it could be compared with.
     shared : int
         How many tasks the ranks of its protocol are over; 0 where nobody is ranked.
+    among : int
+        How many entries these ranks are of: those of its protocol that were asked these tasks.
     """
 
     mean: Number
@@ -56,6 +59,7 @@ class Standing(NamedTuple):
     best: int | None
     worst: int | None
     shared: int
+    among: int
 
 
 def columns(entries: Iterable[Entry]) -> list[str]:
@@ -95,7 +99,9 @@ def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
     return shared
 
 
-def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
+def standings(
+    entries: Sequence[Entry], column: str, noise: Mapping[str, float] | None = None
+) -> dict[str, Standing]:
     """Rank entries in a group, with the ranks that their comparisons leave open.
 
     Parameters
@@ -103,6 +109,8 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
     entries : sequence of Entry
         Only those of one protocol are compared with each other; references are not ranked.
     column : str
+    noise : mapping of str to float, optional
+        As of `Pool`.
 
     Returns
     -------
@@ -120,18 +128,22 @@ def standings(entries: Sequence[Entry], column: str) -> dict[str, Standing]:
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
         ranked = [entry for entry in asked if entry.name in complete]
         better, worse = Counter[str](), Counter[str]()
+        pool = Pool(alike, noise or {})
         for first, other in combinations(ranked, 2):
-            verdict = compare_entries(first, other, column, shared).verdict
+            # The cheap half first: of all pairs of many models most end here.
+            if not across_outcomes(first, other, column, shared, pool).elsewhere:
+                continue
+            verdict = compare_entries(first, other, column, shared, pool).verdict
             if verdict in ("better", "worse"):
                 winner, loser = (first, other) if verdict == "better" else (other, first)
                 worse[winner.name] += 1
                 better[loser.name] += 1
         for entry in alike:
             name, best, worst = entry.name, None, None
-            if entry in ranked:
+            if entry in ranked and len(ranked) > 1:
                 best, worst = 1 + better[name], len(ranked) - worse[name]
             mean = group_mean(entry, column)
-            by_name[name] = Standing(mean, name in complete, best, worst, len(shared))
+            by_name[name] = Standing(mean, name in complete, best, worst, len(shared), len(ranked))
     return by_name
 
 
@@ -230,6 +242,8 @@ class Report(NamedTuple):
         Of every available task that was asked.
     another : dict of str to float
         Their D_perfect over other surveys of the population, where that is known.
+    noise : dict of str to float
+        Their mean distance from other samples of the survey.
     pairs : list of (Entry, Entry)
         Base models and their instruct versions.
     notes : list of str
@@ -246,6 +260,7 @@ class Report(NamedTuple):
     standings: dict[str, dict[str, Standing]]
     anchors: dict[str, Anchors]
     another: dict[str, float]
+    noise: dict[str, float]
     pairs: list[tuple[Entry, Entry]]
     notes: list[str]
     closed: list[Asked]
@@ -351,14 +366,16 @@ def make_report(
         for task, truth in truths.items()
         if "population" in truth.distances or not truth.distances
     }
+    noise = {task: noise_of(truth) for task, truth in truths.items()}
     subset = {task.task for task in asked if _in_closed_subset(task)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
         ordered,
         listed,
-        {column: standings(ordered, column) for column in listed},
+        {column: standings(ordered, column, noise) for column in listed},
         anchors,
         another,
+        noise,
         versions,
         [*results.notes, *notes, *_changed(runs, anchors)],
         closed,
@@ -426,8 +443,14 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
 MOST_PAIRS_OF = 5
 
 
+#: Groups that are compared together besides, in each way of asking.
+TOGETHER = ("epidemia_low", "epidemia_high")
+
+
 def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     """Compare every two runs that were asked in the same way, the better mean first.
+
+    In every group, and over all outcomes of those in `TOGETHER` where both runs were asked these.
 
     Parameters
     ----------
@@ -436,19 +459,30 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
         Whether, of more than `MOST_PAIRS_OF` runs, only neighbours are compared.
     """
     compared = []
-    for column in report.columns:
-        for alike in report.alike():
-            runs = ordered_in(alike, column)
+    pools = [(alike, Pool(alike, report.noise)) for alike in report.alike()]
+    for column in [*report.columns, *_together(report.columns)]:
+        parts = column.split(AND)
+        for alike, pool in pools:
+            runs = ordered_in(alike, parts)
             many = neighbours and len(runs) > MOST_PAIRS_OF
-            pairs = pairwise(runs) if many else combinations(runs, 2)
-            compared += [compare_entries(run, other, column) for run, other in pairs]
+            compared += [
+                compare_entries(run, other, column, pool=pool)
+                for run, other in (pairwise(runs) if many else combinations(runs, 2))
+                if len(parts) == 1 or all(shared_tasks([run, other], part) for part in parts)
+            ]
     return compared
 
 
-def ordered_in(entries: Iterable[Entry], column: str) -> list[Entry]:
-    """Return the entries asked in a group, the best mean first."""
-    here = [entry for entry in entries if tasks_in(entry, column)]
-    return sorted(here, key=lambda e: worth(e, column))
+def _together(listed: Sequence[str]) -> list[str]:
+    """Name the groups that are compared together, way by way, where all of them were asked."""
+    ways = ([in_way(group, way) for group in TOGETHER] for way in OBSERVATION.ways)
+    return [AND.join(parts) for parts in ways if set(parts) <= set(listed)]
+
+
+def ordered_in(entries: Iterable[Entry], columns: Sequence[str]) -> list[Entry]:
+    """Return the entries asked in all of these groups, the best mean first."""
+    here = [entry for entry in entries if all(tasks_in(entry, column) for column in columns)]
+    return sorted(here, key=lambda e: math.fsum(worth(e, column) for column in columns))
 
 
 def whole(report: Report, column: str) -> list[Entry]:

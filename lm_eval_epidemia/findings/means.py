@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks import groups, in_way, leaves
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
@@ -32,10 +32,11 @@ def mean(values: Sequence[float], draws: Sequence[Draws | None]) -> Number:
 
 def tasks_in(entry: Entry, column: str) -> list[Asked]:
     """Return the tasks of a group that an entry has a score in that is a number."""
+    known = leaves()
     return sorted(
         asked
         for asked, score in entry.scores.items()
-        if leaf(asked).group == column and not math.isnan(score.value)
+        if known[in_way(*asked)].group == column and not math.isnan(score.value)
     )
 
 

@@ -60,10 +60,11 @@ def size(parameters: float | None) -> str:
 
 
 def ranks(standing: Standing) -> str:
-    """Write the ranks that are possible: ``2``, ``2-4``, empty where there is none."""
+    """Write the ranks that are possible: ``2 of 5``, ``2-4 of 5``, empty where there is none."""
     if standing.best is None:
         return ""
-    return f"{standing.best}" + ("" if standing.best == standing.worst else f"-{standing.worst}")
+    best = f"{standing.best}" + ("" if standing.best == standing.worst else f"-{standing.worst}")
+    return f"{best} of {standing.among}"
 
 
 def leaderboards(report: Report) -> dict[Benchmark, Finding]:
@@ -103,7 +104,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         rows.append(Row(cells, entry))
     note = (
         f"Ranks: what paired comparisons leave open at {CONFIDENCE:.0%}, among models asked in the "
-        f"same way, over the tasks that all ranked ones share ({', '.join(over) or 'none'}). From "
+        "same way, with the same --limit (2 of 5: among five of these), over the tasks that all "
+        f"ranked ones share ({', '.join(over) or 'none'}). From "
         "the model asked most tasks down, those are ranked that leave at least half of its tasks "
         "in common."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,12 @@ class Asked(NamedTuple):
 def leaf(asked: Asked) -> Leaf:
     """Return what is known of a task in a way of asking."""
     return leaves()[in_way(*asked)]
+
+
+def outcomes(tasks: Iterable[Asked]) -> list[Hashable]:
+    """Return what each task asks for: tasks on the same outcome are one observation."""
+    known = leaves()
+    return [known[in_way(*asked)].entry.outcome for asked in tasks]
 
 
 def closest(entries: Iterable[Entry], entry: Entry) -> list[Entry]:

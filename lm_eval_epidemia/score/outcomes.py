@@ -1,0 +1,201 @@
+"""Does a mean difference hold beyond the outcomes it was seen in? Tests over few, unequal clusters.
+
+Tasks on one outcome are alike, so that an outcome is one observation. Outcomes are few and have
+unequal numbers of tasks: the errors are those made for that, CR2 (Bell and McCaffrey 2002), and,
+where other comparisons show how much such differences vary, a moderated t (Smyth 2004).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from lm_eval_epidemia.core.distance import Array
+
+#: A variance counts as at least this share of the median one, when a prior is fitted (as in limma).
+SMALLEST = 1e-5
+
+
+class Clustered(NamedTuple):
+    """A mean over clusters of tasks.
+
+    Attributes
+    ----------
+    mean, error : float
+        Its standard error; NaN with one cluster.
+    freedom : float
+        Degrees of freedom of the error; 0 with one cluster.
+    """
+
+    mean: float
+    error: float
+    freedom: float
+
+    def reach(self, confidence: float) -> float:
+        """Half the length of the interval, by Student's t; NaN where there is none."""
+        if not self.freedom > 0:
+            return math.nan
+        return self.error * float(special.stdtrit(self.freedom, (1 + confidence) / 2))
+
+
+class Layout:
+    """Which tasks are of one cluster.
+
+    Parameters
+    ----------
+    clusters : sequence of hashable, length T
+        The cluster of each task.
+    """
+
+    def __init__(self, clusters: Sequence[Hashable]) -> None:
+        places = {cluster: place for place, cluster in enumerate(dict.fromkeys(clusters))}
+        index = [places[cluster] for cluster in clusters]
+        self._member = np.equal.outer(np.arange(len(places)), index).astype(float)
+        self.sizes: Array = self._member.sum(axis=1)
+
+    def residuals(self, values: ArrayLike) -> Array:
+        """Return what each cluster adds to the mean, its own part being known: adjusted sums.
+
+        ``S_g / (T sqrt(1 - n_g / T))``, S_g being the sum over cluster g of what its tasks are off
+        the mean. They are linear in `values`; the sum of their squares is the CR2 variance.
+
+        Parameters
+        ----------
+        values : array_like, shape (..., T)
+
+        Returns
+        -------
+        ndarray, shape (..., G)
+        """
+        values = np.asarray(values, dtype=float)
+        tasks = values.shape[-1]
+        sums = (values - values.mean(axis=-1, keepdims=True)) @ self._member.T
+        return np.asarray(sums / (tasks * np.sqrt(1 - self.sizes / tasks)))
+
+    @property
+    def freedom(self) -> float:
+        """Satterthwaite's degrees of freedom of the CR2 variance; 0 with one cluster.
+
+        The mean is a regression on a column of ones, with hat matrix H = 11'/T. CR2 multiplies the
+        residuals of cluster g by ``A_g = (I - 11'/T)^(-1/2)``, and ``A_g 1 = c_g 1`` with ``c_g =
+        (1 - n_g / T)^(-1/2)``. So the variance is ``sum_g (c_g S_g / T)^2``. Where tasks are
+        independent and of equal variance v, the terms ``c_g S_g / T`` have covariances ``v P_gh``,
+        ``P_gg = n_g / T^2`` and ``P_gh = -c_g c_h n_g n_h / T^3``. Hence the variance is unbiased,
+        and the chi-square with the same two moments has ``(tr P)^2 / tr(P P)`` degrees of freedom:
+
+            T^2 / (sum_g n_g^2 + sum_{g != h} n_g^2 n_h^2 / ((T - n_g) (T - n_h)))
+
+        which is G - 1 where all n_g are equal (Bell and McCaffrey, Survey Methodology 28, 2002;
+        Pustejovsky and Tipton, JBES 36, 2018).
+        """
+        if len(self.sizes) < 2:
+            return 0.0
+        tasks, squares = self.sizes.sum(), self.sizes**2
+        pairs = squares / (tasks - self.sizes)
+        return float(tasks**2 / (squares.sum() + pairs.sum() ** 2 - (pairs**2).sum()))
+
+
+def clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Clustered:
+    """Average over tasks, with the CR2 error of the mean over clusters of them.
+
+    Parameters
+    ----------
+    values : sequence of float, length T
+        At least one.
+    clusters : sequence of hashable, length T
+
+    Returns
+    -------
+    Clustered
+    """
+    layout = Layout(clusters)
+    mean = math.fsum(values) / len(values)
+    if not layout.freedom:
+        return Clustered(mean, math.nan, 0.0)
+    error = math.sqrt(float((layout.residuals(values) ** 2).sum()))
+    return Clustered(mean, error, layout.freedom)
+
+
+class Prior(NamedTuple):
+    """Where variances come from: each is `variance` times an inverse chi-square over its freedom.
+
+    Attributes
+    ----------
+    freedom : float
+        d0 > 0; infinite where the variances do not differ more than by chance.
+    variance : float
+        s0^2.
+    """
+
+    freedom: float
+    variance: float
+
+
+def _inverse_trigamma(x: float) -> float:
+    """Solve trigamma(y) = x > 0, by Newton's method on 1 / trigamma, which is convex."""
+    y = 0.5 + 1 / x
+    for _ in range(50):
+        trigamma = float(special.polygamma(1, y))
+        step = trigamma * (1 - trigamma / x) / float(special.polygamma(2, y))
+        y += step
+        if -step / y < 1e-10:
+            break
+    return y
+
+
+def prior_of(variances: ArrayLike, freedom: float) -> Prior | None:
+    """Fit the prior of variances by the moments of their logarithms.
+
+    If ``s^2 ~ s0^2 F(d, d0)``, then ``e = log s^2 - digamma(d / 2) + log(d / 2)`` has mean ``log
+    s0^2 - digamma(d0 / 2) + log(d0 / 2)`` and variance ``trigamma(d / 2) + trigamma(d0 / 2)``
+    (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004, section 6.2; what
+    limma's ``fitFDist`` computes).
+
+    Parameters
+    ----------
+    variances : array_like
+        At least two, each with the same degrees of freedom.
+    freedom : float
+        d > 0.
+
+    Returns
+    -------
+    Prior or None
+        None where half of the variances are 0.
+    """
+    variances = np.asarray(variances, dtype=float)
+    if not (least := SMALLEST * float(np.median(variances))) > 0:
+        return None
+    half = freedom / 2
+    e = np.log(np.maximum(variances, least)) - special.digamma(half) + math.log(half)
+    excess = float(e.var(ddof=1)) - float(special.polygamma(1, half))
+    if excess <= 0:
+        return Prior(math.inf, math.exp(e.mean()))
+    own = _inverse_trigamma(excess)
+    return Prior(2 * own, math.exp(e.mean() + special.digamma(own) - math.log(own)))
+
+
+def moderated(of: Clustered, prior: Prior, most: float = math.inf) -> Clustered:
+    """Shrink the variance of a mean towards the prior of such variances.
+
+    Parameters
+    ----------
+    of : Clustered
+        With d > 0 degrees of freedom.
+    prior : Prior
+    most : float
+        Degrees of freedom are at most these: what all variances at hand have together.
+
+    Returns
+    -------
+    Clustered
+        With the variance ``(d0 s0^2 + d s^2) / (d0 + d)`` and ``d0 + d`` degrees of freedom.
+    """
+    share = 1.0 if math.isinf(prior.freedom) else prior.freedom / (prior.freedom + of.freedom)
+    variance = share * prior.variance + (1 - share) * of.error**2
+    return Clustered(of.mean, math.sqrt(variance), min(prior.freedom + of.freedom, most))
