@@ -105,10 +105,10 @@ def test_an_address_that_is_none_says_so(site, visit, address):  # noqa: F811
     assert "There is no" in tab.locator("#panel").inner_text()
 
 
-def test_the_first_page_says_what_an_error_ratio_is(site, visit):  # noqa: F811
+def test_the_first_page_says_what_a_win_is(site, visit):  # noqa: F811
     tab = visit(site, "index.html")
     said = tab.locator("main").inner_text()
-    assert "below 1 is better than these" in said and "lower is better" in said
+    assert "above one half is better than these" in said and "lower is better" not in said
     assert "judged here" in said and "0 to 100" not in said
     assert tab.locator("main a[href='quantities.html']").count() == 1
 

@@ -102,11 +102,14 @@ class Quantity(NamedTuple):
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the truth; see `interval`."""
+        return self.at(0.025), self.at(0.975)
+
+    def at(self, share: float) -> float:
+        """Return a quantile of what the population's value may be; see `quantile`."""
         if not self.se:
-            return self.mean, self.mean
+            return self.mean
         df = np.inf if self.df is None else self.df
-        low, high = interval(self.family, self.mean, self.se, df)
-        return float(low), float(high)
+        return float(quantile(self.family, self.mean, self.se, df, share))
 
     @property
     def difficulty(self) -> str:
@@ -114,7 +117,19 @@ class Quantity(NamedTuple):
 
 
 def interval(family: Family, mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> tuple[Array, Array]:
-    """Return the 95 % intervals of estimated means.
+    """Return the 95 % intervals of estimated means; see `quantile`.
+
+    Returns
+    -------
+    low, high : ndarray
+    """
+    return quantile(family, mean, se, df, 0.025), quantile(family, mean, se, df, 0.975)
+
+
+def quantile(
+    family: Family, mean: ArrayLike, se: ArrayLike, df: ArrayLike, share: ArrayLike
+) -> Array:
+    """Return quantiles of what estimated means may be.
 
     A t of the design's degrees of freedom, on the scale of the family: log-odds for a proportion
     (as `svyciprop` of R's survey has it by default), logarithms for "lognormal".
@@ -125,16 +140,14 @@ def interval(family: Family, mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> t
     mean, se : ndarray
         Proportions strictly between 0 and 1, means of "lognormal" above 0.
     df : ndarray
-        At least 1; infinite for a normal interval.
-
-    Returns
-    -------
-    low, high : ndarray
+        At least 1; infinite for a normal distribution.
+    share : ndarray
+        Probability of values up to the quantile.
     """
     to, slope, back = _SCALES[family]
     mean = np.asarray(mean, dtype=float)
-    reach = special.stdtrit(df, 0.975) * se * slope(mean)
-    return back(to(mean) - reach), back(to(mean) + reach)
+    reach = special.stdtrit(df, share) * np.asarray(se) * slope(mean)
+    return np.asarray(back(to(mean) + reach))
 
 
 class Samples(NamedTuple):
