@@ -76,8 +76,8 @@ def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> 
     elif kind == "population":
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode()), 1])
         u = rng.uniform(size=len(family)).tolist()
-        mean = [[q.at(share)] for q, share in zip(truth.quantities, u, strict=True)]
-        a, b = _of_moments(family, np.array(mean), _column(truth, "se"))
+        drawn = [[q.at(share)] for q, share in zip(truth.quantities, u, strict=True)]
+        a, b = _of_moments(family, np.array(drawn), _column(truth, "se"))
     elif kind == "mean":
         mean, sd = _column(truth, "marginal_mean"), _column(truth, "marginal_sd")
         a, b = _of_moments(family, mean, _SURE * sd)

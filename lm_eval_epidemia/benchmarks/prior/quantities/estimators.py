@@ -40,8 +40,8 @@ class SampleDesign(NamedTuple):
 
     def of(self, domain: Mask) -> SampleDesign:
         """Return the design of some records, as if there were no others."""
-        columns = (None if each is None else each[domain] for each in self[:-1])
-        return SampleDesign(*columns, self.scale)
+        columns = {name: getattr(self, name) for name in ("weight", "strata", "psu", "replicates")}
+        return self._replace(**{n: x[domain] for n, x in columns.items() if x is not None})
 
 
 class DomainStats(NamedTuple):
