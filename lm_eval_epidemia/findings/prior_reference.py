@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 
+import numpy as np
+
 from lm_eval_epidemia.benchmarks import PRIOR
 from lm_eval_epidemia.benchmarks.prior.judgements import beatable, knower
 from lm_eval_epidemia.benchmarks.prior.quantities import store
@@ -46,11 +48,11 @@ def left_out(known: Entry) -> str:
     """
     parts = []
     for asked, score in known.scores.items():
-        for quantity, row in zip(
-            score.said.truth.quantities, beatable(score.said).tolist(), strict=True
-        ):
-            if sizes := [str(size) for size, can in zip(SIZES, row, strict=True) if not can]:
-                parts.append(f"{quantity.name} of {asked.task} (N = {', '.join(sizes)})")
+        for place, row in enumerate(beatable(score.said)):
+            if not row.all():
+                sizes = ", ".join(map(str, np.array(SIZES)[~row]))
+                name = score.said.truth.quantities[place].name
+                parts.append(f"{name} of {asked.task} (N = {sizes})")
     if not parts:
         return ""
     return f" Left out, as the error of N answers is about 0: {'; '.join(parts)}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -153,17 +152,22 @@ def _row(entry: Entry, group: str, cells: Mapping[str, Estimate], **more: Any) -
     return row_of(entry, group, PRIOR.groups[0], cells, **more)
 
 
-#: Means of ratios, as published: one quantity can rule them.
-RATIOS = ("error ratio", "CRPS ratio")
+#: What is said of all quantities; of what is not written nothing can fail or be dropped.
+_OF_ALL = (
+    "beats 5",
+    "relative error",
+    "error ratio",
+    "error ratio, failures dropped",
+    "CRPS ratio",
+    "CRPS ratio, failures dropped",
+    "answered",
+)
 
 
 def _overall(entry: Entry) -> Iterator[Row]:
     for group, way, several in asked_of(entry):
-        dropped, read = [], []
-        if WAYS[way].generated:
-            dropped, read = [f"{name}, failures dropped" for name in RATIOS], ["answered"]
-        ratios = itertools.chain(*itertools.zip_longest(RATIOS, dropped))
-        names = ["beats 5", "relative error", *filter(None, ratios), *read]
+        of_written = () if WAYS[way].generated else ("dropped", "answered")
+        names = [name for name in _OF_ALL if not name.endswith(of_written)]
         yield _row(entry, group, _said(_all(several), *names))
 
 
@@ -255,8 +259,9 @@ _TABLES = (
         _wins,
         "Share of the quantities of which the prior is nearer to the truth than N real answers "
         "are; 'posterior': the prior and N answers against the same N answers alone. A reply "
-        "without a prior is no win. Worth N: where the share falls below one half, linear in log "
-        "N; 'at least' and 'at most' where its ends of 95 % do.",
+        "without a prior is no win. Who knows the population states draws from the truths' own "
+        "errors: nobody can do better. Worth N: where the share falls below one half, linear in "
+        "log N; 'at least' and 'at most' where its ends of 95 % do.",
         SHARE._replace(metric="worth_samples", form="worth"),
         [_column(f"N = {size}", f"beats_{size}") for size in SIZES],
         about="who",
