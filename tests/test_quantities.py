@@ -18,6 +18,8 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, 
 from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS, span
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate.bins import count
+from lm_eval_epidemia.estimate.sampling import Sample, design_variance
 
 NHANES = "epidemia_prior_nhanes"
 SHIPPED = ["nhanes", "gss", "meps", "nsduh", "scf"]
@@ -326,6 +328,20 @@ def test_estimates_golden():
     alone = estimate(value, domain, SampleDesign(design.weight))
     assert alone.se == pytest.approx((5 / 4 * (z**2).sum()) ** 0.5 / 5)
     assert alone.df == 3
+
+
+def test_errors_of_shares_are_those_of_the_cells_of_a_task():
+    """One variance for both: a share of a domain, and of a cell, some PSUs without members."""
+    rng = np.random.default_rng(0)
+    psu, cell, outcome = (rng.integers(0, most, 300) for most in (40, 6, 2))
+    weight, stratum_of_psu = rng.gamma(2, size=300), np.arange(40) // 2
+    p = count(weight, cell, outcome, 6, 2)
+    sample = Sample(weight, psu=psu, stratum_of_psu=stratum_of_psu)
+    of_cells = np.sqrt(design_variance(sample, cell, outcome, p, 6, 2))[:, 1]
+    design = SampleDesign(weight, stratum_of_psu[psu], psu)
+    of_domains = [estimate(outcome.astype(float), cell == c, design) for c in range(6)]
+    assert len(np.unique(psu)) == 40 > len(np.unique(psu[cell == 0]))
+    assert [one.se for one in of_domains] == pytest.approx(of_cells.tolist(), rel=1e-12)
 
 
 def test_implicates_of_a_family_are_one_unit():
