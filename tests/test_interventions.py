@@ -97,7 +97,7 @@ def test_what_is_best_in_the_middle_has_no_arrow():
     table = make_table(evaluate([f"{RANDOM}_retrieval", "epidemia_prior_nhanes"], limit=10))
     cells = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
     arrows = {row[5]: row[6] for row in cells if len(row) > 6}
-    assert (arrows["yes_bias"], arrows["below_median"]) == ("", "")
+    assert (arrows["yes_bias"], arrows["below_median"], arrows["ece"]) == ("", "", "")
     assert (arrows["accuracy"], arrows["error_ratio"]) == ("↑", "↓")
 
 

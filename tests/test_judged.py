@@ -301,6 +301,21 @@ def test_noise_is_how_much_the_calibrated_is_off():
     assert not np.allclose(other.position, twice.position)
 
 
+def test_who_knows_the_population_is_off_by_the_truths_own_error(nhanes):
+    """z of 200 seeds of a normal quantity: mean 0 and sd 1, within 5 standard errors of each."""
+    place = nhanes.column("family").tolist().index("normal")
+    stated = np.array(
+        [forecasters.answers(nhanes, "population", seed=seed)[place] for seed in range(200)]
+    )
+    # It states the same in all repeats, and the truth's error as its own.
+    assert (stated == stated[:, :1]).all()
+    quantity = nhanes.quantities[place]
+    assert stated[..., 2] == pytest.approx(quantity.se)
+    z = (stated[:, 0, 1] - quantity.mean) / quantity.se
+    assert abs(z.mean()) < 5 / math.sqrt(200)
+    assert z.std() == pytest.approx(1, abs=5 / math.sqrt(400))
+
+
 @pytest.mark.parametrize("kind, ratio", [("overconfident", 1 / 4), ("vague", 4)])
 def test_who_is_too_sure_or_too_unsure(kind, ratio, mixed):
     truth = toy(["normal"] * 500)

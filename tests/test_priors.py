@@ -378,7 +378,7 @@ def test_groups_and_members():
         leaf = leaves()[in_way(TASK, way)]
         assert leaf.group == in_way("epidemia_prior", way)
         assert next(iter(leaf.metrics)) == "error_ratio"
-    assert PRIOR.heading.endswith("; lower is better")
+    assert PRIOR.leading == "win_rate_5" and "lower is better" not in PRIOR.heading
     assert PRIOR.has_error
 
 

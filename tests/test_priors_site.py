@@ -38,11 +38,13 @@ def test_the_page_of_priors_has_figures_and_tables(site, visit, scheme):  # noqa
     assert "Priors: what the asking changes (± standard error)" in titles
     assert "Priors: published answers judged here, beside what the paper prints" in titles
     assert "Priors by difficulty, family and survey (± standard error)" in titles
-    rows = tab.locator("#priors-1 tbody tr").all_inner_texts()
+    assert "better than N real answers" in titles[0]
+    rows = tab.locator("#priors-2 tbody tr").all_inner_texts()
     (row,) = (row.split("\t") for row in rows if row.startswith("o4-mini"))
-    assert row[1] == "plain" and row[3] == "0.974 ± 0.151" and row[-1] == "0.976"
+    assert row[1] == "plain" and row[2] == "0.684 ± 0.053" and row[-1] == "0.976"
+    assert any(row.startswith("knows the population") for row in rows)
     # Published rows are told apart.
-    assert tab.locator("#priors-1 tr.reference").count() == 6
+    assert tab.locator("#priors-2 tr.reference").count() == 6
     assert tab.locator("#about-1 table").is_visible()
 
 
@@ -105,10 +107,10 @@ def test_an_address_that_is_none_says_so(site, visit, address):  # noqa: F811
     assert "There is no" in tab.locator("#panel").inner_text()
 
 
-def test_the_first_page_says_what_an_error_ratio_is(site, visit):  # noqa: F811
+def test_the_first_page_says_what_a_win_is(site, visit):  # noqa: F811
     tab = visit(site, "index.html")
     said = tab.locator("main").inner_text()
-    assert "below 1 is better than these" in said and "lower is better" in said
+    assert "above one half is better than these" in said and "lower is better" not in said
     assert "judged here" in said and "0 to 100" not in said
     assert tab.locator("main a[href='quantities.html']").count() == 1
 

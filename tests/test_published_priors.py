@@ -59,6 +59,11 @@ def test_what_the_released_answers_give(truth, model):
         f"{mean_of(judged.crps_ratio):.2f}",
     ]
     assert tuple(numbers) == TARGETS[model]
+    ratio, wins, *others = numbers
+    # Errors in standard deviations between people, where there is a reply.
+    sd, there = truth.column("marginal_sd"), ~np.isnan(judged.error)
+    mine, theirs = ((x / sd)[there] for x in (judged.error, judged.baseline_error[:, 0]))
+    numbers = [wins, f"{mine.mean() / theirs.mean():.2f}", ratio, *others]
     numbers += [
         f"{mean_of(mean_of(low)):.3f}"[1:],
         priors.worth_in_words(priors.worth(mean_of(judged.wins, axis=0))),

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, published, store
 from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples, interval
 from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS, span
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate.bins import count
+from lm_eval_epidemia.estimate.sampling import Sample, design_variance
 
 NHANES = "epidemia_prior_nhanes"
 SHIPPED = ["nhanes", "gss", "meps", "nsduh", "scf"]
@@ -68,8 +70,8 @@ def test_the_74_are_14_marginals_and_20_of_each_difficulty():
     marginals = {each.base: each for each in truth.quantities if not each.conditions}
     for quantity in truth.quantities:
         marginal = marginals[quantity.base]
-        # Its marginal_mean, marginal_sd, low and high.
-        assert quantity[-4:] == (marginal.mean, marginal.sd, marginal.low, marginal.high)
+        shown = (quantity.marginal_mean, quantity.marginal_sd, quantity.low, quantity.high)
+        assert shown == (marginal.mean, marginal.sd, marginal.low, marginal.high)
 
 
 def test_wordings_of_the_74_say_people_survey_year_unit_and_every_bound():
@@ -307,8 +309,9 @@ def test_estimates_golden():
 
     Stratum 0: PSU 0 has y = 1, 3 (w = 1, 1), PSU 1 y = 2 (w = 2). Stratum 1: PSU 2 has y = 4
     (w = 1), PSU 3 nobody of the domain. Sum w = 5, mean = (1 + 3 + 4 + 4) / 5 = 12/5.
-    z: PSU 0: -7/5 + 3/5 = -4/5; PSU 1: 2 * (-2/5) = -4/5; PSU 2 alone: adds nothing.
-    Variance of the mean = 2 * 0 / 25 = 0, and told = 4/5.
+    z: PSU 0: -7/5 + 3/5 = -4/5; PSU 1: 2 * (-2/5) = -4/5; PSU 2: 8/5; PSU 3: 0, about 4/5.
+    Variance of the mean = (2 * 0 + 2 * 2 * (4/5)^2) / 25 = (8/25)^2, of 3 PSUs less 2 strata.
+    Were there nobody else: PSU 2 is alone and adds nothing: 0, told by 4/5 of the weight.
     """
     value = np.array([1.0, 3, 2, 4, 100])
     domain = np.array([True, True, True, True, False])
@@ -317,11 +320,28 @@ def test_estimates_golden():
     )
     found = estimate(value, domain, design)
     variance = ((1 - 2.4) ** 2 + (3 - 2.4) ** 2 + 2 * (2 - 2.4) ** 2 + (4 - 2.4) ** 2) / 5
-    assert found == pytest.approx((2.4, variance**0.5, 0.0, 0.8), abs=1e-12)
-    # Without a design: n / (n - 1) * sum (w (y - mean))^2 / (sum w)^2.
+    assert found == pytest.approx((2.4, variance**0.5, 8 / 25, 1, 1.0), abs=1e-12)
+    members = estimate(value[domain], domain[domain], design.of(domain))
+    assert members == pytest.approx((2.4, variance**0.5, 0.0, 1, 0.8), abs=1e-12)
+    # Without a design: n / (n - 1) * sum (w (y - mean))^2 / (sum w)^2, n with the fifth.
     z = np.array([-1.4, 0.6, -0.8, 1.6])
     alone = estimate(value, domain, SampleDesign(design.weight))
-    assert alone.se == pytest.approx((4 / 3 * (z**2).sum()) ** 0.5 / 5)
+    assert alone.se == pytest.approx((5 / 4 * (z**2).sum()) ** 0.5 / 5)
+    assert alone.df == 3
+
+
+def test_errors_of_shares_are_those_of_the_cells_of_a_task():
+    """One variance for both: a share of a domain, and of a cell, some PSUs without members."""
+    rng = np.random.default_rng(0)
+    psu, cell, outcome = (rng.integers(0, most, 300) for most in (40, 6, 2))
+    weight, stratum_of_psu = rng.gamma(2, size=300), np.arange(40) // 2
+    p = count(weight, cell, outcome, 6, 2)
+    sample = Sample(weight, psu=psu, stratum_of_psu=stratum_of_psu)
+    of_cells = np.sqrt(design_variance(sample, cell, outcome, p, 6, 2))[:, 1]
+    design = SampleDesign(weight, stratum_of_psu[psu], psu)
+    of_domains = [estimate(outcome.astype(float), cell == c, design) for c in range(6)]
+    assert len(np.unique(psu)) == 40 > len(np.unique(psu[cell == 0]))
+    assert [one.se for one in of_domains] == pytest.approx(of_cells.tolist(), rel=1e-12)
 
 
 def test_implicates_of_a_family_are_one_unit():
@@ -343,7 +363,7 @@ def test_replicate_weights_give_the_error_where_there_is_no_design():
     value, everyone = np.array([2.0, 4.0]), np.ones(2, dtype=bool)
     replicates = np.array([[1, 0], [0, 1]], dtype=np.float32)
     found = estimate(value, everyone, SampleDesign(np.ones(2), replicates=replicates, scale=0.5))
-    assert found == pytest.approx((3, 1, 1, 1))
+    assert found == pytest.approx((3, 1, 1, 1, 1))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -351,9 +371,8 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
     """August 2021 - August 2023: mean and error are theirs, to 1e-6 and better.
 
     Samplics scores a domain in the whole sample, so that PSUs without members count, as sums of 0.
-    Ours, the published ones, count PSUs with members only: where a PSU has none, samplics is given
-    the domain alone. It has no standard deviation between people: it is the root of the weighted
-    mean of squares about the mean, both means by samplics.
+    It has no standard deviation between people: it is the root of the weighted mean of squares
+    about the mean, both means by samplics.
     """
     samplics = pytest.importorskip("samplics")
     tables = (
@@ -376,27 +395,106 @@ def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
 
     def theirs(y, there):
         estimator = samplics.TaylorEstimator(samplics.PopParam.mean)
-        empty = not pd.Series(there).groupby(design.psu).any().all()
-        part = there if empty else np.ones(len(there), dtype=bool)
         estimator.estimate(
-            y=np.where(there, y, 1.0)[part],
-            samp_weight=weight[part],
-            stratum=strata[part],
-            psu=design.psu[part],
-            domain=there[part].astype(int),
-            single_psu=samplics.SinglePSUEst.skip,
+            y=np.where(there, y, 1.0),
+            samp_weight=weight,
+            stratum=strata,
+            psu=design.psu,
+            domain=there.astype(int),
         )
-        return estimator.point_est[1], estimator.stderror[1], empty
+        return estimator.point_est[1], estimator.stderror[1]
 
-    alone = 0
+    sparse = 0
     values = [*(frame[c].to_numpy() for c in ("BMXWT", "BMXBMI", "BMXWAIST", "BMXHT")), diabetes]
     for y in values:
         for domain in domains.values():
             there = domain & ~np.isnan(y)
             found = estimate(y, there, design)
-            mean, error, empty = theirs(y, there)
-            alone += empty
+            mean, error = theirs(y, there)
+            sparse += not pd.Series(there).groupby(design.psu).any().all()
             assert found.mean == pytest.approx(mean, rel=1e-9)
             assert found.se == pytest.approx(error, rel=1e-6)
             assert found.sd**2 == pytest.approx(theirs((y - mean) ** 2, there)[0], rel=1e-9)
-    assert alone  # Both conventions were met.
+    assert sparse  # Some have a PSU without members.
+
+
+#: Slices of the shipped sets in which versions before had too small an error: file, design, what is
+#: averaged and who is in it, by the columns of the files.
+RECORDS = {
+    "meps": (
+        "HC243_panel27_subset.parquet",
+        ("PERWT22F", "VARSTR", "VARPSU"),
+        {
+            "easy_1": ("OBTOTV22", "RACETHX == 1"),
+            "easy_6": ("OBTOTV22", "35 <= AGE22X <= 39"),
+            "medium_2": ("AGE22X", "SEX == 1 and INSCOV22 == 3"),
+            "medium_4": ("SEX == 1", "RACETHX == 1 and TOTEXP22 > 2720"),
+            "medium_8": ("TOTEXP22", "30 <= AGE22X <= 34 and INSCOV22 != 3"),
+            "hard_1": ("OBTOTV22", "44 < AGE22X <= 63 and TOTEXP22 > 7987 and SEX == 1"),
+            "hard_7": ("OBTOTV22", "SEX == 1 and 1290 < TOTEXP22 <= 4846 and DVTOT22 == 0"),
+            "hard_9": ("AGE22X", "OBTOTV22 > 8 and TOTEXP22 <= 4780 and SEX == 2"),
+        },
+    ),
+    "gss": (
+        "GSS_2018_2021_2022_2024.parquet",
+        ("wtssps", "vstrat", "vpsu"),
+        {
+            "medium_1": ("polviews >= 5", "partyid <= 2 and age > 66 and polviews > 0"),
+            "medium_3": ("degree == 1", "sex == 2 and 9 <= income16 <= 15 and degree >= 0"),
+            "medium_9": ("degree == 4", "sex == 1 and 19 <= income16 <= 20 and degree >= 0"),
+            "hard_2": ("age", "4 <= partyid <= 6 and degree == 1 and sex == 2 and age > 0"),
+            "hard_6": (
+                "polviews >= 5",
+                "48 < age <= 64 and sex == 1 and race == 1 and polviews > 0",
+            ),
+            "hard_7": ("age", "sex == 1 and polviews == 4 and partyid == 3 and age > 0"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("survey", RECORDS)
+def test_shipped_errors_are_those_of_the_records(survey):
+    """By pandas, from the files: all PSUs of the survey count, without members as a sum of 0."""
+    file, (weight, strata, psu), slices = RECORDS[survey]
+    frame = pd.read_parquet(raw_file(survey, file)).astype(float, errors="ignore")
+    frame = frame[frame["year"] == 2022] if "year" in frame else frame
+    truth = {q.name: q for q in store.load(store.PREFIX + survey).quantities}
+    for name, (value, members) in slices.items():
+        there = frame.eval(members).fillna(False).astype(bool) & (frame[weight] > 0)
+        w = frame[weight].where(there, 0.0)
+        y = frame.eval(value).astype(float).where(there, 0.0)
+        mean = (w * y).sum() / w.sum()
+        sums = (w * (y - mean)).groupby([frame[strata], frame[psu]]).sum()
+        by_stratum = sums.groupby(level=0)
+        variance = (by_stratum.var(ddof=1) * by_stratum.size()).sum()
+        members_of = there.groupby([frame[strata], frame[psu]]).sum()
+        with_members = members_of[members_of > 0].groupby(level=0).size()
+        assert len(with_members) and len(members_of) > with_members.sum()
+        quantity = truth[name]
+        assert quantity.n == there.sum()
+        assert quantity.mean == pytest.approx(mean, rel=1e-9)
+        assert quantity.se == pytest.approx(variance**0.5 / w.sum(), rel=1e-9)
+        assert quantity.df == (with_members - 1).sum()
+
+
+def test_intervals_golden():
+    """t of 10 degrees of freedom at 97.5 %: 2.228139 (any table).
+
+    Mean 5, error 1: 5 -+ 2.228. Share .2, error .04: log-odds log(1/4) -+ 2.228139 * .04 / .16.
+    Lognormal 100, error 10: 100 exp(-+ .2228139).
+    """
+    assert interval("normal", 5.0, 1.0, 10) == pytest.approx((2.771861, 7.228139), abs=1e-6)
+    low, high = interval("beta", 0.2, 0.04, 10)
+    odds = 0.25 * np.exp(2.228139 * 0.25 * np.array([-1, 1]))
+    assert (low, high) == pytest.approx(tuple(odds / (1 + odds)), abs=1e-6)
+    assert interval("lognormal", 100.0, 10.0, 10) == pytest.approx(
+        (100 * np.exp(-0.2228139), 100 * np.exp(0.2228139)), abs=1e-4
+    )
+    # Without published degrees of freedom a normal one; an error of 0 leaves the truth alone.
+    quantity = next(q for q in store.load(NHANES).quantities if q.family == "normal")
+    assert quantity.df is None
+    reach = 1.959964 * quantity.se
+    ends = (quantity.mean - reach, quantity.mean + reach)
+    assert quantity.interval == pytest.approx(ends, rel=1e-6)
+    assert quantity._replace(se=0.0).interval == (quantity.mean, quantity.mean)

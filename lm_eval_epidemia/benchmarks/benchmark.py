@@ -59,10 +59,10 @@ class Benchmark:
     metrics : callable
         From a way to its metrics, by name.
     primary : str
-        The metric that ranks models. Its standard error, where there is one, is the metric
-        ``{primary}_stderr``, right after it.
+        The metric that comes first in lm-eval's table. Its standard error, where there is one, is
+        the metric ``{primary}_stderr``, right after it.
     says : str
-        What the primary metric is, for headings: "Score, 0 to 100".
+        What the headline is, for headings: "Score, 0 to 100".
     digits : int
         After the point, where it is shown.
     entries : callable
@@ -75,6 +75,8 @@ class Benchmark:
         From a truth to the version of its questions; a way's revision is added.
     groups_version : int
         The version of its groups.
+    headline : str
+        The metric that findings lead with, and rank models by; the primary one if empty.
     kinds : tuple of str
         Respondents without weights whose answers are known.
     answers : callable, optional
@@ -95,6 +97,7 @@ class Benchmark:
     metadata: Callable[[Any], Mapping[str, str]]
     version: Callable[[Any], int] = lambda truth: 1
     groups_version: int = 1
+    headline: str = ""
     kinds: tuple[str, ...] = ()
     answers: Callable[[Any, str, float, int], Any] | None = None
 
@@ -104,13 +107,18 @@ class Benchmark:
         return next(iter(self.ways.values()))
 
     @property
+    def leading(self) -> str:
+        """The name of the headline."""
+        return self.headline or self.primary
+
+    @property
     def measure(self) -> Metric:
-        """The primary metric, the same in every way."""
-        return self.metrics(self.plain)[self.primary]
+        """The headline, the same in every way."""
+        return self.metrics(self.plain)[self.leading]
 
     @property
     def heading(self) -> str:
-        """What the primary metric is, and its direction where that is not the usual one."""
+        """What the headline is, and its direction where that is not the usual one."""
         return self.says + ("" if self.measure.higher_is_better else "; lower is better")
 
     @property

@@ -351,7 +351,7 @@ def _numbers(report: Report) -> Iterator[Row]:
                     yield row(kind, entry, column, label, mean)
             means = normalised_means(entry, column, report.anchors, report.another)
             for scale, mean in means.items():
-                metric = POPULATION if scale == "population" else groups()[column].primary
+                metric = POPULATION if scale == "population" else groups()[column].leading
                 yield row("scale", entry, column, scale, mean, metric=metric)
         for asked, score in sorted(entry.scores.items()):
             group, name = leaf(asked).group, in_way(*asked)

@@ -13,6 +13,7 @@ from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.judged import Stated
 from lm_eval_epidemia.benchmarks.prior.judgements import (
     JudgedTask,
+    beatable,
     below,
     ece,
     everything,
@@ -20,11 +21,13 @@ from lm_eval_epidemia.benchmarks.prior.judgements import (
     mean,
     quartiles,
     rank,
+    relative_error,
 )
 from lm_eval_epidemia.benchmarks.prior.metrics import worth
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
 from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Row
+from lm_eval_epidemia.findings.prior_reference import left_out, reference
 from lm_eval_epidemia.findings.tables import Table, row_of
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, average
@@ -76,14 +79,21 @@ def _of(name: str, dropped: bool = False) -> Measure:
     return measure
 
 
+def _won(place: int, name: str = "wins") -> Measure:
+    """Say how often samples of a size are beaten, of those that can be: see `beatable`."""
+
+    def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+        return mean(
+            known, chosen & beatable(known)[:, place], getattr(known.judged, name)[:, place]
+        )
+
+    return measure
+
+
 def rates(part: Part, after: bool = False) -> list[Estimate]:
     """Return how often the prior (or the posterior) wins against samples of each of `SIZES`."""
     name = "posterior_wins" if after else "wins"
-
-    def against(place: int) -> Measure:
-        return lambda known, chosen: mean(known, chosen, getattr(known.judged, name)[:, place])
-
-    return [over(part, against(place)) for place in range(len(SIZES))]
+    return [over(part, _won(place, name)) for place in range(len(SIZES))]
 
 
 def _parts(several: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
@@ -109,9 +119,11 @@ def _column(name: str, metric: str, digits: int = 3, **more: Any) -> Column:
 
 #: What can be said of quantities, and the column that has it.
 _MEASURES: Sequence[tuple[Column, Measure]] = (
-    (_column("error ratio", "error_ratio"), _of("ratio")),
+    (_column("beats 5", f"beats_{SIZES[0]}"), _won(0)),
+    (_column("relative error", "relative_error"), relative_error),
+    (_column("error ratio", "error_ratio", title="mean of error ratios"), _of("ratio")),
     (
-        _column("error ratio, failures dropped", "error_ratio_published", title="error, dropped"),
+        _column("error ratio, failures dropped", "error_ratio_published", title="ratios, dropped"),
         _of("ratio", dropped=True),
     ),
     (_column("CRPS ratio", "crps_ratio"), _of("crps_ratio")),
@@ -140,12 +152,22 @@ def _row(entry: Entry, group: str, cells: Mapping[str, Estimate], **more: Any) -
     return row_of(entry, group, PRIOR.groups[0], cells, **more)
 
 
+#: What is said of all quantities; of what is not written nothing can fail or be dropped.
+_OF_ALL = (
+    "beats 5",
+    "relative error",
+    "error ratio",
+    "error ratio, failures dropped",
+    "CRPS ratio",
+    "CRPS ratio, failures dropped",
+    "answered",
+)
+
+
 def _overall(entry: Entry) -> Iterator[Row]:
     for group, way, several in asked_of(entry):
-        names = ["error ratio", "CRPS ratio"]
-        if WAYS[way].generated:
-            dropped = [f"{name}, failures dropped" for name in names]
-            names = [names[0], dropped[0], names[1], dropped[1], "answered"]
+        of_written = () if WAYS[way].generated else ("dropped", "answered")
+        names = [name for name in _OF_ALL if not name.endswith(of_written)]
         yield _row(entry, group, _said(_all(several), *names))
 
 
@@ -155,7 +177,7 @@ def _wins(entry: Entry) -> Iterator[Row]:
             wins = rates(_all(several), after)
             cells = {f"N = {size}": win for size, win in zip(SIZES, wins, strict=True)}
             if after:
-                metrics = {f"N = {size}": f"posterior_win_rate_{size}" for size in SIZES}
+                metrics = {f"N = {size}": f"posterior_beats_{size}" for size in SIZES}
                 yield _row(entry, group, cells, about=about, metrics=metrics)
                 continue
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1)):
@@ -179,12 +201,13 @@ def _certainty(entry: Entry) -> Iterator[Row]:
 
 def _by_part(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
-        ratios = {label: over(part, _of("ratio")) for _, label, part in _parts(several)}
-        yield _row(entry, group, ratios)
+        rate = {label: over(part, _won(0)) for _, label, part in _parts(several)}
+        yield _row(entry, group, rate)
 
 
 #: What is said of every part.
 _OF_A_PART = (
+    "relative error",
     "error ratio",
     "error ratio, failures dropped",
     "CRPS ratio",
@@ -231,28 +254,32 @@ SHARE = _column("", "error_ratio")
 
 _TABLES = (
     Table(
-        "priors",
-        "Priors: error beside that of 5 real answers (± standard error)",
-        _overall,
-        "Error ratio: how far the mean of the stated prior is from the truth, over how far that of "
-        "5 real answers is; mean over quantities, below 1 is better than these answers. CRPS "
-        "ratio: the same of the whole distribution. A reply without a prior counts as the flat one "
-        "(the base variable among everybody); 'dropped' leaves it out, as published numbers "
-        "do. Standard errors are over quantities.",
-        SHARE,
-        COLUMNS,
-    ),
-    Table(
         "wins",
         "Priors: how often better than N real answers (± standard error)",
         _wins,
         "Share of the quantities of which the prior is nearer to the truth than N real answers "
         "are; 'posterior': the prior and N answers against the same N answers alone. A reply "
-        "without a prior is no win. Worth N: where the share falls below one half, linear in log "
-        "N; 'at least' and 'at most' where its ends of 95 % do.",
+        "without a prior is no win. Who knows the population states draws from the truths' own "
+        "errors: nobody can do better. Worth N: where the share falls below one half, linear in "
+        "log N; 'at least' and 'at most' where its ends of 95 % do.",
         SHARE._replace(metric="worth_samples", form="worth"),
-        [_column(f"N = {size}", f"win_rate_{size}") for size in SIZES],
+        [_column(f"N = {size}", f"beats_{size}") for size in SIZES],
         about="who",
+    ),
+    Table(
+        "priors",
+        "Priors: error beside that of 5 real answers (± standard error)",
+        _overall,
+        "Beats 5: share of the quantities of which the mean of the stated prior is nearer to the "
+        "truth than 5 real answers are. Relative error: how far these means are off, over how far "
+        "5 answers are, both means over quantities in standard deviations between people; below "
+        "1 is better than the answers. Mean of error ratios, as published: each quantity's error "
+        "over that of 5 answers, then averaged, so that one quantity can rule it. CRPS ratio: the "
+        "same of the whole distribution. A reply without a prior counts as the flat one (the base "
+        "variable among everybody); 'dropped' leaves it out, as published numbers do. Standard "
+        "errors are over quantities.",
+        SHARE,
+        COLUMNS,
     ),
     Table(
         "calibration",
@@ -260,8 +287,9 @@ _TABLES = (
         _calibration,
         "Share of the truths in each quarter of the stated prior: 0.250 where it is calibrated. "
         "ECE: the mean distance from that, in percentage points, of each repeat; a few quantities "
-        "have some by chance. Below median: above 0.500, quantities are overestimated. 5-95 %: "
-        "0.900 where the prior is as wide as it should be.",
+        "have some by chance. A low one alone is no merit: a prior that is the truth itself has "
+        "34, and one that knows only how people differ 8. Below median: above 0.500, quantities "
+        "are overestimated. 5-95 %: 0.900 where the prior is as wide as it should be.",
         SHARE._replace(metric="share_of_truths"),
         COLUMNS,
     ),
@@ -277,11 +305,11 @@ _TABLES = (
     ),
     Table(
         "priors by part",
-        "Priors: error ratio by part (± standard error, quantities)",
+        "Priors: how often better than 5 real answers, by part (± standard error, quantities)",
         _by_part,
         "By the number of conditions (base: the variable among everybody; easy, medium, hard: one, "
         "two, three conditions), by what is asked, and by survey.",
-        SHARE._replace(form="counted"),
+        SHARE._replace(metric=f"beats_{SIZES[0]}", form="counted"),
     ),
     Table(
         "families",
@@ -297,12 +325,18 @@ _TABLES = (
         _every_part,
         "The number of quantities stands in brackets; columns as in the tables above.",
         SHARE,
-        [*COLUMNS, *(_column(f"wins, N = {size}", f"win_rate_{size}") for size in SIZES)],
+        [*COLUMNS, *(_column(f"wins, N = {size}", f"beats_{size}") for size in SIZES)],
         about="part",
     ),
 )
 
 
 def findings(entries: Sequence[Entry]) -> list[Finding]:
-    """Return the tables of what was asked."""
-    return [filled for filled in (table.over(entries) for table in _TABLES) if filled.rows]
+    """Return the tables of what was asked, with a row of who knows the population."""
+    known = reference(entries)
+    filled = [table.over([*entries, known]) for table in _TABLES]
+    return [
+        finding._replace(note=finding.note + left_out(known) * (finding.kind == "wins"))
+        for finding in filled
+        if finding.rows
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,10 +12,11 @@ from lm_eval_epidemia.benchmarks import PRIOR
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, stated_as
 from lm_eval_epidemia.benchmarks.prior.judgements import (
     JudgedTask,
-    error_ratio,
     everything,
     known_of,
     mean,
+    win_draws,
+    win_rate,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.core.distance import Array
@@ -25,7 +25,6 @@ from lm_eval_epidemia.findings.ablations import AskedRun
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
-from lm_eval_epidemia.score.joint import Draws
 
 MARK = "answers published by others (OpenEstimate, 2025; other wording), judged here"
 
@@ -111,16 +110,9 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
             plainly = Entry(run.model, protocol=Protocol(published=True), reference=True)
             entry = by_model.setdefault(run.model, plainly)
             entry.scores[asked] = TaskScore(
-                error_ratio(run.known), _draws(run.known), said=run.known
+                win_rate(run.known), win_draws(run.known), said=run.known
             )
     return list(by_model.values())
-
-
-def _draws(known: JudgedTask) -> Draws:
-    """Return the draws of the error ratio, as `benchmarks.prior.metrics` has those of a run."""
-    ratio = known.judged.ratio
-    at = ratio.mean() + (ratio - ratio.mean()) / math.sqrt(len(ratio))
-    return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
 
 
 def _are_shown(shown: Sequence[Entry]) -> bool:

@@ -25,9 +25,6 @@ from lm_eval_epidemia.results.entry import leaf
 #: Ends and middle of what is drawn of a distribution.
 SHOWN = (0.05, 0.5, 0.95)
 
-#: Standard errors to either side of a truth.
-REACH = 1.96
-
 
 class _StatedSet(NamedTuple):
     """What one model said of a set in one way: places by the names of quantities."""
@@ -158,7 +155,7 @@ def _one(
 ) -> dict[str, Any]:
     """Return what is shown of a quantity: texts, and the rows of the figure `stated`."""
     quantity, digits = truth.quantities[place], _digits(truth.quantities[place])
-    ends = {"low": quantity.mean - REACH * quantity.se, "high": quantity.mean + REACH * quantity.se}
+    ends = dict(zip(("low", "high"), quantity.interval, strict=True))
     rows = [{"who": "truth", "kind": "truth", "place": 0.5, "middle": quantity.mean, **ends}]
     table = []
     for each in stated:

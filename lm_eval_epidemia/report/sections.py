@@ -142,7 +142,7 @@ def tidy(finding: Finding) -> list[dict[str, Any]]:
     """Return the numbers of a finding as rows of one tidy table, see `output.as_rows`."""
     rows = []
     for row in finding.rows:
-        primary = groups()[row.group].primary if row.group else ""
+        primary = groups()[row.group].leading if row.group else ""
         for column in finding.columns:
             cell = row.cell(column.name)
             if column.metric is None or cell is None:

@@ -234,8 +234,8 @@ INTRO = {
     "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
     "causal graph: 1 is always. "
     '<a href="interventions.html">Every effect, with what it asks and what was answered</a>.',
-    "prior": "Each error ratio says how far what a model expects of a number is from the truth, "
-    "beside how far 5 real answers are: below 1 is better than these. "
+    "prior": "Each share says on how many quantities what a model expects is nearer to the truth "
+    "than what 5 real answers come to: above one half is better than these. "
     '<a href="priors.html">How sure models are, and how often they are right to be</a>; '
     '<a href="quantities.html">every quantity</a>.',
 }

@@ -166,10 +166,14 @@ class Keeping(NamedTuple):
         `harness` does not write it so.
     again : callable
         From the line, the truth and what was said to metrics by name, the primary one among them.
+    draws : callable, optional
+        From what was said to the draws of the headline, where that is not the primary metric,
+        whose draws are in the file.
     """
 
     read: Callable[[str, Any, Way], Any]
     again: Callable[[str, Any, Any], Mapping[str, float]]
+    draws: Callable[[Any], Draws | None] = lambda said: None
 
 
 def _accuracy(_text: str, truth: Any, answers: Said) -> dict[str, float]:
@@ -182,8 +186,13 @@ KEEPING = {
     INTERVENTION.name: Keeping(
         lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
     ),
-    PRIOR.name: Keeping(judgements.known_in, judgements.numbers_again),
+    PRIOR.name: Keeping(judgements.known_in, judgements.numbers_again, judgements.win_draws),
 }
+
+
+def headline_draws(name: str, said: Any) -> Draws | None:
+    """Return the draws of a task's headline, of what was said in it; None where that is None."""
+    return None if said is None else KEEPING[leaves()[name].benchmark.name].draws(said)
 
 
 def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any) -> Any:

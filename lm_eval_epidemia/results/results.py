@@ -253,8 +253,7 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         given |= dict.fromkeys(endless, math.nan)
         run.notes.append(
             f"{run.path}: {name}: {few(endless)} is infinite, or too large to reckon with, and "
-            "counts as not known: one reply may be absurd; look at the other metrics in the "
-            "file, as tables leave out a task without its score"
+            "counts as not known: one reply may be absurd; look at the other metrics in the file"
         )
     without = math.isnan(number_in(given[primary]))
     numbers = {metric: _checked(asked, metric, x, without) for metric, x in given.items()}
@@ -269,7 +268,7 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             draws = replicates.draws_of(joint.replicates[name], survey, bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    answers, fingerprint = None, run.metadata[asked].get("truth")
+    leading, answers, fingerprint = ours.benchmark.leading, None, run.metadata[asked].get("truth")
     if name in joint.said:
         try:
             answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
@@ -281,11 +280,11 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     more = {
         printable(metric): x
         for metric, x in numbers.items()
-        if metric != primary and "stderr" not in metric
+        if metric != leading and "stderr" not in metric
     }
-    return TaskScore(
-        numbers[primary], draws.get(primary), more, draws.get(POPULATION), run.path, answers
-    )
+    at = replicates.headline_draws(name, answers) if leading != primary else draws.get(primary)
+    value = numbers.get(leading, math.nan)
+    return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers)
 
 
 def _checked(asked: Asked, metric: str, value: Any, without: bool) -> float:
@@ -402,21 +401,17 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
 def _in_conflict(entries: Sequence[Entry]) -> list[str]:
     """Say which samples of one name differ between entries."""
     samples = (score.draws.sample for e in entries for score in e.scores.values() if score.draws)
-    apart = sorted(replicates.in_conflict(samples))
-    sets = [sample for sample in apart if sample.startswith(PREFIX)]
-    surveys = [sample for sample in apart if sample not in sets]
-    notes = []
-    if sets:
-        notes.append(
-            f"models were asked about different sets of quantities of one name ({few(sets)}): they "
-            "are not compared; run one again with the other's set"
-        )
-    if surveys:
-        notes.append(
-            f"models were scored with different replicates of one survey ({few(surveys)}): what "
-            "differs between them has no error there, and counts as a tie; run one again"
-        )
-    return notes
+    if not (apart := sorted(replicates.in_conflict(samples))):
+        return []
+    return [
+        f"models were scored with different replicates of one survey ({few(apart)}): what differs "
+        "between them has no error there, and counts as a tie; run one again"
+    ]
+
+
+def _primary(asked: Asked, score: TaskScore) -> float:
+    """Return the primary metric, which is among the others where it is not the headline."""
+    return score.metrics.get(leaf(asked).benchmark.primary, score.value)
 
 
 def _without_errors(entry: Entry, older: Collection[Path], installed: Collection[str]) -> list[str]:
@@ -438,8 +433,12 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
         if score.draws and score.draws.sample in unfit:
             entry.scores[asked] = score._replace(draws=None, population=None)
             why = "scored with different replicates of one survey; run them again"
-        elif score.draws or math.isnan(score.value) or not leaf(asked).benchmark.has_error:
+        elif (
+            score.draws or math.isnan(_primary(asked, score)) or not leaf(asked).benchmark.has_error
+        ):
             continue
+        elif score.said is None and leaf(asked).benchmark.headline:
+            continue  # Its draws are of what was said: the note below says why that is not known.
         elif score.source in older:
             why = "written by an older version, or without our hook; run it again"
         elif score.seen < 1 and score.said:
@@ -456,8 +455,9 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
     silent = [
         in_way(*asked)
         for asked, score in entry.scores.items()
-        if leaf(asked).benchmark.measure.kept is not None
-        if score.said is None and not math.isnan(score.value) and asked.task in installed
+        if leaf(asked).metrics[leaf(asked).benchmark.primary].kept is not None
+        if score.said is None and asked.task in installed
+        if not math.isnan(_primary(asked, score))
     ]
     if silent:
         other = "is of another truth than the installed one"

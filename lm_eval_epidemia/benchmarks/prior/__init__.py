@@ -22,7 +22,8 @@ PRIOR = Benchmark(
     ways=WAYS,
     metrics=metrics_of,
     primary="error_ratio",
-    says="Error of stated priors, relative to that of five real answers",
+    headline="win_rate_5",
+    says="Share of quantities on which stated priors beat five real answers",
     digits=3,
     entries=lambda: {
         name: TaskEntry(name, _group_of(set_), "", set_.title, {"survey": set_.survey}, name, set_)

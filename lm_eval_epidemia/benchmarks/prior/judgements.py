@@ -7,19 +7,78 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior import grid, metrics
-from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
+from lm_eval_epidemia.benchmarks.prior import grid, metrics, respondents
+from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, known_of
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
+from lm_eval_epidemia.score.joint import Draws
+
+#: A sample's error is about 0 if it is at most this share of what so many independent people are
+#: off by: draws without replacement from a small slice come to nearly all of it.
+ABOUT_0 = 0.1
+
+#: Of how many populations who knows them is judged: the error ratio is then off by about 1 %.
+POPULATIONS = 100
 
 
-def error_ratio(known: JudgedTask) -> float:
-    """Return the primary metric: the mean over quantities of the error ratio; NaN over none."""
-    return mean(known, everything(known), known.judged.ratio).value
+def win_rate(known: JudgedTask) -> float:
+    """Return the headline: the share of quantities won against the smallest samples."""
+    return mean(known, everything(known), known.judged.wins[:, 0]).value
+
+
+def win_draws(known: JudgedTask) -> Draws | None:
+    """Return the draws of the headline; see `metrics.draws_of`."""
+    return metrics.draws_of(known, known.judged.wins[:, 0])
+
+
+def beatable(known: JudgedTask) -> NDArray[np.bool_]:
+    """Return which samples can be beaten, shape (Q, S): those whose error is not about 0.
+
+    N independent people are off by ``sd sqrt(2 / (pi N))`` on average (of a normal mean).
+    """
+    usual = np.sqrt(2 / (np.pi * np.array(SIZES))) * known.truth.column("sd")[:, None]
+    return np.asarray(known.judged.baseline_error > ABOUT_0 * usual)
+
+
+def relative_error(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the mean error over that of five answers, both in standard deviations between people.
+
+    ``sum_q e_q / s_q / sum_q b_q / s_q``, with s_q the `marginal_sd`. No one quantity whose five
+    answers happen to be near the truth rules it, as it does a mean of ratios. Its error is that of
+    a ratio of means, linearised.
+    """
+    sd = known.truth.column("marginal_sd")[chosen]
+    mine, theirs = known.judged.error[chosen] / sd, known.judged.baseline_error[chosen, 0] / sd
+    there = ~np.isnan(mine)
+    if not there.any():
+        return NOTHING
+    ratio = mine[there].sum() / theirs[there].sum()
+    moved = (mine - ratio * theirs)[there] / theirs[there].mean()
+    return pooled(ratio + moved, np.arange(len(moved)))
+
+
+def knower(truth: Quantities) -> JudgedTask:
+    """Judge the respondent that knows the population, of which the truth is an estimate.
+
+    `POPULATIONS` are drawn from the truths' own errors. Errors and wins are averaged over these.
+    """
+    drawn = [
+        stated_as(respondents.answers(truth, "population", seed=seed)[:, :1])
+        for seed in range(POPULATIONS)
+    ]
+    each = [known_of(truth, one, np.ones(len(truth.quantities), bool)).judged for one in drawn]
+    mean_over = Judged(*(np.mean(fields, axis=0) for fields in zip(*each, strict=True)))
+    several = {
+        field: np.concatenate([getattr(one, field) for one in each], axis=1)
+        for field in ("centre", "spread", "position")
+    }
+    judged = mean_over._replace(**several)
+    stated = Stated(*(np.concatenate(field, axis=1) for field in zip(*drawn, strict=True)))
+    return JudgedTask(truth, stated, judged, judged, np.ones(len(truth.quantities), bool))
 
 
 def everything(known: JudgedTask) -> NDArray[np.bool_]:

@@ -335,24 +335,31 @@ def numbers_of(known: JudgedTask) -> dict[str, float]:
     return {name: float(number(known)) for name, number in _NUMBERS.items()}
 
 
-def _draws_of(known: JudgedTask) -> Draws | None:
-    ratio, n, whole = known.judged.ratio, len(known.truth.quantities), len(known.asked)
-    if n < 2 or not np.isfinite(ratio).all():
-        return None
-    at = np.full(whole, ratio.mean())
-    at[known.asked] += (ratio - ratio.mean()) * math.sqrt((whole - 1) / (n * (n - 1)))
-    return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
-
-
-def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
-    """Return the error ratio as it would be with other quantities, joint over respondents.
+def draws_of(known: JudgedTask, of: Array) -> Draws | None:
+    """Return a mean over quantities as it would be with other ones, joint over respondents.
 
     One number per quantity of the task: the mean plus the quantity's linearised share in it, scaled
     so that their variance (ddof=1) is that of the mean over the n quantities seen, variance / n.
     None with less than two quantities.
+
+    Parameters
+    ----------
+    known : JudgedTask
+    of : ndarray, shape (n,)
+        What is averaged.
     """
+    n, whole = len(known.truth.quantities), len(known.asked)
+    if n < 2 or not np.isfinite(of).all():
+        return None
+    at = np.full(whole, of.mean())
+    at[known.asked] += (of - of.mean()) * math.sqrt((whole - 1) / (n * (n - 1)))
+    return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
+
+
+def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
+    """Return the draws of the error ratio; see `draws_of`."""
     about = known(answers)
-    return None if about is None else _draws_of(about)
+    return None if about is None else draws_of(about, about.judged.ratio)
 
 
 def _metric(
@@ -385,7 +392,7 @@ def error_ratio_stderr(known: JudgedTask) -> Any:
 
     These differ by the sampling error of their truths too, which is thereby part of it.
     """
-    draws = _draws_of(known)
+    draws = draws_of(known, known.judged.ratio)
     with np.errstate(over="ignore"):
         return math.nan if draws is None else draws.at.std(ddof=1)
 
@@ -434,9 +441,12 @@ def crps_ratio_published(known: JudgedTask) -> Any:
     return mean_of(known.dropped.crps_ratio)
 
 
-@_metric(high=37.5)
+@_metric(None, high=37.5)
 def ece(known: JudgedTask) -> Any:
-    """How far the quarters of the priors are from holding a quarter of the truths, in points."""
+    """How far the quarters of the priors are from holding a quarter of the truths, in points.
+
+    Neither end is best: who states the truth has 34, and who knows only how people differ 8.
+    """
     return calibration_error(known.judged.position)
 
 

@@ -16,7 +16,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-KINDS = ("truth", "calibrated", "overconfident", "vague", "flat", "mean")
+KINDS = ("truth", "population", "calibrated", "overconfident", "vague", "flat", "mean")
 
 #: What the standard deviation of a calibrated prior is multiplied by.
 _WIDER = {"calibrated": 1.0, "overconfident": 1 / 4, "vague": 4.0}
@@ -39,18 +39,20 @@ def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> 
     Parameters
     ----------
     truth : Quantities
-    kind : {"truth", "calibrated", "overconfident", "vague", "flat", "mean"}
-        ``truth`` states the truth and its standard error. ``calibrated`` is off, and says by how
-        much: the probability that its prior gives to values up to the truth is uniform.
-        ``overconfident`` and ``vague`` are as much off as that one, with a quarter and four times
-        of its standard deviation (of a beta, no more than its mean allows). ``flat`` states the
-        marginal's mean and standard deviation between people, or Beta(1, 1); ``mean`` the
-        marginal's mean, with a hundredth of that standard deviation.
+    kind : {"truth", "population", "calibrated", "overconfident", "vague", "flat", "mean"}
+        ``truth`` states the truth and its standard error. ``population`` knows what the truth is an
+        estimate of: a draw from the truth's error, the same in all repeats, on the scale of
+        `quantity.quantile`; it states that error. ``calibrated`` is off, and says by how much: the
+        probability that its prior gives to values up to the truth is uniform. ``overconfident`` and
+        ``vague`` are as much off as that one, with a quarter and four times of its standard
+        deviation (of a beta, no more than its mean allows). ``flat`` states the marginal's mean and
+        standard deviation between people, or Beta(1, 1); ``mean`` the marginal's mean, with a
+        hundredth of that standard deviation.
     noise : float
         How much the calibrated is off: the mean error that is expected of its normal priors, over
         that of five real answers.
     seed : int
-        Of the noise, which also depends on the task's name.
+        Of the noise or the population; either also depends on the task's name.
 
     Returns
     -------
@@ -71,6 +73,11 @@ def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> 
         family, a, b = flat(truth)
     elif kind == "truth":
         a, b = _of_moments(family, _column(truth, "mean"), _column(truth, "se"))
+    elif kind == "population":
+        rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode()), 1])
+        u = rng.uniform(size=len(family)).tolist()
+        drawn = [[q.at(share)] for q, share in zip(truth.quantities, u, strict=True)]
+        a, b = _of_moments(family, np.array(drawn), _column(truth, "se"))
     elif kind == "mean":
         mean, sd = _column(truth, "marginal_mean"), _column(truth, "marginal_sd")
         a, b = _of_moments(family, mean, _SURE * sd)

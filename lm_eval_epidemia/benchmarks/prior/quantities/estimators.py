@@ -38,6 +38,11 @@ class SampleDesign(NamedTuple):
     replicates: NDArray[np.float32] | None = None
     scale: float = 0.0
 
+    def of(self, domain: Mask) -> SampleDesign:
+        """Return the design of some records, as if there were no others."""
+        columns = {name: getattr(self, name) for name in ("weight", "strata", "psu", "replicates")}
+        return self._replace(**{n: x[domain] for n, x in columns.items() if x is not None})
+
 
 class DomainStats(NamedTuple):
     """What a survey says about a domain.
@@ -50,6 +55,9 @@ class DomainStats(NamedTuple):
         Between people: the root of the weighted mean of squared deviations (divisor sum of w).
     se : float
         Standard error of the mean under the design.
+    df : int or None
+        Degrees of freedom of that error: PSUs with members of the domain, less strata with any.
+        None where they are not known.
     told : float
         Share of the weight that the standard error says something about: the rest is in strata
         with one PSU.
@@ -58,6 +66,7 @@ class DomainStats(NamedTuple):
     mean: float
     sd: float
     se: float
+    df: int | None = None
     told: float = 1.0
 
 
@@ -71,15 +80,16 @@ def estimate(value: Array, domain: Mask, design: SampleDesign) -> DomainStats:
     domain : ndarray of bool, shape (n,)
         With weight in it.
     design : SampleDesign
+        Of all records of the survey, those outside the domain too.
 
     Returns
     -------
     DomainStats
-        Its standard error is Taylor-linearised (`taylor_variance`): with z = w (y - mean) in the
-        domain, from the sums of z in those PSUs that have members of the domain, over sum of w; a
-        stratum with one such PSU adds nothing (CDC's analytic guidelines, and the published
-        truths). With replicate weights only, the variance is `scale` times the sum of squared
-        deviations of the replicates' means.
+        Its standard error is Taylor-linearised: the root of `taylor_variance` of the sums of
+        w (y - mean) over the domain's members in each PSU, over sum of w. PSUs without members
+        count as sums of 0: how many members a PSU has is chance too. With replicate weights only,
+        the variance is `scale` times the sum of squared deviations of the R replicates' means, and
+        `df` R - 1.
     """
     y, w = value[domain], design.weight[domain]
     total = w.sum()
@@ -88,17 +98,19 @@ def estimate(value: Array, domain: Mask, design: SampleDesign) -> DomainStats:
     if design.psu is None and design.replicates is not None:
         each = design.replicates[domain].astype(np.float64)
         means = (each * y[:, None]).sum(axis=0) / each.sum(axis=0)
-        return DomainStats(mean, sd, float(np.sqrt(design.scale * ((means - mean) ** 2).sum())))
+        se = float(np.sqrt(design.scale * ((means - mean) ** 2).sum()))
+        return DomainStats(mean, sd, se, len(means) - 1)
     people = np.arange(len(value)) if design.psu is None else design.psu
-    _, first, psu = np.unique(people[domain], return_index=True, return_inverse=True)
+    _, first, psu = np.unique(people, return_index=True, return_inverse=True)
     stratum = np.zeros(len(first), dtype=np.int64)
     if design.strata is not None:
-        stratum = np.unique(design.strata[domain][first], return_inverse=True)[1]
+        stratum = np.unique(design.strata[first], return_inverse=True)[1]
+    sums = np.bincount(psu[domain], w * (y - mean), len(first)).astype(np.float64)
+    se = float(np.sqrt(taylor_variance(sums, stratum)) / total)
+    here = np.unique(psu[domain])
+    df = len(here) - len(np.unique(stratum[here]))
     several = np.bincount(stratum)[stratum] > 1
-    sums = np.bincount(psu, weights=w * (y - mean)).astype(np.float64)
-    variance = taylor_variance(sums[several], stratum[several])
-    told = float(w[several[psu]].sum() / total)
-    return DomainStats(mean, sd, float(np.sqrt(variance) / total), told)
+    return DomainStats(mean, sd, se, df, float(w[several[psu[domain]]].sum() / total))
 
 
 def numbers_of(
@@ -121,4 +133,5 @@ def numbers_of(
     return {
         **{"mean": told.mean, "se": told.se, "sd": told.sd, "n": n},
         **{"marginal_mean": marginal.mean, "marginal_sd": marginal.sd, "low": low, "high": high},
+        "df": told.df,
     }

@@ -288,10 +288,13 @@ class Slices:
             _require(people.sum() <= (1 - NARROWS) * others.sum(), hardly)
         value = self.value(base)
         told, marginal = estimate(value, people, self.design), self.marginal(base)
-        _require(told.sd > 0 and told.se > 0, "all are alike, or all were sampled together")
+        # Slices are chosen by their error among the PSUs with members of them, as when the sets
+        # that ship were made: a seed goes on giving the same slices.
+        alone = estimate(value[people], people[people], self.design.of(people))
+        _require(told.sd > 0 and alone.se > 0, "all are alike, or all were sampled together")
         _require(
-            told.told >= TOLD,
-            f"{told.told:.0%} of the slice are in strata with several PSUs of it, {TOLD:.0%} are "
+            alone.told >= TOLD,
+            f"{alone.told:.0%} of the slice are in strata with several PSUs of it, {TOLD:.0%} are "
             "needed to tell its error",
         )
         share = base.level is not None
@@ -303,7 +306,7 @@ class Slices:
         alike = f"{common:.0%} have one value, {COMMON:.0%} at most may"
         _require(share or common <= COMMON, alike)
         apart = abs(told.mean - marginal.mean)
-        least = max(told.se, APART if share else APART * abs(told.mean))
+        least = max(alone.se, APART if share else APART * abs(told.mean))
         near = f"it is {apart:g} from the marginal, more than {least:g} is needed"
         _require(not given or apart > least, near)
         way, everyone = self.variables[base.variable], value[there]

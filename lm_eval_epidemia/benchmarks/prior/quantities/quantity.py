@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import Field, FiniteFloat
+from scipy import special
 
 from lm_eval_epidemia.core.distance import Array
 
@@ -21,6 +23,14 @@ DRAWS = 25
 FEWEST = 30
 
 Family = Literal["normal", "beta", "lognormal"]
+#: On these scales the interval of a truth is symmetric, and cannot leave what is possible; with
+#: their derivatives and inverses.
+_SCALES = {
+    "normal": (lambda x: x, lambda x: np.ones_like(x), lambda x: x),
+    "beta": (special.logit, lambda x: 1 / (x * (1 - x)), special.expit),
+    "lognormal": (np.log, lambda x: 1 / x, np.exp),
+}
+
 _AtLeast0 = Annotated[FiniteFloat, Field(ge=0)]
 
 
@@ -69,6 +79,8 @@ class Quantity(NamedTuple):
         Mean and standard deviation between people of the base variable without conditions.
     low, high : float
         Ends of the grid of candidate values; they follow from the marginal alone.
+    df : int or None
+        Degrees of freedom of `se`; None where they were not published.
     """
 
     name: str
@@ -85,10 +97,57 @@ class Quantity(NamedTuple):
     marginal_sd: Annotated[FiniteFloat, Field(gt=0)]
     low: FiniteFloat
     high: FiniteFloat
+    df: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the truth; see `interval`."""
+        return self.at(0.025), self.at(0.975)
+
+    def at(self, share: float) -> float:
+        """Return a quantile of what the population's value may be; see `quantile`."""
+        if not self.se:
+            return self.mean
+        df = np.inf if self.df is None else self.df
+        return float(quantile(self.family, self.mean, self.se, df, share))
 
     @property
     def difficulty(self) -> str:
         return DIFFICULTIES[len(self.conditions)]
+
+
+def interval(family: Family, mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> tuple[Array, Array]:
+    """Return the 95 % intervals of estimated means; see `quantile`.
+
+    Returns
+    -------
+    low, high : ndarray
+    """
+    return quantile(family, mean, se, df, 0.025), quantile(family, mean, se, df, 0.975)
+
+
+def quantile(
+    family: Family, mean: ArrayLike, se: ArrayLike, df: ArrayLike, share: ArrayLike
+) -> Array:
+    """Return quantiles of what estimated means may be.
+
+    A t of the design's degrees of freedom, on the scale of the family: log-odds for a proportion
+    (as `svyciprop` of R's survey has it by default), logarithms for "lognormal".
+
+    Parameters
+    ----------
+    family : {"normal", "beta", "lognormal"}
+    mean, se : ndarray
+        Proportions strictly between 0 and 1, means of "lognormal" above 0.
+    df : ndarray
+        At least 1; infinite for a normal distribution.
+    share : ndarray
+        Probability of values up to the quantile.
+    """
+    to, slope, back = _SCALES[family]
+    mean = np.asarray(mean, dtype=float)
+    reach = special.stdtrit(df, share) * np.asarray(se) * slope(mean)
+    return np.asarray(back(to(mean) + reach))
 
 
 class Samples(NamedTuple):

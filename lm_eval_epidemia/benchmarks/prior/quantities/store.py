@@ -406,7 +406,10 @@ def write(folder: Path, truth: Quantities, published: bool = False) -> Path:
         "about": dict(truth.about),
         "draws": {"name": draws.name, "sha256": hashlib.sha256(content.getvalue()).hexdigest()},
         "quantities": [
-            {**quantity._asdict(), "conditions": [each._asdict() for each in quantity.conditions]}
+            {
+                **{field: of for field, of in quantity._asdict().items() if of is not None},
+                "conditions": [each._asdict() for each in quantity.conditions],
+            }
             for quantity in truth.quantities
         ],
     }
