@@ -134,7 +134,9 @@ def anchors(
     scheme = None if bootstrap is None else _scheme(bootstrap)
     tasks = asked = _chosen(names)
     if compare:
-        show(listings.drifts(drifts(tasks, vintage)))
+        pairs = drifts(tasks, vintage)
+        show(listings.drifts(pairs))
+        print("\n".join(listings.drift_notes(pairs)))
         return
     if scheme:
         # One task alone is refused with what it lacks; of several, those that have it are shown.
@@ -144,7 +146,10 @@ def anchors(
     if len(listed) < len(asked):
         print(f"{len(asked) - len(listed)} of {len(asked)} tasks have no {scheme} bootstrap")
     if barely := sum(scale.anchors.barely for scale in listed):
-        print(f"{barely} of {len(listed)} tasks are barely informative: D_perfect > 0.8 D_zero")
+        print(
+            f"{barely} of {len(listed)} tasks are barely informative: D_perfect > 0.8 D_zero, or "
+            "less than 1.96 standard errors below it"
+        )
 
 
 def _chosen(names: list[str] | None) -> list[str]:
