@@ -31,18 +31,21 @@ SHIFTS = (0.0, 0.1, 0.2)
 MERGED = 10
 
 
-def sample(tasks: list[Redrawable], rng, number: int, name: str) -> list[np.ndarray]:
-    """Draw a survey and its replicates: P(Y | X) of each task, (1 + B, C, K), its own first."""
-    strata = tasks[0].strata
+def resampled(task: Redrawable, rng, number: int, name: str) -> np.ndarray:
+    """Draw a survey and its replicates: factors of the weights of units, (1 + B, M), its own first.
+
+    `name` names the random numbers of the replicates.
+    """
+    strata = task.strata
     of = np.empty(len(strata), dtype=np.int64)
     of[np.argsort(strata // MERGED, kind="stable")] = drawn(strata // MERGED, rng, 1, 0)[0][0]
     survey = np.bincount(of, minlength=len(strata))[None]
-    if tasks[0].fewer:
+    if task.fewer:
         times = [multiplicities(strata, name, b) for b in range(number)]
         replicates = np.array([np.bincount(of, one, len(strata)) for one in times])
     else:
         replicates = factors(strata, rng, number, 0, of)
-    return [counted(task, np.concatenate([survey, replicates])) for task in tasks]
+    return np.concatenate([survey, replicates])
 
 
 def compared(task: Redrawable, first: np.ndarray, second: np.ndarray, shift: float):
@@ -84,7 +87,9 @@ def main() -> None:
         below, p = np.empty((2, *shape, len(tasks)))
         overall = np.empty(shape)
         for s in tqdm(range(options.samples), survey, leave=False):
-            pair = [sample(tasks, rng, options.replicates, f"{survey} {s} {i}") for i in (0, 1)]
+            names = f"{survey} {s} 0", f"{survey} {s} 1"
+            factor = [resampled(tasks[0], rng, options.replicates, name) for name in names]
+            pair = [[counted(task, of) for task in tasks] for of in factor]
             for row, shift in enumerate(SHIFTS):
                 both = [compared(*one, shift) for one in zip(tasks, *pair, strict=True)]
                 p[row, s] = [p_value(*one) for one in both]

@@ -231,16 +231,25 @@ def truth_build(
     joint: Annotated[
         bool, Option("--joint", help="Only the joint outcomes of two questions: seconds.")
     ] = False,
+    counted: Annotated[
+        bool,
+        Option(
+            "--counted", help="Only counts, for standardised effects of boosted tasks: seconds."
+        ),
+    ] = False,
 ) -> None:
     """Build the truth of every task that survey files allow."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
+    from lm_eval_epidemia.findings.standardised import CONTRASTS
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
     how: dict[str, Any] = {"replicates": replicates, "jobs": jobs, "backend": backend, "out": out}
     how |= {"bootstrap": [_scheme(name) for name in bootstrap or []] or None, "only": only}
+    if counted:
+        how["counted"] = [contrast.task for contrast in CONTRASTS]
     surveys = separated(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
