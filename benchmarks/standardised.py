@@ -1,6 +1,6 @@
 """Standardised effects by counts and by trees: which are near the population, and are errors true?
 
-    python benchmarks/standardised.py --data FOLDER [--samples 200]
+    python benchmarks/standardised.py --data FOLDER [--samples 400]
 
 FOLDER has the survey files under the names in `redraw.FILES`. The population is the shipped sample,
 ten of its strata taken for one; samples of it are drawn and counted as a build counts them. Beside
@@ -45,7 +45,7 @@ def estimated(task: Redrawable, laid, factor: np.ndarray) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the survey files")
-    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--samples", type=int, default=400)
     parser.add_argument("--replicates", type=int, default=100, help="of each sample")
     options = parser.parse_args()
     prepared = redrawable(options.data, GROUPS[1])

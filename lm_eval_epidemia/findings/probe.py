@@ -186,8 +186,8 @@ def _matched(report: Report, entry: Entry, survey: str, tasks: Sequence[Asked]) 
         [place for _, place in pairs],
     )
     if compared.used < LEAST:
-        nothing = dict.fromkeys(("first", "second", "survey", "error", "low", "high"), math.nan)
-        compared = compared._replace(**nothing)
+        counts = compared.pairs, compared.used
+        compared = PairDifference(math.nan, math.nan, *counts, *(math.nan,) * 4)
     apart = len(published) - len(told)
     return Probed(entry, tasks[0].way, survey, len(told), apart, elsewhere, compared)
 
