@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REPOSITORY
+from conftest import REPOSITORY, raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -27,6 +27,7 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
+from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.findings import standardised as report
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report.sections import printed
@@ -275,9 +276,29 @@ def test_counts_are_of_the_same_file_and_cells(home):
     shutil.copytree(paths.shipped_groundtruth(), built)
     assert store.counts_of(store.load(HOME)).state == "built here"
     truths = registry.read_registry(built / store.COUNTED)
+    assert check(OWNED) == []
+    damaged = built / store.COUNTED / truths["scf_2022"]["files"]["replicates"]["name"]
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    (wrong,) = check(HOME)
+    assert "was altered" in wrong
     truths["scf_2022"]["raw"][0]["sha256"] = "0" * 64
     registry.write_registry(built / store.COUNTED, truths)
     assert store.counts_of(store.load(HOME)) is None
+
+
+def test_the_command_makes_the_counts_that_ship(tmp_path):
+    raw = str(raw_file("scf", "scfp2022.parquet"))
+    command = ["groundtruth", "build", "scf", "--raw", raw, "--counted", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, command)
+    assert "4 tasks of scf_2022 are in" in done.stdout, done.output
+    assert "scores do not use them" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == [store.COUNTED]
+    made, shipped = (
+        registry.read_registry(folder / store.COUNTED)["scf_2022"]
+        for folder in (tmp_path, paths.shipped_groundtruth())
+    )
+    assert made["files"]["cells"]["sha256"] == shipped["files"]["cells"]["sha256"]
+    assert {entry["estimator"] for entry in made["tasks"].values()} == {"bins"}
 
 
 # From a run of lm-eval.
