@@ -7,9 +7,17 @@ import shutil
 import numpy as np
 import pytest
 from conftest import REPOSITORY
+from scipy import stats
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks.observation.drift import drift
+from lm_eval_epidemia.benchmarks.observation.drift import (
+    chance,
+    drift,
+    drifts,
+    holm,
+    p_value,
+    together,
+)
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import distance
@@ -65,7 +73,54 @@ def test_drift_is_the_distance_over_the_common_cells():
 
 def test_drift_of_a_vintage_from_itself_is_none():
     found = drift("epidemia_low_gss_party_by_race", "2022", "2022")
-    assert found.distance == 0 and found.score == 100
+    assert found.distance == 0 and found.score == 100 and found.p_value == 1
+
+
+def test_chance_is_the_distance_of_two_samples_of_one_population():
+    """One yes/no cell: D = 2 |e1 - e2|, and e1 - e2 is normal with variance .03^2 + .04^2 = .05^2.
+
+    So P(D >= .196) = P(|z| >= 1.96) = .05; the deviations are the quantiles in the middle of 1,500
+    equal shares, whose variance is .998 of a normal's.
+    """
+    z = stats.norm.ppf((np.arange(1500) + 0.5) / 1500)
+    moved, other = 0.03 * z, 0.04 * z
+    both = (np.stack([one, -one], axis=1)[:, None] for one in (moved, other))
+    by_chance = chance(np.ones(1), *both)
+    assert by_chance.shape == (1500 * 1500,)
+    assert by_chance[1] == pytest.approx(2 * abs(moved[0] - other[1]))
+    assert p_value(0.196, by_chance) == pytest.approx(0.05, abs=0.001)
+    # Of 3 by chance two are no smaller, and the observed one: 3 of 4.
+    assert p_value(2.0, np.array([1.0, 2, 3])) == 0.75
+    assert np.isnan(p_value(np.nan, by_chance)) and np.isnan(p_value(1.0, np.empty(0)))
+
+
+def test_holm_is_that_of_r():
+    """p.adjust(c(.01, .04, .03, .005), "holm"): .03, .06, .06, .02; what is no test does not count.
+
+    2 x .03 = .06 is the third; the fourth, 1 x .04, is no less than it.
+    """
+    assert holm([0.01, 0.04, np.nan, 0.03, 0.005]) == pytest.approx(
+        [0.03, 0.06, np.nan, 0.06, 0.02], nan_ok=True
+    )
+    assert holm([0.7, 0.6]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_drift_may_be_seen_or_not():
+    """In 2021 the GSS was asked on the web. Before, any score below 100 looked like drift."""
+    names = [name for name in store.available() if task(name).survey == "gss"]
+    pairs = drifts(names)
+    against = {test.other: test for test in together(pairs)}
+    assert {other for other, test in against.items() if test.p_value <= 0.05} == {"2021"}
+    assert all(test.tasks == 12 for test in against.values())
+    by_year = [pair for pair in pairs if pair.other == "2024"]
+    ratio = np.mean([pair.distance / pair.chance.mean() for pair in by_year])
+    assert against["2024"].ratio == pytest.approx(ratio)
+    shown = CliRunner().invoke(app, ["anchors", "gss", "bls", "--compare"]).output
+    assert "36 tests." in shown and "6 comparisons without a test" in shown
+    assert "gss 2022 against 2024, 12 tasks together" in shown and ": no drift seen" in shown
+    assert "p = 0.0028: drift seen" in shown
+    party = next(line for line in shown.splitlines() if "party_by_education" in line)
+    assert " not seen " in party and " 84.7 " in party
 
 
 def test_vintages_live_side_by_side():

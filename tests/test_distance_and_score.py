@@ -46,7 +46,7 @@ def test_golden_distance_and_score():
     # Mean answers (0.5, 0.5): the same as uniform here.
     assert distance(weights, p, mean(weights, p)) == pytest.approx(0.30)
     found = scoring.anchors(weights, p, perfect=0.05)
-    assert found == pytest.approx((0.30, 1.0, 0.30, 0.05))
+    assert found == pytest.approx((0.30, 1.0, 0.30, 0.05, 0.0))
     assert found.zero == pytest.approx(0.30)
     # D = 0.1: 100 * (0.30 - 0.1) / (0.30 - 0.05) = 80
     assert scoring.scale(0.1, found.zero, found.perfect) == pytest.approx(80.0)

@@ -464,6 +464,26 @@ def test_a_scale_of_less_than_a_fifth_is_barely_informative():
         assert (anchors.barely, anchors.said) == (perfect > 0.4, said_of_it), perfect
 
 
+def test_a_scale_within_the_error_of_its_end_is_barely_informative():
+    """D_zero - D_perfect is .3: 1.96 errors of .153 are .29988, of .154 they are .30184."""
+    for error, barely in {0.0: False, 0.153: False, 0.154: True}.items():
+        assert Anchors(0.5, math.nan, 0.4, 0.2, error).barely == barely, error
+
+
+def test_knowing_nothing_scores_0_in_every_sample_of_a_task_that_is_not_barely_informative():
+    """The step at D_perfect: uniform got 0.0 ± 43.5 and ± 19.7 on two tasks that nothing marked."""
+    stepped = set()
+    for name in store.available():
+        truth = store.load(name)
+        if truth.replicates is not None and len(truth.replicates):
+            zeros = zero(truth.weights, truth.replicates)
+            stepped |= {name} if (zeros <= truth.d_perfect()).any() else set()
+    assert {"epidemia_marginal_gss_political_view", "epidemia_marginal_nsduh_cigarettes_ever"} <= (
+        stepped
+    )
+    assert stepped <= {*barely_informative()}
+
+
 def barely_informative():
     return [t for t in store.available() if Anchors.of(store.load(t)).barely]
 

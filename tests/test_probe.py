@@ -14,7 +14,7 @@ from test_fresh import RECORD, people
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
-from lm_eval_epidemia.benchmarks.observation.probe import Alike, contrast, nearest
+from lm_eval_epidemia.benchmarks.observation.probe import LEAST, Alike, contrast, nearest
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
@@ -138,6 +138,12 @@ def test_intervals_hold_what_they_promise(place, common):
 # The report.
 
 SURVEY = "gss"
+
+
+@pytest.fixture(autouse=True)
+def compares_few(monkeypatch):
+    """The toy survey has few fresh tasks."""
+    monkeypatch.setattr(probing, "LEAST", 1)
 
 
 def declared(folder, home):
@@ -266,6 +272,26 @@ def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
     report(results, "--html", tmp_path / "site")
     page = (tmp_path / "site" / "index.html").read_text()
     assert "Memorisation probe: published against fresh slices" in page
+
+
+def test_few_fresh_tasks_are_counted_and_nothing_is_compared(results, monkeypatch):
+    monkeypatch.setattr(probing, "LEAST", LEAST)
+    (one,) = probing.probed(make_report(read_results([results]))).slices
+    assert LEAST == 10 and 0 < one.contrast.used < LEAST and one.contrast.pairs >= 2
+    assert math.isnan(one.contrast.difference) and math.isnan(one.contrast.low)
+    assert one.verdict == "too few fresh tasks"
+    done = report(results, "--probe", "--format", "csv")
+    rows = pd.read_csv(StringIO(done.stdout))
+    rows = rows[rows.kind == "probe"].set_index("metric")
+    assert rows.loc["fresh ones used", "value"] == one.contrast.used
+    assert not [metric for metric in rows.index if metric.startswith("score_population")]
+    assert (
+        f"probe, gss 2024: nothing is compared, as the {one.contrast.pairs} published tasks that "
+        f"found a match share {one.contrast.used} different fresh ones, and 10 are needed. Ask more"
+    ) in done.stderr
+    assert "errors of the probe are not known" not in done.stderr
+    shown = report(results, "--probe").stdout
+    assert "too few fresh tasks" in shown and " nan " not in shown
 
 
 def test_with_other_replicates_errors_are_independent(home_record, tmp_path):

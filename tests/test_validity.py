@@ -260,7 +260,7 @@ def anchor_table():
         found, task = store.load(name), all_tasks()[name]
         anchors = scoring.Anchors.of(found)
         closed = {True: "yes", False: "no"}[published[task.number]] if task.kind == "high" else ""
-        numbers = ["" if np.isnan(value) else f"{value:.4f}" for value in anchors]
+        numbers = ["" if np.isnan(value) else f"{value:.4f}" for value in anchors[:4]]
         note = "" if anchors.informative else " (uninformative)"
         mean = f"{anchors.score_of_mean:.1f}{note}"
         row = f"`{name}`", str(len(found.given)), closed, *numbers, mean

@@ -134,7 +134,9 @@ def anchors(
     scheme = None if bootstrap is None else _scheme(bootstrap)
     tasks = asked = _chosen(names)
     if compare:
-        show(listings.drifts(drifts(tasks, vintage)))
+        pairs = drifts(tasks, vintage)
+        show(listings.drifts(pairs))
+        print("\n".join(listings.drift_notes(pairs)))
         return
     if scheme:
         # One task alone is refused with what it lacks; of several, those that have it are shown.
@@ -144,7 +146,10 @@ def anchors(
     if len(listed) < len(asked):
         print(f"{len(asked) - len(listed)} of {len(asked)} tasks have no {scheme} bootstrap")
     if barely := sum(scale.anchors.barely for scale in listed):
-        print(f"{barely} of {len(listed)} tasks are barely informative: D_perfect > 0.8 D_zero")
+        print(
+            f"{barely} of {len(listed)} tasks are barely informative: D_perfect > 0.8 D_zero, or "
+            "less than 1.96 standard errors below it"
+        )
 
 
 def _chosen(names: list[str] | None) -> list[str]:
@@ -226,16 +231,25 @@ def truth_build(
     joint: Annotated[
         bool, Option("--joint", help="Only the joint outcomes of two questions: seconds.")
     ] = False,
+    counted: Annotated[
+        bool,
+        Option(
+            "--counted", help="Only counts, for standardised effects of boosted tasks: seconds."
+        ),
+    ] = False,
 ) -> None:
     """Build the truth of every task that survey files allow."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
+    from lm_eval_epidemia.findings.standardised import CONTRASTS
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
     how: dict[str, Any] = {"replicates": replicates, "jobs": jobs, "backend": backend, "out": out}
     how |= {"bootstrap": [_scheme(name) for name in bootstrap or []] or None, "only": only}
+    if counted:
+        how["counted"] = [contrast.task for contrast in CONTRASTS]
     surveys = separated(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -40,7 +41,12 @@ def scales(listed: Iterable[Scale]) -> Table:
     for scale in listed:
         note = f" ({scale.anchors.said})" if scale.anchors.said else ""
         rows.append(
-            (scale.task, scale.cells, *scale.anchors, f"{scale.anchors.score_of_mean:.6f}{note}")
+            (
+                scale.task,
+                scale.cells,
+                *scale.anchors[:4],
+                f"{scale.anchors.score_of_mean:.6f}{note}",
+            )
         )
     return _table("", ["task"], {"cells": "", **distances, "score of mean": ""}, rows)
 
@@ -58,17 +64,50 @@ def groups_of_scales(listed: Iterable[Scale]) -> Table:
     return _table("", ["group"], numbers, rows)
 
 
-def drifts(listed: Iterable[Drift]) -> Table:
-    """What the truth of another vintage scores."""
-    numbers = {"cells": "", "common": "", "distance": ".4f", "score": ".1f"}
+def drifts(listed: Sequence[Drift]) -> Table:
+    """Whether the truth moved between two vintages, and what that of the other scores."""
+    from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, holm
+
+    numbers = {"cells": "", "common": "", "distance": ".4f", "by chance": "", "p": "", "drift": ""}
+    numbers |= {"score": ".1f"}
     numbers |= dict.fromkeys(("D_mean", "other D_mean", "D_perfect", "other D_perfect"), ".4f")
-    title = "What another vintage's truth scores"
     rows = []
-    for drift in listed:
+    for drift, adjusted in zip(listed, holm([drift.p_value for drift in listed]), strict=True):
+        test = ("", "", "")
+        if not math.isnan(adjusted):
+            seen = "seen" if adjusted <= LEVEL else "not seen"
+            test = (f"{drift.by_chance:.4f}", f"{drift.p_value:.4f}", seen)
         means = (drift.anchors.mean, drift.other_anchors.mean)
         perfects = (drift.anchors.perfect, drift.other_anchors.perfect)
-        rows.append((*drift[:7], *means, *perfects))
-    return _table(title, ["task", "vintage", "other"], numbers, rows)
+        rows.append((*drift[:6], *test, drift.score, *means, *perfects))
+    return _table("Another vintage's truth", ["task", "vintage", "other"], numbers, rows)
+
+
+def drift_notes(listed: Sequence[Drift]) -> list[str]:
+    """How many tests were made, and what the tasks of two vintages show together."""
+    from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, holm, together
+
+    tests = sum(not math.isnan(drift.p_value) for drift in listed)
+    notes = []
+    if tests:
+        notes.append(
+            f"{tests} tests. 'by chance': how far apart two such samples of one population are on "
+            "average; p: how often they are as far apart as these. Drift is seen where p, adjusted "
+            f"for the number of tests (Holm), is at most {LEVEL:g}."
+        )
+    pairs = together(listed)
+    for test, adjusted in zip(pairs, holm([test.p_value for test in pairs]), strict=True):
+        seen = "drift seen" if adjusted <= LEVEL else "no drift seen"
+        notes.append(
+            f"{test.survey} {test.vintage} against {test.other}, {test.tasks} tasks together: "
+            f"{test.ratio:.2f} times as far apart as by chance, p = {test.p_value:.4f}: {seen}"
+        )
+    if untested := len(listed) - tests:
+        notes.append(
+            f"{untested} comparisons without a test: tables without sampling error, truths without "
+            "replicates, or other answers in the two vintages"
+        )
+    return notes
 
 
 def changes(listed: Iterable[TruthChange]) -> Table:

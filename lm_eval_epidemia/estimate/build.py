@@ -21,11 +21,18 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import published, unfinished
 from lm_eval_epidemia.estimate.cells import Cells
+from lm_eval_epidemia.estimate.estimators import Counts, OfRecords
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.estimate.store import available, built_groundtruth, folder_of, folders
+from lm_eval_epidemia.estimate.store import (
+    COUNTED,
+    available,
+    built_groundtruth,
+    folder_of,
+    folders,
+)
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
@@ -62,10 +69,11 @@ class _Job(NamedTuple):
     task: Task
     work: Work
     path: Path
+    estimator: OfRecords | None
 
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
         """Return what it is estimated from, and the hash of all that its estimate is made of."""
-        ready = prepare(data, self.task)
+        ready = prepare(data, self.task, self.estimator)
         return ready, unfinished.key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
@@ -88,6 +96,7 @@ def build(
     backend: str | None = None,
     out: Path | None = None,
     only: Collection[str] = (),
+    counted: Collection[str] = (),
     progress: bool = True,
 ) -> Built:
     """Build the ground truth of every task that a survey's files allow.
@@ -116,6 +125,9 @@ def build(
         Folder to write to; by default the user's own, where scores look before what ships.
     only : collection of str
         Kinds of tasks with truths in folders of their own (`store.APART`), if not all tasks.
+    counted : collection of str
+        These tasks alone, counted whatever their own estimator is, into a folder of their own
+        (`store.counts_of`).
     progress : bool
         Show a progress bar.
 
@@ -134,6 +146,9 @@ def build(
     entry = record(survey)
     raws, vintage = raw_paths(entry, raw, vintage)
     asked = [task for task in entry.all_tasks if not only or task.kind in only]
+    if counted:
+        asked = [task for task in asked if task.name in counted]
+        folder = folder / COUNTED
     if not asked:
         raise EpidemiaError(f"the record of {survey} has no tasks of the kind {' or '.join(only)}")
     paths.check_writable(folder)
@@ -154,7 +169,8 @@ def build(
     else:
         data, schemes = with_schemes(load_microdata(entry, raws, vintage), bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
-        build_tasks(data, tasks, folder, Work(schemes, replicates, jobs, backend, progress))
+        work = Work(schemes, replicates, jobs, backend, progress)
+        build_tasks(data, tasks, folder, work, Counts() if counted else None)
     left_out = [task.name for task in asked if task not in tasks]
     return Built(key, folder, [task.name for task in tasks], left_out)
 
@@ -205,7 +221,12 @@ def with_schemes(
 
 
 def build_tasks(
-    data: Microdata, tasks: Sequence[Task], folder: Path, work: Work, **about: Any
+    data: Microdata,
+    tasks: Sequence[Task],
+    folder: Path,
+    work: Work,
+    estimator: OfRecords | None = None,
+    **about: Any,
 ) -> None:
     """Estimate tasks and write their truth, going on where an interrupted build stopped.
 
@@ -216,12 +237,14 @@ def build_tasks(
         That `data` can estimate.
     folder : Path
     work : Work
+    estimator : OfRecords, optional
+        Of all of them; by default each task's own.
     **about
         What else the registry is to say of this truth.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
     with unfinished.unfinished(folder.absolute(), data.key) as kept:
-        jobs = [_Job(task, work, kept / f"{task.name}.json") for task in tasks]
+        jobs = [_Job(task, work, kept / f"{task.name}.json", estimator) for task in tasks]
         _estimate(data, jobs, work)
         truth = _provenance(data.record, data.vintage, data.files)
         truth |= {"rows": len(data), "weight": data.weight_column, **about}
@@ -342,6 +365,8 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
 def not_scored(built: Built) -> str:
     """Say which of the tasks just built are scored by another truth; empty where none is."""
     home = built_groundtruth()
+    if built.folder.name == COUNTED:
+        return "scores do not use them: effects standardised over a third variable do"
     if built.folder.resolve() != home.resolve():
         return f"scores do not use them: they look in {home}, then at what ships"
     places, here = available(), folders(home)

@@ -159,6 +159,9 @@ class GroundTruth:
 #: Kinds of tasks whose truths lie in a folder of their own, and its name.
 APART: dict[str, str] = {"marginal": "marginal", "joint": "joint"}
 
+#: Where plain counts lie of tasks whose truth is boosted.
+COUNTED = "counted"
+
 
 def folder_of(task: Task, base: Path) -> Path:
     """Return where the truth of a task lies in a folder of ground truth."""
@@ -310,6 +313,22 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
         return load(name, vintage, state)  # a build has just replaced what was being read
 
 
+def counts_of(truth: GroundTruth) -> GroundTruth | None:
+    """Return the truth of the same task by plain counts of the same file; None where there is none.
+
+    Scores never use it. Boosting draws cells towards each other, and with them what is averaged
+    over many cells.
+    """
+    place = truth.place._replace(folder=truth.place.folder / COUNTED)
+    entry = read_registry(place.folder).get(place.key)
+    if entry is None or truth.task not in entry["tasks"]:
+        return None
+    same_file = entry["raw"] == read_registry(truth.place.folder)[truth.place.key]["raw"]
+    counts = _load(truth.task, place, stamp(place.registry)) if same_file else None
+    same_cells = counts and (counts.given, counts.levels) == (truth.given, truth.levels)
+    return counts if same_cells else None
+
+
 def load_folder(folder: Path) -> dict[tuple[str, str], GroundTruth]:
     """Return all truths of a folder by the key of the survey's vintage and the task."""
     declared = all_tasks()
@@ -383,7 +402,7 @@ def without_replicates() -> list[str]:
 def _replicates(name: str, place: Place, _stamp: tuple[int, int, int]) -> Array:
     truth, entry = entry_of(place, name)
     rows = _read(place, truth["files"]["replicates"], name)
-    p = load(name, place.vintage, place.state).p
+    p = _load(name, place, _stamp).p
     number, step = entry["replicates"]["number"], entry["replicates"]["step"]
     cells, levels = p.shape
     steps = rows["steps"].combine_chunks().flatten().to_numpy()

@@ -20,6 +20,7 @@ from lm_eval_epidemia.benchmarks.observation.fresh.slices import short
 from lm_eval_epidemia.benchmarks.observation.probe import (
     CONFIDENCE,
     FACTOR,
+    LEAST,
     RATIO,
     Alike,
     PairDifference,
@@ -61,7 +62,8 @@ class Probed(NamedTuple):
     elsewhere : int
         Pairs whose numbers of conditions differ.
     contrast : PairDifference
-        Published less fresh, or before less after.
+        Published less fresh, or before less after; without numbers, but for the counts, where it
+        would rest on fewer than `LEAST` different fresh tasks.
     cutoff : str
         Empty of fresh slices.
     """
@@ -80,7 +82,13 @@ class Probed(NamedTuple):
         return VINTAGES if self.cutoff else SLICES
 
     @property
+    def refused(self) -> bool:
+        return not self.cutoff and self.contrast.used < LEAST
+
+    @property
     def verdict(self) -> str:
+        if self.refused:
+            return "too few fresh tasks"
         first, second = self.sides
         verdicts = {1: f"{first} known better", -1: f"{second} known better", 0: "not shown"}
         return verdicts[self.contrast.side]
@@ -177,6 +185,9 @@ def _matched(report: Report, entry: Entry, survey: str, tasks: Sequence[Asked]) 
         [entry.scores[asked] for asked in drawn],
         [place for _, place in pairs],
     )
+    if compared.used < LEAST:
+        counts = compared.pairs, compared.used
+        compared = PairDifference(math.nan, math.nan, *counts, *(math.nan,) * 4)
     apart = len(published) - len(told)
     return Probed(entry, tasks[0].way, survey, len(told), apart, elsewhere, compared)
 
@@ -341,14 +352,30 @@ def probed(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
     silent = {
         probe.entry.name
         for probe in (*slices, *by_vintage)
-        if math.isnan(probe.contrast.survey) and probe.contrast.pairs
+        if math.isnan(probe.contrast.survey) and probe.contrast.pairs and not probe.refused
     }
     if silent:
         notes.append(
             "errors of the probe are not known, as a file has no draws of some tasks, for "
             f"{few(sorted(silent))}: run these again"
         )
-    return Probe(slices, by_vintage, notes)
+    return Probe(slices, by_vintage, [*notes, *_refusals(slices)])
+
+
+def _refusals(slices: Iterable[Probed]) -> list[str]:
+    """Say what was not compared, for want of how much, and how to mend it."""
+    counts: dict[tuple[str, int, int], list[str]] = {}
+    for each in slices:
+        if each.refused:
+            key = each.survey, each.contrast.pairs, each.contrast.used
+            counts.setdefault(key, []).append(f"{each.entry.name} ({each.way})")
+    return [
+        f"probe, {survey}: nothing is compared, as the {pairs} published tasks that found a match "
+        f"share {used} different fresh ones, and {LEAST} are needed. Ask more fresh tasks on "
+        "published outcomes: 'epidemia tasks fresh SURVEY --raw FILE --n 80 --outcomes A,B', also "
+        f"of other surveys, as tasks of all surveys are compared together ({few(runs)})"
+        for (survey, pairs, used), runs in counts.items()
+    ]
 
 
 #: How to read the tables.
@@ -357,7 +384,8 @@ SLICES_NOTE = (
     "of fresh ones, drawn at random, which nobody has printed. Every published task is matched "
     "with the fresh one of the same survey, vintage and outcome whose scale is most like its own "
     f"(D_mean / D_zero at most {RATIO:g} away, D_zero at most {FACTOR:g} times as long), with as "
-    "many conditions where there is one; a fresh one may serve several. 'left out': published "
+    "many conditions where there is one; a fresh one may serve several ('fresh ones used': how "
+    f"many different ones these are; below {LEAST} nothing is compared). 'left out': published "
     "tasks of whose scale half or more is sampling error, as of no fresh one. ± and the interval "
     "are of other tasks of this kind too; 'sampling' is the part that the surveys' samples and the "
     "asking have in the error. 'published known better': these numbers are known better than "
@@ -404,7 +432,7 @@ def _columns(first: str, second: str, pairs: str) -> tuple[Column, ...]:
     return (
         *map(Column, ("model", "asked in", "survey", "cutoff", "verdict")),
         Column("pairs", title=pairs),
-        Column("used", title="fresh ones used"),
+        Column("used", "fresh ones used", title="fresh ones used"),
         Column("interval", digits=1, form="range", title=f"{CONFIDENCE:.0%} interval"),
         Column(first, f"{POPULATION}, {first}", 1),
         Column(second, f"{POPULATION}, {second}", 1),

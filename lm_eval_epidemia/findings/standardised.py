@@ -294,6 +294,10 @@ def mixture(
     return here, Mixture(other, ages, np.array(answers, dtype=float))
 
 
+#: What a survey's P(y | x, z) is.
+COUNTS, TREES = "counts", "trees"
+
+
 class Implied(NamedTuple):
     """What is implied for one contrast.
 
@@ -305,6 +309,9 @@ class Implied(NamedTuple):
     why : str
     share : float
         Of the population, that Z covers.
+    by : str
+        What P(y | x, z) of the survey is: `COUNTS` of the records, or `TREES`, which draw cells
+        towards each other, and effects towards 0.
     survey, own : mapping of str to Number
         ``crude``, ``standardised`` and, where P(x | z) is known, ``weighted``: of the survey, and
         of the model's answers. Differences of P(first answer), in points. Of the survey, P(x | z)
@@ -317,6 +324,7 @@ class Implied(NamedTuple):
     says: str
     why: str
     share: float
+    by: str
     survey: Mapping[str, Number]
     own: Mapping[str, Number] = {}
     entry: Entry | None = None
@@ -417,6 +425,8 @@ def _implied(
     """Return what is implied over all Z and, where P(x | z) is known, over the Z of both tasks."""
     x, asks = contrast.x, contrast.propensity
     cells = answers and answers.cells
+    counts = store.counts_of(truth)
+    by = COUNTS if counts else TREES
     parts: list[tuple[Strata | None, Mixture | None]] = [(strata(truth, x, cells), None)]
     if asks and (other or entry is None):
         both = mixture(asks, truth, x, cells, other and other.cells)
@@ -424,8 +434,8 @@ def _implied(
     for laid, mixed in parts:
         if laid is not None:
             own = _of_model(answers, laid, other, mixed) if answers else {}
-            survey, says = _of_survey(truth, laid, mixed), _says(truth, x, laid, mixed)
-            yield Implied(asked, says, contrast.why, laid.share, survey, own, entry)
+            survey, says = _of_survey(counts or truth, laid, mixed), _says(truth, x, laid, mixed)
+            yield Implied(asked, says, contrast.why, laid.share, by, survey, own, entry)
 
 
 def of_surveys() -> list[Implied]:
@@ -489,7 +499,9 @@ NOTE = (
     "Standardised: if both groups had everybody's mix of Z, sum_z P(y | x, z) P(z). Weighted: the "
     "same by inverse propensities P(x | z), the model's own (of the survey: those of the American "
     "Community Survey), divided by the sum of the weights; empty where nobody was asked for P(x | "
-    "z). P(z) and P(x, z) are the survey's, for the model too. 'people': the share of the "
+    "z). P(z) and P(x, z) are the survey's, for the model too. 'survey by': P(y | x, z) of the "
+    "survey are counts of its records or, where these are not here, the boosted trees that scores "
+    "use, which draw groups towards each other. 'people': the share of the "
     "population in those Z where both groups occur and were answered; everything in the row is "
     "theirs. ± is the survey's sampling error (joint replicates of P(y | x, z), the weights "
     "being fixed) or, of a model, that of the asking; none where all was asked. These are effects "
@@ -524,6 +536,7 @@ def finding(effects: Sequence[Implied]) -> Finding:
                 "effect": each.says,
                 "what Z may do": each.why,
                 "people": 100 * each.share,
+                "survey by": each.by,
                 **{f"survey, {name}": effect for name, effect in each.survey.items()},
                 **{f"model, {name}": effect for name, effect in each.own.items()},
             },
@@ -534,5 +547,5 @@ def finding(effects: Sequence[Implied]) -> Finding:
         )
         for each in effects
     ]
-    columns = [*map(Column, texts), people, *_COLUMNS]
+    columns = [*map(Column, texts), people, Column("survey by"), *_COLUMNS]
     return Finding("standardised", "What its own answers imply", columns, rows, NOTE)

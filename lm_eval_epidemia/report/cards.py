@@ -136,7 +136,7 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
                 f"`{task}`",
                 f"{len(shipped.weights):,}",
                 f"{entry['records']:,}" if entry["records"] else "",
-                *map(_number, (*anchors, *others)),
+                *map(_number, (*anchors[:4], *others)),
                 f"{mean:.1f}" + (f" ({anchors.said})" if anchors.said else ""),
             ]
         )

@@ -20,8 +20,10 @@ from lm_eval_epidemia.estimate.store import QUANTILE, GroundTruth
 DRAWS = 200
 SEED = 77
 
-#: A scale that is shorter than this share of D_zero is barely informative.
+#: A scale that is shorter than this share of D_zero is barely informative,
 BARELY = 0.2
+#: or than this many standard errors of D_zero: another sample might have none.
+CERTAIN = 1.96
 
 #: Two distances closer than this differ by floating-point rounding alone.
 ROUNDING = 1e-12
@@ -58,19 +60,27 @@ class Anchors(NamedTuple):
         Of the one that knows P(Y) only.
     perfect : float
         Below it a respondent cannot be told from the truth.
+    zero_error : float
+        Standard error of `zero`, from the survey's joint replicates; 0 of an exact table, and where
+        there are none.
     """
 
     uniform: float
     zero_one: float
     mean: float
     perfect: float
+    zero_error: float = 0.0
 
     @classmethod
     def of(
         cls, truth: GroundTruth, quantile: float = QUANTILE, scheme: Scheme | None = None
     ) -> Anchors:
         """Return the anchors of a task's truth; by default those that its scores use."""
-        return anchors(truth.weights, truth.p, truth.d_perfect(quantile, scheme))
+        at, error = truth.replicates, 0.0
+        if at is not None and len(at) > 1:
+            error = float(zero(truth.weights, at).std(ddof=1))
+        ends = anchors(truth.weights, truth.p, truth.d_perfect(quantile, scheme))
+        return ends._replace(zero_error=error)
 
     @property
     def zero(self) -> float:
@@ -93,8 +103,14 @@ class Anchors(NamedTuple):
 
     @property
     def barely(self) -> bool:
-        """Whether less than a fifth of the way from knowing nothing to the truth is measured."""
-        return not self.informative or self.zero - self.perfect < BARELY * self.zero
+        """Whether too little of the way from knowing nothing to the truth is measured.
+
+        Less than a fifth of it, or less than 1.96 standard errors of D_zero. Of such a scale a
+        survey's other samples may have nothing left: who knows nothing then scores 100, so that
+        its score of 0 has a large error.
+        """
+        least = max(BARELY * self.zero, CERTAIN * self.zero_error)
+        return not self.informative or self.zero - self.perfect < least
 
     @property
     def said(self) -> str:

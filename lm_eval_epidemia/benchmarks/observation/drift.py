@@ -1,15 +1,26 @@
-"""How a task's truth and anchors differ between two vintages of a survey."""
+"""How a task's truth and anchors differ between two vintages of a survey, and whether by chance.
+
+Two samples of one population differ too. By how much, both vintages' replicates tell: were the
+populations one, the two truths would be as far apart as ``(P1^(b) - P1) - (P2^(j) - P2)`` is from 0
+for other samples b and j of each.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.core.distance import distance
+import numpy as np
+
+from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+
+#: How often drift may be seen where there is none.
+LEVEL = 0.05
 
 
 class Drift(NamedTuple):
@@ -28,6 +39,11 @@ class Drift(NamedTuple):
         What the other vintage's truth scores against the first, over the common cells.
     anchors, other_anchors : Anchors
         Of each.
+    samples : tuple of str
+        Whose replicates the two have: tasks of equal samples are drawn together.
+    chance : ndarray, shape (N,)
+        How far apart two such samples of one population would be, over pairs of replicates; empty
+        for two exact tables, and where a vintage has no replicates.
     """
 
     task: str
@@ -39,6 +55,104 @@ class Drift(NamedTuple):
     score: float
     anchors: scoring.Anchors
     other_anchors: scoring.Anchors
+    samples: tuple[str | None, str | None]
+    chance: Array
+
+    @property
+    def by_chance(self) -> float:
+        """The mean distance of two such samples of one population."""
+        return float(self.chance.mean()) if len(self.chance) else math.nan
+
+    @property
+    def p_value(self) -> float:
+        """How often two such samples of one population are as far apart; NaN without replicates."""
+        return p_value(self.distance, self.chance)
+
+
+class SurveyDrift(NamedTuple):
+    """Several tasks in the same two vintages, together.
+
+    Attributes
+    ----------
+    survey, vintage, other : str
+    tasks : int
+    ratio : float
+        The mean over tasks of distance / by_chance: about 1 without drift.
+    p_value : float
+        How often two samples of one population have such a ratio.
+    """
+
+    survey: str
+    vintage: str
+    other: str
+    tasks: int
+    ratio: float
+    p_value: float
+
+
+def chance(weights: Array, moved: Array, other_moved: Array) -> Array:
+    """Return how far apart two independent samples of one population are.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (C,)
+    moved : ndarray, shape (B, C, K)
+        Deviations P^(b) - P of one sample's replicates.
+    other_moved : ndarray, shape (J, C, K)
+        Of the other's.
+
+    Returns
+    -------
+    ndarray, shape (B J,)
+        ``sum_x w_x sum_y |moved_b - other_moved_j|`` of every pair.
+    """
+    return np.concatenate([distance(weights, one, other_moved) for one in moved])
+
+
+def p_value(apart: float, by_chance: Array) -> float:
+    """Return the share of numbers by chance that are no smaller than one, itself among them.
+
+    ``(1 + #{by chance >= apart}) / (1 + N)``; NaN where one is not known, or there are none.
+    """
+    if math.isnan(apart) or not len(by_chance):
+        return math.nan
+    return float((1 + (by_chance >= apart - scoring.ROUNDING).sum()) / (1 + len(by_chance)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values for their number (Holm, Scandinavian Journal of Statistics 6, 1979).
+
+    Parameters
+    ----------
+    p_values : sequence of float
+        NaN is no test: it does not count, and stays.
+
+    Returns
+    -------
+    list of float
+        The k-th smallest of m times ``m - k + 1``, no less than those before it, at most 1. Where
+        those up to a level are claimed, the chance of any false claim is at most that level.
+    """
+    adjusted, least = [math.nan] * len(p_values), 0.0
+    tests = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    for rank, (p, place) in enumerate(tests):
+        adjusted[place] = least = min(1.0, max(least, (len(tests) - rank) * p))
+    return adjusted
+
+
+def together(drifts: Iterable[Drift]) -> list[SurveyDrift]:
+    """Test the tasks of two vintages at once: their replicates are of the same samples."""
+    parts: dict[tuple[str | None, str | None], list[Drift]] = {}
+    for drift in drifts:
+        if drift.by_chance > 0:
+            parts.setdefault(drift.samples, []).append(drift)
+    tests = []
+    for tasks in parts.values():
+        ratio = float(np.mean([drift.distance / drift.by_chance for drift in tasks]))
+        by_chance = np.mean([drift.chance / drift.by_chance for drift in tasks], axis=0)
+        survey, vintages = declared_task(tasks[0].task).survey, tasks[0][1:3]
+        tests.append(SurveyDrift(survey, *vintages, len(tasks), ratio, p_value(ratio, by_chance)))
+    return tests
 
 
 def drift(task: str, vintage: str, other: str) -> Drift:
@@ -53,22 +167,34 @@ def drift(task: str, vintage: str, other: str) -> Drift:
     anchors = scoring.Anchors.of(first)
     number = {given: c for c, given in enumerate(second.given)}
     common = [c for c, given in enumerate(first.given) if given in number]
-    moved = score = math.nan
+    apart, score, by_chance = math.nan, math.nan, np.empty(0)
     if common and first.levels == second.levels:
-        weights, p = first.weights[common] / first.weights[common].sum(), first.p[common]
-        moved = float(distance(weights, p, second.p[[number[first.given[c]] for c in common]]))
-        score = float(scoring.anchors(weights, p, anchors.perfect).score(moved))
+        places = [number[first.given[c]] for c in common]
+        weights = first.weights[common] / first.weights[common].sum()
+        apart = float(distance(weights, first.p[common], second.p[places]))
+        score = float(scoring.anchors(weights, first.p[common], anchors.perfect).score(apart))
+        if (first.sample or second.sample) and None not in (first.sample, second.sample):
+            by_chance = chance(weights, _moved(first, common), _moved(second, places))
     return Drift(
         task=task,
         vintage=first.vintage,
         other=second.vintage,
         cells=len(first.given),
         common=len(common),
-        distance=moved,
+        distance=apart,
         score=score,
         anchors=anchors,
         other_anchors=scoring.Anchors.of(second),
+        samples=(first.sample, second.sample),
+        chance=by_chance,
     )
+
+
+def _moved(truth: store.GroundTruth, cells: list[int]) -> Array:
+    """Return how the replicates of some cells deviate; an exact table has one that does not."""
+    at = truth.replicates
+    moved = truth.p[None] - truth.p if at is None or not len(at) else at - truth.p
+    return moved[:, cells]
 
 
 def drifts(tasks: Iterable[str], vintage: str | None = None) -> list[Drift]:

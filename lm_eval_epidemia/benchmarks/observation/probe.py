@@ -23,6 +23,10 @@ RATIO = 0.1
 #: model that is equally wrong everywhere would seem to know the tasks of longer scales better.
 FACTOR = 1.25
 
+#: On fewer different fresh tasks nothing is compared: what a model happens to know of one of them
+#: counts once, however many published ones it serves.
+LEAST = 10
+
 #: Two-sided level of confidence of every claim.
 CONFIDENCE = 0.95
 
