@@ -1,0 +1,177 @@
+"""The calibration line: log-odds of the answers on log-odds of the truth, over cells and levels.
+
+``logit q = tilt + slope logit p``. A slope below 1 understates differences, one above 1 overstates
+them; a tilt moves all answers to one side. People's estimates of shares are such a line, with a
+slope below 1 (Gonzalez and Wu, Cognitive Psychology 38, 1999; Landy, Guay and Marghetis,
+Psychonomic Bulletin and Review 25, 2018).
+
+The truth has sampling error, and regression on a variable with error comes out too flat (Fuller,
+Measurement Error Models, 1987, section 1.1). So the variance of logit p is taken less what its error
+e adds to it, ``E S(x, e)``, which the replicates estimate: ``mean_b S(x_b, x_b - x)``. Where errors
+do not depend on the truth this is their variance. Where an estimator flattens, it can be below 0.
+
+Shapes: C cells, K levels, L of which are used, B replicates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.core.distance import Array
+
+#: No line where less than this share of the variance of logit p is more than noise.
+LEAST = 0.2
+
+#: A smaller variance of log-odds is rounding.
+FLAT = 1e-12
+
+
+def log_odds(p: Array, n: Array) -> Array:
+    """Log-odds of each level against the rest, counted from those of 1/K.
+
+    ``log((n p + 1/2) / (n (1 - p) + 1/2)) + log(K - 1)``: what is 0 or 1 becomes as far from it as
+    the survey can tell (Haldane 1956).
+
+    Parameters
+    ----------
+    p : ndarray, shape (..., C, K)
+    n : ndarray, shape (C,)
+        As of `scales.sizes`.
+
+    Returns
+    -------
+    ndarray, shape (..., C, L)
+        Of two levels the first only, since the other says the same with the other sign.
+    """
+    levels = p.shape[-1]
+    p, n = np.clip(p[..., : 1 if levels == 2 else levels], 0, 1), n[:, None]
+    return np.asarray(np.log((n * p + 0.5) / (n * (1 - p) + 0.5)) + math.log(levels - 1))
+
+
+class Moments(NamedTuple):
+    """Weighted means of the log-odds x of a truth and y of the answers, and of their products.
+
+    Attributes
+    ----------
+    sample : str
+        Whose replicates; empty for an exact table.
+    x, xx, y, xy : float
+    noise : float
+        What sampling error adds to `xx`: the mean over b of that of ``x_b (x_b - x)``.
+    at : ndarray, shape (3, B)
+        x, xx and xy at each replicate of the truth.
+    """
+
+    sample: str
+    x: float
+    xx: float
+    y: float
+    xy: float
+    noise: float
+    at: Array
+
+
+def mean_over(weights: Array, values: Array) -> Array:
+    """Average over cells, by their weights, and over levels.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (C,)
+    values : ndarray, shape (..., C, L)
+
+    Returns
+    -------
+    ndarray, shape (...)
+    """
+    return np.asarray(values.mean(axis=-1) @ weights)
+
+
+def moments(
+    weights: Array, p: Array, q: Array, n: Array, replicates: Array, sample: str
+) -> Moments:
+    """Return what one task adds to a calibration line.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (C,)
+    p, q : ndarray, shape (C, K)
+    n : ndarray, shape (C,)
+        As of `scales.sizes`.
+    replicates : ndarray, shape (B, C, K)
+        Of the truth; B is 0 of an exact table.
+    sample : str
+        Whose replicates these are.
+    """
+    x, y, at = log_odds(p, n), log_odds(q, n), log_odds(replicates, n)
+    noise = mean_over(weights, at * (at - x)).mean() if len(at) else 0.0
+    own = (float(mean_over(weights, values)) for values in (x, x * x, y, x * y))
+    of_replicates = [mean_over(weights, values) for values in (at, at * at, at * y)]
+    return Moments(sample, *own, float(noise), np.array(of_replicates))
+
+
+class Line(NamedTuple):
+    """A calibration line.
+
+    Attributes
+    ----------
+    tilt, slope : float
+        NaN where the truth does not vary by more than its noise.
+    draws : dict of str to ndarray, shape (2, B)
+        By sample, tilt and slope had this survey alone drawn other samples.
+    centre, spread : float
+        Mean of x, and its variance less the noise: in tilt and slope, answers y of one of T tasks
+        count ``mean((x - centre) y) / spread / T``.
+    """
+
+    tilt: float
+    slope: float
+    draws: dict[str, Array]
+    centre: float
+    spread: float
+
+
+def line(tasks: Sequence[Moments]) -> Line:
+    """Return the line through the cells and levels of some tasks, each task counting alike.
+
+    Parameters
+    ----------
+    tasks : sequence of Moments
+        At least one.
+
+    Returns
+    -------
+    Line
+        At a replicate the truth has its noise twice, which is taken off twice.
+    """
+    x, xx, y, xy = (math.fsum(task[k] for task in tasks) / len(tasks) for k in range(1, 5))
+    # By sample: mean moments at its replicates less those of the survey itself.
+    moved: dict[str, Array] = {}
+    noise: dict[str, float] = {}
+    for task in tasks:
+        if task.sample:
+            here = np.array([[task.x], [task.xx], [task.xy]])
+            sum_before = moved.get(task.sample, np.zeros_like(task.at))
+            moved[task.sample] = sum_before + (task.at - here) / len(tasks)
+            noise[task.sample] = noise.get(task.sample, 0.0) + task.noise / len(tasks)
+    for sample, (of_x, _, _) in moved.items():
+        # What the mean of all moves by is no noise around it.
+        noise[sample] -= float((of_x * (x + of_x)).mean())
+    all_noise = math.fsum(noise.values())
+    variance = xx - x * x
+    if not variance - all_noise > max(LEAST * variance, FLAT):
+        return Line(math.nan, math.nan, {}, x, math.nan)
+
+    def fitted(x: Any, xx: Any, xy: Any, noise: float) -> Any:
+        slope = (xy - x * y) / (xx - x * x - noise)
+        return np.array([y - slope * x, slope])
+
+    tilt, slope = fitted(x, xx, xy, all_noise)
+    draws = {
+        sample: fitted(x + of_x, xx + of_xx, xy + of_xy, all_noise + noise[sample])
+        for sample, (of_x, of_xx, of_xy) in moved.items()
+    }
+    return Line(float(tilt), float(slope), draws, x, variance - all_noise)
