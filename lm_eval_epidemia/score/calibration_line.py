@@ -6,11 +6,14 @@ slope below 1 (Gonzalez and Wu, Cognitive Psychology 38, 1999; Landy, Guay and M
 Psychonomic Bulletin and Review 25, 2018).
 
 The truth has sampling error, and regression on a variable with error comes out too flat (Fuller,
-Measurement Error Models, 1987, section 1.1). So the variance of logit p is taken less what its error
-e adds to it, ``E S(x, e)``, which the replicates estimate: ``mean_b S(x_b, x_b - x)``. Where errors
-do not depend on the truth this is their variance. Where an estimator flattens, it can be below 0.
+Measurement Error Models, 1987, section 1.1). So the variance of logit p is taken less what its
+error e adds to it, ``E S(x, e)``, which the replicates estimate: ``N = mean_b S(x_b, x_b - x)``.
+Where errors do not depend on the truth this is their variance. Where an estimator flattens, as
+boosting does, it is less, and can be below 0. The truth is itself one sample, in which rare answers
+look rarer than they are, and rare answers are noisier. What N is too large by for that is estimated
+from samples drawn from samples, and taken off: ``2 N - mean_bj S(x_bj, x_bj - x_b)``.
 
-Shapes: C cells, K levels, L of which are used, B replicates.
+Shapes: C cells, K levels, L of which are used, B replicates, J samples drawn from each.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.score.joint import PARTNERS
 
 #: No line where less than this share of the variance of logit p is more than noise.
 LEAST = 0.2
@@ -52,6 +56,23 @@ def log_odds(p: Array, n: Array) -> Array:
     return np.asarray(np.log((n * p + 0.5) / (n * (1 - p) + 0.5)) + math.log(levels - 1))
 
 
+def _spread(p: Array, n: Array) -> Array:
+    """Return the standard deviation of log-odds under simple random sampling; shape (..., C, L)."""
+    p, n = np.clip(p[..., : 1 if p.shape[-1] == 2 else None], 0, 1), n[:, None]
+    return np.sqrt(1 / (n * p + 0.5) + 1 / (n * (1 - p) + 0.5))
+
+
+def _beyond(p: Array, replicates: Array, n: Array) -> Array:
+    """Return log-odds in samples drawn from samples, shape (J, B, C, L).
+
+    As in `joint.beyond`, what replicate j moves the truth by moves replicate b, here by as many
+    standard deviations: added as it is, it would move rare answers below 0.
+    """
+    x, at = log_odds(p, n), log_odds(replicates, n)
+    moved, times = at - x, _spread(replicates, n) / _spread(p, n)
+    return np.stack([at + times * np.roll(moved, step, axis=0) for step in PARTNERS])
+
+
 class Moments(NamedTuple):
     """Weighted means of the log-odds x of a truth and y of the answers, and of their products.
 
@@ -61,9 +82,11 @@ class Moments(NamedTuple):
         Whose replicates; empty for an exact table.
     x, xx, y, xy : float
     noise : float
-        What sampling error adds to `xx`: the mean over b of that of ``x_b (x_b - x)``.
+        What sampling error adds to `xx`.
     at : ndarray, shape (3, B)
         x, xx and xy at each replicate of the truth.
+    beyond : ndarray, shape (J, B)
+        x in the samples drawn from these.
     """
 
     sample: str
@@ -73,6 +96,7 @@ class Moments(NamedTuple):
     xy: float
     noise: float
     at: Array
+    beyond: Array
 
 
 def mean_over(weights: Array, values: Array) -> Array:
@@ -107,10 +131,17 @@ def moments(
         Whose replicates these are.
     """
     x, y, at = log_odds(p, n), log_odds(q, n), log_odds(replicates, n)
-    noise = mean_over(weights, at * (at - x)).mean() if len(at) else 0.0
+    beyond = _beyond(p, replicates, n)
+    noise = 0.0
+    if len(at):
+        first, second = (
+            mean_over(weights, at * (at - x)),
+            mean_over(weights, beyond * (beyond - at)),
+        )
+        noise = float(2 * first.mean() - second.mean())
     own = (float(mean_over(weights, values)) for values in (x, x * x, y, x * y))
-    of_replicates = [mean_over(weights, values) for values in (at, at * at, at * y)]
-    return Moments(sample, *own, float(noise), np.array(of_replicates))
+    of_replicates = np.array([mean_over(weights, values) for values in (at, at * at, at * y)])
+    return Moments(sample, *own, noise, of_replicates, mean_over(weights, beyond))
 
 
 class Line(NamedTuple):
@@ -150,16 +181,21 @@ def line(tasks: Sequence[Moments]) -> Line:
     x, xx, y, xy = (math.fsum(task[k] for task in tasks) / len(tasks) for k in range(1, 5))
     # By sample: mean moments at its replicates less those of the survey itself.
     moved: dict[str, Array] = {}
+    beyond: dict[str, Array] = {}
     noise: dict[str, float] = {}
     for task in tasks:
         if task.sample:
             here = np.array([[task.x], [task.xx], [task.xy]])
-            sum_before = moved.get(task.sample, np.zeros_like(task.at))
-            moved[task.sample] = sum_before + (task.at - here) / len(tasks)
-            noise[task.sample] = noise.get(task.sample, 0.0) + task.noise / len(tasks)
+            for sums, move in (
+                (moved, task.at - here),
+                (beyond, task.beyond - task.at[0]),
+                (noise, task.noise),
+            ):
+                sums[task.sample] = sums.get(task.sample, 0.0) + move / len(tasks)
     for sample, (of_x, _, _) in moved.items():
         # What the mean of all moves by is no noise around it.
-        noise[sample] -= float((of_x * (x + of_x)).mean())
+        first, second = of_x * (x + of_x), beyond[sample] * (x + of_x + beyond[sample])
+        noise[sample] -= float(2 * first.mean() - second.mean())
     all_noise = math.fsum(noise.values())
     variance = xx - x * x
     if not variance - all_noise > max(LEAST * variance, FLAT):

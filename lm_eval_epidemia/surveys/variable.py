@@ -233,8 +233,8 @@ class Variable(Strict):
     among : str, optional
         Of whom a share is, where an answer has no level: 'names no third party'.
     ordered : bool
-        Whether its levels stand in an order, lowest or highest first: ages, incomes, how often, from
-        liberal to conservative. Only `score.scales` asks.
+        Whether its levels stand in an order: ages, incomes, how often, from liberal to
+        conservative. No question and no truth depends on it.
     revision : int
         Raised when its wording changes, so that scores stop being comparable.
     both : pair of str, optional

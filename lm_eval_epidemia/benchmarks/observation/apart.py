@@ -106,6 +106,21 @@ def on_scales(part: Part, elicited: Elicited) -> dict[str, Known]:
     return known
 
 
+def scaled_cells(part: Part, q: Array) -> dict[str, Array]:
+    """Compare answers with a truth cell by cell, (C',) by the names of `SCALES`."""
+    here = ordered(part.truth.task)
+    return {
+        name: scale.of(part.p, q, sizes(part))
+        for name, scale in SCALES.items()
+        if scale.asks(*part.p.shape, here) and not scale.compares
+    }
+
+
+def best_log_score(part: Part) -> float:
+    """Return the log score of the survey's own figures, the highest that there is but for 1/K."""
+    return float(scales.log_score(part.p, part.p, sizes(part)) @ part.weights)
+
+
 class Tilt(NamedTuple):
     """A calibration line with its errors; see `score.calibration_line`.
 
