@@ -114,8 +114,10 @@ def test_noise_of_the_truth_is_taken_off():
     reach = 4 * np.std(slopes, ddof=1) / math.sqrt(30)
     assert np.mean(slopes) == pytest.approx(np.mean(aims), abs=0.05 + reach)
     assert np.mean(tilts) == pytest.approx(0.2, abs=0.05)
-    # What a survey says of its error is what they differ by: 30 surveys tell that within 13 %.
-    assert np.mean(errors) == pytest.approx(np.std(slopes, ddof=1), rel=0.4)
+    # What a survey says of its error is never much too small: 30 surveys tell that within 13 %.
+    # Replicates vary about the survey's x, with noise s^2 = .14 beside its variance of 1, and not
+    # about the population's: S(e, x) is too variable, by 1 + 4 s^2 at least.
+    assert 0.8 < np.mean(errors) / np.std(slopes, ddof=1) < 1.8
 
 
 def test_a_truth_that_is_noise_has_no_line():

@@ -12,7 +12,7 @@ from lm_eval_epidemia.report.palette import BELOW, DASHED, GREY, MODELS, facets
 def tilt(data: Any) -> Any:
     """Rows: model, kind ("run" or "respondent"), group, tilt, slope, and their _low and _high."""
     values = [alt.Tooltip(f"{key}:Q", format=".3f") for key in ("tilt", "slope")]
-    x = alt.X("tilt:Q", title="Tilt, in log-odds (0: to neither side)", scale=alt.Scale(nice=True))
+    x = alt.X("tilt:Q", title="Tilt, in log-odds (0: to neither side)", scale=alt.Scale(padding=50))
     y = alt.Y("slope:Q", title="Slope (below 1: differences understated)")
     base = alt.Chart()
     models = base.transform_filter("datum.kind == 'run'")
