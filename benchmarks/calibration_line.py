@@ -1,6 +1,6 @@
 """Is the slope of the calibration line that of the population? Surveys are drawn, and it is fitted.
 
-    python benchmarks/calibration_line.py --data FOLDER [--surveys 100] [--boosted 8] [--jobs 2]
+    python benchmarks/calibration_line.py --data FOLDER [--surveys 100] [--boosted 20] [--jobs 2]
 
 The population is the shipped truth. A respondent that knows it has slope 1 there and tilt 0; others
 flatten or overstate its differences or lean to one side. Each survey is drawn anew, with replicates
@@ -153,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the survey files")
     parser.add_argument("--surveys", type=int, default=100, help="drawn of counted tasks")
-    parser.add_argument("--boosted", type=int, default=8, help="drawn of boosted tasks")
+    parser.add_argument("--boosted", type=int, default=20, help="drawn of boosted tasks")
     parser.add_argument("--replicates", type=int, default=100, help="of each drawn survey")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     options = parser.parse_args()
