@@ -80,20 +80,18 @@ class Moments(NamedTuple):
     ----------
     sample : str
         Whose replicates; empty for an exact table.
-    x, xx, y, xy : float
+    means : ndarray, shape (4,)
+        Of x, x^2, y and x y.
     noise : float
-        What sampling error adds to `xx`.
+        What sampling error adds to that of x^2.
     at : ndarray, shape (3, B)
-        x, xx and xy at each replicate of the truth.
+        Means of x, x^2 and x y at each replicate of the truth.
     beyond : ndarray, shape (J, B)
-        x in the samples drawn from these.
+        Of x in the samples drawn from these.
     """
 
     sample: str
-    x: float
-    xx: float
-    y: float
-    xy: float
+    means: Array
     noise: float
     at: Array
     beyond: Array
@@ -139,9 +137,9 @@ def moments(
             mean_over(weights, beyond * (beyond - at)),
         )
         noise = float(2 * first.mean() - second.mean())
-    own = (float(mean_over(weights, values)) for values in (x, x * x, y, x * y))
+    means = [float(mean_over(weights, values)) for values in (x, x * x, y, x * y)]
     of_replicates = np.array([mean_over(weights, values) for values in (at, at * at, at * y)])
-    return Moments(sample, *own, noise, of_replicates, mean_over(weights, beyond))
+    return Moments(sample, np.array(means), noise, of_replicates, mean_over(weights, beyond))
 
 
 class Line(NamedTuple):
@@ -178,28 +176,27 @@ def line(tasks: Sequence[Moments]) -> Line:
     Line
         At a replicate the truth has its noise twice, which is taken off twice.
     """
-    x, xx, y, xy = (math.fsum(task[k] for task in tasks) / len(tasks) for k in range(1, 5))
-    # By sample: mean moments at its replicates less those of the survey itself.
-    moved: dict[str, Array] = {}
-    beyond: dict[str, Array] = {}
-    noise: dict[str, float] = {}
+    x, xx, y, xy = np.mean([task.means for task in tasks], axis=0)
+    by_sample: dict[str, list[Moments]] = {}
     for task in tasks:
         if task.sample:
-            here = np.array([[task.x], [task.xx], [task.xy]])
-            for sums, move in (
-                (moved, task.at - here),
-                (beyond, task.beyond - task.at[0]),
-                (noise, task.noise),
-            ):
-                sums[task.sample] = sums.get(task.sample, 0.0) + move / len(tasks)
-    for sample, (of_x, _, _) in moved.items():
+            by_sample.setdefault(task.sample, []).append(task)
+    # What the means move by at the replicates of each sample, and what its noise is.
+    moved: dict[str, Array] = {}
+    noise: dict[str, float] = {}
+    for sample, those in by_sample.items():
+        here = [task.at - task.means[[0, 1, 3], None] for task in those]
+        moved[sample] = np.sum(here, axis=0) / len(tasks)
+        again = np.sum([task.beyond - task.at[0] for task in those], axis=0) / len(tasks)
         # What the mean of all moves by is no noise around it.
-        first, second = of_x * (x + of_x), beyond[sample] * (x + of_x + beyond[sample])
-        noise[sample] -= float(2 * first.mean() - second.mean())
+        of_x = moved[sample][0]
+        first, second = of_x * (x + of_x), again * (x + of_x + again)
+        of_tasks = math.fsum(task.noise for task in those) / len(tasks)
+        noise[sample] = of_tasks - float(2 * first.mean() - second.mean())
     all_noise = math.fsum(noise.values())
     variance = xx - x * x
     if not variance - all_noise > max(LEAST * variance, FLAT):
-        return Line(math.nan, math.nan, {}, x, math.nan)
+        return Line(math.nan, math.nan, {}, float(x), math.nan)
 
     def fitted(x: Any, xx: Any, xy: Any, noise: float) -> Any:
         slope = (xy - x * y) / (xx - x * x - noise)
@@ -210,4 +207,4 @@ def line(tasks: Sequence[Moments]) -> Line:
         sample: fitted(x + of_x, xx + of_xx, xy + of_xy, all_noise + noise[sample])
         for sample, (of_x, of_xx, of_xy) in moved.items()
     }
-    return Line(float(tilt), float(slope), draws, x, variance - all_noise)
+    return Line(float(tilt), float(slope), draws, float(x), float(variance - all_noise))

@@ -68,6 +68,12 @@ def ordered(task: str) -> bool:
     return any(way.ordered for way in record(declared.survey).variables[declared.outcome])
 
 
+def asked_scales(part: Part) -> dict[str, Scale]:
+    """Return the scales that mean something of a part of a task."""
+    (cells, levels), here = part.p.shape, ordered(part.truth.task)
+    return {name: scale for name, scale in SCALES.items() if scale.asks(cells, levels, here)}
+
+
 def sizes(part: Part) -> Array:
     """Return how finely each cell of a part is resolved, shape (C',)."""
     truth = part.truth
@@ -82,12 +88,8 @@ def on_scales(part: Part, elicited: Elicited) -> dict[str, Known]:
     dict of str to Known
         By the names of `SCALES`; what is of cells is their weighted mean.
     """
-    n, (cells, levels) = sizes(part), part.p.shape
-    here = ordered(part.truth.task)
-    known = {}
-    for name, scale in SCALES.items():
-        if not scale.asks(cells, levels, here):
-            continue
+    n, known = sizes(part), {}
+    for name, scale in asked_scales(part).items():
 
         def of(p: Array, q: Array, scale: Scale = scale) -> Array:
             values = scale.of(p, q, n)
@@ -108,11 +110,10 @@ def on_scales(part: Part, elicited: Elicited) -> dict[str, Known]:
 
 def scaled_cells(part: Part, q: Array) -> dict[str, Array]:
     """Compare answers with a truth cell by cell, (C',) by the names of `SCALES`."""
-    here = ordered(part.truth.task)
     return {
         name: scale.of(part.p, q, sizes(part))
-        for name, scale in SCALES.items()
-        if scale.asks(*part.p.shape, here) and not scale.compares
+        for name, scale in asked_scales(part).items()
+        if not scale.compares
     }
 
 
