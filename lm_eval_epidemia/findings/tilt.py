@@ -36,15 +36,13 @@ def _answers(part: Part, kind: str) -> Any:
     return respondents.answers(part.truth, kind)[part.complete]
 
 
-def _rows(group: Answered) -> Iterator[Row]:
-    over = Row(
-        {**_cells(line_of(list(group.tasks.values()))), "tasks": len(group.tasks)},
-        group.entry,
-        group.group,
-        group.group,
-        {"tasks": len(group.tasks)},
-    )
-    yield over
+def _row(group: Answered) -> Row:
+    number = {"tasks": len(group.tasks)}
+    cells = {**_cells(line_of(list(group.tasks.values()))), **number}
+    return Row(cells, group.entry, group.group, group.group, number)
+
+
+def _of_tasks(group: Answered) -> Iterator[Row]:
     for asked, task in group.tasks.items():
         name = in_way(*asked)
         cells = {"group": name, **_cells(line_of([task]))}
@@ -83,9 +81,11 @@ _COLUMNS = (
 )
 
 
-def finding(groups: Sequence[Answered]) -> Finding:
-    """Return the table of lines: of groups, and in its long form of every task."""
-    rows = [row for group in groups for row in _rows(group)]
+def finding(groups: Sequence[Answered], of_tasks: bool = True) -> Finding:
+    """Return the table of lines: of groups, and in its long form of every task, if wished for."""
+    rows: list[Row] = []
+    for group in groups:
+        rows += [_row(group), *(_of_tasks(group) if of_tasks else ())]
     return Finding("calibration line", "Tilt and slope of the answers", _COLUMNS, rows, NOTE, 2)
 
 

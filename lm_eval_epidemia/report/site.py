@@ -392,7 +392,7 @@ def _calibration(report: Report, samples: Samples) -> dict[str, Any]:
         else None,
         "sections": [
             _rows_of(printed(table))
-            for table in (tilt.finding(answered), scales.finding(answered))
+            for table in (tilt.finding(answered, of_tasks=False), scales.finding(answered))
             if table.rows
         ],
         "models": list(by_model),

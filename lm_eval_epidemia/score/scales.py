@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 
@@ -167,6 +169,15 @@ def rank_agreement(p: Array, q: Array) -> Array:
     return np.asarray(agreement.mean(axis=-1))
 
 
+@lru_cache(maxsize=32)
+def _orders(cells: int) -> tuple[NDArray[np.int16], bool]:
+    """Return orders of the cells, shape (N, C), and whether these are all that there are."""
+    if math.factorial(cells) <= ALL:
+        return np.array(list(itertools.permutations(range(cells))), dtype=np.int16), True
+    rng = np.random.default_rng(SEED)
+    return np.array([rng.permutation(cells) for _ in range(DRAWS)], dtype=np.int16), False
+
+
 def agreement_by_chance(p: Array, q: Array) -> float:
     """How often answers with no idea of who is who would agree at least as well.
 
@@ -187,10 +198,7 @@ def agreement_by_chance(p: Array, q: Array) -> float:
     # Of two levels, one says what both do.
     levels = slice(1 if q.shape[1] == 2 else None)
     first, other = (_standard_ranks(values[:, levels]) for values in (p, q))
-    least = (first * other).sum() - SAME
-    if math.factorial(cells) <= ALL:
-        orders = itertools.permutations(range(cells))
-        return float(np.mean([(first * other[list(order)]).sum() >= least for order in orders]))
-    rng = np.random.default_rng(SEED)
-    as_good = sum((first * other[rng.permutation(cells)]).sum() >= least for _ in range(DRAWS))
-    return float((as_good + 1) / (DRAWS + 1))
+    orders, all_of_them = _orders(cells)
+    agreement = np.einsum("ck,nck->n", first, other[orders])
+    as_good = int((agreement >= (first * other).sum() - SAME).sum())
+    return as_good / len(orders) if all_of_them else (as_good + 1) / (len(orders) + 1)
