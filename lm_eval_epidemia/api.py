@@ -1,8 +1,9 @@
 """The truths, scores and questions in Python, without lm-eval and without torch.
 
 `load_truth` returns what a survey says, `score` compares with it what somebody believes,
-`joint_error` and `difference` give the errors of means and differences, `tasks` lists what there
-is, `questions` returns the prompts. Import them from here: ``lm_eval_epidemia``
+`joint_error` and `difference` give the errors of means and differences, `other_scales` and
+`calibration_line` tell in other ways how a belief is wrong, `tasks` lists what there is,
+`questions` returns the prompts. Import them from here: ``lm_eval_epidemia``
 itself imports nothing.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +19,13 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks.observation.apart import (
+    SCALES,
+    Tilt,
+    line_of,
+    on_scales,
+    scaled_cells,
+)
 from lm_eval_epidemia.benchmarks.observation.beliefs import believed
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.splits import split
@@ -30,6 +39,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of, read_registry
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
+from lm_eval_epidemia.score.scales import agreement_by_chance
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
@@ -39,10 +49,13 @@ __all__ = [
     "Draws",
     "Score",
     "Source",
+    "Tilt",
     "Truth",
+    "calibration_line",
     "difference",
     "joint_error",
     "load_truth",
+    "other_scales",
     "questions",
     "score",
     "tasks",
@@ -405,6 +418,92 @@ def score(task: str | Truth, q: Any) -> Score:
         l1_population=measured.l1_population,
         draws=draws,
         population_draws=population_draws,
+    )
+
+
+def other_scales(task: str | Truth, q: Any, cells: bool = False) -> pd.DataFrame:
+    """Compare beliefs with the truth of a task on other scales than the score.
+
+    Parameters
+    ----------
+    task : str or Truth
+    q : callable, DataFrame or array_like
+        As `score` takes it.
+    cells : bool
+        Whether to return every cell instead of their weighted means.
+
+    Returns
+    -------
+    DataFrame
+        A row per scale: ``value``; ``error``, its standard error from the survey's sampling;
+        ``by_chance``, of ``rank agreement``, how often cells in any order agree at least as well;
+        ``draws``, for `joint_error`. ``total variation`` and ``Wasserstein-1`` (of more than two
+        ordered answers) are in [0, 1], ``Jensen-Shannon`` in bits, ``log score`` in nats (higher is
+        better), ``rank agreement`` in [-1, 1]. With `cells` a row per cell: its conditions,
+        ``weight``, and a column per scale but the last.
+
+    Examples
+    --------
+    >>> from lm_eval_epidemia.api import other_scales
+    >>> shown = other_scales("epidemia_low_gss_party_by_race", lambda race: [0.4, 0.3, 0.3])
+    >>> shown.value.round(3)
+    total variation    0.156
+    Jensen-Shannon     0.024
+    log score         -1.089
+    Wasserstein-1      0.112
+    rank agreement     0.000
+    Name: value, dtype: float64
+    """
+    truth = task if isinstance(task, Truth) else load_truth(task)
+    part, elicited = part_of(truth), Elicited(believed(truth, q))
+    if cells:
+        labels = zip(*truth.given, strict=True)
+        columns = dict(zip(truth.conditions, labels, strict=True))
+        return pd.DataFrame({**columns, "weight": truth.weights, **scaled_cells(part, elicited.q)})
+    known = on_scales(part, elicited)
+    frame = pd.DataFrame(
+        {
+            "value": {name: number.value for name, number in known.items()},
+            "error": {name: joint_error([number.draws]) for name, number in known.items()},
+            "by_chance": dict.fromkeys(known, math.nan),
+            "draws": {name: number.draws for name, number in known.items()},
+        },
+        index=[name for name in SCALES if name in known],
+    )
+    if "rank agreement" in known:
+        frame.loc["rank agreement", "by_chance"] = agreement_by_chance(truth.p, elicited.q)
+    return frame
+
+
+def calibration_line(beliefs: Mapping[str, Any]) -> Tilt:
+    """Return the line logit q = tilt + slope logit p through the beliefs about one or more tasks.
+
+    Parameters
+    ----------
+    beliefs : mapping of str to callable, DataFrame or array_like
+        By task; each as `score` takes it. Every task counts alike.
+
+    Returns
+    -------
+    Tilt
+        ``tilt``, ``slope`` and their errors; see docs/statistics.md. Who knows the population has
+        slope 1 and tilt 0; the survey's own figures have its errors too, and a slope above 1.
+
+    Examples
+    --------
+    >>> from lm_eval_epidemia.api import calibration_line, load_truth
+    >>> names = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_nsduh_heroin_ever_by_age"]
+    >>> halfway = {name: (load_truth(name).p + 0.5) / 2 for name in names}
+    >>> calibration_line(halfway).slope < 1
+    True
+    """
+    if not isinstance(beliefs, Mapping) or not beliefs:
+        raise EpidemiaError(
+            "calibration_line takes beliefs by task: {'epidemia_low_gss_party_by_race': q}"
+        )
+    truths = {name: load_truth(name) for name in beliefs}
+    return line_of(
+        [(part_of(t), Elicited(believed(t, beliefs[name]))) for name, t in truths.items()]
     )
 
 

@@ -350,6 +350,10 @@ def test_calibration_and_colours(site, visit):
     assert error < 0.001 < float(rows[names[3]][1])
     # It answers by the letters alone, in no order of its own.
     assert (order_bias, choice_mass) == (pytest.approx(0, abs=1e-3), 1)
+    # What kind of wrong: a mark per model, and the lines behind them.
+    assert "knows the population" in tab.locator("#figure-tilt svg").text_content()
+    lines = rows_by_name(tab, "#scales-1")
+    assert names[3] in lines and "epidemia-baseline kind=truth" in lines
     tab.locator("#theme").click()
     assert tab.evaluate("document.documentElement.dataset.theme") == "light"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -121,6 +121,9 @@ def report(
     recalibrated: Annotated[
         bool, Option("--recalibrated", help="Add what answers score with the survey's P(Y).")
     ] = False,
+    scales: Annotated[
+        bool, Option("--scales", help="Add other scales, tilt and slope, from the samples.")
+    ] = False,
     probe: Annotated[
         bool, Option("--probe", help="Add published tasks against fresh ones like them.")
     ] = False,
@@ -131,8 +134,9 @@ def report(
     """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
     from lm_eval_epidemia.findings import probe as probing
     from lm_eval_epidemia.findings import recalibrated as tilted
+    from lm_eval_epidemia.findings import scales as others
     from lm_eval_epidemia.findings import standardised as standard
-    from lm_eval_epidemia.findings import tuning, tuning_rows
+    from lm_eval_epidemia.findings import tilt, tuning, tuning_rows
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import printed, tidy
 
@@ -151,13 +155,19 @@ def report(
             failed = error  # of the site alone
     implied, notes = standard.read(read) if standardised else ([], [])
     known, more_notes = tilted.read(read) if recalibrated else ([], [])
-    for note in dict.fromkeys([*notes, *more_notes]):
+    answered, other_notes = others.read(read) if scales else ([], [])
+    for note in dict.fromkeys([*notes, *more_notes, *other_notes]):
         print(f"note: {note}", file=sys.stderr)
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
     tuned = tuning.read(read)
-    from_samples = [standard.finding(implied), tilted.finding(known)]
+    from_samples = [
+        standard.finding(implied),
+        tilted.finding(known),
+        others.finding(answered),
+        tilt.finding(answered),
+    ]
     of_probe = probing.findings(probed)
     if format in ("json", "csv"):
         findings = [*from_samples, *tuning.findings(tuned), *of_probe]
@@ -169,7 +179,7 @@ def report(
     else:
         learning = tuning_rows.learning_table(read)
         findings = [*from_samples, *tuning.tables(tuned, effects), *learning, *of_probe]
-        tables = [printed(finding) for finding in findings if finding.rows]
+        tables = [printed(finding, effects) for finding in findings if finding.rows]
         sections = [*output.sections(read, effects), *tables]
         if format == "latex":
             print(output.as_latex(sections))

@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from lm_eval_epidemia.report.charts_tilt import tilt
 from lm_eval_epidemia.report.charts_tuned import learning, losses, tuning
 from lm_eval_epidemia.report.palette import (
     BELOW,
@@ -452,6 +453,7 @@ CHARTS: dict[str, Callable[[Any], Any]] = {
     "closed": closed,
     "calibration": calibration,
     "order_bias": order_bias,
+    "tilt": tilt,
     "distribution": distribution,
     "curve": curve,
     "cells": cells,

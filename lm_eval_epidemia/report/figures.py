@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write
-from lm_eval_epidemia.findings import data, prior_rows, tuning_rows
+from lm_eval_epidemia.findings import data, prior_rows, tilt, tuning_rows
 from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.report.sections import plain
 from lm_eval_epidemia.results.card import read_tuned
@@ -64,6 +64,7 @@ FIGURES = {
         "elicited against true probability, with a reliability curve", data.calibration_rows
     ),
     "order_bias": Figure("what each displayed position gets, times uniform", data.order_bias_rows),
+    "tilt": Figure("tilt against slope of every model's calibration line", tilt.rows),
     "distribution": Figure(
         "truth and models in the largest cell of a task", data.distribution_rows, needs_task=True
     ),

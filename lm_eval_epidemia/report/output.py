@@ -100,7 +100,8 @@ def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> lis
         ``population``, and of findings), and of paired comparisons ``corrected``,
         ``corrected_stderr``, ``wins``, ``ties`` and ``losses``, see `Comparison`; NaN or empty
         where that does not apply.
-        `standardised`, `recalibrated`, `tuning` and `probe` in `findings` have more of them.
+        `standardised`, `recalibrated`, `scales`, `tilt`, `tuning` and `probe` in `findings` have
+        more of them.
     """
     findings = [
         overview.numbers(report),

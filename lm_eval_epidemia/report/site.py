@@ -31,8 +31,10 @@ from lm_eval_epidemia.findings import (
     overview,
     probe,
     quantities,
+    scales,
     standardised,
     surveys,
+    tilt,
     tuning,
     tuning_rows,
 )
@@ -374,10 +376,25 @@ def svg(chart: alt.TopLevelMixin) -> str:
     return drawn.replace(_INK, "currentColor").replace(palette.BLACK, "currentColor")
 
 
+#: What stands below the figure of calibration lines.
+TILT = "A mark per model, with 1.96 standard errors. Who knows the population stands where the "
+TILT += "dashed lines cross. Below: differences are understated, or not known; above: overstated."
+
+
 def _calibration(report: Report, samples: Samples) -> dict[str, Any]:
     by_model = data.calibrations(report, samples)
     summary = printed(calibration.summary(report.runs, samples, by_model))
+    answered = scales.answered(report, samples)
+    lines = tilt.figure_rows(answered)
     return {
+        "tilt": _drawn(figures.FIGURES["tilt"].says, TILT, charts.CHARTS["tilt"], lines)
+        if lines
+        else None,
+        "sections": [
+            _rows_of(printed(table))
+            for table in (tilt.finding(answered, of_tasks=False), scales.finding(answered))
+            if table.rows
+        ],
         "models": list(by_model),
         "summary": _rows_of(summary),
         "calibration": {name: data.rows_of_calibration(name, q) for name, q in by_model.items()},

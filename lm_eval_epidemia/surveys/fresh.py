@@ -130,12 +130,14 @@ def hash_of(record: Record, vintage: str) -> str:
     Returns
     -------
     str
-        64 hexadecimal digits. What a schema adds later, and a record does not use, changes nothing.
+        64 hexadecimal digits. What a schema adds later, and a record does not use, changes nothing;
+        nor does whether levels are `ordered`, on which neither questions nor truth depend.
     """
+    unused: Any = {"variables": {"__all__": {"__all__": {"ordered"}}}}
 
     def dumped(model: Strict, *fields: str) -> dict[str, Any]:
         chosen = set(fields) or None
-        return model.model_dump(mode="json", exclude_defaults=True, include=chosen)
+        return model.model_dump(mode="json", exclude_defaults=True, include=chosen, exclude=unused)
 
     parts = [
         dumped(record, "survey", "subject", "join", "universe", "variables"),

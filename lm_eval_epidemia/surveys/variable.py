@@ -232,6 +232,9 @@ class Variable(Strict):
         Begins a clause about it where the subject's word does not: 'which'.
     among : str, optional
         Of whom a share is, where an answer has no level: 'names no third party'.
+    ordered : bool
+        Whether its levels stand in an order: ages, incomes, how often, from liberal to
+        conservative. No question and no truth depends on it.
     revision : int
         Raised when its wording changes, so that scores stop being comparable.
     both : pair of str, optional
@@ -247,6 +250,7 @@ class Variable(Strict):
     measure: Measure | None = None
     relative: str | None = None
     among: str | None = None
+    ordered: bool = False
     revision: int = 0
     # Filled in by the record.
     both: tuple[str, str] | None = None

@@ -1,0 +1,207 @@
+"""Is the slope of the calibration line that of the population? Surveys are drawn, and it is fitted.
+
+    python benchmarks/calibration_line.py --data FOLDER [--surveys 100] [--boosted 20] [--jobs 2]
+
+The population is the shipped truth. A respondent that knows it has slope 1 there and tilt 0; others
+flatten or overstate its differences or lean to one side. Each survey is drawn anew, with replicates
+of its own, and `score.calibration_line` is fitted to it; plain is the same without its correction.
+
+counted   PSUs within strata with replacement (`redraw.py`), replicates by Rao and Wu.
+boosted   outcomes of all records drawn from the fitted truth, fitted anew, and so is each
+          replicate; every second task of MEPS and SCF, every fifth of NSDUH.
+stored    a replicate of the shipped truth stands for a survey, and its own are the other
+          replicates, moved: for ACS, BRFSS and NHIS, whose files are large or not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import joblib
+import numpy as np
+from redraw import GROUPS, SEED, counted, drawn, factors, fitted, redrawable, tilted
+from tqdm import tqdm
+
+from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.estimate import boosted, store
+from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
+from lm_eval_epidemia.score.calibration_line import Line, line, moments
+from lm_eval_epidemia.score.scales import sizes
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+
+#: How far the population-knower may be from 1.
+BOUND = 0.05
+#: Replicates of a boosted survey, each fitted anew.
+REFITTED = 12
+#: Surveys whose stored replicates stand for surveys, and the group that most of their tasks are in.
+STORED = {"acs": "epidemia_low", "brfss": "epidemia_low", "nhis": "epidemia_extra"}
+#: Every which of a survey's boosted tasks is simulated.
+STEPS = {"meps": 2, "scf": 2, "nsduh": 5}
+
+
+def _powered(p, power):
+    """Multiply every log-odds between two answers by `power`."""
+    raised = p**power
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+RESPONDENTS = {
+    "knows the population": lambda truth: truth.p,
+    "flattens": lambda truth: _powered(truth.p, 0.6),
+    "overstates": lambda truth: _powered(truth.p, 1.5),
+    "leans": lambda truth: tilted(truth, 0.5),
+}
+
+
+class Survey(NamedTuple):
+    """A task in one drawn survey: P(Y | X), (C, K), and at its replicates, (B, C, K)."""
+
+    truth: store.GroundTruth
+    p: np.ndarray
+    replicates: np.ndarray
+
+
+def through(surveys: list[Survey], respondent, corrected: bool = True) -> Line:
+    """Fit the line to what a respondent says of tasks of one survey."""
+    return line(
+        [
+            moments(
+                s.truth.weights,
+                s.p,
+                respondent(s.truth),
+                sizes(s.truth.p, s.truth.n_eff),
+                s.replicates if corrected else s.replicates[:0],
+                "drawn" * corrected,
+            )
+            for s in surveys
+        ]
+    )
+
+
+def of_counted(options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
+    """Draw counted tasks of each survey again and again, with replicates of each."""
+    for number, (survey, tasks) in enumerate(redrawable(options.data, GROUPS[0]).items()):
+        rng, strata = np.random.default_rng([SEED, 6, number]), tasks[0].strata
+        order = np.argsort(strata, kind="stable")
+        surveys = []
+        for units in drawn(strata, rng, options.surveys, 0)[0]:
+            of = np.empty(len(strata), dtype=np.int64)
+            of[order] = units
+            here = np.bincount(of, minlength=len(strata))[None]
+            again = factors(strata, rng, options.replicates, tasks[0].fewer, of)
+            estimates = [counted(t, np.concatenate([here, again])) for t in tasks]
+            surveys.append(
+                [Survey(t.truth, p[0], p[1:]) for t, p in zip(tasks, estimates, strict=True)]
+            )
+        yield survey, "counted", surveys
+
+
+def _refitted(task, key) -> Survey:
+    """Draw a survey from the fitted population of a boosted task, fit it and its replicates."""
+    ready, truth, rng = task.ready, task.truth, np.random.default_rng(key)
+    alike = intraclass_correlation(ready.sample, ready.cell, ready.outcome, truth.p)
+    outcome = draw_outcomes(ready.sample, ready.cell, truth.p, alike, rng)
+    ready, weight = replace(ready, outcome=outcome), ready.sample.weight
+    seeds = boosted.seeds_of_survey(ready.units)
+    replicates = [
+        fitted(ready, weight * f[task.psu], seeds, (*key, b))
+        for b, f in enumerate(factors(task.strata, rng, REFITTED, task.fewer))
+    ]
+    return Survey(truth, fitted(ready, weight, boosted.SEEDS, key), np.array(replicates))
+
+
+def of_boosted(options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
+    """Draw some boosted tasks of each survey again and again."""
+    for number, (survey, tasks) in enumerate(redrawable(options.data, GROUPS[1]).items()):
+        tasks = tasks[:: STEPS[survey]]
+        calls = [
+            joblib.delayed(_refitted)(task, (SEED, 7, number, s))
+            for s in range(options.boosted)
+            for task in tasks
+        ]
+        made = joblib.Parallel(options.jobs, return_as="generator")(calls)
+        flat = list(tqdm(made, survey, len(calls), leave=False))
+        yield survey, "boosted", [flat[i : i + len(tasks)] for i in range(0, len(flat), len(tasks))]
+
+
+def of_stored(_options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
+    """Take the stored replicates as surveys."""
+    for survey, group in STORED.items():
+        names = [n for n, _ in members(group) if declared_task(n).survey == survey]
+        truths = [store.load(name) for name in names if store.is_available(name)]
+        surveys = []
+        for b in range(0, 100, 5):
+            others = [j for j in range(100) if j != b]
+            surveys.append(
+                [
+                    Survey(t, r[b], np.clip(r[b] + r[others] - t.p, 0, 1))
+                    for t, r in ((t, t.replicates) for t in truths)
+                ]
+            )
+        yield survey, "stored", surveys
+
+
+def error(values) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with the survey files")
+    parser.add_argument("--surveys", type=int, default=100, help="drawn of counted tasks")
+    parser.add_argument("--boosted", type=int, default=20, help="drawn of boosted tasks")
+    parser.add_argument("--replicates", type=int, default=100, help="of each drawn survey")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    options = parser.parse_args()
+    print(
+        "| survey | tasks | respondent | slope in the population | plain | corrected | tilt in "
+        "the population | corrected | slope ± 1.96 errors covers, per cent |"
+    )
+    print("|---|---|---|--:|--:|--:|--:|--:|--:|")
+    outside, single = [], []
+    for source in (of_counted, of_stored, of_boosted):
+        for survey, kind, surveys in source(options):
+            tasks = [s.truth for s in surveys[0]]
+            for name, respondent in RESPONDENTS.items():
+                exact = through([Survey(t, t.p, t.replicates) for t in tasks], respondent, False)
+                lines = [through(drawn_anew, respondent) for drawn_anew in surveys]
+                plain = [through(drawn_anew, respondent, False).slope for drawn_anew in surveys]
+                slopes, tilts = ([getattr(one, key) for one in lines] for key in ("slope", "tilt"))
+                errors = [one.draws["drawn"][1].std(ddof=1) for one in lines]
+                covers = np.abs(np.array(slopes) - exact.slope) <= 1.96 * np.array(errors)
+                print(
+                    f"| {survey} | {len(tasks)} {kind} | {name} | {exact.slope:.2f} | "
+                    f"{np.mean(plain):.3f} | {np.mean(slopes):.3f} ± {error(slopes):.3f} | "
+                    f"{exact.tilt:+.2f} | {np.mean(tilts):+.3f} ± {error(tilts):.3f} | "
+                    f"{100 * covers.mean():.0f} |",
+                    flush=True,
+                )
+                if name == "knows the population" and abs(np.mean(slopes) - 1) > BOUND:
+                    outside.append(f"{survey}, {kind} ({np.mean(slopes):.3f})")
+            if kind == "counted":
+                for k, truth in enumerate(tasks):
+                    of_task = [[drawn_anew[k]] for drawn_anew in surveys]
+                    each = [
+                        [through(s, RESPONDENTS["knows the population"], c).slope for s in of_task]
+                        for c in (False, True)
+                    ]
+                    single.append((*map(np.nanmean, each), truth.task))
+    plain, corrected, _ = zip(*single, strict=True)
+    print(
+        f"\nThe population-knower in single counted tasks: plain {min(plain):.2f} to "
+        f"{max(plain):.2f} (least: {min(single)[2]}), corrected {min(corrected):.2f} to "
+        f"{max(corrected):.2f}"
+    )
+    missed = "; ".join(outside)
+    print(
+        f"Slope 1 ± {BOUND} of the population-knower: "
+        + (f"bound NOT met in {missed}" if outside else "bound met in every survey")
+    )
+
+
+if __name__ == "__main__":
+    main()

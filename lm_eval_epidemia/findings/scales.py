@@ -1,0 +1,173 @@
+"""How far answers are from the truth on other scales than the score, from the same samples.
+
+Task by task, and the mean over the tasks of a group (`benchmarks.observation.apart`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
+from lm_eval_epidemia.benchmarks.observation.apart import (
+    SCALES,
+    Known,
+    best_log_score,
+    on_scales,
+)
+from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.way import Elicited
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.answered import Samples, read_samples
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import mean
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.score.joint import joint_error
+from lm_eval_epidemia.score.scales import agreement_by_chance
+
+#: Cells are in an order that is not by chance where the p-value is at most this; of fewer cells no
+#: order is that rare.
+CHANCE, FEWEST_CELLS = 0.05, 4
+
+
+class Answered(NamedTuple):
+    """The tasks of a group that one model answered.
+
+    Attributes
+    ----------
+    entry : Entry
+    group : str
+    tasks : dict of Asked to (Part, Elicited)
+        What was asked completely, and what was elicited there.
+    """
+
+    entry: Entry
+    group: str
+    tasks: dict[Asked, tuple[Part, Elicited]]
+
+
+def answered(report: Report, samples: Samples) -> list[Answered]:
+    """Put answers about surveys beside their truths, by model and group, in the report's order.
+
+    Answers that were drawn differ from what they are drawn from by chance: they are left out.
+    """
+    groups = []
+    for entry in report.runs:
+        by_group: dict[str, dict[Asked, tuple[Part, Elicited]]] = {}
+        for asked in sorted(entry.scores):
+            own = samples.get((entry.name, asked))
+            if own is None or own.counts is not None or leaf(asked).benchmark is not OBSERVATION:
+                continue
+            truth = store.load(asked.task)
+            complete = np.zeros(len(truth.given), dtype=bool)
+            complete[own.cells] = True
+            tasks = by_group.setdefault(leaf(asked).group, {})
+            tasks[asked] = part_of(truth, complete), Elicited(own.q, own.by_order)
+        groups += [Answered(entry, group, tasks) for group, tasks in by_group.items()]
+    return groups
+
+
+def read(report: Report) -> tuple[list[Answered], list[str]]:
+    """Read the samples of all runs, and put them beside the truths.
+
+    Returns
+    -------
+    groups : list of Answered
+    notes : list of str
+        Samples that are not there, or cannot be read.
+
+    Raises
+    ------
+    EpidemiaError
+        If no probabilities of answers about a survey are there.
+    """
+    wanted = {
+        asked
+        for entry in report.runs
+        for asked in entry.scores
+        if leaf(asked).benchmark is OBSERVATION
+    }
+    samples, notes = read_samples(report, wanted)
+    if not (groups := answered(report, samples)):
+        raise EpidemiaError(
+            "no answers to compare with the truth: run lm_eval with --log_samples on tasks with "
+            "letters or likelihoods, such as epidemia_low"
+        )
+    return groups, notes
+
+
+def _rows(group: Answered) -> Iterator[Row]:
+    by_task = {asked: on_scales(*task) for asked, task in group.tasks.items()}
+    by_chance = {
+        asked: agreement_by_chance(part.p, elicited.q)
+        for asked, (part, elicited) in group.tasks.items()
+    }
+    cells: dict[str, Cell] = {"tasks": len(by_task)}
+    for scale in SCALES:
+        of_tasks = [numbers[scale] for numbers in by_task.values() if scale in numbers]
+        if of_tasks:
+            cells[scale] = mean([n.value for n in of_tasks], [n.draws for n in of_tasks])
+    best = [best_log_score(part) for part, _ in group.tasks.values()]
+    cells["best"] = math.fsum(best) / len(best)
+    enough = (a for a, (part, _) in group.tasks.items() if len(part.p) >= FEWEST_CELLS)
+    compared = [by_chance[asked] for asked in enough]
+    if compared:
+        share = sum(p <= CHANCE for p in compared) / len(compared)
+        cells["in order"] = Number(100 * share, tasks=len(compared))
+    yield Row(cells, group.entry, group.group, group.group, {"tasks": len(by_task)})
+    for asked, numbers in by_task.items():
+        yield Row(
+            {
+                "group": in_way(*asked),
+                **{scale: _number(of_task) for scale, of_task in numbers.items()},
+                "best": best_log_score(group.tasks[asked][0]),
+                "by chance": known(by_chance[asked]),
+            },
+            group.entry,
+            group.group,
+            in_way(*asked),
+            {"tasks": 1},
+            long=True,
+        )
+
+
+def _number(of_task: Known) -> Number:
+    return Number(of_task.value, joint_error([of_task.draws]), 1)
+
+
+NOTE = (
+    "From the samples; none of these is the score. Total variation: the share of the probability "
+    "that stands at wrong answers, half of l1. Jensen-Shannon: what one answer tells of whether "
+    "the model or the survey gave it, in bits (0 to 1). Log score: the mean log-probability of "
+    "the survey's answers, in nats, higher is better; the model's are mixed with 1/K as finely as "
+    "the survey can tell. Best: the log score of the survey's own figures. Wasserstein-1: how far "
+    "probability has to be moved along ordered answers, as a share of the scale (in brackets: over "
+    "how many tasks with such answers). Rank agreement: Spearman's correlation over the cells of "
+    "a task, -1 to 1: whether the model knows who more than how many. In order: tasks of four "
+    "cells or more, in per cent, whose cells agree better than by chance (permutations, one-sided "
+    f"p at most {CHANCE})."
+)
+
+_COLUMNS = (
+    *map(Column, ("model", "group", "tasks")),
+    Column("total variation", "total variation", 3),
+    Column("Jensen-Shannon", "Jensen-Shannon", 4),
+    Column("log score", "log score", 3),
+    Column("best", "best log score", 3, form="plain"),
+    Column("Wasserstein-1", "Wasserstein-1", 4, form="counted"),
+    Column("rank agreement", "rank agreement", 2),
+    Column("in order", "in order", 0, unit=" %"),
+    Column("by chance", "p by chance", 3, title="p", long=True),
+)
+
+
+def finding(groups: Sequence[Answered]) -> Finding:
+    """Return the table of other scales: of groups, and in its long form of every task."""
+    rows = [row for group in groups for row in _rows(group)]
+    title = "Other scales, from the same samples"
+    return Finding("other scales", title, _COLUMNS, rows, NOTE, 2)

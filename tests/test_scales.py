@@ -1,0 +1,160 @@
+"""Other scales than L1: golden values, independent routes (scipy), and what must hold."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as of
+from scipy import stats
+from scipy.spatial.distance import jensenshannon
+
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score.scales import (
+    DRAWS,
+    agreement_by_chance,
+    jensen_shannon,
+    log_score,
+    rank_agreement,
+    resolution,
+    sizes,
+    total_variation,
+    wasserstein,
+)
+
+P = np.array([[0.5, 0.3, 0.2], [0.0, 1.0, 0.0]])
+Q = np.array([[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]])
+
+
+def distributions(rows, columns):
+    """Rows that sum to 1; what is 0 stays 0."""
+    return of.arrays(float, (rows, columns), elements=st.sampled_from([0, 0.01, 0.2, 0.5, 1])).map(
+        lambda a: (
+            (a + (a.sum(axis=1, keepdims=True) == 0))
+            / np.maximum((a + (a.sum(axis=1, keepdims=True) == 0)).sum(axis=1, keepdims=True), 1e-9)
+        )
+    )
+
+
+def test_golden_values():
+    # (.3 + .3) / 2, and everything at the wrong answer.
+    np.testing.assert_allclose(total_variation(P, Q), [0.3, 1])
+    # From .5 .3 .2 to .2 .3 .5: .3 goes two steps of 1/2. From the middle to the end: one.
+    np.testing.assert_allclose(wasserstein(P, Q), [0.3, 0.5])
+    # Without a common answer, one draw tells them apart: one bit.
+    assert jensen_shannon(P, Q)[1] == 1
+    # n = 9: q' = (9 * .2 + 1/3) / 10 = .21333, .30333, .48333; and of an answer of 0, 1/30.
+    expected = 0.5 * math.log(0.64 / 3) + 0.3 * math.log(0.91 / 3) + 0.2 * math.log(1.45 / 3)
+    np.testing.assert_allclose(log_score(P, Q, np.array([9, 9])), [expected, math.log(1 / 30)])
+
+
+@settings(max_examples=60)
+@given(distributions(4, 5), distributions(4, 5))
+def test_they_are_those_of_scipy(p, q):
+    n = np.array([3.0, 10, 100, 1000])
+    mixed = (n[:, None] * q + 0.2) / (n[:, None] + 1)
+    places = np.arange(5) / 4
+    for cell in range(4):
+        one, other = p[cell], q[cell]
+        assert total_variation(p, q)[cell] == pytest.approx(np.abs(one - other).sum() / 2)
+        # The square root of scipy's is of rounding's size, 1e-8, where the two are equal.
+        assert jensen_shannon(p, q)[cell] == pytest.approx(
+            np.nan_to_num(jensenshannon(one, other, base=2)) ** 2, abs=1e-12
+        )
+        assert wasserstein(p, q)[cell] == pytest.approx(
+            stats.wasserstein_distance(places, places, one, other), abs=1e-12
+        )
+        cross = -stats.entropy(one) - stats.entropy(one, mixed[cell])
+        assert log_score(p, q, n)[cell] == pytest.approx(cross, abs=1e-9)
+
+
+@settings(max_examples=60)
+@given(distributions(3, 4), distributions(3, 4))
+def test_what_holds_of_all(p, q):
+    n = np.array([5.0, 50, 500])
+    for scale in (total_variation, jensen_shannon, wasserstein):
+        np.testing.assert_allclose(scale(p, q), scale(q, p), atol=1e-12)
+        np.testing.assert_allclose(scale(p, p), 0, atol=1e-12)
+        assert ((scale(p, q) >= 0) & (scale(p, q) <= 1 + 1e-12)).all()
+    assert (wasserstein(p, q) <= total_variation(p, q) + 1e-12).all()
+    # Of what is mixed alike, none scores higher than the truth by more than the mixture bends.
+    assert (log_score(p, q, n) <= log_score(p, p, n) + np.log1p(4 / n)).all()
+    np.testing.assert_allclose(log_score(p[None], q, n)[0], log_score(p, q, n))
+
+
+def test_of_two_answers_wasserstein_is_the_total_variation():
+    p, q = np.array([[0.2, 0.8]]), np.array([[0.7, 0.3]])
+    assert wasserstein(p, q) == pytest.approx(total_variation(p, q))
+
+
+def test_replicates_that_miss_0_by_a_step():
+    """They are stored in steps, so that a share of 0 can be -2e-5."""
+    p = np.array([[[1.00002, -0.00002]]])
+    assert np.isfinite(jensen_shannon(p, np.array([[0.5, 0.5]]))).all()
+
+
+def test_ranks_are_spearmans():
+    rng = np.random.default_rng(5)
+    p, q = rng.dirichlet(np.ones(3), 12), rng.dirichlet(np.ones(3), 12)
+    q[3] = q[4]  # a tie
+    each = [stats.spearmanr(p[:, k], q[:, k]).statistic for k in range(3)]
+    assert rank_agreement(p, q) == pytest.approx(np.mean(each))
+    two = np.stack([p[:, 0], 1 - p[:, 0]], axis=1), np.stack([q[:, 0], 1 - q[:, 0]], axis=1)
+    assert rank_agreement(*two) == pytest.approx(each[0])
+    np.testing.assert_allclose(rank_agreement(np.stack([p, q]), q), [np.mean(each), 1])
+
+
+def test_who_says_the_same_of_everybody_agrees_with_no_order():
+    p = np.random.default_rng(1).dirichlet(np.ones(2), 6)
+    # As letters give it: the same but for rounding.
+    same = np.tile([0.3, 0.7], (6, 1)) + 1e-12 * np.arange(6)[:, None] * [1, -1]
+    assert rank_agreement(p, same) == 0
+    assert agreement_by_chance(p, same) == 1
+    assert math.isnan(rank_agreement(p[:1], same[:1]))
+    assert math.isnan(agreement_by_chance(p[:1], same[:1]))
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_chance_is_that_of_all_orders(levels):
+    """Six cells have 720 orders; scipy tries all of these too."""
+    rng = np.random.default_rng(7)
+    p, q = rng.dirichlet(np.ones(levels), (2, 6))
+    theirs = stats.permutation_test(
+        (np.arange(6),),
+        lambda order: rank_agreement(p[order], q),
+        permutation_type="pairings",
+        n_resamples=np.inf,
+        alternative="greater",
+    )
+    assert agreement_by_chance(p, q) == pytest.approx(theirs.pvalue, abs=1e-12)
+
+
+def test_chance_with_many_cells_is_drawn():
+    rng = np.random.default_rng(11)
+    p, q = rng.dirichlet(np.ones(2), (2, 30))
+    theirs = stats.spearmanr(p[:, 0], q[:, 0], alternative="greater").pvalue
+    # Four binomial standard errors of the draws, and what Student's t is off by.
+    reach = 4 * math.sqrt(theirs * (1 - theirs) / DRAWS) + 0.01
+    assert agreement_by_chance(p, q) == pytest.approx(theirs, abs=reach)
+    assert agreement_by_chance(p, p) == 1 / (DRAWS + 1)
+    assert agreement_by_chance(p, q) == agreement_by_chance(p, q)
+
+
+def test_the_last_digit_of_printed_tables():
+    percent = np.array([[0.123, 0.877], [0.5, 0.5]])
+    np.testing.assert_array_equal(resolution(percent), [1000, 1000])
+    counts = np.array([[7, 5], [6_000_000, 454_889]])
+    np.testing.assert_array_equal(
+        resolution(counts / counts.sum(axis=1, keepdims=True)), [12, 6_454_889]
+    )
+    np.testing.assert_array_equal(sizes(percent, np.array([np.inf, 80])), [1000, 80])
+    # As printed: Table 42 of the FBI has the number of all arrests, Table 11 of BLS per cents.
+    fbi, bls = (
+        store.load(f"epidemia_low_{name}")
+        for name in ("fbi_sex_by_offense", "bls_sex_by_occupation")
+    )
+    for cell, n in itertools.islice(enumerate(resolution(fbi.p)), 5):
+        np.testing.assert_allclose(fbi.p[cell] * n, np.rint(fbi.p[cell] * n), atol=1e-6)
+    assert set(resolution(bls.p)) == {1000}
