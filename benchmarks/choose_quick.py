@@ -1,0 +1,338 @@
+"""Choose the cells of `epidemia_quick`, freeze them, and say how well they predict.
+
+    python benchmarks/choose_quick.py            # chooses, writes quick.yaml, prints the tables
+    python benchmarks/choose_quick.py --check    # prints the tables for the quick.yaml that is there
+
+Respondents of a random kind (`quick_respondents.drawn`) are asked everything. Of each outcome, cells
+are taken one by one, the one that says most of what the others leave open of its mean score (by
+least squares with weights of 0 or more), and over outcomes where the next cell lowers the variance
+of the mean of both groups most, until 250 are chosen. A falling curve turns distances into scores.
+Other respondents of the same kinds give the errors: what 95 in 100 of those with nearly the same
+prediction are within, over 1.96. The tables are of respondents that had no part in any of this: the
+classes of `TESTED`, mixes of them from survey to survey, and respondents with the scores that were
+published of seven models, task by task, whose answers were not.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import yaml
+from quick_respondents import TESTED, Outcome, bias_of, drawn, to_scores
+from scipy.optimize import nnls
+
+import lm_eval_epidemia
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION, quick
+from lm_eval_epidemia.core.sealed import seal_of
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.surveys.record import MAX_LEVELS
+
+#: Of the pairs of orderings, of those that choose, of those that give errors, of those that test.
+SEEDS = {"orderings": 1, "choose": 20261124, "errors": 20261125, "test": 20261126}
+CHOOSING, ERRORS, TESTING, PER_MODEL = 2500, 2500, 100, 40
+CELLS, MOST = 250, 40
+TASKS = {"epidemia_quick_low": "epidemia_low", "epidemia_quick_high": "epidemia_high"}
+KNOTS = np.array([0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.3, 1.6, 2.2])
+PREDICTED = np.array([0, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 100])
+FILE = Path(lm_eval_epidemia.__file__).parent / "benchmarks" / "observation" / quick.FILE
+
+
+class Simulated(NamedTuple):
+    """What respondents, N of them, come to, for each outcome: scores (N, T), distances (N, C)."""
+
+    scores: list[np.ndarray]
+    distances: list[np.ndarray]
+
+
+def outcomes_of(group: str) -> list[Outcome]:
+    by_outcome = defaultdict(list)
+    places = store.all_places()
+    for entry in OBSERVATION.asked("letters"):
+        if entry.group == group and any(p.state == "shipped" for p in places[entry.name]):
+            by_outcome[entry.outcome].append(store.load(entry.name, state="shipped"))
+    return [
+        Outcome(" ".join(name), tuple(truths), [SEEDS["orderings"], number])
+        for number, (name, truths) in enumerate(by_outcome.items())
+    ]
+
+
+def ask(outcomes, believe, rng):
+    """Ask a respondent everything: its scores and distances by outcome."""
+    bias = bias_of(MAX_LEVELS, rng.choice([0, 0.2, 0.6, 1.2]) * rng.random(), rng)
+    noise = rng.choice([0, 0.2, 0.8]) * rng.random()
+    scores, distances = [], []
+    for number, outcome in enumerate(outcomes):
+        levels = outcome.p.shape[1]
+        full, pair, apart = outcome.asked(believe(number, outcome), bias[:levels], noise, rng)
+        scores.append(outcome.scores(outcome.distances(full)))
+        off = quick.OFF if levels > 2 else 0.0
+        distances.append((outcome.distances(pair) - off * apart).astype(np.float32))
+    return scores, distances
+
+
+def simulated(outcomes, respondents) -> Simulated:
+    asked = [ask(outcomes, believe, rng) for believe, rng in respondents]
+    return Simulated(*([np.array(of) for of in zip(*part)] for part in zip(*asked)))
+
+
+def of_random_kinds(seed, number):
+    """Respondents whose errors are of any size, more or less alike over outcomes."""
+    for n in range(number):
+        rng = np.random.default_rng([seed, n])
+        size, uneven = np.exp(rng.uniform(np.log(0.03), np.log(3))), rng.choice([0, 0.5, 1])
+
+        def believe(_, outcome, rng=rng, size=size, uneven=uneven):
+            return drawn(outcome, size * np.exp(uneven * rng.normal()), rng)
+
+        yield believe, rng
+
+
+def of_class(name, number):
+    for n in range(number):
+        rng = np.random.default_rng([SEEDS["test"], sum(name.encode()), n])
+        yield (lambda _, outcome, rng=rng: TESTED[name](outcome, rng)), rng
+
+
+def of_mixes(number):
+    """Another class of `TESTED` in every survey."""
+    for n in range(number):
+        rng = np.random.default_rng([SEEDS["test"], n])
+        kinds = defaultdict(lambda rng=rng: rng.choice(list(TESTED)))
+        yield (lambda _, o, rng=rng, kinds=kinds: TESTED[kinds[o.name.split()[0]]](o, rng)), rng
+
+
+def of_published(model, scores, number):
+    for n in range(number):
+        rng = np.random.default_rng([SEEDS["test"], sum(model.encode()), n])
+
+        def believe(_, outcome, rng=rng):
+            return to_scores(outcome, np.array([scores[t.task] for t in outcome.truths]), rng)
+
+        yield believe, rng
+
+
+# -- choosing -----------------------------------------------------------------------------------
+
+
+def path_of(outcome: Outcome, distances, scores):
+    """Take cells one by one; return them, the weights after each, and the variance left open."""
+    zero = np.array([anchors.zero for anchors in outcome.anchors])[outcome.task]
+    lost = 100 - scores.mean(axis=1)
+    kept = lost < 99  # beyond the end of the scale a distance says nothing
+    x, y = (distances / zero)[kept], lost[kept]
+    norm = np.maximum(np.sqrt((x**2).sum(axis=0)), 1e-9)
+    cells, weights, left, rest = [], [], [float((y**2).mean())], y
+    while len(cells) < min(MOST, x.shape[1]):
+        gain = rest @ x / norm
+        gain[cells] = -np.inf
+        cells.append(int(gain.argmax()))
+        w, _ = nnls(x[:, cells], y)
+        rest = y - x[:, cells] @ w
+        weights.append(w / 100 / zero[cells])
+        left.append(float((rest**2).mean()))
+    return cells, weights, left
+
+
+def chosen(paths, shares):
+    """Return how many cells of each outcome, at least one."""
+    numbers = [1] * len(paths)
+
+    def gain(place):
+        left, number = paths[place][2], numbers[place]
+        more = number + 1 < len(left)
+        return shares[place] ** 2 * (left[number] - left[number + 1]) if more else -1.0
+
+    while sum(numbers) < CELLS:
+        numbers[max(range(len(paths)), key=gain)] += 1
+    return numbers
+
+
+def curve_of(r, scores) -> quick.Curve:
+    """Fit a falling curve by least squares: 100 at 0, each step between knots 0 or more."""
+    ramps = np.clip((r[:, None] - KNOTS[:-1]) / np.diff(KNOTS), 0, 1)
+    steps, _ = nnls(ramps, 100 - scores)
+    values = 100 - np.concatenate([[0], np.cumsum(steps)])
+    return quick.Curve(tuple(KNOTS.tolist()), tuple(values.round(2).tolist()))
+
+
+def error_of(predicted, true) -> quick.Curve:
+    """Of the tenth of all that are predicted most alike, 95 % are within 1.96 errors."""
+    order = [np.argsort(np.abs(predicted - at))[: len(true) // 10] for at in PREDICTED]
+    off = np.abs(predicted - true)
+    errors = [np.quantile(off[near], 0.95) / 1.96 for near in order]
+    return quick.Curve(tuple(map(float, PREDICTED)), tuple(np.round(errors, 2).tolist()))
+
+
+def choose(groups: dict[str, list[Outcome]]) -> dict[str, quick.Choice]:
+    outcomes = [outcome for of in groups.values() for outcome in of]
+    sizes = {name: sum(len(o.truths) for o in of) for name, of in groups.items()}
+    shares = [len(o.truths) / sizes[name] for name, of in groups.items() for o in of]
+    first = simulated(outcomes, of_random_kinds(SEEDS["choose"], CHOOSING))
+    paths = [path_of(*each) for each in zip(outcomes, first.distances, first.scores)]
+    numbers, made = chosen(paths, shares), []
+    for outcome, (cells, weights, _), number, share, d, scores in zip(
+        outcomes, paths, numbers, shares, first.distances, first.scores
+    ):
+        cells, weights = cells[:number], weights[number - 1].round(5)
+        starts = np.searchsorted(outcome.task, np.arange(len(outcome.truths)))
+        listed = tuple(
+            quick.QuickCell(
+                (truth := outcome.truths[outcome.task[cell]]).task,
+                truth.given[cell - starts[outcome.task[cell]]],
+                tuple(outcome.orders[2][cell].tolist()),
+                float(weight),
+            )
+            for cell, weight in zip(cells, weights)
+        )
+        curve = curve_of(d[:, cells] @ weights, scores.mean(axis=1))
+        made.append(quick.QuickOutcome(outcome.name, round(share, 6), listed, curve))
+    choices, start = {}, 0
+    for name, of in groups.items():
+        end = start + len(of)
+        blank = quick.Curve((0.0,), (0.0,))
+        choices[name], start = quick.Choice(TASKS[name], tuple(made[start:end]), blank), end
+    second = simulated(outcomes, of_random_kinds(SEEDS["errors"], ERRORS))
+    results = predictions(groups, choices, second)
+    return {
+        name: choice._replace(error=error_of(*results[name][:2])) for name, choice in choices.items()
+    }
+
+
+def predictions(groups, choices, asked: Simulated):
+    """Return by task the predicted and the true score of each respondent, and the stated error."""
+    results, start = {}, 0
+    for name, of in groups.items():
+        choice, columns, true = choices[name], [], 0.0
+        for outcome, own in zip(of, choice.outcomes, strict=True):
+            number = start + of.index(outcome)
+            where = {
+                (truth.task, given): place
+                for place, (truth, given) in enumerate(
+                    (truth, given) for truth in outcome.truths for given in truth.given
+                )
+            }
+            places = [where[cell.task, cell.given] for cell in own.cells]
+            columns.append(asked.distances[number][:, places])
+            true = true + own.share * asked.scores[number].mean(axis=1)
+        start += len(of)
+        predicted = choice.predict(np.concatenate(columns, axis=1).astype(float))
+        results[name] = predicted, true, choice.error(predicted)
+    return results
+
+
+def write(choices: dict[str, quick.Choice]) -> None:
+    def curve(of: quick.Curve):
+        return {"at": list(of.at), "values": list(of.values)}
+
+    tasks = {
+        name: {
+            "predicts": choice.group,
+            "error": curve(choice.error),
+            "outcomes": {
+                outcome.name: {
+                    "share": outcome.share,
+                    "score": curve(outcome.score),
+                    "cells": [
+                        {**cell._asdict(), "given": list(cell.given), "orderings": list(cell.orderings)}
+                        for cell in outcome.cells
+                    ],
+                }
+                for outcome in choice.outcomes
+            },
+        }
+        for name, choice in choices.items()
+    }
+    content = {"seeds": SEEDS, "seal": seal_of(tasks), "tasks": tasks}
+    note = "# Written by benchmarks/choose_quick.py; do not edit.\n"
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=10_000)
+    FILE.write_text(note + text, encoding="utf-8")
+
+
+# -- what it is worth -----------------------------------------------------------------------------
+
+
+def together(results):
+    """Return the same of the mean of both groups, their errors independent."""
+    predicted, true, errors = (np.array(part) for part in zip(*results.values()))
+    return predicted.mean(axis=0), true.mean(axis=0), np.sqrt((errors**2).sum(axis=0)) / 2
+
+
+def share(inside) -> str:
+    p, n = inside.mean(), inside.size
+    return f"{100 * p:.1f} ± {100 * max(np.sqrt(p * (1 - p) / n), 0.5 / n):.1f}"
+
+
+def line(name, results) -> str:
+    """A row: n, mean score, mean of |difference| and its error, coverage of both groups and mean."""
+    parts = [*results.values(), together(results)]
+    predicted, true, _ = parts[-1]
+    off = np.abs(predicted - true)
+    covers = [share(np.abs(p - t) <= 1.96 * e + 1e-9) for p, t, e in parts]
+    mad = f"{off.mean():.1f} ± {off.std() / np.sqrt(len(off)):.1f}"
+    bias = f"{(predicted - true).mean():+.1f}"
+    return f"| {name} | {len(true)} | {true.mean():.1f} | {bias} | {mad} | {' | '.join(covers)} |"
+
+
+def tables(groups, choices) -> None:
+    outcomes = [outcome for of in groups.values() for outcome in of]
+    tested = {name: of_class(name, TESTING) for name in TESTED}
+    tested["another class in every survey"] = of_mixes(4 * TESTING)
+    names = [t.task for o in outcomes for t in o.truths]
+    for way in ("letters", "likelihood"):
+        for entry in published(Asked(name, way) for name in names):
+            scores = {asked.task: score.value for asked, score in entry.scores.items()}
+            if len(scores) >= len(names) - 1:
+                mean = float(np.mean(list(scores.values())))
+                scores = {name: scores.get(name, mean) for name in names}
+                model = f"{entry.model}, {way}"
+                tested[f"published: {model}"] = of_published(model, scores, PER_MODEL)
+    results = {
+        name: predictions(groups, choices, simulated(outcomes, of)) for name, of in tested.items()
+    }
+    head = "| respondents | number | full score | bias | mean \\|difference\\| | covers low, % | high, % | mean, % |"
+    print(head, "|---|--:|--:|--:|--:|--:|--:|--:|", sep="\n")
+    for name, of in results.items():
+        print(line(name, of))
+    pools = {
+        "all classes": [of for name, of in results.items() if "published" not in name],
+        "all published": [of for name, of in results.items() if "published" in name],
+    }
+    for name, pool in pools.items():
+        joined = {
+            task: tuple(np.concatenate(part) for part in zip(*(of[task] for of in pool)))
+            for task in choices
+        }
+        print(line(f"**{name}**", joined))
+        for task, (p, t, _) in {**joined, "mean of both": together(joined)}.items():
+            n, r = len(p), np.corrcoef(p, t)[0, 1]
+            print(f"<!-- {name}, {task}: correlation {r:.4f} ± {(1 - r**2) / np.sqrt(n):.4f} -->")
+    models = {}
+    for name, of in results.items():
+        if "published" in name:
+            p, t, _ = together(of)
+            models[name] = p.mean(), t.mean()
+    p, t = np.array(list(models.values())).T
+    print(f"<!-- means of {len(models)} published: correlation {np.corrcoef(p, t)[0, 1]:.4f} -->")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="keep the quick.yaml that is there")
+    keep = parser.parse_args().check
+    groups = {name: outcomes_of(group) for name, group in TASKS.items()}
+    if not keep:
+        write(choose(groups))
+    choices = quick.choices()
+    for name, choice in choices.items():
+        print(f"{name}: {len(choice.cells)} cells, {2 * len(choice.cells)} prompts")
+    tables(groups, choices)
+
+
+if __name__ == "__main__":
+    main()
