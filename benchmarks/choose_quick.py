@@ -37,6 +37,8 @@ from lm_eval_epidemia.surveys.record import MAX_LEVELS
 SEEDS = {"orderings": 1, "choose": 20261124, "errors": 20261125, "test": 20261126}
 CHOOSING, ERRORS, TESTING, PER_MODEL = 2500, 2500, 100, 40
 CELLS, MOST = 250, 40
+#: Where an error of the relative distance begins to count less, the larger it is.
+NEAR = 0.2
 TASKS = {"epidemia_quick_low": "epidemia_low", "epidemia_quick_high": "epidemia_high"}
 KNOTS = np.array([0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.3, 1.6, 2.2])
 PREDICTED = np.array([0, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 100])
@@ -44,9 +46,11 @@ FILE = Path(lm_eval_epidemia.__file__).parent / "benchmarks" / "observation" / q
 
 
 class Simulated(NamedTuple):
-    """What respondents, N of them, come to, for each outcome: scores (N, T), distances (N, C)."""
+    """What respondents, N of them, come to, for each outcome: scores (N, T), D / D_zero (N, T),
+    and distances (N, C)."""
 
     scores: list[np.ndarray]
+    relative: list[np.ndarray]
     distances: list[np.ndarray]
 
 
@@ -66,14 +70,16 @@ def ask(outcomes, believe, rng):
     """Ask a respondent everything: its scores and distances by outcome."""
     bias = bias_of(MAX_LEVELS, rng.choice([0, 0.2, 0.6, 1.2]) * rng.random(), rng)
     noise = rng.choice([0, 0.2, 0.8]) * rng.random()
-    scores, distances = [], []
+    scores, relative, distances = [], [], []
     for number, outcome in enumerate(outcomes):
         levels = outcome.p.shape[1]
         full, pair, apart = outcome.asked(believe(number, outcome), bias[:levels], noise, rng)
-        scores.append(outcome.scores(outcome.distances(full)))
+        d = outcome.distances(full)
+        scores.append(outcome.scores(d))
+        relative.append((outcome.of_tasks(d) / [a.zero for a in outcome.anchors]).mean())
         off = quick.OFF if levels > 2 else 0.0
         distances.append((outcome.distances(pair) - off * apart).astype(np.float32))
-    return scores, distances
+    return scores, relative, distances
 
 
 def simulated(outcomes, respondents) -> Simulated:
@@ -120,12 +126,15 @@ def of_published(model, scores, number):
 # -- choosing -----------------------------------------------------------------------------------
 
 
-def path_of(outcome: Outcome, distances, scores):
-    """Take cells one by one; return them, the weights after each, and the variance left open."""
+def path_of(outcome: Outcome, distances, relative):
+    """Take cells one by one; return them, the weights after each, and the variance left open.
+
+    Least squares for the mean over tasks of D / D_zero: linear in the cells' distances, so that
+    what is found for some respondents holds for others; in points near the truth and far from it.
+    """
     zero = np.array([anchors.zero for anchors in outcome.anchors])[outcome.task]
-    lost = 100 - scores.mean(axis=1)
-    kept = lost < 99  # beyond the end of the scale a distance says nothing
-    x, y = (distances / zero)[kept], lost[kept]
+    points = 1 / (NEAR + relative)
+    x, y = distances / zero * points[:, None], relative * points
     norm = np.maximum(np.sqrt((x**2).sum(axis=0)), 1e-9)
     cells, weights, left, rest = [], [], [float((y**2).mean())], y
     while len(cells) < min(MOST, x.shape[1]):
@@ -134,7 +143,7 @@ def path_of(outcome: Outcome, distances, scores):
         cells.append(int(gain.argmax()))
         w, _ = nnls(x[:, cells], y)
         rest = y - x[:, cells] @ w
-        weights.append(w / 100 / zero[cells])
+        weights.append(w / zero[cells])
         left.append(float((rest**2).mean()))
     return cells, weights, left
 
@@ -174,7 +183,7 @@ def choose(groups: dict[str, list[Outcome]]) -> dict[str, quick.Choice]:
     sizes = {name: sum(len(o.truths) for o in of) for name, of in groups.items()}
     shares = [len(o.truths) / sizes[name] for name, of in groups.items() for o in of]
     first = simulated(outcomes, of_random_kinds(SEEDS["choose"], CHOOSING))
-    paths = [path_of(*each) for each in zip(outcomes, first.distances, first.scores)]
+    paths = [path_of(*each) for each in zip(outcomes, first.distances, first.relative)]
     numbers, made = chosen(paths, shares), []
     for outcome, (cells, weights, _), number, share, d, scores in zip(
         outcomes, paths, numbers, shares, first.distances, first.scores

@@ -67,6 +67,12 @@ class Outcome:
         return np.average(self.p, axis=0, weights=self.weights)
 
     @cached_property
+    def uncertain(self) -> np.ndarray:
+        """Standard error of a cell over that of the least certain one's, shape (C,)."""
+        error = 1 / np.sqrt(np.concatenate([truth.n_eff for truth in self.truths]))
+        return np.sqrt(error / error.max()) if error.any() else np.ones(len(error))
+
+    @cached_property
     def anchors(self) -> list[Anchors]:
         return [Anchors.of(truth) for truth in self.truths]
 
@@ -159,27 +165,26 @@ def normal(p: np.ndarray) -> np.ndarray:
 def drawn(outcome: Outcome, size: float, rng: np.random.Generator) -> np.ndarray:
     """Believe what a respondent of a random kind does, wrong by about `size`.
 
-    Slope over conditions, sharpness over levels, a tilt, and errors of outcome, values and cells,
-    each of its own random size; now and then the mean, one answer for all, or nothing at all.
+    Slope over conditions, sharpness over levels, and errors of the scale, the outcome, tasks,
+    values, cells, and of small samples, each of its own random share; now and then nothing of how
+    cells differ; and some of it, or all, at a loss.
     """
     log_p, log_m = np.log(np.maximum(outcome.p, TINY)), np.log(np.maximum(outcome.mean, TINY))
     levels, cells = log_p.shape[1], len(log_p)
-    kind = rng.random()
-    slope = 1.0 if kind < 0.3 else max(0.0, 1 + size * rng.normal())
-    if kind > 0.95:
-        slope = 0.0
-    sharp = float(np.exp(min(size, 1.5) * 0.4 * rng.normal()))
-    tilt = size * rng.normal() * np.linspace(-1, 1, levels)
-    shares = rng.dirichlet(np.ones(4)) * 2 * size
-    logits = sharp * (log_m + slope * (log_p - log_m)) + tilt * shares[0]
-    logits = logits + shares[1] * rng.normal(size=levels)
+    shares = 2 * size * rng.dirichlet(np.full(8, 0.3))
+    slope = 0.0 if rng.random() < 0.05 else max(0.0, 1 + shares[0] * rng.normal())
+    sharp = float(np.exp(min(shares[1], 1.5) * rng.normal()))
+    logits = sharp * (log_m + slope * (log_p - log_m))
+    logits = logits + shares[2] * rng.normal() * np.linspace(-1, 1, levels)
+    logits = logits + shares[3] * rng.normal(size=levels)
+    logits = logits + shares[4] * rng.normal(size=(len(outcome.truths), levels))[outcome.task]
     for values in outcome.values:
         effects = rng.normal(size=(values.max() + 1, levels))
-        logits = logits + shares[2] * effects[values] / np.sqrt(len(outcome.values))
-    logits = logits + shares[3] * rng.normal(size=(cells, levels))
-    believed = softmax(logits)
-    if rng.random() < 0.1:  # partly at a loss
-        mixed = rng.random()
+        logits = logits + shares[5] * effects[values] / np.sqrt(len(outcome.values))
+    noise = shares[6] + 3 * shares[7] * outcome.uncertain[:, None]
+    believed = softmax(logits + noise * rng.normal(size=(cells, levels)))
+    if (loss := rng.random()) < 0.25:
+        mixed = 1.0 if loss < 0.05 else rng.random()
         believed = (1 - mixed) * believed + mixed / levels
     return believed
 
