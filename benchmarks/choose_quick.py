@@ -1,16 +1,16 @@
 """Choose the cells of `epidemia_quick`, freeze them, and say how well they predict.
 
     python benchmarks/choose_quick.py            # chooses, writes quick.yaml, prints the tables
-    python benchmarks/choose_quick.py --check    # prints the tables for the quick.yaml that is there
+    python benchmarks/choose_quick.py --check    # prints the tables for the quick.yaml there is
 
-Respondents of a random kind (`quick_respondents.drawn`) are asked everything. Of each outcome, cells
-are taken one by one, the one that says most of what the others leave open of its mean score (by
-least squares with weights of 0 or more), and over outcomes where the next cell lowers the variance
-of the mean of both groups most, until 250 are chosen. A falling curve turns distances into scores.
-Other respondents of the same kinds give the errors: what 95 in 100 of those with nearly the same
-prediction are within, over 1.96. The tables are of respondents that had no part in any of this: the
-classes of `TESTED`, mixes of them from survey to survey, and respondents with the scores that were
-published of seven models, task by task, whose answers were not.
+Respondents of random kinds (`quick_respondents.drawn`) are asked everything. Of each outcome, cells
+are taken one by one: next the one that says most of what the others leave open of the distance of
+its tasks from the truth, in least squares with weights of 0 or more; over outcomes, where the next
+cell lowers the variance of the mean of both groups most, until there are 250. Falling curves turn
+distances into scores. Other respondents of the same kinds give the errors, by how far off those are
+that are predicted alike. The tables are of respondents that had no part in this: the classes of
+`TESTED`, mixes of them from survey to survey, and respondents with the scores that were published
+of seven models, task by task; the models' answers were not published.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: Of the pairs of orderings, of those that choose, of those that give errors, of those that test.
-SEEDS = {"orderings": 1, "choose": 20261124, "errors": 20261125, "test": 20261126}
+SEEDS = {"orderings": 1, "choose": 20261124, "errors": 20261125, "test": 20261127}
 CHOOSING, ERRORS, TESTING, PER_MODEL = 2500, 2500, 100, 40
 CELLS, MOST = 250, 40
 #: Where an error of the relative distance begins to count less, the larger it is.
@@ -42,6 +42,9 @@ NEAR = 0.2
 TASKS = {"epidemia_quick_low": "epidemia_low", "epidemia_quick_high": "epidemia_high"}
 KNOTS = np.array([0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.3, 1.6, 2.2])
 PREDICTED = np.array([0, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 100])
+#: Of respondents of the kinds that choose; other kinds are predicted less well.
+WITHIN = 0.97
+LOST = np.array([0, 3, 6, 10, 20, 35, 50, 65, 75, 82, 88, 92, 96, 100.0])
 FILE = Path(lm_eval_epidemia.__file__).parent / "benchmarks" / "observation" / quick.FILE
 
 
@@ -71,9 +74,9 @@ def ask(outcomes, believe, rng):
     bias = bias_of(MAX_LEVELS, rng.choice([0, 0.2, 0.6, 1.2]) * rng.random(), rng)
     noise = rng.choice([0, 0.2, 0.8]) * rng.random()
     scores, relative, distances = [], [], []
-    for number, outcome in enumerate(outcomes):
+    for outcome in outcomes:
         levels = outcome.p.shape[1]
-        full, pair, apart = outcome.asked(believe(number, outcome), bias[:levels], noise, rng)
+        full, pair, apart = outcome.asked(believe(outcome), bias[:levels], noise, rng)
         d = outcome.distances(full)
         scores.append(outcome.scores(d))
         relative.append((outcome.of_tasks(d) / [a.zero for a in outcome.anchors]).mean())
@@ -84,17 +87,19 @@ def ask(outcomes, believe, rng):
 
 def simulated(outcomes, respondents) -> Simulated:
     asked = [ask(outcomes, believe, rng) for believe, rng in respondents]
-    return Simulated(*([np.array(of) for of in zip(*part)] for part in zip(*asked)))
+    parts = zip(*asked, strict=True)
+    return Simulated(*([np.array(of) for of in zip(*part, strict=True)] for part in parts))
 
 
 def of_random_kinds(seed, number):
     """Respondents whose errors are of any size, more or less alike over outcomes."""
     for n in range(number):
         rng = np.random.default_rng([seed, n])
-        size, uneven = np.exp(rng.uniform(np.log(0.03), np.log(3))), rng.choice([0, 0.5, 1])
+        size, uneven = np.exp(rng.uniform(np.log(0.03), np.log(5))), rng.choice([0, 0.5, 1, 1.5])
+        more = [rng.choice(of) for of in ([0, 0.3, 0.8, 1], [0, 0.2, 0.4], [0, 0, 1, 2])]
 
-        def believe(_, outcome, rng=rng, size=size, uneven=uneven):
-            return drawn(outcome, size * np.exp(uneven * rng.normal()), rng)
+        def believe(outcome, rng=rng, size=size, uneven=uneven, more=more):
+            return drawn(outcome, size * np.exp(uneven * rng.normal()), rng, *more)
 
         yield believe, rng
 
@@ -102,7 +107,7 @@ def of_random_kinds(seed, number):
 def of_class(name, number):
     for n in range(number):
         rng = np.random.default_rng([SEEDS["test"], sum(name.encode()), n])
-        yield (lambda _, outcome, rng=rng: TESTED[name](outcome, rng)), rng
+        yield (lambda outcome, rng=rng: TESTED[name](outcome, rng)), rng
 
 
 def of_mixes(number):
@@ -110,14 +115,14 @@ def of_mixes(number):
     for n in range(number):
         rng = np.random.default_rng([SEEDS["test"], n])
         kinds = defaultdict(lambda rng=rng: rng.choice(list(TESTED)))
-        yield (lambda _, o, rng=rng, kinds=kinds: TESTED[kinds[o.name.split()[0]]](o, rng)), rng
+        yield (lambda o, rng=rng, kinds=kinds: TESTED[kinds[o.name.split()[0]]](o, rng)), rng
 
 
 def of_published(model, scores, number):
     for n in range(number):
         rng = np.random.default_rng([SEEDS["test"], sum(model.encode()), n])
 
-        def believe(_, outcome, rng=rng):
+        def believe(outcome, rng=rng):
             return to_scores(outcome, np.array([scores[t.task] for t in outcome.truths]), rng)
 
         yield believe, rng
@@ -162,19 +167,19 @@ def chosen(paths, shares):
     return numbers
 
 
-def curve_of(r, scores) -> quick.Curve:
-    """Fit a falling curve by least squares: 100 at 0, each step between knots 0 or more."""
-    ramps = np.clip((r[:, None] - KNOTS[:-1]) / np.diff(KNOTS), 0, 1)
+def curve_of(x, scores, knots) -> quick.Curve:
+    """Fit a falling curve by least squares: 100 at the first knot, each step after it 0 or more."""
+    ramps = np.clip((x[:, None] - knots[:-1]) / np.diff(knots), 0, 1)
     steps, _ = nnls(ramps, 100 - scores)
     values = 100 - np.concatenate([[0], np.cumsum(steps)])
-    return quick.Curve(tuple(KNOTS.tolist()), tuple(values.round(2).tolist()))
+    return quick.Curve(tuple(knots.tolist()), tuple(values.clip(0).round(2).tolist()))
 
 
 def error_of(predicted, true) -> quick.Curve:
-    """Of the tenth of all that are predicted most alike, 95 % are within 1.96 errors."""
+    """Of the tenth of all that are predicted most alike, `WITHIN` are within 1.96 errors."""
     order = [np.argsort(np.abs(predicted - at))[: len(true) // 10] for at in PREDICTED]
     off = np.abs(predicted - true)
-    errors = [np.quantile(off[near], 0.95) / 1.96 for near in order]
+    errors = [np.quantile(off[near], WITHIN) / 1.96 for near in order]
     return quick.Curve(tuple(map(float, PREDICTED)), tuple(np.round(errors, 2).tolist()))
 
 
@@ -183,10 +188,10 @@ def choose(groups: dict[str, list[Outcome]]) -> dict[str, quick.Choice]:
     sizes = {name: sum(len(o.truths) for o in of) for name, of in groups.items()}
     shares = [len(o.truths) / sizes[name] for name, of in groups.items() for o in of]
     first = simulated(outcomes, of_random_kinds(SEEDS["choose"], CHOOSING))
-    paths = [path_of(*each) for each in zip(outcomes, first.distances, first.relative)]
+    paths = [path_of(*each) for each in zip(outcomes, first.distances, first.relative, strict=True)]
     numbers, made = chosen(paths, shares), []
-    for outcome, (cells, weights, _), number, share, d, scores in zip(
-        outcomes, paths, numbers, shares, first.distances, first.scores
+    for outcome, (cells, weights, _), number, d, scores in zip(
+        outcomes, paths, numbers, first.distances, first.scores, strict=True
     ):
         cells, weights = cells[:number], weights[number - 1].round(5)
         starts = np.searchsorted(outcome.task, np.arange(len(outcome.truths)))
@@ -197,19 +202,26 @@ def choose(groups: dict[str, list[Outcome]]) -> dict[str, quick.Choice]:
                 tuple(outcome.orders[2][cell].tolist()),
                 float(weight),
             )
-            for cell, weight in zip(cells, weights)
+            for cell, weight in zip(cells, weights, strict=True)
         )
-        curve = curve_of(d[:, cells] @ weights, scores.mean(axis=1))
-        made.append(quick.QuickOutcome(outcome.name, round(share, 6), listed, curve))
+        curve = curve_of(d[:, cells] @ weights, scores.mean(axis=1), KNOTS)
+        made.append(quick.QuickOutcome(outcome.name, len(outcome.truths), listed, curve))
     choices, start = {}, 0
     for name, of in groups.items():
         end = start + len(of)
-        blank = quick.Curve((0.0,), (0.0,))
-        choices[name], start = quick.Choice(TASKS[name], tuple(made[start:end]), blank), end
+        none = quick.Curve((0.0, 100.0), (100.0, 0.0))
+        choices[name] = quick.Choice(TASKS[name], tuple(made[start:end]), none, none)
+        start = end
+    results = predictions(groups, choices, first)
+    choices = {
+        name: choice._replace(score=curve_of(100 - results[name][0], results[name][1], LOST))
+        for name, choice in choices.items()
+    }
     second = simulated(outcomes, of_random_kinds(SEEDS["errors"], ERRORS))
     results = predictions(groups, choices, second)
     return {
-        name: choice._replace(error=error_of(*results[name][:2])) for name, choice in choices.items()
+        name: choice._replace(error=error_of(*results[name][:2]))
+        for name, choice in choices.items()
     }
 
 
@@ -218,6 +230,7 @@ def predictions(groups, choices, asked: Simulated):
     results, start = {}, 0
     for name, of in groups.items():
         choice, columns, true = choices[name], [], 0.0
+        tasks = sum(own.tasks for own in choice.outcomes)
         for outcome, own in zip(of, choice.outcomes, strict=True):
             number = start + of.index(outcome)
             where = {
@@ -228,7 +241,7 @@ def predictions(groups, choices, asked: Simulated):
             }
             places = [where[cell.task, cell.given] for cell in own.cells]
             columns.append(asked.distances[number][:, places])
-            true = true + own.share * asked.scores[number].mean(axis=1)
+            true = true + asked.scores[number].sum(axis=1) / tasks
         start += len(of)
         predicted = choice.predict(np.concatenate(columns, axis=1).astype(float))
         results[name] = predicted, true, choice.error(predicted)
@@ -242,13 +255,18 @@ def write(choices: dict[str, quick.Choice]) -> None:
     tasks = {
         name: {
             "predicts": choice.group,
+            "score": curve(choice.score),
             "error": curve(choice.error),
             "outcomes": {
                 outcome.name: {
-                    "share": outcome.share,
+                    "tasks": outcome.tasks,
                     "score": curve(outcome.score),
                     "cells": [
-                        {**cell._asdict(), "given": list(cell.given), "orderings": list(cell.orderings)}
+                        {
+                            **cell._asdict(),
+                            "given": list(cell.given),
+                            "orderings": list(cell.orderings),
+                        }
                         for cell in outcome.cells
                     ],
                 }
@@ -268,7 +286,7 @@ def write(choices: dict[str, quick.Choice]) -> None:
 
 def together(results):
     """Return the same of the mean of both groups, their errors independent."""
-    predicted, true, errors = (np.array(part) for part in zip(*results.values()))
+    predicted, true, errors = (np.array(part) for part in zip(*results.values(), strict=True))
     return predicted.mean(axis=0), true.mean(axis=0), np.sqrt((errors**2).sum(axis=0)) / 2
 
 
@@ -278,7 +296,7 @@ def share(inside) -> str:
 
 
 def line(name, results) -> str:
-    """A row: n, mean score, mean of |difference| and its error, coverage of both groups and mean."""
+    """A row: number, mean score, bias, |difference|, coverage of both groups and their mean."""
     parts = [*results.values(), together(results)]
     predicted, true, _ = parts[-1]
     off = np.abs(predicted - true)
@@ -304,8 +322,8 @@ def tables(groups, choices) -> None:
     results = {
         name: predictions(groups, choices, simulated(outcomes, of)) for name, of in tested.items()
     }
-    head = "| respondents | number | full score | bias | mean \\|difference\\| | covers low, % | high, % | mean, % |"
-    print(head, "|---|--:|--:|--:|--:|--:|--:|--:|", sep="\n")
+    print("| respondents | number | full score | bias | mean \\|difference\\| ", end="")
+    print("| covers low, % | high, % | mean, % |", "|---|" + "--:|" * 7, sep="\n")
     for name, of in results.items():
         print(line(name, of))
     pools = {
@@ -314,7 +332,9 @@ def tables(groups, choices) -> None:
     }
     for name, pool in pools.items():
         joined = {
-            task: tuple(np.concatenate(part) for part in zip(*(of[task] for of in pool)))
+            task: tuple(
+                np.concatenate(part) for part in zip(*(of[task] for of in pool), strict=True)
+            )
             for task in choices
         }
         print(line(f"**{name}**", joined))
@@ -337,6 +357,7 @@ def main() -> None:
     groups = {name: outcomes_of(group) for name, group in TASKS.items()}
     if not keep:
         write(choose(groups))
+        quick.choices.cache_clear()
     choices = quick.choices()
     for name, choice in choices.items():
         print(f"{name}: {len(choice.cells)} cells, {2 * len(choice.cells)} prompts")

@@ -1,4 +1,4 @@
-"""Respondents of many kinds, for `choose_quick.py`: what each believes, and what asking makes of it.
+"""Respondents of many kinds, for `choose_quick.py`: what they believe, and how they answer.
 
 An outcome's tasks are asked of the same respondent, so that its errors are shared: of the outcome
 as a whole, of each value of each condition, and of each cell. Every prompt adds noise of its own,
@@ -67,10 +67,11 @@ class Outcome:
         return np.average(self.p, axis=0, weights=self.weights)
 
     @cached_property
-    def uncertain(self) -> np.ndarray:
-        """Standard error of a cell over that of the least certain one's, shape (C,)."""
-        error = 1 / np.sqrt(np.concatenate([truth.n_eff for truth in self.truths]))
-        return np.sqrt(error / error.max()) if error.any() else np.ones(len(error))
+    def sampling(self) -> np.ndarray:
+        """Standard error of the truth's log-probabilities, shape (C, K)."""
+        n = np.concatenate([truth.n_eff for truth in self.truths])[:, None]
+        p = np.maximum(self.p, np.maximum(1 / (1 + n), TINY))
+        return np.sqrt(np.maximum(1 - p, 0) / p / n)
 
     @cached_property
     def anchors(self) -> list[Anchors]:
@@ -84,9 +85,13 @@ class Outcome:
             for truth in self.truths
             for given in truth.given
         ]
-        names = {label: number for number, label in enumerate(sorted({x for r in labels for x in r}))}
+        names = {
+            label: number for number, label in enumerate(sorted({x for r in labels for x in r}))
+        }
         most = max(map(len, labels))
-        rows = [[names[label] for label in row] + [len(names)] * (most - len(row)) for row in labels]
+        rows = [
+            [names[label] for label in row] + [len(names)] * (most - len(row)) for row in labels
+        ]
         return list(np.array(rows).T)
 
     @cached_property
@@ -162,16 +167,34 @@ def normal(p: np.ndarray) -> np.ndarray:
     return p / p.sum(axis=1, keepdims=True)
 
 
-def drawn(outcome: Outcome, size: float, rng: np.random.Generator) -> np.ndarray:
+def drawn(
+    outcome: Outcome,
+    size: float,
+    rng: np.random.Generator,
+    lost: float = 0.25,
+    unlike: float = 0.0,
+    sampled: float = 0.0,
+) -> np.ndarray:
     """Believe what a respondent of a random kind does, wrong by about `size`.
 
     Slope over conditions, sharpness over levels, and errors of the scale, the outcome, tasks,
-    values, cells, and of small samples, each of its own random share; now and then nothing of how
-    cells differ; and some of it, or all, at a loss.
+    values and cells, each of its own random share; now and then nothing of how cells differ.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    size : float
+    rng : Generator
+    lost : float
+        Probability of being, in part or wholly, at a loss.
+    unlike : float
+        Standard deviation of the logarithm of how much more is wrong in one task than in another.
+    sampled : float
+        Sampling errors as those of the survey, times this.
     """
     log_p, log_m = np.log(np.maximum(outcome.p, TINY)), np.log(np.maximum(outcome.mean, TINY))
     levels, cells = log_p.shape[1], len(log_p)
-    shares = 2 * size * rng.dirichlet(np.full(8, 0.3))
+    shares = 2 * size * rng.dirichlet(np.full(7, 0.3))
     slope = 0.0 if rng.random() < 0.05 else max(0.0, 1 + shares[0] * rng.normal())
     sharp = float(np.exp(min(shares[1], 1.5) * rng.normal()))
     logits = sharp * (log_m + slope * (log_p - log_m))
@@ -181,10 +204,13 @@ def drawn(outcome: Outcome, size: float, rng: np.random.Generator) -> np.ndarray
     for values in outcome.values:
         effects = rng.normal(size=(values.max() + 1, levels))
         logits = logits + shares[5] * effects[values] / np.sqrt(len(outcome.values))
-    noise = shares[6] + 3 * shares[7] * outcome.uncertain[:, None]
+    if unlike:
+        more = np.exp(unlike * rng.normal(size=(len(outcome.truths), 1)))[outcome.task]
+        logits = log_p + more * (logits - log_p)
+    noise = np.hypot(shares[6], sampled * outcome.sampling)
     believed = softmax(logits + noise * rng.normal(size=(cells, levels)))
-    if (loss := rng.random()) < 0.25:
-        mixed = 1.0 if loss < 0.05 else rng.random()
+    if rng.random() < lost:
+        mixed = 1.0 if rng.random() < 0.6 else rng.random()
         believed = (1 - mixed) * believed + mixed / levels
     return believed
 
@@ -248,20 +274,26 @@ TESTED = {
 }
 
 
+#: D / D_zero of the 61 tasks in which SmolLM2-135M-Instruct scores 0 (docs/results/real-model): the
+#: shares of them, and their quantiles.
+BEYOND = (0, 0.1, 0.25, 0.5, 0.75, 0.9, 1), (1.0, 1.01, 1.03, 2.18, 3.17, 6.33, 20.53)
+
+
 def to_scores(outcome: Outcome, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Err in a random way, in each task by as much as its score says.
 
     ``log q = log p + t (log e - log p)``, with e what a respondent of a random kind believes; t is
-    found by bisection. A score of 0 is a distance of 1 to 1.4 times that which scores 0, a score of
-    100 anything below D_perfect; where e does not lead so far, as far as t = 4.
+    found by bisection. A score of 0 is a distance beyond that which scores 0 by a factor
+    `BEYOND`, one for the outcome; a score of 100 anything below D_perfect; where e does not lead so
+    far, as far as t = 4.
     """
     log_p = np.log(np.maximum(outcome.p, TINY))
     moved = np.log(np.maximum(drawn(outcome, 1.5, rng), TINY)) - log_p
-    aims = []
+    aims, beyond = [], float(np.interp(rng.random(), *BEYOND))
     for score, a in zip(scores, outcome.anchors, strict=True):
         u = rng.random()
         inside = a.zero - score / 100 * (a.zero - a.perfect)
-        aims.append(a.zero * (1 + 0.4 * u) if score <= 0 else a.perfect * u if score >= 100 else inside)
+        aims.append(a.zero * beyond if score <= 0 else a.perfect * u if score >= 100 else inside)
     low, high = np.zeros(len(aims)), np.full(len(aims), 4.0)
     for _ in range(14):
         middle = (low + high) / 2

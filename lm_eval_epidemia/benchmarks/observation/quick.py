@@ -1,13 +1,14 @@
-"""A quick look: some 250 cells, each in two orderings, from which whole groups are predicted.
+"""A quick look: 250 cells, each in two orderings, from which the scores of groups are predicted.
 
 ``quick.yaml``, written by ``benchmarks/choose_quick.py``, says which cells, and how the scores of
-``epidemia_low`` and ``epidemia_high`` follow from them: of each outcome the relative distance
+``epidemia_low`` and ``epidemia_high`` follow from them. Each outcome has a relative distance
 
-    r = sum_c w_c (D_c - OFF A_c),
+    r = sum_c w_c (D_c - OFF A_c)
 
-D_c being the L1 distance of the mean of a cell's two answers from the truth, and A_c half the
-distance between these two, of more than two answers; a falling curve s(r), 100 at 0; and the mean
-of s over the outcomes, each weighed by its share of the group's tasks.
+where D_c is the L1 distance of a cell's mean answer from the truth, and A_c half the distance
+between its two answers (nothing is taken off where there are two levels). A falling curve, 100 at
+0, turns r into the mean score of the outcome's tasks. Another one turns the mean over tasks into
+the score of the group.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from lm_eval_epidemia.estimate import store
 
 #: What is taken off the distance for two orderings, whose noise the mean of all has not.
 OFF = 0.4
+
+GROUP = "epidemia_quick"
 
 FILE = "quick.yaml"
 
@@ -75,15 +78,15 @@ class QuickOutcome(NamedTuple):
     Attributes
     ----------
     name : str
-    share : float
-        Of the group's tasks.
+    tasks : int
+        How many of the group's ask for it.
     cells : tuple of QuickCell
     score : Curve
         From r to the mean score of these tasks.
     """
 
     name: str
-    share: float
+    tasks: int
     cells: tuple[QuickCell, ...]
     score: Curve
 
@@ -96,12 +99,15 @@ class Choice(NamedTuple):
     group : str
         That is predicted.
     outcomes : tuple of QuickOutcome
+    score : Curve
+        From what the outcomes' mean lacks of 100 to the group's score.
     error : Curve
         From the predicted score to its standard error.
     """
 
     group: str
     outcomes: tuple[QuickOutcome, ...]
+    score: Curve
     error: Curve
 
     @property
@@ -121,12 +127,13 @@ class Choice(NamedTuple):
         ndarray, shape (...)
             From 0 to 100.
         """
-        total, start = np.zeros(distances.shape[:-1]), 0
+        tasks = sum(outcome.tasks for outcome in self.outcomes)
+        mean, start = np.zeros(distances.shape[:-1]), 0
         for outcome in self.outcomes:
             end = start + len(outcome.cells)
             r = distances[..., start:end] @ np.array([cell.weight for cell in outcome.cells])
-            total, start = total + outcome.share * outcome.score(r), end
-        return np.clip(total, 0, 100)
+            mean, start = mean + outcome.tasks / tasks * outcome.score(r), end
+        return self.score(100 - mean)
 
 
 def apart(p: Array, said: Array) -> Array:
@@ -161,8 +168,10 @@ def _choice(content: dict[str, Any]) -> Choice:
             QuickCell(cell["task"], tuple(cell["given"]), tuple(cell["orderings"]), cell["weight"])
             for cell in of["cells"]
         ]
-        outcomes.append(QuickOutcome(name, of["share"], tuple(cells), curve(of["score"])))
-    return Choice(content["predicts"], tuple(outcomes), curve(content["error"]))
+        outcomes.append(QuickOutcome(name, of["tasks"], tuple(cells), curve(of["score"])))
+    return Choice(
+        content["predicts"], tuple(outcomes), curve(content["score"]), curve(content["error"])
+    )
 
 
 class AskedCell(NamedTuple):
@@ -239,9 +248,7 @@ def load(task: str) -> QuickTruth:
 def available() -> list[str]:
     """Return the quick tasks all of whose truths ship."""
     places = store.all_places()
-    shipped = {
-        name for name, of in places.items() if any(place.state == "shipped" for place in of)
-    }
+    shipped = {name for name, of in places.items() if any(place.state == "shipped" for place in of)}
     return [
         name
         for name, choice in choices().items()
@@ -291,4 +298,3 @@ WAY = Way(
     load=load,
     described=lambda truth: truth.given,
 )
-
