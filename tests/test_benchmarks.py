@@ -56,7 +56,10 @@ def package(tmp_path_factory):
     with_change(
         benchmarks / "__init__.py",
         (prior, f"{imported.format('coins', 'COINS')}\n{prior}"),
-        ("(OBSERVATION, INTERVENTION, PRIOR)", "(OBSERVATION, INTERVENTION, PRIOR, COINS)"),
+        (
+            "(OBSERVATION, QUICK, INTERVENTION, PRIOR)",
+            "(OBSERVATION, QUICK, INTERVENTION, PRIOR, COINS)",
+        ),
     )
     return root
 

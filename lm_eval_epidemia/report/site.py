@@ -233,6 +233,8 @@ INTRO = {
     "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
     '<a href="method.html">How it is measured</a>; <a href="explorer.html">every task and '
     "condition</a>.",
+    "quick": "A quick look predicts what a model would score in the full groups, from 500 of their "
+    "prompts: not to be ranked beside full runs.",
     "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
     "causal graph: 1 is always. "
     '<a href="interventions.html">Every effect, with what it asks and what was answered</a>.',
@@ -247,6 +249,7 @@ CAPTIONS = {
     "observation": " (the surveys' sampling error and that of the orderings). The green mark is "
     "the respondent that knows how common each answer is, and not how it differs between people, "
     "asked what the model was asked. Diamonds: published scores of a reference implementation.",
+    "quick": " (of the prediction).",
     "intervention": ", over the samples of names or graphs.",
     "prior": ", over quantities. Diamonds: published answers, judged here.",
 }

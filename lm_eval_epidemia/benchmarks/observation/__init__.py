@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
-from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.benchmarks.observation import predicted, quick, respondents
 from lm_eval_epidemia.benchmarks.observation.metrics import metrics_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.benchmarks.observation.written import CLOSED
@@ -67,4 +67,24 @@ OBSERVATION = Benchmark(
     groups_version=TASK_VERSION,
     kinds=respondents.KINDS,
     answers=respondents.answers,
+)
+
+#: A quick look: a benchmark of its own, so that no table ranks it beside full runs.
+QUICK = Benchmark(
+    name="quick",
+    base="_epidemia_quick",
+    groups=(quick.GROUP,),
+    ways=predicted.WAYS,
+    metrics=predicted.metrics_of,
+    primary="score",
+    says="Quick look: predicted score, 0 to 100",
+    digits=1,
+    entries=lambda: {
+        name: TaskEntry(name, quick.GROUP, "", f"Quick look at {of.group}", {}, name, of)
+        for name, of in quick.choices().items()
+    },
+    available=quick.available,
+    metadata=lambda truth: {"predicts": truth.choice.group, "truth": truth.fingerprint},
+    kinds=respondents.KINDS,
+    answers=quick.answers,
 )

@@ -1,0 +1,109 @@
+"""The metrics of a quick look: the score that a group is predicted to have, and its error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks.observation import quick
+from lm_eval_epidemia.benchmarks.observation.letters import by_level
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.responses import softmax
+from lm_eval_epidemia.elicit.way import Metric, Way
+from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.score.joint import Draws
+
+WAYS = {quick.WAY.name: quick.WAY}
+
+#: Log-probability of a letter that a prompt does not have, beside those of one that has more.
+NONE = -1e4
+
+
+class Prediction(NamedTuple):
+    """A group's predicted score.
+
+    Attributes
+    ----------
+    score : float
+        From 0 to 100.
+    error : float
+        Its standard error: that of the prediction, orderings included. The survey's sampling error
+        is no part of it: the full run has the same truths.
+    """
+
+    score: float
+    error: float
+
+
+@collect.once
+def prediction(answers: Sequence[Any]) -> Prediction | None:
+    """Predict from the answers of a quick task; None, with a warning, where one is lacking.
+
+    Raises
+    ------
+    EpidemiaError
+        If the questions were made from truths that are not the installed ones.
+    """
+    most = max(len(answer.value) for answer in answers)
+    alike = [
+        answer._replace(value=(*answer.value, *[NONE] * (most - len(answer.value))))
+        for answer in answers
+    ]
+    asked = collect.collected(WAYS, alike)
+    if not collect.readable(asked, answers):
+        return None
+    if not asked.answered.all():
+        notices.warn(
+            "only part of a quick look was seen",
+            f"{asked.name}: {int(asked.answered.sum())} of {asked.answered.size} prompts were "
+            "asked: a quick look predicts from all of them; leave out --limit",
+        )
+        return None
+    score = float(asked.truth.choice.predict(_distances(asked.truth, asked.said)))
+    return Prediction(score, float(asked.truth.choice.error(score)))
+
+
+def _distances(truth: quick.QuickTruth, said: Array) -> Array:
+    """Return how far the answers are from the truth, cell by cell; see `quick.apart`."""
+    distances = []
+    for (own, cell, orders), logprobs in zip(truth.asked, said, strict=True):
+        displayed = softmax(logprobs[:, : len(own.levels)])
+        distances.append(quick.apart(own.p[cell], by_level(displayed, np.array(orders))))
+    return np.array(distances)
+
+
+def score(answers: Sequence[Any]) -> float:
+    """Predicted score of the group, from 0 to 100; NaN where not all was asked."""
+    predicted = prediction(answers)
+    return math.nan if predicted is None else predicted.score
+
+
+def score_stderr(answers: Sequence[Any]) -> float:
+    """Standard error of the prediction: the full score is within 1.96 of it in some 95 of 100."""
+    predicted = prediction(answers)
+    return math.nan if predicted is None else predicted.error
+
+
+def score_draws(answers: Sequence[Any]) -> Draws | None:
+    """Return its error as one of the asking: independent of those of other tasks."""
+    predicted = prediction(answers)
+    return None if predicted is None else Draws("", np.empty(0), predicted.error)
+
+
+def seen(answers: Sequence[Any]) -> float:
+    """Share of the prompts that were asked: 1 without ``--limit``."""
+    return len({(a.cell, a.place) for a in answers}) / (2 * len(quick.load(answers[0].task).asked))
+
+
+def metrics_of(way: Way) -> dict[str, Metric]:
+    """Return the metrics of a quick look, by name."""
+    return {
+        "score": Metric(score, True, 0, 100, draws=score_draws),
+        "score_stderr": Metric(score_stderr, False, 0),
+        "seen": Metric(seen, True, 0, 1),
+        **way.diagnostics,
+    }

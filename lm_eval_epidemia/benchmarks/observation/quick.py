@@ -1,0 +1,300 @@
+"""A quick look: 250 cells, each in two orderings, from which the scores of groups are predicted.
+
+``quick.yaml``, written by ``benchmarks/choose_quick.py``, says which cells, and how the scores of
+``epidemia_low`` and ``epidemia_high`` follow from them. Each outcome has a relative distance
+
+    r = sum_c w_c (D_c - OFF A_c)
+
+where D_c is the L1 distance of a cell's mean answer from the truth, and A_c half the distance
+between its two answers (nothing is taken off where there are two levels). A falling curve, 100 at
+0, turns r into the mean score of the outcome's tasks. Another one turns the mean over tasks into
+the score of the group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+
+from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.responses import CHOICE_MASS, SingleAnswer, logprobs_of
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.estimate import store
+
+#: What is taken off the distance for two orderings, whose noise the mean of all has not.
+OFF = 0.4
+
+GROUP = "epidemia_quick"
+
+FILE = "quick.yaml"
+
+
+class Curve(NamedTuple):
+    """A piecewise linear function, level beyond its ends."""
+
+    at: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __call__(self, x: Array | float) -> Array:
+        return np.interp(x, self.at, self.values)
+
+
+class QuickCell(NamedTuple):
+    """A cell that is asked.
+
+    Attributes
+    ----------
+    task : str
+    given : tuple of str
+        Labels of its conditions.
+    orderings : tuple of int
+        Numbers of two of the task's orderings, as `elicit.orderings` lists them.
+    weight : float
+        w_c, per unit of L1 distance.
+    """
+
+    task: str
+    given: tuple[str, ...]
+    orderings: tuple[int, int]
+    weight: float
+
+
+class QuickOutcome(NamedTuple):
+    """The cells that stand for all tasks of an outcome.
+
+    Attributes
+    ----------
+    name : str
+    tasks : int
+        How many of the group's ask for it.
+    cells : tuple of QuickCell
+    score : Curve
+        From r to the mean score of these tasks.
+    """
+
+    name: str
+    tasks: int
+    cells: tuple[QuickCell, ...]
+    score: Curve
+
+
+class Choice(NamedTuple):
+    """What was chosen for a group.
+
+    Attributes
+    ----------
+    group : str
+        That is predicted.
+    outcomes : tuple of QuickOutcome
+    score : Curve
+        From what the outcomes' mean lacks of 100 to the group's score.
+    error : Curve
+        From the predicted score to its standard error.
+    """
+
+    group: str
+    outcomes: tuple[QuickOutcome, ...]
+    score: Curve
+    error: Curve
+
+    @property
+    def cells(self) -> list[QuickCell]:
+        return [cell for outcome in self.outcomes for cell in outcome.cells]
+
+    def predict(self, distances: Array) -> Array:
+        """Predict the group's score.
+
+        Parameters
+        ----------
+        distances : ndarray, shape (..., cells)
+            D_c - OFF A_c.
+
+        Returns
+        -------
+        ndarray, shape (...)
+            From 0 to 100.
+        """
+        tasks = sum(outcome.tasks for outcome in self.outcomes)
+        mean, start = np.zeros(distances.shape[:-1]), 0
+        for outcome in self.outcomes:
+            end = start + len(outcome.cells)
+            r = distances[..., start:end] @ np.array([cell.weight for cell in outcome.cells])
+            mean, start = mean + outcome.tasks / tasks * outcome.score(r), end
+        return self.score(100 - mean)
+
+
+def apart(p: Array, said: Array) -> Array:
+    """Return D_c - OFF A_c of cells.
+
+    Parameters
+    ----------
+    p : ndarray, shape (..., K)
+    said : ndarray, shape (..., 2, K)
+        Distributions over the same levels, one per ordering.
+    """
+    d = np.abs(said.mean(axis=-2) - p).sum(axis=-1)
+    if p.shape[-1] == 2:  # all orderings were asked
+        return np.asarray(d)
+    return np.asarray(d - OFF * np.abs(said[..., 0, :] - said[..., 1, :]).sum(axis=-1) / 2)
+
+
+@lru_cache(maxsize=1)
+def choices() -> dict[str, Choice]:
+    """Return what was chosen, by the name of the quick task."""
+    text = (files(__package__) / FILE).read_text(encoding="utf-8")
+    return {name: _choice(content) for name, content in yaml.safe_load(text)["tasks"].items()}
+
+
+def _choice(content: dict[str, Any]) -> Choice:
+    def curve(points: dict[str, list[float]]) -> Curve:
+        return Curve(tuple(points["at"]), tuple(points["values"]))
+
+    outcomes = []
+    for name, of in content["outcomes"].items():
+        cells = [
+            QuickCell(cell["task"], tuple(cell["given"]), tuple(cell["orderings"]), cell["weight"])
+            for cell in of["cells"]
+        ]
+        outcomes.append(QuickOutcome(name, of["tasks"], tuple(cells), curve(of["score"])))
+    return Choice(
+        content["predicts"], tuple(outcomes), curve(content["score"]), curve(content["error"])
+    )
+
+
+class AskedCell(NamedTuple):
+    """A chosen cell in its truth.
+
+    Attributes
+    ----------
+    truth : GroundTruth
+        Of its task.
+    cell : int
+        Its number there.
+    orders : tuple of tuple of int
+        Two orderings: level numbers by displayed position.
+    """
+
+    truth: store.GroundTruth
+    cell: int
+    orders: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class QuickTruth:
+    """What the quick task of a group asks, of the truths that ship: it was chosen for these.
+
+    Attributes
+    ----------
+    task : str
+    choice : Choice
+    asked : tuple of AskedCell
+        In the order of the choice's cells.
+    fingerprint : str
+        Hash of the choice and of the truths.
+    """
+
+    task: str
+    choice: Choice
+    asked: tuple[AskedCell, ...]
+    fingerprint: str
+
+    @property
+    def given(self) -> list[list[str]]:
+        """The conditions of each cell: "age: 30-34"."""
+        return [Wording(cell.truth).described(cell.cell) for cell in self.asked]
+
+
+def _asked(cell: QuickCell) -> AskedCell:
+    truth = store.load(cell.task, state="shipped")
+    if cell.given not in truth.given:
+        raise EpidemiaError(
+            f"{cell.task} has no cell {', '.join(cell.given)}, which a quick look asks: the ground "
+            "truth changed since its cells were chosen; run benchmarks/choose_quick.py"
+        )
+    every = orderings(len(truth.levels))
+    orders = tuple(every[number] for number in cell.orderings)
+    return AskedCell(truth, truth.given.index(cell.given), orders)
+
+
+@lru_cache(maxsize=2)
+def load(task: str) -> QuickTruth:
+    """Return what a quick task asks.
+
+    Raises
+    ------
+    EpidemiaError
+        If one of its truths does not ship with this package, or lacks a cell.
+    """
+    choice = choices()[task]
+    asked = tuple(map(_asked, choice.cells))
+    truths = sorted({f"{cell.truth.task} {cell.truth.fingerprint}" for cell in asked})
+    digest = hashlib.sha256(repr((choice, truths)).encode()).hexdigest()
+    return QuickTruth(task, choice, asked, digest[:12])
+
+
+def available() -> list[str]:
+    """Return the quick tasks all of whose truths ship."""
+    places = store.all_places()
+    shipped = {name for name, of in places.items() if any(place.state == "shipped" for place in of)}
+    return [
+        name
+        for name, choice in choices().items()
+        if shipped.issuperset(cell.task for cell in choice.cells)
+    ]
+
+
+def rows(truth: QuickTruth, _variant: Variant) -> Iterator[dict[str, Any]]:
+    """Ask each cell twice, in the words of its own task."""
+    for number, (own, cell, orders) in enumerate(truth.asked):
+        question = Wording(own).question(cell)
+        for place, order in enumerate(orders):
+            yield {
+                "cell": number,
+                "place": place,
+                "order": list(order),
+                "choices": list(LETTERS[: len(order)]),
+                "prompt": prompt(question, [own.levels[level] for level in order]),
+            }
+
+
+def read(row: Any, responses: Sequence[Any]) -> SingleAnswer:
+    """Read the log-probabilities of a row's letters, by displayed position."""
+    value = logprobs_of(responses, row)
+    return SingleAnswer("quick", row.task, row.truth, row.cell, value, row.place)
+
+
+def answers(truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0) -> list[Array]:
+    """Return what a respondent believes in each cell; see `respondents.answers`."""
+    of = {
+        cell.truth.task: respondents.answers(cell.truth, kind, noise, seed) for cell in truth.asked
+    }
+    return [of[cell.truth.task][cell.cell] for cell in truth.asked]
+
+
+WAY = Way(
+    name="quick",
+    suffix="",
+    columns={"place": "int8", "order": ["int8"], "choices": ["string"]},
+    rows=rows,
+    choices=lambda truth: LETTERS,
+    read=read,
+    prompts=lambda truth, first: 2,
+    prompts_are="orderings",
+    diagnostics={"choice_mass": CHOICE_MASS},
+    believed=lambda p, row: p[list(row.order)],
+    load=load,
+    described=lambda truth: truth.given,
+)

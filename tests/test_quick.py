@@ -1,0 +1,193 @@
+"""A quick look: what it asks, and how the scores of whole groups follow from it."""
+
+import math
+
+import numpy as np
+import pytest
+import yaml
+from recorded_runs import copied_run
+from report_parts import command
+
+from lm_eval_epidemia.benchmarks import QUICK, WAYS, leaves, members
+from lm_eval_epidemia.benchmarks.observation import letters, predicted, quick
+from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.sealed import seal_of
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness.cost import cost
+
+LEAVES = ("epidemia_quick_low", "epidemia_quick_high")
+
+
+def answered(leaf, believe):
+    """Answer as somebody who believes, of each asked cell, `believe(asked)`."""
+    truth, way = quick.load(leaf), quick.WAY
+    beliefs = [believe(asked) for asked in truth.asked]
+    answers = []
+    for doc in split(leaf, "quick"):
+        row = way.of_row(doc)
+        with np.errstate(divide="ignore"):
+            logs = np.maximum(np.log(way.believed(beliefs[row.cell], row)), -1e3)
+        answers.append(way.read(row, [(float(value), False) for value in logs]))
+    return answers
+
+
+def test_it_is_what_the_script_wrote():
+    text = (quick.files(quick.__package__) / quick.FILE).read_text()
+    content = yaml.safe_load(text)
+    assert content["seal"] == seal_of(content["tasks"])
+    assert content["seeds"] == {
+        "orderings": 1,
+        "choose": 20261124,
+        "errors": 20261125,
+        "test": 20261127,
+    }
+
+
+def test_five_hundred_prompts_and_every_outcome_of_both_groups():
+    (line,) = cost(["epidemia_quick"])
+    assert (line.tasks, line.prompts) == (2, 500)
+    for leaf in LEAVES:
+        choice = quick.choices()[leaf]
+        whole = [leaves()[task].entry for task, _ in members(choice.group)]
+        asked = {leaves()[cell.task].entry.outcome for cell in choice.cells}
+        assert asked == {entry.outcome for entry in whole}
+        assert sum(outcome.tasks for outcome in choice.outcomes) == len(whole)
+        assert len({(cell.task, cell.given) for cell in choice.cells}) == len(choice.cells)
+
+
+def test_prompts_are_those_of_the_full_tasks():
+    """Made by another route: all prompts of a task in its own way, of 2 to 24 answers."""
+    checked = set()
+    for leaf in LEAVES:
+        truth = quick.load(leaf)
+        rows = list(quick.rows(truth, Variant()))
+        for number, (own, cell, orders) in enumerate(truth.asked):
+            if len(own.given) > 15:
+                continue
+            full = {
+                (row["cell"], tuple(row["order"])): row["prompt"]
+                for row in letters.rows(own, Variant())
+            }
+            assert len(set(orders)) == 2
+            mine = rows[2 * number : 2 * number + 2]
+            assert [row["prompt"] for row in mine] == [full[cell, order] for order in orders]
+            checked.add(len(own.levels))
+    assert {2, 3, 8} <= checked
+
+
+def test_levels_have_their_mean_place_in_the_two_orderings():
+    """Exactly, where all K! orderings are asked; of 120 random ones, off by less than 1.5 places
+    on average over levels (two random orderings: a standard deviation of K / sqrt 24, 4.9 of 24,
+    whose mean absolute value is 3.9)."""
+    for leaf in LEAVES:
+        for own, _, orders in quick.load(leaf).asked:
+            places = np.argsort(np.array(orders), axis=1).mean(axis=0)
+            off = np.abs(places - (len(own.levels) - 1) / 2)
+            assert off.max() == 0 if len(own.levels) <= 4 else off.mean() < 2.5
+
+
+def test_who_knows_the_truth_gets_100_and_who_knows_nothing_about_0():
+    for leaf in LEAVES:
+        truth = answered(leaf, lambda asked: asked.truth.p[asked.cell])
+        assert predicted.score(truth) == pytest.approx(100, abs=1e-9)
+        uniform = answered(leaf, lambda asked: np.full(k := len(asked.truth.levels), 1 / k))
+        assert predicted.score(uniform) <= 1.96 * predicted.score_stderr(uniform)
+        assert predicted.seen(uniform) == 1
+
+
+@pytest.mark.parametrize("leaf, full", [(LEAVES[0], 63.7), (LEAVES[1], 42.5)])
+def test_who_knows_averages_only_is_predicted_within_the_error(leaf, full):
+    """63.7 and 42.5 are the full scores of `kind=mean` (README)."""
+    truths = {asked.truth.task: asked.truth for asked in quick.load(leaf).asked}
+    means = {name: truth.weights @ truth.p for name, truth in truths.items()}
+    answers = answered(leaf, lambda asked: means[asked.truth.task])
+    assert abs(predicted.score(answers) - full) <= 1.96 * predicted.score_stderr(answers)
+
+
+def test_a_prediction_by_hand():
+    """Two outcomes of three tasks and one: r = .5 * .8 + 1 * .1 = .5, on the line from 100 at 0 to
+    0 at 1: 50; r = 2 * .2 = .4: 60. Mean .75 * 50 + .25 * 60 = 52.5; the group's curve halves the
+    47.5 that it lacks: 76.25."""
+    line = Curve((0.0, 1.0), (100.0, 0.0))
+
+    def cell(weight):
+        return QuickCell("task", ("x",), (0, 1), weight)
+
+    choice = Choice(
+        "group",
+        (
+            QuickOutcome("a", 3, (cell(0.5), cell(1.0)), line),
+            QuickOutcome("b", 1, (cell(2.0),), line),
+        ),
+        Curve((0.0, 100.0), (100.0, 50.0)),
+        line,
+    )
+    assert choice.predict(np.array([0.8, 0.1, 0.2])) == pytest.approx(76.25)
+    assert choice.predict(np.zeros(3)) == 100
+
+
+def test_what_is_taken_off_for_two_orderings():
+    """p = (.5, .3, .2); said (.7, .2, .1) and (.5, .2, .3): their mean (.6, .2, .2) is .1 + .1 off,
+    the two are (.2 + 0 + .2) / 2 = .2 apart: .2 - .4 * .2 = .12. Of two answers, nothing."""
+    said = np.array([[0.7, 0.2, 0.1], [0.5, 0.2, 0.3]])
+    assert quick.apart(np.array([0.5, 0.3, 0.2]), said) == pytest.approx(0.12)
+    assert quick.apart(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.5, 0.5]])) == (
+        pytest.approx(0.4)
+    )
+
+
+def test_a_part_gives_no_prediction(caplog):
+    answers = answered(LEAVES[1], lambda asked: asked.truth.p[asked.cell])[:-1]
+    assert math.isnan(predicted.score(answers)) and math.isnan(predicted.score_stderr(answers))
+    assert 0.99 < predicted.seen(answers) < 1
+    assert "leave out --limit" in caplog.text
+
+
+def test_it_is_of_the_truths_that_ship():
+    assert [*QUICK.available()] == [*LEAVES] and WAYS["quick"] is quick.WAY
+    assert all(asked.truth.state == "shipped" for asked in quick.load(LEAVES[1]).asked)
+    task = quick.choices()[LEAVES[1]].cells[0].task
+    gone = QuickCell(task, ("no such value",), (0, 1), 1.0)
+    with pytest.raises(Exception, match="choose_quick"):
+        quick._asked(gone)
+    assert store.is_available(task)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Beside a full group of one survey, in one run."""
+    folder = tmp_path_factory.mktemp("quick")
+    for noise in (0.3, 1):
+        copied_run(
+            tmp_path_factory,
+            folder / str(noise),
+            ["epidemia_quick", "epidemia_low_nsduh"],
+            model="epidemia-baseline",
+            model_args=f"kind=noisy,noise={noise}",
+        )
+    return folder
+
+
+def test_a_run_has_the_mean_of_both_and_its_error(runs):
+    results = next(yaml.safe_load(p.read_text()) for p in (runs / "1").rglob("results_*.json"))
+    low, high = (results["results"][leaf] for leaf in LEAVES)
+    group = results["groups"]["epidemia_quick"]
+    # noisy (1) has 15.8 and 8.5 in the whole groups (README).
+    assert abs(low["score,none"] - 15.8) <= 1.96 * low["score_stderr,none"]
+    assert abs(high["score,none"] - 8.5) <= 1.96 * high["score_stderr,none"]
+    assert group["score,none"] == pytest.approx((low["score,none"] + high["score,none"]) / 2)
+    # Independent errors: the root of the sum of squares, over 2.
+    error = math.hypot(low["score_stderr,none"], high["score_stderr,none"]) / 2
+    assert group["score_stderr,none"] == pytest.approx(error)
+
+
+def test_the_report_never_ranks_it_beside_full_runs(runs):
+    page = command("report", runs)
+    full, quick_look = (
+        next(part for part in page.split("\n\n") if part.lstrip().startswith(title))
+        for title in ("Score, 0 to 100", "Quick look: predicted score, 0 to 100")
+    )
+    assert "epidemia_low" in full and "epidemia_quick" not in full
+    assert "epidemia_quick" in quick_look and "epidemia_low" not in quick_look
