@@ -96,6 +96,7 @@ TAKES = {
     "report": [
         "api.py",
         "report/charts.py",
+        "report/charts_tilt.py",
         "report/charts_tuned.py",
         "report/drawn.py",
         "report/figures.py",
