@@ -44,7 +44,7 @@ from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 Z = 1.96
 REDRAWN = "epidemia_low"
-OTHERS = ("epidemia_low", "epidemia_high", "epidemia_extra")
+OTHERS = ("epidemia_low", "epidemia_high", "epidemia_joint")
 #: What who knows the population has to get; 92 in GSS.
 KNOWER, LEAST, GSS_LEAST = "knows the population", 97, 92
 #: By how much all others may be off, and how often intervals have to hold, per cent.
@@ -178,6 +178,7 @@ class Outcome(NamedTuple):
     """What a respondent gets in a survey's group over S surveys; errors are of Monte Carlo."""
 
     survey: str
+    group: str
     name: str
     bias: float
     bias_error: float
@@ -227,7 +228,20 @@ def outcomes(options):
                 f"{np.sqrt((error**2).mean()):.1f} | {100 * covered:.0f} ± {covered_error:.0f} |",
                 flush=True,
             )
-            yield Outcome(survey, name, off.mean(), bias_error, 100 * covered, covered_error)
+            yield Outcome(survey, group, name, off.mean(), bias_error, 100 * covered, covered_error)
+
+
+def compact(rows: list[Outcome]) -> None:
+    """Print a line for each survey and group: bias ± Monte Carlo error; how many are covered."""
+    print("| survey, group |", " | ".join(RESPONDENTS), "|")
+    print("|---|" + "---|" * len(RESPONDENTS))
+    for survey, group in dict.fromkeys((row.survey, row.group) for row in rows):
+        cells = [
+            f"{row.bias:+.1f} ± {row.bias_error:.1f}; {row.covered:.0f} %"
+            for row in rows
+            if (row.survey, row.group) == (survey, group)
+        ]
+        print(f"| {survey} {group.removeprefix('epidemia_')} |", " | ".join(cells), "|")
 
 
 # -- errors of the score ----------------------------------------------------------------------
@@ -270,8 +284,10 @@ def main() -> None:
     options = parser.parse_args()
     print("\n## The score against the population\n")
     rows = list(outcomes(options))
+    print("\nBias ± its Monte Carlo error; share of intervals that hold\n")
+    compact(rows)
     for what, test in (("bias", "on_scale"), ("coverage", "holds")):
-        missed = [f"{row.survey} {row.name}" for row in rows if not getattr(row, test)]
+        missed = [f"{row.survey} {row.group} {row.name}" for row in rows if not getattr(row, test)]
         print(f"\n{what}: {len(rows) - len(missed)} of {len(rows)} in bounds; not {missed}")
     print("\n## Errors of the score: true standard deviation over the stated one\n")
     score_errors(options)

@@ -551,7 +551,7 @@ def test_models_with_different_replicates_are_named(tmp_path):
 
 
 def test_who_knows_the_population_gets_100_but_for_the_survey():
-    """Drawn by hand: each replicate of a shipped survey in turn is the survey, the others its noise.
+    """By hand: each replicate of a shipped survey in turn is the survey, the others its noise.
 
     The report's row has four partners of each replicate instead of 99, and its own replicate among
     the noise: two points of difference are allowed, of 5 that are missing in NHANES.
