@@ -13,9 +13,9 @@ better   How often "better" is said of two models with the same mean, and of mod
 
 Pairs are fixed in `PAIRS`. Surveys of `epidemia_low` are drawn anew from their records by
 `redraw.py`. Those of `epidemia_high` would each have to be boosted anew; they are the truth plus a
-random mixture of its replicates' deviations, ``P + sum_b z_b (P^(b) - P) / sqrt(B)``, z standard
-normal. Every survey is drawn `--draws` times, and a redraw takes one draw of each survey, all
-independent. What is claimed is the package's own doing: `Measured`, `comparison.Here`,
+random mixture of its replicates' deviations, ``P + sum_b z_b (P^(b) - mean P) / sqrt(B - 1)``, z
+standard normal. Every survey is drawn `--draws` times, and a redraw takes one draw of each survey,
+all independent. What is claimed is the package's own doing: `Measured`, `comparison.Here`,
 `compare_entries`.
 """
 
@@ -188,10 +188,14 @@ def _surveys(options, group):
     for number, (survey, truths) in enumerate(by_survey.items()):
         rng = np.random.default_rng([SEED, 12, number])
         z = rng.standard_normal((options.draws, len(truths[0].replicates)))
-        z /= np.sqrt(z.shape[1])
+        z /= np.sqrt(z.shape[1] - 1)
+        # Of the deviations from their mean: what boosting shifts in every replicate is no chance.
         yield (
             survey,
-            [(t, t.p + np.tensordot(z, t.replicates - t.p, axes=1)) for t in truths],
+            [
+                (t, t.p + np.tensordot(z, t.replicates - t.replicates.mean(axis=0), axes=1))
+                for t in truths
+            ],
         )
 
 
