@@ -204,7 +204,8 @@ def across_outcomes(
     """Compare two entries as to other outcomes only; parameters as of `compare_entries`."""
     common = _common(entry, other, column, tasks)
     pairs = [(entry.scores[asked], other.scores[asked]) for asked in common]
-    return _across(column, common, pairs, pool and pool.difference(entry, other, common))
+    log_l1 = None if pool is None else pool.difference(entry, other, common)
+    return _across(column, common, pairs, log_l1)
 
 
 def compare_ways(
@@ -259,17 +260,17 @@ def _across(
             of = Clustered(of.mean, joint_error([draws]), number - 1)
     measure = benchmark.measure
     reach = min(of.reach(CONFIDENCE), most := measure.high - measure.low)
-    low, high, on_log = math.nan, math.nan, (math.nan,) * 3
+    low = high = ratio = nearer = farther = math.nan
     elsewhere = 0
     if log_l1 is not None and number >= FEWEST_ON_LOG:
         far = log_l1.reach(CONFIDENCE)
-        on_log = tuple(math.exp(log_l1.mean + x) for x in (0, -far, far))
+        ratio, nearer, farther = (math.exp(log_l1.mean + x) for x in (0, -far, far))
         # Whoever is nearer to the truth has the higher score.
-        elsewhere = (on_log[2] < 1) - (on_log[1] > 1)
+        elsewhere = (farther < 1) - (nearer > 1)
     if number >= FEWEST:
         low, high = max(of.mean - reach, -most), min(of.mean + reach, most)
         elsewhere = (low > 0) - (high < 0)
-    return Across(number, of.mean, of.error, reach, low, high, *on_log, elsewhere)
+    return Across(number, of.mean, of.error, reach, low, high, ratio, nearer, farther, elsewhere)
 
 
 def _compared(

@@ -161,15 +161,17 @@ def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Compa
     unknown : Comparison or None
         Over those in which the plain model has 0; None where there are none.
     """
+    pools = report.pools()
     for column in report.columns:
         for base, version in report.pairs:
             tasks = shared_tasks([base, version], column)
             unknown = [asked for asked in tasks if base.scores[asked].value <= 0]
             if tasks:
+                pool = pools[base.protocol]
                 yield (
                     version,
-                    compare_entries(version, base, column, tasks),
-                    compare_entries(version, base, column, unknown) if unknown else None,
+                    compare_entries(version, base, column, tasks, pool),
+                    compare_entries(version, base, column, unknown, pool) if unknown else None,
                 )
 
 

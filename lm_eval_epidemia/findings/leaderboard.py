@@ -281,6 +281,10 @@ class Report(NamedTuple):
         """Runs that can be compared with each other: one list per protocol."""
         return _alike(self.runs)
 
+    def pools(self) -> dict[Protocol, Pool]:
+        """Runs by which log `l1` is judged, by protocol."""
+        return {runs[0].protocol: Pool(runs, self.noise) for runs in self.alike()}
+
 
 def _alike(entries: Sequence[Entry]) -> list[list[Entry]]:
     protocols = list(dict.fromkeys(entry.protocol for entry in entries))
@@ -459,11 +463,11 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
         Whether, of more than `MOST_PAIRS_OF` runs, only neighbours are compared.
     """
     compared = []
-    pools = [(alike, Pool(alike, report.noise)) for alike in report.alike()]
+    pools = report.pools()
     for column in [*report.columns, *_together(report.columns)]:
         parts = column.split(AND)
-        for alike, pool in pools:
-            runs = ordered_in(alike, parts)
+        for alike in report.alike():
+            runs, pool = ordered_in(alike, parts), pools[alike[0].protocol]
             many = neighbours and len(runs) > MOST_PAIRS_OF
             compared += [
                 compare_entries(run, other, column, pool=pool)
@@ -480,7 +484,7 @@ def _together(listed: Sequence[str]) -> list[str]:
 
 
 def ordered_in(entries: Iterable[Entry], columns: Sequence[str]) -> list[Entry]:
-    """Return the entries asked in all of these groups, the best mean first."""
+    """Return the entries asked in all of these groups, the best sum of means first."""
     here = [entry for entry in entries if all(tasks_in(entry, column) for column in columns)]
     return sorted(here, key=lambda e: math.fsum(worth(e, column) for column in columns))
 
