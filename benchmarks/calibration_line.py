@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,8 +50,9 @@ def _powered(p, power):
     return raised / raised.sum(axis=1, keepdims=True)
 
 
+KNOWER = "knows the population"
 RESPONDENTS = {
-    "knows the population": lambda truth: truth.p,
+    KNOWER: lambda truth: truth.p,
     "flattens": lambda truth: _powered(truth.p, 0.6),
     "overstates": lambda truth: _powered(truth.p, 1.5),
     "leans": lambda truth: tilted(truth, 0.5),
@@ -145,8 +147,30 @@ def of_stored(_options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
         yield survey, "stored", surveys
 
 
-def error(values) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+class Fits(NamedTuple):
+    """What a respondent's line is in the population, and in each drawn survey, with its error."""
+
+    exact: Line
+    slopes: np.ndarray
+    tilts: np.ndarray
+    errors: np.ndarray
+
+
+def fit(surveys: list[list[Survey]], respondent) -> Fits:
+    """Fit a respondent's line in each survey, and in the population that they are drawn from."""
+    population = [Survey(s.truth, s.truth.p, s.replicates) for s in surveys[0]]
+    lines = [through(tasks, respondent) for tasks in surveys]
+    return Fits(
+        through(population, respondent, corrected=False),
+        np.array([one.slope for one in lines]),
+        np.array([one.tilt for one in lines]),
+        np.array([one.draws["drawn"][1].std(ddof=1) for one in lines]),
+    )
+
+
+def mean_of(values, spec: str = ".3f") -> str:
+    """Write a mean over surveys and its Monte Carlo error."""
+    return f"{np.mean(values):{spec}} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
 
 
 def main() -> None:
@@ -158,44 +182,45 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     options = parser.parse_args()
     print(
-        "| survey | tasks | respondent | slope in the population | plain | corrected | tilt in "
-        "the population | corrected | slope ± 1.96 errors covers, per cent |"
+        "| survey | tasks | knows the population: plain | corrected | its tilt | slope ± 1.96 "
+        "errors covers 1, per cent | flattens | overstates | leans | tilt of who leans |"
     )
-    print("|---|---|---|--:|--:|--:|--:|--:|--:|")
+    print("|---|---|" + "--:|" * 8)
     outside, single = [], []
     for source in (of_counted, of_stored, of_boosted):
         for survey, kind, surveys in source(options):
             tasks = [s.truth for s in surveys[0]]
-            for name, respondent in RESPONDENTS.items():
-                exact = through([Survey(t, t.p, t.replicates) for t in tasks], respondent, False)
-                lines = [through(drawn_anew, respondent) for drawn_anew in surveys]
-                plain = [through(drawn_anew, respondent, False).slope for drawn_anew in surveys]
-                slopes, tilts = ([getattr(one, key) for one in lines] for key in ("slope", "tilt"))
-                errors = [one.draws["drawn"][1].std(ddof=1) for one in lines]
-                covers = np.abs(np.array(slopes) - exact.slope) <= 1.96 * np.array(errors)
-                print(
-                    f"| {survey} | {len(tasks)} {kind} | {name} | {exact.slope:.2f} | "
-                    f"{np.mean(plain):.3f} | {np.mean(slopes):.3f} ± {error(slopes):.3f} | "
-                    f"{exact.tilt:+.2f} | {np.mean(tilts):+.3f} ± {error(tilts):.3f} | "
-                    f"{100 * covers.mean():.0f} |",
-                    flush=True,
-                )
-                if name == "knows the population" and abs(np.mean(slopes) - 1) > BOUND:
-                    outside.append(f"{survey}, {kind} ({np.mean(slopes):.3f})")
+            fits = {name: fit(surveys, respondent) for name, respondent in RESPONDENTS.items()}
+            knows, *others = fits.values()
+            plain = [through(s, RESPONDENTS[KNOWER], False).slope for s in surveys]
+            covers = np.abs(knows.slopes - 1) <= 1.96 * knows.errors
+            # Slopes and tilts are corrected; in brackets what they are in the population.
+            cells = [
+                survey,
+                f"{len(tasks)} {kind}",
+                f"{np.mean(plain):.3f}",
+                mean_of(knows.slopes),
+                mean_of(knows.tilts, "+.3f"),
+                f"{100 * covers.mean():.0f}",
+                *(f"{mean_of(f.slopes)} ({f.exact.slope:.2f})" for f in others),
+                f"{mean_of(fits['leans'].tilts, '+.3f')} ({fits['leans'].exact.tilt:+.2f})",
+            ]
+            print(f"| {' | '.join(cells)} |", flush=True)
+            if abs(np.mean(knows.slopes) - 1) > BOUND:
+                outside.append(f"{survey}, {kind} ({np.mean(knows.slopes):.3f})")
             if kind == "counted":
                 for k, truth in enumerate(tasks):
                     of_task = [[drawn_anew[k]] for drawn_anew in surveys]
                     each = [
-                        [through(s, RESPONDENTS["knows the population"], c).slope for s in of_task]
+                        [through(s, RESPONDENTS[KNOWER], c).slope for s in of_task]
                         for c in (False, True)
                     ]
                     single.append((*map(np.nanmean, each), truth.task))
-    plain, corrected, _ = zip(*single, strict=True)
-    print(
-        f"\nThe population-knower in single counted tasks: plain {min(plain):.2f} to "
-        f"{max(plain):.2f} (least: {min(single)[2]}), corrected {min(corrected):.2f} to "
-        f"{max(corrected):.2f}"
-    )
+    print("\nThe population-knower in single counted tasks, least and most:")
+    for k, what in enumerate(("plain", "corrected")):
+        ordered = sorted(single, key=itemgetter(k))
+        ends = [f"{of_task[k]:.2f} ({of_task[2]})" for of_task in (ordered[0], ordered[-1])]
+        print(f"{what} {' to '.join(ends)}")
     missed = "; ".join(outside)
     print(
         f"Slope 1 ± {BOUND} of the population-knower: "
