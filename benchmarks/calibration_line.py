@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,8 +50,9 @@ def _powered(p, power):
     return raised / raised.sum(axis=1, keepdims=True)
 
 
+KNOWER = "knows the population"
 RESPONDENTS = {
-    "knows the population": lambda truth: truth.p,
+    KNOWER: lambda truth: truth.p,
     "flattens": lambda truth: _powered(truth.p, 0.6),
     "overstates": lambda truth: _powered(truth.p, 1.5),
     "leans": lambda truth: tilted(truth, 0.5),
@@ -58,15 +60,16 @@ RESPONDENTS = {
 
 
 class Survey(NamedTuple):
-    """A task in one drawn survey: P(Y | X), (C, K), and at its replicates, (B, C, K)."""
+    """A task in one drawn survey, by its name: P(Y | X), (C, K), at its replicates, (B, C, K)."""
 
+    sample: str
     truth: store.GroundTruth
     p: np.ndarray
     replicates: np.ndarray
 
 
 def through(surveys: list[Survey], respondent, corrected: bool = True) -> Line:
-    """Fit the line to what a respondent says of tasks of one survey."""
+    """Fit the line to what a respondent says of tasks."""
     return line(
         [
             moments(
@@ -75,7 +78,7 @@ def through(surveys: list[Survey], respondent, corrected: bool = True) -> Line:
                 respondent(s.truth),
                 sizes(s.truth.p, s.truth.n_eff),
                 s.replicates if corrected else s.replicates[:0],
-                "drawn" * corrected,
+                s.sample * corrected,
             )
             for s in surveys
         ]
@@ -95,12 +98,15 @@ def of_counted(options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
             again = factors(strata, rng, options.replicates, tasks[0].fewer, of)
             estimates = [counted(t, np.concatenate([here, again])) for t in tasks]
             surveys.append(
-                [Survey(t.truth, p[0], p[1:]) for t, p in zip(tasks, estimates, strict=True)]
+                [
+                    Survey(survey, t.truth, p[0], p[1:])
+                    for t, p in zip(tasks, estimates, strict=True)
+                ]
             )
         yield survey, "counted", surveys
 
 
-def _refitted(task, key) -> Survey:
+def _refitted(survey, task, key) -> Survey:
     """Draw a survey from the fitted population of a boosted task, fit it and its replicates."""
     ready, truth, rng = task.ready, task.truth, np.random.default_rng(key)
     alike = intraclass_correlation(ready.sample, ready.cell, ready.outcome, truth.p)
@@ -111,7 +117,7 @@ def _refitted(task, key) -> Survey:
         fitted(ready, weight * f[task.psu], seeds, (*key, b))
         for b, f in enumerate(factors(task.strata, rng, REFITTED, task.fewer))
     ]
-    return Survey(truth, fitted(ready, weight, boosted.SEEDS, key), np.array(replicates))
+    return Survey(survey, truth, fitted(ready, weight, boosted.SEEDS, key), np.array(replicates))
 
 
 def of_boosted(options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
@@ -119,7 +125,7 @@ def of_boosted(options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
     for number, (survey, tasks) in enumerate(redrawable(options.data, GROUPS[1]).items()):
         tasks = tasks[:: STEPS[survey]]
         calls = [
-            joblib.delayed(_refitted)(task, (SEED, 7, number, s))
+            joblib.delayed(_refitted)(f"{survey}, boosted", task, (SEED, 7, number, s))
             for s in range(options.boosted)
             for task in tasks
         ]
@@ -138,15 +144,58 @@ def of_stored(_options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
             others = [j for j in range(100) if j != b]
             surveys.append(
                 [
-                    Survey(t, r[b], np.clip(r[b] + r[others] - t.p, 0, 1))
+                    Survey(survey, t, r[b], np.clip(r[b] + r[others] - t.p, 0, 1))
                     for t, r in ((t, t.replicates) for t in truths)
                 ]
             )
         yield survey, "stored", surveys
 
 
-def error(values) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+class Fits(NamedTuple):
+    """What a respondent's line is in the population, and in each drawn survey, with its error."""
+
+    exact: Line
+    slopes: np.ndarray
+    tilts: np.ndarray
+    errors: np.ndarray
+
+
+def fit(surveys: list[list[Survey]], respondent) -> Fits:
+    """Fit a respondent's line in each survey, and in the population that they are drawn from."""
+    population = [s._replace(p=s.truth.p) for s in surveys[0]]
+    lines = [through(tasks, respondent) for tasks in surveys]
+    return Fits(
+        through(population, respondent, corrected=False),
+        np.array([one.slope for one in lines]),
+        np.array([one.tilt for one in lines]),
+        np.array([np.sqrt(sum(at[1].var(ddof=1) for at in one.draws.values())) for one in lines]),
+    )
+
+
+def mean_of(values, spec: str = ".3f") -> str:
+    """Write a mean over surveys and its Monte Carlo error."""
+    return f"{np.mean(values):{spec}} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
+
+
+def table_row(name: str, kind: str, surveys: list[list[Survey]]) -> float:
+    """Print a row of the table; return the slope of who knows the population."""
+    fits = {who: fit(surveys, respondent) for who, respondent in RESPONDENTS.items()}
+    knows, *others = fits.values()
+    plain = [through(s, RESPONDENTS[KNOWER], False).slope for s in surveys]
+    covers = np.abs(knows.slopes - 1) <= 1.96 * knows.errors
+    # Slopes and tilts are corrected; in brackets what they are in the population.
+    cells = [
+        name,
+        f"{len(surveys[0])} {kind}",
+        f"{np.mean(plain):.3f}",
+        mean_of(knows.slopes),
+        mean_of(knows.tilts, "+.3f"),
+        f"{100 * covers.mean():.0f}",
+        *(f"{mean_of(f.slopes)} ({f.exact.slope:.2f})" for f in others),
+        f"{mean_of(fits['leans'].tilts, '+.3f')} ({fits['leans'].exact.tilt:+.2f})",
+    ]
+    print(f"| {' | '.join(cells)} |", flush=True)
+    return float(np.mean(knows.slopes))
 
 
 def main() -> None:
@@ -158,44 +207,41 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     options = parser.parse_args()
     print(
-        "| survey | tasks | respondent | slope in the population | plain | corrected | tilt in "
-        "the population | corrected | slope ± 1.96 errors covers, per cent |"
+        "| survey | tasks | knows the population: plain | corrected | its tilt | slope ± 1.96 "
+        "errors covers 1, per cent | flattens | overstates | leans | tilt of who leans |"
     )
-    print("|---|---|---|--:|--:|--:|--:|--:|--:|")
-    outside, single = [], []
+    print("|---|---|" + "--:|" * 8)
+    outside, single, kept = [], [], {}
     for source in (of_counted, of_stored, of_boosted):
         for survey, kind, surveys in source(options):
+            slope = table_row(survey, kind, surveys)
+            kept[survey, kind] = surveys[: options.boosted]
+            if abs(slope - 1) > BOUND:
+                outside.append(f"{survey}, {kind} ({slope:.3f})")
             tasks = [s.truth for s in surveys[0]]
-            for name, respondent in RESPONDENTS.items():
-                exact = through([Survey(t, t.p, t.replicates) for t in tasks], respondent, False)
-                lines = [through(drawn_anew, respondent) for drawn_anew in surveys]
-                plain = [through(drawn_anew, respondent, False).slope for drawn_anew in surveys]
-                slopes, tilts = ([getattr(one, key) for one in lines] for key in ("slope", "tilt"))
-                errors = [one.draws["drawn"][1].std(ddof=1) for one in lines]
-                covers = np.abs(np.array(slopes) - exact.slope) <= 1.96 * np.array(errors)
-                print(
-                    f"| {survey} | {len(tasks)} {kind} | {name} | {exact.slope:.2f} | "
-                    f"{np.mean(plain):.3f} | {np.mean(slopes):.3f} ± {error(slopes):.3f} | "
-                    f"{exact.tilt:+.2f} | {np.mean(tilts):+.3f} ± {error(tilts):.3f} | "
-                    f"{100 * covers.mean():.0f} |",
-                    flush=True,
-                )
-                if name == "knows the population" and abs(np.mean(slopes) - 1) > BOUND:
-                    outside.append(f"{survey}, {kind} ({np.mean(slopes):.3f})")
             if kind == "counted":
                 for k, truth in enumerate(tasks):
                     of_task = [[drawn_anew[k]] for drawn_anew in surveys]
                     each = [
-                        [through(s, RESPONDENTS["knows the population"], c).slope for s in of_task]
+                        [through(s, RESPONDENTS[KNOWER], c).slope for s in of_task]
                         for c in (False, True)
                     ]
                     single.append((*map(np.nanmean, each), truth.task))
-    plain, corrected, _ = zip(*single, strict=True)
-    print(
-        f"\nThe population-knower in single counted tasks: plain {min(plain):.2f} to "
-        f"{max(plain):.2f} (least: {min(single)[2]}), corrected {min(corrected):.2f} to "
-        f"{max(corrected):.2f}"
-    )
+    # As they are asked: the groups, and everything of a survey together.
+    low, high = ([of for (_, k), of in kept.items() if k == w] for w in ("counted", "boosted"))
+    together = {GROUPS[0]: low, GROUPS[1]: high}
+    for survey in STEPS:
+        together[survey] = [of for (name, _), of in kept.items() if name == survey]
+    for name, parts in together.items():
+        whole = [
+            [s for part in drawn_anew for s in part] for drawn_anew in zip(*parts, strict=True)
+        ]
+        table_row(name, "together", whole)
+    print("\nThe population-knower in single counted tasks, least and most:")
+    for k, what in enumerate(("plain", "corrected")):
+        ordered = sorted(single, key=itemgetter(k))
+        ends = [f"{of_task[k]:.2f} ({of_task[2]})" for of_task in (ordered[0], ordered[-1])]
+        print(f"{what} {' to '.join(ends)}")
     missed = "; ".join(outside)
     print(
         f"Slope 1 ± {BOUND} of the population-knower: "
