@@ -284,7 +284,7 @@ def test_what_a_page_tells_to_type_works(page, at_desk, type_in):
 
 #: By group, by pattern and by name.
 LETTERS = (
-    "epidemia_high_nsduh,epidemia_low_nsduh_*_by_race,"
+    "epidemia_high_nsduh,epidemia_low_nsduh_*_by_race,epidemia_quick,"
     "epidemia_low_nsduh_heroin_ever_by_age_likelihood"
 )
 #: choice-api says of these that they are not asked by letters.

@@ -11,9 +11,11 @@ from report_parts import command
 from lm_eval_epidemia.benchmarks import QUICK, WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import letters, predicted, quick
 from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
+from lm_eval_epidemia.benchmarks.observation.unseen import unseen
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
 
@@ -143,6 +145,15 @@ def test_a_part_gives_no_prediction(caplog):
     assert math.isnan(predicted.score(answers)) and math.isnan(predicted.score_stderr(answers))
     assert 0.99 < predicted.seen(answers) < 1
     assert "leave out --limit" in caplog.text
+
+
+def test_letters_that_a_server_does_not_show_are_said():
+    """Their mass; there is no bound of what they may do to a prediction."""
+    answers = answered(LEAVES[1], lambda asked: asked.truth.p[asked.cell])
+    hidden = Within(math.log(0.25), -math.inf, math.log(0.25), False)
+    answers[0] = answers[0]._replace(value=(hidden, answers[0].value[1]))
+    noted = unseen(answers)
+    assert noted.mass == pytest.approx(0.25 / len(answers)) and math.isnan(noted.effect)
 
 
 def test_it_is_of_the_truths_that_ship():

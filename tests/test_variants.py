@@ -177,6 +177,7 @@ SMALL = [
     "epidemia_intervention_random",
     "epidemia_intervention_tuebingen",
     "epidemia_prior_gss",
+    "epidemia_quick_high",
 ]
 
 

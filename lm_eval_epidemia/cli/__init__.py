@@ -193,10 +193,8 @@ def tasks_list(
     show(table)
     print(f"{sum(declared.state != 'waiting')} of {len(declared)} tasks are available")
     if survey is None:
-        print(
-            "epidemia_quick predicts the scores of epidemia_low and epidemia_high (docs/running.md)"
-        )
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
+        print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/running.md)")
 
 
 tasks_app.command("fresh")(fresh_cli.fresh)
