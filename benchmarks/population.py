@@ -249,7 +249,7 @@ def compact(rows: list[Outcome]) -> None:
 
 def score_errors(options):
     """Print the standard deviation of a mean over redrawn surveys, over the error stated of it."""
-    print("| survey | strata | mean level of the outcome |", end="")
+    print("| survey | strata | mean level of the outcome |", end=" ")
     names = [name for name in RESPONDENTS if name not in (KNOWER, "uniform")]
     print(*names, sep=" | ", end=" |\n")
     print("|---|--:|--:|" + "--:|" * len(names))

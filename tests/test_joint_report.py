@@ -142,6 +142,11 @@ def test_blocks_that_are_malformed_leave_their_file_out(tmp_path):
         (of(OTHER, "1", score=0), "1 draws of score, expected at least 2"),
         (of("", "1 2", score=0), "2 draws of score, expected none"),
         ({"replicates": unequal}, "2 draws of one sample"),
+        ({"replicates": {COCAINE: said(OTHER, [1, 2]) | {"uncut": 3}}}, "uncut is 3"),
+        (
+            {"replicates": {COCAINE: said(OTHER, [1, 2]) | {"uncut": {"score": "x"}}}},
+            "score, uncut, is 'x', expected a number",
+        ),
     ]
     write(tmp_path / "good", {COCAINE: 40.0}, {COCAINE: said(NSDUH, [41, 42, 43])}, model="good")
     paths = []
