@@ -49,7 +49,7 @@ class Curve(NamedTuple):
     values: tuple[float, ...]
 
     def __call__(self, x: Array | float) -> Array:
-        return np.interp(x, self.at, self.values)
+        return np.asarray(np.interp(x, self.at, self.values))
 
 
 class QuickCell(NamedTuple):
