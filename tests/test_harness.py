@@ -10,7 +10,7 @@ from lm_eval import simple_evaluate
 from lm_eval.api.model import LM
 
 import lm_eval_epidemia
-from lm_eval_epidemia.benchmarks.observation import metrics
+from lm_eval_epidemia.benchmarks.observation import TASK_VERSION, metrics
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
@@ -93,7 +93,7 @@ def test_a_noisy_reader_with_a_favourite_letter(replicated):
     metadata = fair["configs"][TASK]["metadata"]
     assert metadata["vintage"] == "2022"
     assert metadata["truth"] == store.load(TASK).fingerprint
-    assert fair["versions"][TASK] == 2
+    assert fair["versions"][TASK] == TASK_VERSION
     assert fair["higher_is_better"][TASK]["score"] is True
 
 

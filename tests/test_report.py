@@ -19,6 +19,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -55,7 +56,7 @@ EIGHT = [
 ]
 
 #: Versions by the end of a task's name: written answers were once read in another way.
-VERSION = {"sampled": 3, "closed": 3, "rag": 3}
+VERSION = dict.fromkeys(("sampled", "closed", "rag"), TASK_VERSION + 1)
 
 
 METRICS = {"l1": 0.1, "seen": 1.0, "choice_mass": 0.9, "order_bias": 0.05}
@@ -88,7 +89,7 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
     results = {
         "results": rows,
         "configs": configs,
-        "versions": {name: VERSION.get(name.rpartition("_")[2], 2) for name in rows},
+        "versions": {name: VERSION.get(name.rpartition("_")[2], TASK_VERSION) for name in rows},
         "n-shot": dict.fromkeys(rows, 0),
         "config": {"model": "hf", "model_args": {"pretrained": model}, **more.pop("config", {})},
         "date": 1.0,
