@@ -11,12 +11,13 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.write import write_truth
-from lm_eval_epidemia.findings import leaderboard, means
+from lm_eval_epidemia.findings import leaderboard, means, overview
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.reference import population_known_over
 from lm_eval_epidemia.report import output
@@ -583,3 +584,26 @@ def test_who_knows_the_population_gets_100_but_for_the_survey():
     assert exact.value == 100 and exact.error == 0
     both = population_known_over([*names, "epidemia_low_bls_sex_by_occupation"])
     assert known.value < both.value < 100
+
+
+def test_a_score_of_the_formula_before_is_named(tmp_path):
+    """Result files of task version 2 have no number before the cut."""
+    task = "epidemia_low_nsduh_heroin_ever_by_age"
+    named = {}
+    for name, kept in (("before", {}), ("now", {"uncut": {"score_population": 104.0}})):
+        drawn = {"sample": "", "score_population": "", "asking": {"score_population": 1.0}, **kept}
+        row = {"score,none": 90.0, "score_population,none": 100.0, "l1,none": 0.1, "seen,none": 1.0}
+        results = {
+            "results": {task: row},
+            "configs": {task: {"metadata": {"truth": store.load(task).fingerprint}}},
+            "versions": {task: TASK_VERSION},
+            "n-shot": {task: 0},
+            "config": {"model": "hf", "model_args": {"pretrained": name}},
+            "date": 1.0,
+            "epidemia": {"group_stderr": "joint replicates", "replicates": {task: drawn}},
+        }
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results_2026-01-01.json").write_text(json.dumps(results))
+        note = overview.population(leaderboard.make_report(read_results([tmp_path / name]))).note
+        named[name] = "By the formula before task version 3, too low near 100: before." in note
+    assert named == {"before": True, "now": False}

@@ -171,8 +171,24 @@ def population(report: Report) -> Finding:
         "What sampling error adds to a distance is subtracted. The interval is the mean ± 1.96 "
         "joint standard errors, cut off at 0 and 100. Who knows the population gets 100 but for "
         "chance, and less on average, as nobody gets more: the last row is what surveys of such a "
-        "size give that respondent, on average and in 95 % of them.",
+        "size give that respondent, on average and in 95 % of them." + _of_before(report),
     )
+
+
+def _of_before(report: Report) -> str:
+    """Name the runs whose score against the population is by the formula of before."""
+    before = [
+        entry.name
+        for entry in report.runs
+        if any(
+            POPULATION in score.metrics
+            and (score.population is None or score.population.uncut is None)
+            for score in entry.scores.values()
+        )
+    ]
+    if not before:
+        return ""
+    return f" By the formula before task version 3, too low near 100: {few(before)}."
 
 
 def population_tasks(report: Report, column: str) -> set[str]:
