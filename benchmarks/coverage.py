@@ -1,12 +1,10 @@
 """Are the errors true? Surveys are drawn again and again, and what is claimed is held against them.
 
-    python benchmarks/coverage.py --data FOLDER [--part errors|claims|population|another] [--jobs 2]
+    python benchmarks/coverage.py --data FOLDER [--part errors|population|another] [--jobs 2]
 
-FOLDER has the survey files under the names in `redraw.FILES`. Four parts:
+FOLDER has the survey files under the names in `redraw.FILES`. Three parts:
 
 errors      The true standard deviation of a group's mean over redrawn surveys, over the stated one.
-claims      How often "better here" is said of two respondents that are equals in the population,
-            and how often "better" of two that differ by 24 points.
 population  How often score_population +- 1.96 errors covers the score against the population.
 another     How often a respondent that knows the population reaches 100 on the scale of another
             survey.
@@ -20,7 +18,6 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import joblib
 import numpy as np
@@ -38,24 +35,17 @@ from redraw import (
     redrawn,
     scores,
 )
-from scipy import stats
-from scipy.optimize import brentq
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import anchors, position, scale, zero
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 Z = 1.96
-
-#: Replicate b beside replicates b - 1, b - 3, ...: survey b drawn once more.
-PARTNERS = (1, 3, 8, 21)
 
 
 def met(holds: bool) -> str:
@@ -142,202 +132,6 @@ def _simulated_twice(options):
         name: (values[name] / count, sums / count, np.sqrt(joint) / count, np.sqrt(alone) / count)
         for name, (sums, joint, alone) in found.items()
     }
-
-
-# -- claims -----------------------------------------------------------------------------------
-
-#: Each is made as good as the other in the population, by the strength of the second.
-PAIRS = [
-    ("up", "down"),
-    ("up", "noisy"),
-    ("down", "noisy"),
-    ("noisy", "noisy, other seed"),
-    ("mean", "up"),
-    ("mean", "down"),
-    ("mean", "noisy"),
-]
-#: So many points apart are the two of whom "better" is asked.
-APART = 24.0
-
-
-class Seen(NamedTuple):
-    """A respondent's scores in one task, in R redrawn surveys.
-
-    Attributes
-    ----------
-    sample : str
-    at : ndarray, shape (R,)
-    replicates : ndarray, shape (R, B)
-        At the survey's own replicates.
-    corrected : ndarray, shape (R, B)
-        The bias-corrected score at these.
-    """
-
-    sample: str
-    at: np.ndarray
-    replicates: np.ndarray
-    corrected: np.ndarray
-
-
-#: By task, redrawn surveys and their zeros of the scale, which all respondents share.
-_zeros: dict[str, tuple] = {}
-
-
-def _far(weights, p, q):
-    """`distance`, for many small truths at once: one product instead of a sum over few levels."""
-    gaps = np.abs(p - q)
-    return gaps.reshape(*gaps.shape[:-2], -1) @ np.repeat(weights, gaps.shape[-1])
-
-
-def seen(truth, p, q) -> Seen:
-    """Score a respondent in redrawn surveys p (R, C, K), and in the replicates of each.
-
-    A redrawn survey has the shipped replicates' deviations about its own P(Y | X).
-    """
-    moved = truth.replicates - truth.p
-    beyond = [moved, *(moved + np.roll(moved, shift, axis=0) for shift in PARTNERS)]
-
-    def each(of):
-        """Of the redrawn surveys, (R,), and of all that is about them, (1 + J, R, B)."""
-        return of(p), np.array([[of(one + other) for one in p] for other in beyond])
-
-    if truth.task not in _zeros or _zeros[truth.task][0] is not p:
-        _zeros[truth.task] = p, each(lambda x: zero(truth.weights, x))
-    d = each(lambda x: _far(truth.weights, x, q))
-    pairs = zip(d, _zeros[truth.task][1], strict=True)
-    at, (replicates, *twice) = (scale(one, of, truth.d_perfect()) for one, of in pairs)
-    partners = [np.roll(replicates, shift, axis=1) for shift in PARTNERS]
-    again = np.mean([x - y for x, y in zip(twice, partners, strict=True)], axis=0)
-    corrected = 2 * replicates - again - replicates.mean(axis=1, keepdims=True)
-    return Seen(truth.sample, at, replicates, corrected)
-
-
-def summed(ones: list[Seen], others: list[Seen]):
-    """Difference of two respondents' means, its bias, and three errors of it; (R,) each."""
-    tasks, sums = len(ones), {}
-    alone = np.zeros(len(ones[0].at))
-    for one, other in zip(ones, others, strict=True):
-        d = [a - b for a, b in zip(one[1:], other[1:], strict=True)]
-        before = sums.get(one.sample)
-        sums[one.sample] = d if before is None else [a + b for a, b in zip(before, d, strict=True)]
-        alone += one.replicates.var(axis=1, ddof=1) + other.replicates.var(axis=1, ddof=1)
-    difference = sum(at for at, *_ in sums.values()) / tasks
-    bias = sum(b.mean(axis=1) - at for at, b, _ in sums.values()) / tasks
-    plain, corrected = (
-        np.sqrt(sum(of[which].var(axis=1, ddof=1) for of in sums.values())) / tasks
-        for which in (1, 2)
-    )
-    return difference, bias, plain, corrected, np.sqrt(alone) / tasks
-
-
-def claimed(difference, bias, error):
-    """Tell where "better here" or "worse here" is said: whatever the sampling error's bias is."""
-    corrected = difference - bias
-    least = np.minimum(np.abs(difference), np.abs(corrected))
-    return (difference * corrected > 0) & (least > Z * error)
-
-
-def part_claims(options) -> bool:
-    """How often two equals are told apart, and how often two that are far apart."""
-    print("| group | one | other | difference | sd | stated | false, per cent | old rule |")
-    print("|---|---|---|--:|--:|--:|--:|--:|")
-    worst = 0.0
-    for group in GROUPS:
-        surveys = redrawn(options, group)
-        tasks = [one for found in surveys.values() for one in found]
-
-        def value(name, strength, tasks=tasks):
-            own = [scores(t, RESPONDENTS[name](t, strength), t.p) for t, _ in tasks]
-            return float(np.mean(own))
-
-        def answered(name, strength, tasks=tasks):
-            return [
-                seen(truth, p, RESPONDENTS[name](truth, strength))
-                for truth, p in tqdm(tasks, f"{name} {strength:.3f}", leave=False)
-            ]
-
-        first = {name: answered(name, STRENGTH) for name in dict.fromkeys(a for a, _ in PAIRS)}
-        for one, other in PAIRS:
-            aim = value(one, STRENGTH)
-            strength = brentq(lambda s, o=other, a=aim: value(o, s) - a, 0.01, 3, xtol=1e-4)
-            if abs(strength - STRENGTH) < 1e-3 and other in first:
-                second = first[other]
-            else:
-                second = answered(other, strength)
-            difference, bias, _, error, alone = summed(first[one], second)
-            false = 100 * claimed(difference, bias, error).mean()
-            old = 100 * (np.abs(difference) > Z * alone).mean()
-            worst = max(worst, false)
-            print(
-                f"| {group} | {one} | {other} {strength:.2f} | {difference.mean():.2f} | "
-                f"{difference.std(ddof=1):.2f} | {error.mean():.2f} | {false:.1f} | {old:.1f} |",
-                flush=True,
-            )
-    print(f'false "better here": at most {worst:.1f} % (7): {met(worst <= 7)}')
-    power, before, apart = _power(options)
-    holds = power >= before and power >= 98
-    print(
-        f'"better" of two {apart:.1f} points apart on {GROUPS[0]}: {power:.0f} % (old rule '
-        f"{before:.0f}; 98): {met(holds)}"
-    )
-    return worst <= 7 and holds
-
-
-def _power(options):
-    """How often "better" is said of two models whose knowledge varies between outcomes.
-
-    Each respondent's noise in a task is its own, and its strength is lognormal over outcomes.
-    """
-    tasks = [one for found in redrawn(options, GROUPS[0]).values() for one in found]
-    outcomes = [declared_task(truth.task).outcome for truth, _ in tasks]
-    outcomes = [f"{t.survey} {outcome}" for (t, _), outcome in zip(tasks, outcomes, strict=True)]
-
-    def answered(strength, seed):
-        rng = np.random.default_rng([SEED, 3, seed])
-        own = {outcome: np.exp(0.5 * rng.standard_normal()) for outcome in sorted(set(outcomes))}
-        return [
-            answers(truth, "noisy", strength * own[outcome], seed)
-            for (truth, _), outcome in zip(tasks, outcomes, strict=True)
-        ]
-
-    def value(strength, seeds=range(1000, 1010)):
-        return np.mean(
-            [
-                [
-                    float(scores(t, q, t.p))
-                    for (t, _), q in zip(tasks, answered(strength, s), strict=True)
-                ]
-                for s in seeds
-            ]
-        )
-
-    aim = value(STRENGTH) - APART
-    strength = brentq(lambda s: value(s) - aim, STRENGTH, 3, xtol=1e-3)
-    said = np.zeros((options.redraws, 2), dtype=bool)
-    apart = []
-    for r in tqdm(range(options.redraws), "power", leave=False):
-        pairs = []
-        for one, seed in ((STRENGTH, 2 * r), (strength, 2 * r + 1)):
-            pairs.append(
-                [
-                    seen(truth, p[r : r + 1], q)
-                    for (truth, p), q in zip(tasks, answered(one, seed), strict=True)
-                ]
-            )
-        difference, bias, _, error, alone = summed(*pairs)
-        d = np.array([one.at[0] - other.at[0] for one, other in zip(*pairs, strict=True)])
-        beyond = _beyond(d, outcomes)
-        said[r] = beyond & claimed(difference, bias, error)[0], beyond & (d.mean() > Z * alone[0])
-        apart.append(d.mean())
-    return *(100 * said.mean(axis=0)), float(np.mean(apart))
-
-
-def _beyond(d, outcomes) -> bool:
-    """Whether the cluster-robust interval over outcomes lies above 0, as in `report`."""
-    names, index = np.unique(outcomes, return_inverse=True)
-    sums = np.bincount(index, weights=d - d.mean())
-    error = np.sqrt(len(names) / (len(names) - 1) * (sums**2).sum()) / len(d)
-    return bool(d.mean() > stats.t.ppf(0.975, len(names) - 1) * error)
 
 
 # -- the score against the population ---------------------------------------------------------
@@ -497,7 +291,6 @@ def part_another(options) -> bool:
 
 PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
     "errors": part_errors,
-    "claims": part_claims,
     "population": part_population,
     "another": part_another,
 }
@@ -507,7 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the survey files")
     parser.add_argument("--part", choices=PARTS, help="one of the parts; all by default")
-    parser.add_argument("--redraws", type=int, default=100, help="surveys redrawn (errors, claims)")
+    parser.add_argument("--redraws", type=int, default=100, help="surveys redrawn (errors)")
     parser.add_argument("--surveys", type=int, default=200, help="surveys simulated (the others)")
     parser.add_argument("--replicates", type=int, default=100, help="of each simulated survey")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
