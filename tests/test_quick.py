@@ -17,7 +17,9 @@ from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import leaderboard, overview
 from lm_eval_epidemia.harness.cost import cost
+from lm_eval_epidemia.results.results import read_results
 
 LEAVES = ("epidemia_quick_low", "epidemia_quick_high")
 
@@ -202,3 +204,11 @@ def test_the_report_never_ranks_it_beside_full_runs(runs):
     )
     assert "epidemia_low" in full and "epidemia_quick" not in full
     assert "epidemia_quick" in quick_look and "epidemia_low" not in quick_look
+
+
+def test_nothing_is_claimed_of_a_pair_of_quick_looks(runs):
+    """A prediction is not these tasks: "better here" asks for their sampling errors."""
+    report = leaderboard.make_report(read_results([runs]))
+    assert {pair.column for pair in leaderboard.comparisons(report)} == {"epidemia_low"}
+    columns = [column.name for column in overview.population(report).columns]
+    assert columns == ["model", "epidemia_low"]

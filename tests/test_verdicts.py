@@ -181,7 +181,9 @@ def test_low_and_high_together():
     assert {key[2] for key in compared if key[0] == together.column} == {"b"}
     tables = head_to_head.models(report, compared.values())
     rows = [row for table in tables for row in tidy(table)]
-    assert together.column in {row["group"] for row in rows}
+    (row,) = [row for row in rows if row["group"] == together.column]
+    assert row["population"] == pytest.approx(together.population)
+    assert row["population_stderr"] == pytest.approx(together.population_here)
     assert any(table.title.startswith(together.column) for table in tables)
 
 

@@ -270,7 +270,7 @@ def truth_build(
         if out is None:
             asked = leaves().items()
             forget_cached_requests(name for name, leaf in asked if leaf.entry.name in built.tasks)
-    if out is None:
+    if out is None and not counted:
         print(f"lm-eval finds them in {task_path()}")
 
 

@@ -68,15 +68,24 @@ def drifts(listed: Sequence[Drift]) -> Table:
     """Whether the truth moved between two vintages, and what that of the other scores."""
     from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, holm
 
-    numbers = {"cells": "", "common": "", "distance": ".4f", "by chance": "", "p": "", "drift": ""}
+    numbers = {
+        "cells": "",
+        "common": "",
+        "distance": ".4f",
+        "by chance": "",
+        "p": "",
+        "p, Holm": "",
+        "drift": "",
+    }
     numbers |= {"score": ".1f"}
     numbers |= dict.fromkeys(("D_mean", "other D_mean", "D_perfect", "other D_perfect"), ".4f")
     rows = []
     for drift, adjusted in zip(listed, holm([drift.p_value for drift in listed]), strict=True):
-        test = ("", "", "")
+        test = ("", "", "", "")
         if not math.isnan(adjusted):
             seen = "seen" if adjusted <= LEVEL else "not seen"
-            test = (f"{drift.by_chance:.4f}", f"{drift.p_value:.4f}", seen)
+            p = (f"{drift.p_value:.4f}", f"{adjusted:.4f}")
+            test = (f"{drift.by_chance:.4f}", *p, seen)
         means = (drift.anchors.mean, drift.other_anchors.mean)
         perfects = (drift.anchors.perfect, drift.other_anchors.perfect)
         rows.append((*drift[:6], *test, drift.score, *means, *perfects))
@@ -100,7 +109,8 @@ def drift_notes(listed: Sequence[Drift]) -> list[str]:
         seen = "drift seen" if adjusted <= LEVEL else "no drift seen"
         notes.append(
             f"{test.survey} {test.vintage} against {test.other}, {test.tasks} tasks together: "
-            f"{test.ratio:.2f} times as far apart as by chance, p = {test.p_value:.4f}: {seen}"
+            f"{test.ratio:.2f} times as far apart as by chance, p = {test.p_value:.4f} "
+            f"({adjusted:.4f} for {len(pairs)} such tests): {seen}"
         )
     if untested := len(listed) - tests:
         notes.append(

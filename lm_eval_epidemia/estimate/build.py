@@ -150,7 +150,8 @@ def build(
         asked = [task for task in asked if task.name in counted]
         folder = folder / COUNTED
     if not asked:
-        raise EpidemiaError(f"the record of {survey} has no tasks of the kind {' or '.join(only)}")
+        which = f"of the kind {' or '.join(only)}" if only else "with effects that are counted"
+        raise EpidemiaError(f"the record of {survey} has no tasks {which}")
     paths.check_writable(folder)
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         if "design" in (bootstrap or ()):

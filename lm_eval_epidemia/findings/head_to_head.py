@@ -62,6 +62,8 @@ def _row(pair: Comparison, entry: Entry, where: str = "", long: bool = False, **
         "half_width": pair.half_width,
         "corrected": pair.corrected,
         "corrected_stderr": pair.here,
+        "population": _or_nan(pair.population),
+        "population_stderr": _or_nan(pair.population_here),
         "l1_ratio": pair.ratio,
         "l1_ratio_low": pair.ratio_low,
         "l1_ratio_high": pair.ratio_high,
@@ -72,6 +74,10 @@ def _row(pair: Comparison, entry: Entry, where: str = "", long: bool = False, **
     }
     # Of several groups the first says how numbers are written.
     return Row(cells, entry, pair.column.split(AND)[0], pair.other, facts, long=long)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _here(value: float | None, error: float | None) -> Number | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, QUICK, Benchmark, groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, across_outcomes, compare_entries
@@ -455,6 +455,7 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     """Compare every two runs that were asked in the same way, the better mean first.
 
     In every group, and over all outcomes of those in `TOGETHER` where both runs were asked these.
+    A quick look is a prediction, and shows nothing in these tasks.
 
     Parameters
     ----------
@@ -465,6 +466,8 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     compared = []
     pools = report.pools()
     for column in [*report.columns, *_together(report.columns)]:
+        if groups().get(column) is QUICK:
+            continue
         parts = column.split(AND)
         for alike in report.alike():
             runs, pool = ordered_in(alike, parts), pools[alike[0].protocol]

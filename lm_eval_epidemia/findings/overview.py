@@ -162,7 +162,8 @@ def population(report: Report) -> Finding:
     if rows:
         known = {c: population_known_over(population_tasks(report, c)) for c in report.columns}
         rows.append(Row({"model": f"{KNOWS_POPULATION} (baseline)", **known}))
-    columns = [of_group(column)._replace(form="interval") for column in report.columns]
+    shown = [c for c in report.columns if any(_is_known(row.cells.get(c)) for row in rows)]
+    columns = [of_group(column)._replace(form="interval") for column in shown]
     return Finding(
         "population",
         "Score against the population, 0 to 100 (interval of 95 %)",
@@ -171,8 +172,13 @@ def population(report: Report) -> Finding:
         "What sampling error adds to a distance is subtracted. The interval is the mean ± 1.96 "
         "joint standard errors, cut off at 0 and 100. Who knows the population gets 100 but for "
         "chance, and less on average, as nobody gets more: the last row is what surveys of such a "
-        "size give that respondent, on average and in 95 % of them." + _of_before(report),
+        "size give that respondent, on average and in 95 % of them, asked for letters."
+        + _of_before(report),
     )
+
+
+def _is_known(cell: Cell) -> bool:
+    return isinstance(cell, Number) and not math.isnan(cell.value)
 
 
 def _of_before(report: Report) -> str:
@@ -192,12 +198,17 @@ def _of_before(report: Report) -> str:
 
 
 def population_tasks(report: Report, column: str) -> set[str]:
-    """Return the tasks of a group that a run has a score against the population in."""
+    """Return the tasks of a group that a run has a score against the population in, by letters.
+
+    Written answers are rounded and drawn ones are few: who knows the population gets less.
+    """
     return {
         asked.task
         for entry in report.runs
         for asked in tasks_in(entry, column)
-        if asked.task in report.anchors and POPULATION in entry.scores[asked].metrics
+        if asked.way == OBSERVATION.plain.name
+        and asked.task in report.anchors
+        and POPULATION in entry.scores[asked].metrics
     }
 
 

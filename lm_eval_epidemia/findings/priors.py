@@ -27,7 +27,7 @@ from lm_eval_epidemia.benchmarks.prior.metrics import worth
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
 from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Row
-from lm_eval_epidemia.findings.prior_reference import left_out, reference
+from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, left_out, reference
 from lm_eval_epidemia.findings.tables import Table, row_of
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, average
@@ -196,7 +196,9 @@ def _calibration(entry: Entry) -> Iterator[Row]:
 
 def _certainty(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
-        yield _row(entry, group, _said(_all(several), "Spearman", "stated sd", "error ratio"))
+        # Errors of who knows the population are means of many draws: their ranks are nobody's.
+        names = ["Spearman"] * (entry.name != KNOWS_POPULATION) + ["stated sd", "error ratio"]
+        yield _row(entry, group, _said(_all(several), *names))
 
 
 def _by_part(entry: Entry) -> Iterator[Row]:

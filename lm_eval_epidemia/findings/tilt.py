@@ -70,8 +70,10 @@ NOTE = (
     "people, and 0 is no idea of them; above 1: overstated. Tilt: how far answers stand to one "
     "side, in log-odds; of two answers towards the first. The survey's sampling error, which would "
     "flatten the line, is taken off; who answers with the survey's own figures has its errors too, "
-    "and a slope above 1. Boosted truths (several conditions) are flatter than the population, by "
-    "up to a tenth. Lines of single tasks are in csv and json, and with --effects."
+    "and a slope above 1 where people are counted; in boosted tasks (several conditions), which "
+    "are flatter than the population by up to a tenth, it can be below 1. Written answers are "
+    "rounded, which bends the line: see what kind=truth has in that way. Lines of single tasks "
+    "are in csv and json, and with --effects."
 )
 
 _COLUMNS = (
