@@ -188,6 +188,21 @@ def test_low_and_high_together():
     assert any(table.title.startswith(together.column) for table in tables)
 
 
+def test_nothing_is_said_of_two_versions_by_a_prediction():
+    """Two quick looks 30 apart; of the tasks themselves the same numbers are told apart."""
+    leaves = [Asked(f"epidemia_quick_{part}", "quick") for part in ("low", "high")]
+    pair = [entry(name, dict.fromkeys(LOW, at)) for name, at in (("m", 50.0), ("m-instruct", 80.0))]
+    for each, at in zip(pair, (50.0, 80.0), strict=True):
+        each.scores |= dict.fromkeys(leaves, TaskScore(at, Draws("", np.empty(0), 0.1)))
+    report = leaderboard.make_report(Results(pair, [], []))
+    assert "epidemia_quick" in report.columns
+    of_versions = [pair for _, pair, _ in head_to_head.versions_compared(report)]
+    for made in (of_versions, leaderboard.comparisons(report)):
+        assert {comparison.column for comparison in made} == {"epidemia_low"}
+    assert {place.best for place in report.standings["epidemia_low"].values()} == {1, 2}
+    assert {place.best for place in report.standings["epidemia_quick"].values()} == {None}
+
+
 def test_ranks_are_of_one_limit():
     """Two runs each of two limits: nobody is first of all four, and a lone run has no rank."""
     tasks = dict.fromkeys(LOW, 50.0)

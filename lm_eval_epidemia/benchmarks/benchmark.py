@@ -79,6 +79,9 @@ class Benchmark:
         The metric that findings lead with, and rank models by; the primary one if empty.
     kinds : tuple of str
         Respondents without weights whose answers are known.
+    predicted : bool
+        Whether its metrics predict those of another benchmark, so that it says nothing of models
+        side by side: they are neither compared nor ranked.
     answers : callable, optional
         From a truth, one of them, its noise and its seed to what it answers in every cell, as the
         way's `believed` takes it.
@@ -99,6 +102,7 @@ class Benchmark:
     groups_version: int = 1
     headline: str = ""
     kinds: tuple[str, ...] = ()
+    predicted: bool = False
     answers: Callable[[Any, str, float, int], Any] | None = None
 
     @property

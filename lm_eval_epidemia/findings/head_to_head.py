@@ -14,7 +14,7 @@ from lm_eval_epidemia.findings.comparison import (
     compare_entries,
 )
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
-from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.leaderboard import Report, compared
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.ways import Ways
 from lm_eval_epidemia.results.entry import Entry
@@ -171,7 +171,7 @@ def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Compa
         Over those in which the plain model has 0; None where there are none.
     """
     pools = report.pools()
-    for column in report.columns:
+    for column in compared(report.columns):
         for base, version in report.pairs:
             tasks = shared_tasks([base, version], column)
             unknown = [asked for asked in tasks if base.scores[asked].value <= 0]

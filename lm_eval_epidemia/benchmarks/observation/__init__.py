@@ -86,5 +86,6 @@ QUICK = Benchmark(
     available=quick.available,
     metadata=lambda truth: {"predicts": truth.choice.group, "truth": truth.fingerprint},
     kinds=respondents.KINDS,
+    predicted=True,
     answers=quick.answers,
 )
