@@ -12,14 +12,7 @@ from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings import published_priors
 from lm_eval_epidemia.findings.comparison import CONFIDENCE
 from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Cell, Column, Finding, Number, Row
-from lm_eval_epidemia.findings.leaderboard import (
-    Report,
-    Standing,
-    by_benchmark,
-    closed_subset,
-    correlation,
-    whole,
-)
+from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark, closed_subset, whole
 from lm_eval_epidemia.findings.means import (
     SCALES,
     facets,
@@ -31,6 +24,7 @@ from lm_eval_epidemia.findings.means import (
     worth,
 )
 from lm_eval_epidemia.findings.published import MARK
+from lm_eval_epidemia.findings.ranks import Standing, correlation
 from lm_eval_epidemia.findings.reference import (
     KNOWS_MARGINAL,
     KNOWS_POPULATION,
@@ -109,6 +103,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         "the model asked most tasks down, those are ranked that leave at least half of its tasks "
         "in common."
     )
+    if benchmark.predicted:
+        note = "Predictions: models are neither ranked nor compared by them."
     if partial:
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in entries):
@@ -124,7 +120,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
     declared = [Column("model"), Column("size")]
     for column in columns:
-        declared += [of_group(column), Column(f"rank {column}", title="rank")]
+        rank = Column(f"rank {column}", title="rank")
+        declared += [of_group(column)] if benchmark.predicted else [of_group(column), rank]
     return Finding("leaderboard", title, declared, rows, note, silent=ALIKE_NOTE)
 
 
