@@ -275,19 +275,18 @@ def in_doc(**values):
         (WAYS[-1], in_doc(level=5), "level 5 is not asked"),
     ],
 )
-def test_samples_that_are_damaged_are_named_on_stderr(runs, task, damage, said, capsys):
+def test_samples_that_are_damaged_are_named(runs, task, damage, said):
     (path,) = (runs / "noisy").rglob(f"samples_{task}_2*.jsonl")
     damage(path)
     report = leaderboard.make_report(read_results([runs]))
     samples, notes = read_samples(report)
     (note,) = notes
     assert said in note and ("symlink" in said or task in note)
-    assert f"note: {note}\n" in capsys.readouterr().err
     # All others are there: of two runs and five tasks, all but one.
     assert len(samples) == 9
 
 
-def test_the_site_names_damaged_samples_on_stderr_too(runs, tmp_path):
+def test_the_site_names_damaged_samples_on_stderr(runs, tmp_path):
     (path,) = (runs / "noisy").rglob(f"samples_{COCAINE}_2*.jsonl")
     path.write_bytes(path.read_bytes()[:-200])
     done = run("report", runs, "--html", tmp_path / "site")

@@ -7,6 +7,7 @@ error taken off (`score.calibration_line`).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.apart import Tilt, line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings.data import Rows, finite, some
+from lm_eval_epidemia.findings.data import Rows, asked_as, finite, some
 from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH
@@ -96,7 +97,7 @@ def figure_rows(groups: Sequence[Answered]) -> Rows:
 
     These are asked all that some model was asked in the group.
     """
-    rows = []
+    rows: Rows = []
     for name in dict.fromkeys(group.group for group in groups):
         here = [group for group in groups if group.group == name]
         lines = [(group.entry.name, "run", line_of(list(group.tasks.values()))) for group in here]
@@ -125,6 +126,11 @@ def _point(line: Tilt) -> dict[str, float | None]:
     return ends
 
 
-def rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `tilt`, from the samples of a report's runs."""
-    return some(figure_rows(read(report)[0]), "no group of tasks has a calibration line")
+def rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `tilt`, from the samples of a report's runs: of groups, or of one task."""
+    groups, notes = read(report, asked_as(task) if task else None)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    lines = figure_rows([group._replace(group=task or group.group) for group in groups])
+    of = task or "no group of tasks"
+    return some(lines, f"{of} has no calibration line: the truth varies by no more than its noise")
