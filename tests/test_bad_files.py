@@ -161,7 +161,7 @@ def test_an_infinite_error_is_not_known(runs):
     assert len(results.entries) == 2
     note, without_draws = results.notes
     assert str(path) in note and "score_stderr is infinite" in note
-    assert "errors N/A of 1 tasks" in without_draws
+    assert "errors N/A of 1 task" in without_draws
 
 
 def test_what_is_odd_but_whole_is_read(runs):
@@ -184,7 +184,7 @@ def test_what_is_odd_but_whole_is_read(runs):
     assert noisy.others == {"arc (acc)": 0.5} and noisy.parameters is None
     assert len(noisy.scores) == 5
     endless, unknown = results.notes
-    assert "left out are mmlu (acc)" in endless and "no score (NaN) in 1 tasks" in unknown
+    assert "left out are mmlu (acc)" in endless and "no score (NaN) in 1 task" in unknown
 
 
 def test_a_file_counts_once_whatever_links_lead_to_it(runs):

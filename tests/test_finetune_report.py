@@ -464,7 +464,7 @@ def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     }
     trained = found["Fine-tuning: what was trained"].rows
     assert {row[2] for row in trained} == {"answers", "notes"}
-    assert {row[7] for row in trained} == {"1 tasks, 3 cells"}
+    assert {row[7] for row in trained} == {"1 task, 3 cells"}
 
 
 def test_a_report_without_tuned_models_says_nothing_of_them(answered, tmp_path):

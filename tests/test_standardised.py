@@ -286,6 +286,12 @@ def test_counts_are_of_the_same_file_and_cells(home):
     truths["scf_2022"]["raw"][0]["sha256"] = "0" * 64
     registry.write_registry(built / store.COUNTED, truths)
     assert store.counts_of(store.load(HOME)) is None
+    # An entry that cannot be read is named, with the command that makes these counts.
+    registry.write_registry(built / store.COUNTED, {**truths, "scf_2022": {"tasks": {}}})
+    with pytest.raises(EpidemiaError, match="the entry scf_2022 is damaged") as damage:
+        store.counts_of(store.load(HOME))
+    assert str(built / store.COUNTED / registry.REGISTRY) in str(damage.value)
+    assert "--raw FILE --counted'" in str(damage.value)
 
 
 def test_the_command_makes_the_counts_that_ship(tmp_path):

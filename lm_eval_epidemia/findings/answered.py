@@ -15,7 +15,7 @@ from rich.progress import track
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
@@ -63,7 +63,7 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
     ]
     missing = Counter(entry.name for entry, _, path in about if not path)
     notes = [
-        f"{name}: no samples of {number} tasks, so no cells; run with --log_samples"
+        f"{name}: no samples of {plural(number, 'task')}, so no cells; run with --log_samples"
         for name, number in missing.items()
     ]
     # The largest first, so that no process is left alone with one at the end.

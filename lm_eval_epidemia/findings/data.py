@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks import (
     leaves,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
@@ -173,7 +173,7 @@ def version_rows(report: Report, _task: str | None = None) -> Rows:
                 }
                 for task, kind, before, after in [
                     *values,
-                    (f"mean of {len(tasks)} tasks", "mean", *means),
+                    (f"mean of {plural(len(tasks), 'task')}", "mean", *means),
                 ]
             ]
     return some(

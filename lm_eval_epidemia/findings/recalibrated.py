@@ -155,7 +155,8 @@ NOTE = (
     "knows of who answers what; 0 if nothing, below 0 if its differences between people are "
     "misleading. l1 is the distance as answered, 'of P(Y)' what the mix of its answers is off by, "
     "'left' what remains when it is right. ± is the survey's sampling error, with P(Y) known anew "
-    "in every replicate, and that of sampled orderings."
+    "in every replicate, and that of sampled orderings. Tasks without conditions (marginal) have "
+    "nothing but P(Y); they and drawn answers (_sampled) are left out."
 )
 
 

@@ -99,7 +99,8 @@ NOTE = (
     "how many tasks with such answers). Rank agreement: Spearman's correlation over the cells of "
     "a task, -1 to 1: whether the model knows who more than how many. In order: tasks of four "
     "cells or more, in per cent, whose cells agree better than by chance (permutations, one-sided "
-    f"p at most {CHANCE})."
+    f"p at most {CHANCE}). Empty: no ordered answers of more than two, or nobody to tell apart, as "
+    "tasks without conditions (marginal) have one cell. Drawn answers (_sampled) are left out."
 )
 
 _COLUMNS = (

@@ -74,7 +74,8 @@ NOTE = (
     "and a slope above 1 where people are counted; in boosted tasks (several conditions), which "
     "are flatter than the population by up to a tenth, it can be below 1. Written answers are "
     "rounded, which bends the line: see what kind=truth has in that way. Lines of single tasks "
-    "are in csv and json, and with --effects."
+    "are in csv and json, and with --effects. Empty: the truth varies by no more than its noise, "
+    "as where there is one cell. Drawn answers (_sampled) are left out."
 )
 
 _COLUMNS = (

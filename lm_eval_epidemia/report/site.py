@@ -384,7 +384,8 @@ def svg(chart: alt.TopLevelMixin) -> str:
 
 #: What stands below the figure of calibration lines.
 TILT = "A mark per model, with 1.96 standard errors. Who knows the population stands where the "
-TILT += "dashed lines cross. Below: differences are understated, or not known; above: overstated."
+TILT += "dashed lines cross. Below: differences are understated, or not known; above: overstated. "
+TILT += "Drawn answers (_sampled) are left out."
 
 
 def _calibration(report: Report, samples: Samples) -> dict[str, Any]:
