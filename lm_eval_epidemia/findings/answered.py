@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -61,11 +60,12 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
         for asked, score in entry.scores.items()
         if WAYS[asked.way].distribution is not None and (wanted is None or asked in wanted)
     ]
-    missing = Counter(entry.name for entry, _, path in about if not path)
-    notes = [
-        f"{name}: no samples of {plural(number, 'task')}, so no cells; run with --log_samples"
-        for name, number in missing.items()
-    ]
+    missing = [entry.name for entry, _, path in about if not path]
+    notes = []
+    if missing:
+        tasks = plural(len(missing), "task")
+        names = few(list(dict.fromkeys(missing)))
+        notes.append(f"{names}: no samples of {tasks}, so no cells; run with --log_samples")
     # The largest first, so that no process is left alone with one at the end.
     jobs = [(entry.name, asked, path) for entry, asked, path in about if path]
     jobs.sort(key=lambda job: -job[2].stat().st_size)
