@@ -203,6 +203,7 @@ def beside_truth(
     truth = WAYS[asked.way].load(asked.task)
     cells = answers.cells if cells is None else cells
     at = np.searchsorted(answers.cells, cells)
-    by_order, counts = (None if of is None else of[at] for of in (answers.by_order, answers.counts))
+    by_order = None if answers.by_order is None else answers.by_order[at]
+    counts = None if answers.counts is None else answers.counts[at]
     part = part_of(truth, np.isin(np.arange(len(truth.weights)), cells))
     return part, Elicited(answers.q[at], by_order, counts)
