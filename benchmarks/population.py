@@ -38,7 +38,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.joint import joint_error
+from lm_eval_epidemia.score.joint import joint_error, less_noise
 from lm_eval_epidemia.score.score import anchors, mean, position, scale, uniform, zero
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
@@ -275,6 +275,44 @@ def at_the_top(rows: list[Outcome]) -> None:
             )
 
 
+def with_squares(part: Part, q) -> float:
+    """Score like `Measured.score_population_uncut`, D'^2 being the mean of squares."""
+    d = float(part.distance(q))
+    far = np.sqrt((distance(part.weights, part.noise, q - part.p) ** 2).mean())
+    return float(np.clip(position(float(less_noise(d, far)), part.zero_population), 0, 200))
+
+
+def squares(options) -> None:
+    """Print bias with the square of the mean distance, as it is, and with the mean of squares."""
+    print("| survey | estimator | before the cut: knows the population |", end=" ")
+    print(*RESPONDENTS, sep=" | ", end=" |\n")
+    print("|---|---|--:|" + "--:|" * len(RESPONDENTS))
+    for number, (survey, redrawables) in enumerate(redrawable(options.data, REDRAWN).items()):
+        tasks = redrawn(redrawables, number, options.redraws)
+        asked = {name: [of(task.truth) for task in tasks] for name, of in RESPONDENTS.items()}
+        estimators = {
+            "as it is": lambda part, q: Measured(part, Elicited(q)).score_population_uncut,
+            "mean of squares": with_squares,
+        }
+        at = np.zeros((len(estimators), len(asked), options.redraws))
+        for task, qs in zip(tasks, zip(*asked.values(), strict=True), strict=True):
+            for s in range(options.redraws):
+                part = task.part(s)
+                at[:, :, s] += [[score(part, q) for q in qs] for score in estimators.values()]
+        at /= len(tasks)
+        aims = [
+            np.mean([known_score(*pair) for pair in zip((t.truth for t in tasks), qs, strict=True)])
+            for qs in asked.values()
+        ]
+        for name, uncut in zip(estimators, at, strict=True):
+            off = np.minimum(uncut, 100) - np.array(aims)[:, None]
+            numbers = [
+                f"{of.mean():+.1f} ± {of.std(ddof=1) / np.sqrt(options.redraws):.1f}"
+                for of in (uncut[0] - 100, *off)
+            ]
+            print(f"| {survey} | {name} | {' | '.join(numbers)} |", flush=True)
+
+
 # -- errors of the score ----------------------------------------------------------------------
 
 
@@ -322,6 +360,8 @@ def main() -> None:
     for what, test in (("bias", "on_scale"), ("coverage", "holds")):
         missed = [f"{row.survey} {row.group} {row.name}" for row in rows if not getattr(row, test)]
         print(f"\n{what}: {len(rows) - len(missed)} of {len(rows)} in bounds; not {missed}")
+    print("\n## Bias with the mean of squares in place of the square of the mean\n")
+    squares(options)
     print("\n## Errors of the score: true standard deviation over the stated one\n")
     score_errors(options)
 
