@@ -9,7 +9,7 @@ here     How often "better here" is said of pairs of equals: equal in the popula
          population in the rule.
 better   How often "better" is said of two models with the same mean, and of models that are 12 to
          45 points apart, with five others at hand, ten pairs; and how often by a t over outcomes
-         alone. How much models know varies between outcomes.
+         alone, with and without CR2. How much models know varies between outcomes.
 
 Pairs are fixed in `PAIRS`. Surveys of `epidemia_low` are drawn anew from their records by
 `redraw.py`. Those of `epidemia_high` would each have to be boosted anew; they are the truth plus a
@@ -343,7 +343,10 @@ def _loaded(group):
 
 
 def _said(group, strengths, spread, keys):
-    """Draw two models and others, and compare: the difference, and the side said by either rule."""
+    """Draw two models and others, and compare: the difference, and the side said by each rule.
+
+    Last that of the interval of the difference alone, CR2 (`half_width`).
+    """
     parts, outcomes = _loaded(group)
     noise = {part.truth.task: noise_of(part.truth) for part in parts}
     said = []
@@ -360,7 +363,8 @@ def _said(group, strengths, spread, keys):
             verdict = compare_entries(one, other, group, pool=pool).verdict
             side = {"better": 1, "worse": -1}.get(verdict, 0)
             plain *= verdict != "not shown"
-        said.append((across.difference, side, plain))
+        robust = np.sign(across.difference) * (abs(across.difference) > across.half_width)
+        said.append((across.difference, side, plain, robust))
     return said
 
 
@@ -386,8 +390,11 @@ def _worse_by(parts, outcomes, spread):
 
 def part_better(options) -> bool:
     """How often "better" is said of two models of the same mean, and of two that differ."""
-    print("| group | spread | points apart | better | worse | t over outcomes: better | worse |")
-    print("|---|---|--:|--:|--:|--:|--:|")
+    print(
+        "| group | spread | points apart | better | worse | t over outcomes: better | worse | "
+        "CR2: better | worse |"
+    )
+    print("|---|---|" + "--:|" * 7)
     holds = True
     for place, (group, name, models) in enumerate(
         (

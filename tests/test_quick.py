@@ -45,7 +45,7 @@ def test_it_is_what_the_script_wrote():
         "orderings": 1,
         "choose": 20261124,
         "errors": 20261125,
-        "test": 20261127,
+        "test": 20261128,
     }
 
 
