@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from lm_eval_epidemia.cli import fresh as fresh_cli
 from lm_eval_epidemia.cli import report as report_cli
+from lm_eval_epidemia.cli import show as show_cli
 from lm_eval_epidemia.cli.finetune import app as finetune_app
 from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
@@ -361,6 +362,8 @@ def _metadata(text: str | None) -> dict[str, Any]:
     return metadata
 
 
+for command in (show_cli.show, show_cli.search):
+    app.command()(command)
 for command in (report_cli.compare, report_cli.report, report_cli.plot):
     app.command()(command)
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 Text = str | None
 #: Names that are given one by one.
 Texts = list[str] | None
+
+#: Tasks and their groups; `core.console.separated` splits them.
+Names = Annotated[
+    list[str], Argument(help="Tasks, groups or surveys, with commas or spaces between them.")
+]
 
 _SEVERAL = "File or folder; may be given several times."
 Raw = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Default: the downloaded.")]

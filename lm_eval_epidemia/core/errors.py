@@ -27,12 +27,13 @@ def few(names: Sequence[str]) -> str:
     return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more"
 
 
-def _words(name: str) -> tuple[str, ...]:
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a name or text, in small letters."""
     return tuple(re.findall(r"[^\W_]+", name.casefold()))
 
 
 @lru_cache(maxsize=100_000)
-def _alike(word: str, other: str) -> float:
+def alike(word: str, other: str) -> float:
     """How alike two words or names are, from 0 to 1; the beginning of a word is nearly it."""
     if len(word) >= 4 and other.startswith(word):
         return max(0.9, len(word) / len(other))
@@ -45,12 +46,12 @@ def _closest(given: str, names: Sequence[str]) -> list[str]:
     Words count by their rarity: of ``marijuana_by_age``, "marijuana" says more than "by" and "age".
     Their order does not count.
     """
-    words = {name: _words(name) for name in names}
+    words = {name: words_of(name) for name in names}
     common = Counter(word for several in words.values() for word in set(several))
     weight = {word: math.log(1 + len(names) / count) for word, count in common.items()}
     rarest = math.log(1 + len(names))
-    asked = _words(given)
-    likeness = {word: {other: _alike(word, other) for other in weight} for word in set(asked)}
+    asked = words_of(given)
+    likeness = {word: {other: alike(word, other) for other in weight} for word in set(asked)}
 
     def closeness(name: str) -> tuple[float, float]:
         as_written = difflib.SequenceMatcher(None, given.casefold(), name.casefold()).ratio()
