@@ -47,10 +47,11 @@ PAGES = {
 def show(
     names: Names,
     every: Annotated[
-        bool, Option("--all", help="Print every cell and answer of the truth, with its interval.")
+        bool,
+        Option("--all", help="Print every cell and answer of the truth, with its 95 % interval."),
     ] = False,
 ) -> None:
-    """Show what a task, a group or a survey asks, what is true, and what scores 0 and 100."""
+    """Show what a task, group or survey asks, what is true, and what scores 0 and 100."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.surveys.catalogue import records
 
@@ -67,7 +68,7 @@ def show(
 
 
 def search(
-    words: Annotated[list[str], Argument(help="Words that a name or a question may hold.")],
+    words: Annotated[list[str], Argument(help="The words to look for; rare ones count most.")],
 ) -> None:
     """Search tasks, groups and surveys for words of their names, questions and answers."""
     from lm_eval_epidemia.benchmarks.search import search as find
