@@ -397,7 +397,7 @@ def test_what_are_no_draws_is_said():
     for wrong in (found.draws, [found], [1.0]):
         with pytest.raises(EpidemiaError, match="takes a list of draws, one per task"):
             joint_error(wrong)
-    with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 tasks"):
+    with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 task"):
         joint_error([found.draws], [0.5, 0.5])
     assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)
 

@@ -158,7 +158,7 @@ def test_anchors_of_a_bootstrap_that_some_tasks_lack():
     assert found.exit_code == 0, found.output
     surveys = [task(name).survey for name in store.available()]
     acs, others = surveys.count("acs"), surveys.count("nhanes") + surveys.count("bls")
-    assert f"{acs} of {acs + others} tasks have no design bootstrap" in found.output
+    assert f"{acs} of {acs + others} tasks without a design bootstrap" in found.output
     assert "epidemia_low_nhanes_diabetes_by_age" in found.output
     assert "epidemia_low_bls_sex_by_occupation" in found.output and "_acs_" not in found.output
     with pytest.raises(EpidemiaError, match="has no 'design' bootstrap"):

@@ -144,7 +144,7 @@ def test_tasks_list_shows_every_task_with_its_state(epidemia):
     assert states["epidemia_low_nsduh_heroin_ever_by_age"].startswith("shipped (2022)")
     assert states["epidemia_low_nsduh_alcohol_past_month_by_age"].startswith("needs NSDUH-2023")
     waiting = sum(state.startswith("needs ") for state in states.values())
-    assert f"{len(states) - waiting} of {len(states)} tasks are available" in shown
+    assert f"{len(states) - waiting} of {len(states)} tasks available" in shown
     assert "nearest: nsduh" in epidemia("tasks", "list", "--survey", "nsdhu").stderr
 
 
@@ -426,7 +426,7 @@ def test_survey_check_and_card(tmp_path, nsduh_file, epidemia):
     done = epidemia("survey", "check", "nsduh", "--raw", nsduh_file)
     assert done.returncode == 0, done.stderr
     assert "nsduh 2023: 600 rows, weight ANALWT2_C" in done.stdout
-    assert f"{NSDUH} of {NSDUH} tasks have their columns" in done.stdout
+    assert f"{NSDUH} of {NSDUH} tasks with all columns" in done.stdout
     row = next(line for line in done.stdout.splitlines() if "alcohol_past_month" in line)
     assert row.split()[1] == "alcrec"
     card = epidemia("survey", "card", "ipeds").stdout

@@ -21,7 +21,7 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import tuning, tuning_rows
+from lm_eval_epidemia.findings import tuning, tuning_rows, tuning_tables
 from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import figures
@@ -448,7 +448,8 @@ def test_the_report_shows_both_ways_and_programs_get_every_task(results):
 def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     put(results.parent / "trained" / "run-1" / "adapter", card(kind="notes"))
     found = {
-        one.title: one for one in map(printed, tuning.tables(tuning.read(report_of(results)), True))
+        one.title: one
+        for one in map(printed, tuning_tables.tables(tuning.read(report_of(results)), True))
     }
     rows = [
         dict(zip(found["Before and after fine-tuning"].columns, row, strict=True))
@@ -463,7 +464,7 @@ def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     }
     trained = found["Fine-tuning: what was trained"].rows
     assert {row[2] for row in trained} == {"answers", "notes"}
-    assert {row[7] for row in trained} == {"1 tasks, 3 cells"}
+    assert {row[7] for row in trained} == {"1 task, 3 cells"}
 
 
 def test_a_report_without_tuned_models_says_nothing_of_them(answered, tmp_path):

@@ -116,7 +116,7 @@ def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
     write(tmp_path, {COCAINE: 40.0, HEROIN: 50.0}, {COCAINE: said(NSDUH, [41, 42, 43])})
     results = read_results([tmp_path])
     (note,) = results.notes
-    assert "errors N/A of 1 tasks" in note and HEROIN in note
+    assert "errors N/A of 1 task" in note and HEROIN in note
     assert "epidemia groundtruth build SURVEY --raw FILE" in note
     # The mean of a known and an unknown error is unknown.
     entry = results.entries[0]
@@ -499,7 +499,7 @@ def test_barely_informative_tasks_are_said_everywhere(tmp_path):
     assert VIEWS in tasks
     shown = run("anchors").stdout
     assert shown.count("(barely informative)") + shown.count("(uninformative)") == len(tasks)
-    assert f"{len(tasks)} of {len(store.available())} tasks are barely informative" in shown
+    assert f"{len(tasks)} of {len(store.available())} tasks barely informative" in shown
     assert "(barely informative)" in card(record("gss"))
     joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)

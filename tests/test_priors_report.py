@@ -575,7 +575,7 @@ def test_sets_of_one_name_that_differ_are_not_compared(runs, tmp_path):
     rewritten(runs / KINDS[2], tmp_path / "other", other)
     read = read_results([tmp_path])
     (note,) = read.notes
-    assert f"what was said in 1 tasks ({NHANES}) is of another truth than the installed" in note
+    assert f"what was said in 1 task ({NHANES}) is of another truth than the installed" in note
     assert "0123456789ab" in note and len({entry.protocol for entry in read.entries}) == 2
 
 

@@ -213,7 +213,7 @@ def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
     assert entry.scores[Asked(COCAINE, "letters")].value == 60.0
     assert entry.scores[Asked(HEROIN, "letters")].value == 1.0
     (note,) = results.notes
-    assert "1 tasks were asked more than once with the same settings; the newest" in note
+    assert "1 task asked more than once with the same settings; the newest" in note
     assert f"what 1 older file has ({tmp_path}" in note
 
 
@@ -393,7 +393,7 @@ def test_folders_that_hold_nothing(tmp_path):
 def test_a_score_that_is_not_a_number_is_said_and_left_out_of_means(tmp_path):
     write(tmp_path, {COCAINE: (math.nan, math.nan), HEROIN: (30.0, 4.0)})
     results = read_results([tmp_path])
-    assert "no score (NaN) in 1 tasks" in results.notes[0]
+    assert "no score (NaN) in 1 task" in results.notes[0]
     mean = means.mean_over(results.entries[0], means.tasks_in(results.entries[0], "epidemia_low"))
     assert mean[:3] == (30.0, 4.0, 1)
     report = leaderboard.make_report(results)
@@ -924,7 +924,7 @@ def test_samples_that_are_damaged_or_missing_are_named(sampled_run, tmp_path):
     report = leaderboard.make_report(read_results([copy]))
     samples, notes = read_samples(report)
     said = "\n".join(notes)
-    assert "line 22 is not a sample" in said and "no samples of 1 tasks" in said
+    assert "line 22 is not a sample" in said and "no samples of 1 task" in said
     assert f"the samples of {SALARY} give a distance" in said
     assert {asked.task for _, asked in samples} == {SALARY, COCAINE, EMPLOYER, AGE_SEX}
 
@@ -938,7 +938,7 @@ def test_a_task_without_a_score_keeps_its_impossible_mass(tmp_path):
     (entry,) = found.entries
     assert entry.scores[Asked(HEROIN, "letters")].value == 40
     assert entry.scores[Asked(COCAINE, "letters")].metrics["choice_mass"] == 2
-    assert any("no score (NaN) in 1 tasks" in note for note in found.notes)
+    assert any("no score (NaN) in 1 task" in note for note in found.notes)
     # In bfloat16, 22 probabilities that sum to 1 may read as 1.0065.
     write(tmp_path, {COCAINE: {**row, "score,none": 1.0, "choice_mass,none": 1.0065}})
     assert read_results([tmp_path]).entries[0].scores

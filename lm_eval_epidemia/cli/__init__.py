@@ -30,7 +30,7 @@ from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.cli.quantities import app as quantities_app
 from lm_eval_epidemia.cli.survey import app as survey_app
 from lm_eval_epidemia.core.console import checked_output, print_anything, separated
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.version import __version__
 
 app = typer.Typer(
@@ -183,10 +183,12 @@ def anchors(
     listed = scales(tasks, quantile, scheme, vintage)
     show(listings.groups_of_scales(listed) if summary else listings.scales(listed))
     if len(listed) < len(asked):
-        print(f"{len(asked) - len(listed)} of {len(asked)} tasks have no {scheme} bootstrap")
+        lacking, of = len(asked) - len(listed), plural(len(asked), "task")
+        print(f"{lacking} of {of} without a {scheme} bootstrap")
     if barely := sum(scale.anchors.barely for scale in listed):
+        of = plural(len(listed), "task")
         print(
-            f"{barely} of {len(listed)} tasks are barely informative: D_perfect > 0.8 D_zero, or "
+            f"{barely} of {of} barely informative: D_perfect > 0.8 D_zero, or "
             "less than 1.96 standard errors below it"
         )
 
@@ -243,7 +245,7 @@ def tasks_list(
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
-    print(f"{sum(declared.state != 'waiting')} of {len(declared)} tasks are available")
+    print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
     if survey is None and not names:
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
         print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/running.md)")
@@ -309,7 +311,7 @@ def truth_build(
     """Build the truth of every task that the files of a survey allow."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
-    from lm_eval_epidemia.findings.standardised import CONTRASTS
+    from lm_eval_epidemia.findings.contrasts import CONTRASTS
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
@@ -320,16 +322,22 @@ def truth_build(
         how["counted"] = [contrast.task for contrast in CONTRASTS]
     surveys = separated(surveys)
     if raw and len(surveys) > 1:
-        raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
+        raise EpidemiaError(
+            f"--raw is of one survey, {len(surveys)} were named ({few(surveys)}): build one by "
+            "one; several files of one survey take --raw before each"
+        )
     for survey in surveys:
         try:
             built = build(survey, raw, vintage=vintage, **how)
         except KeyboardInterrupt:
             _complain("\ninterrupted; finished tasks are kept, the same command continues")
             raise typer.Exit(130) from None
-        print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
+        are = "is" if len(built.tasks) == 1 else "are"
+        tasks = plural(len(built.tasks), "task")
+        print(f"{tasks} of {built.key} {are} in {built.folder.resolve()}")
         if built.left_out:
-            print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
+            left_out = plural(len(built.left_out), "task")
+            print(f"{left_out} left out, for variables that the files lack:")
             for name in built.left_out:
                 print(f"  {name}")
         if reason := not_scored(built):
@@ -353,8 +361,10 @@ def truth_check() -> None:
         for problem in problems:
             _complain(f"{name}: {problem}")
     if wrong:
-        raise EpidemiaError(f"{len(wrong)} of {len(checked)} tasks have a wrong ground truth")
-    print(f"ground truth of {len(checked)} tasks is as registered")
+        raise EpidemiaError(
+            f"{len(wrong)} of {plural(len(checked), 'task')} with a wrong ground truth"
+        )
+    print(f"ground truth of {plural(len(checked), 'task')} is as registered")
     if lacking := ", ".join(without_replicates()):
         print(f"without joint replicates, so that errors are N/A: {lacking} (build anew)")
 

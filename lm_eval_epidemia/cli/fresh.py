@@ -11,7 +11,7 @@ from typer import Option
 from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw, Survey
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.fresh import FreshSet
@@ -70,7 +70,8 @@ def fresh(
         raise typer.Exit(130) from None
     names = {task.name for task in drawn.tasks}
     forget_cached_requests(name for name, leaf in leaves().items() if leaf.entry.name in names)
-    print(f"{len(names)} tasks of {survey} {drawn.vintage} are in {kept.folder}")
+    are = "is" if len(names) == 1 else "are"
+    print(f"{plural(len(names), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
     if kept.short:
         print(
             f"{len(kept.short)} of them have less of their scale beyond sampling error, as boosted,"

@@ -136,7 +136,7 @@ def report(
     from lm_eval_epidemia.findings import recalibrated as tilted
     from lm_eval_epidemia.findings import scales as others
     from lm_eval_epidemia.findings import standardised as standard
-    from lm_eval_epidemia.findings import tilt, tuning, tuning_rows
+    from lm_eval_epidemia.findings import tilt, tuning, tuning_rows, tuning_tables
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import printed, tidy
 
@@ -153,9 +153,9 @@ def report(
             write(read, html, cutoffs)
         except EpidemiaError as error:
             failed = error  # of the site alone
-    implied, notes = standard.read(read) if standardised else ([], [])
-    known, more_notes = tilted.read(read) if recalibrated else ([], [])
-    answered, other_notes = others.read(read) if scales else ([], [])
+    implied, notes = _made(standard.read, read) if standardised else ([], [])
+    known, more_notes = _made(tilted.read, read) if recalibrated else ([], [])
+    answered, other_notes = _made(others.read, read) if scales else ([], [])
     for note in dict.fromkeys([*notes, *more_notes, *other_notes]):
         print(f"note: {note}", file=sys.stderr)
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
@@ -170,7 +170,7 @@ def report(
     ]
     of_probe = probing.findings(probed)
     if format in ("json", "csv"):
-        findings = [*from_samples, *tuning.findings(tuned), *of_probe]
+        findings = [*from_samples, *tuning_tables.findings(tuned), *of_probe]
         more = [row for finding in findings for row in tidy(finding)]
         if format == "json":
             print(output.as_json(read, more))
@@ -178,7 +178,7 @@ def report(
             print(output.as_csv(read, more), end="")
     else:
         learning = tuning_rows.learning_table(read)
-        findings = [*from_samples, *tuning.tables(tuned, effects), *learning, *of_probe]
+        findings = [*from_samples, *tuning_tables.tables(tuned, effects), *learning, *of_probe]
         tables = [printed(finding, effects) for finding in findings if finding.rows]
         sections = [*output.sections(read, effects), *tables]
         if format == "latex":
@@ -187,6 +187,14 @@ def report(
             show_sections(sections)
     if failed is not None:
         raise failed
+
+
+def _made(of: Callable[[Any], tuple[Any, list[str]]], report: Any) -> tuple[Any, list[str]]:
+    """Return what a part of the report is made of; where that fails, nothing, and why as notes."""
+    try:
+        return of(report)
+    except EpidemiaError as error:
+        return [], str(error).splitlines()
 
 
 def _site_writer() -> Callable[..., None]:
@@ -222,7 +230,9 @@ def plot(
         list[Path] | None, Argument(help="What was --output_path of lm_eval.")
     ] = None,
     out: Annotated[Path | None, Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")] = None,
-    task: Annotated[str | None, Option(help="For the figures of one task.")] = None,
+    task: Annotated[
+        str | None, Option(help="For figures of one task; tilt can be of one too.")
+    ] = None,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,

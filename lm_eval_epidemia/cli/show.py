@@ -13,7 +13,7 @@ from typer import Argument, Option
 from lm_eval_epidemia.cli.options import Names
 from lm_eval_epidemia.cli.printing import plain, table_of
 from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.api import Truth
@@ -116,10 +116,6 @@ def _quoted(text: str) -> None:
     print(textwrap.indent("\n".join(lines), "  "))
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _task(name: str, leaf: Leaf, every: bool) -> None:
     """Show one task in one way of asking."""
     from lm_eval_epidemia.api import load_truth
@@ -179,7 +175,7 @@ def _question(way: Any, truth: Any, of: str = "") -> None:
         "prompt"
     ]
     answers = "the model writes its answer" if way.generated else "log-probabilities are read"
-    prompts = _counted(round(len(rows) * times), "prompt")
+    prompts = plural(round(len(rows) * times), "prompt")
     _say("question", f"one of {prompts} {of or f'in the way {way.name!r}'}; {answers}:")
     _quoted(asked)
     if way.distribution is not None:
@@ -256,8 +252,8 @@ def _truth(truth: Truth, every: bool) -> None:
     _print(table)
     if is_long:
         _say("", *(f"{place}: {head}" for place, head in enumerate(heads, 1)))
-    rest = [_counted(cells - ROWS, "smaller cell")] * (cells > ROWS)
-    rest += [_counted(levels - ANSWERS, "rarer answer")] * (levels > ANSWERS)
+    rest = [plural(cells - ROWS, "smaller cell")] * (cells > ROWS)
+    rest += [plural(levels - ANSWERS, "rarer answer")] * (levels > ANSWERS)
     if rest:
         _say("", f"{' and '.join(rest)} more: epidemia show {truth.task} --all")
 
@@ -335,7 +331,7 @@ def _group(name: str) -> None:
     print(name)
     rest = f", {waiting.total()} more wait for survey files" if waiting else ""
     headings = dict.fromkeys(leaf.benchmark.heading for leaf in leaves)
-    _say("what", f"{_counted(len(here), 'task')} here{rest}; {'; '.join(headings)}")
+    _say("what", f"{plural(len(here), 'task')} here{rest}; {'; '.join(headings)}")
     if here:
         first = here[0]
         _print(_members(name, here))
@@ -345,7 +341,7 @@ def _group(name: str) -> None:
             _say("tasks", *(leaf.benchmark.ways[leaf.way].named(leaf.entry.name) for leaf in here))
     _say("other ways", ", ".join(_suffixed(name, leaves)))
     for survey, number in waiting.items():
-        _say("waiting", f"{_counted(number, 'task')} of {survey}: {how_to_build(survey)}")
+        _say("waiting", f"{plural(number, 'task')} of {survey}: {how_to_build(survey)}")
     if here:
         _say("run", f"lm_eval --tasks {shlex.quote(name)} --model ...")
 

@@ -15,7 +15,7 @@ from lm_eval_epidemia.cli import completing
 from lm_eval_epidemia.cli.options import InVintage, RawOrNone, Survey, Surveys, Text, Texts
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.surveys.draft.wishes import NONE
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def check(
         weight = f", weight {files.weight}" if files.weight else ""
         print(f"{survey} {files.vintage}: {files.rows:,} rows{weight}")
         tasks = len(files.tasks) + len(files.left_out)
-        print(f"{len(files.tasks)} of {tasks} tasks have their columns")
+        print(f"{len(files.tasks)} of {plural(tasks, 'task')} with all columns")
     elif waiting:
         table = table_of("", "line", "to check", right=("line",))
         for mark in waiting:

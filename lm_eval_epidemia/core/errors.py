@@ -27,6 +27,11 @@ def few(names: Sequence[str]) -> str:
     return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more"
 
 
+def plural(number: int, noun: str) -> str:
+    """Say how many: ``"1 task"``, ``"1,200 tasks"``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def words_of(name: str) -> tuple[str, ...]:
     """Return the words of a name or text, in small letters."""
     return tuple(re.findall(r"[^\W_]+", name.casefold()))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, QUICK, Benchmark, groups, in_way
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, across_outcomes, compare_entries
 from lm_eval_epidemia.findings.finding import Number
@@ -437,8 +437,8 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
         ]
         if wrong:
             notes.append(
-                f"{entry.name}: the scores of {len(wrong)} tasks are not those of their distances "
-                f"({wrong[0]}): the file was changed, or D_perfect was another"
+                f"{entry.name}: the scores of {plural(len(wrong), 'task')} are not those of their "
+                f"distances ({wrong[0]}): the file was changed, or D_perfect was another"
             )
     return notes
 

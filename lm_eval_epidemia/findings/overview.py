@@ -8,7 +8,7 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.written import CLOSED_CELLS
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings import published_priors
 from lm_eval_epidemia.findings.comparison import CONFIDENCE
 from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Cell, Column, Finding, Number, Row
@@ -96,7 +96,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
             number = standing.mean.tasks
             other = number != most[column] if standing.shared in (0, number) else True
             partial = partial or other
-            cells[column] = standing.mean, f"({number} tasks)" * other
+            cells[column] = standing.mean, f"({plural(number, 'task')})" * other
             cells[f"rank {column}"] = ranks(standing)
             if standing.best is not None:
                 where = "; ".join(filter(None, (column, str(entry.protocol))))
@@ -145,7 +145,9 @@ def with_baselines(report: Report, leaderboard: Finding) -> Finding:
         cells: dict[str, Cell] = {"model": "; ".join(filter(None, [BASELINE, cut_of(entry)])) + ")"}
         for column in columns:
             mean = group_mean(entry, column)
-            part = f"({mean.tasks} tasks)" * (0 < mean.tasks != most_tasks(report, column))
+            part = f"({plural(mean.tasks, 'task')})" * (
+                0 < mean.tasks != most_tasks(report, column)
+            )
             cells[column] = Number(mean.value), part
         if any(tasks_in(entry, column) for column in columns):
             rows.append(Row(cells))

@@ -15,7 +15,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
@@ -213,8 +213,8 @@ def not_known(entries: Iterable[Entry]) -> list[str]:
         if tasks:
             notes.append(
                 f"{entry.name}: what the respondent that {KNOWS_MARGINAL} would score is left out "
-                f"in {len(tasks)} tasks ({few(tasks)}): their truth is not the installed one, or "
-                "which conditions were asked (--samples) or how many answers were drawn is not "
-                "known"
+                f"in {plural(len(tasks), 'task')} ({few(tasks)}): their truth is not the installed "
+                "one, or which conditions were asked (--samples) or how many answers were drawn is "
+                "not known"
             )
     return notes

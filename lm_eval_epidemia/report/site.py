@@ -37,8 +37,9 @@ from lm_eval_epidemia.findings import (
     tilt,
     tuning,
     tuning_rows,
+    tuning_tables,
 )
-from lm_eval_epidemia.findings.answered import Samples, read_samples
+from lm_eval_epidemia.findings.answered import Samples, by_group, read_samples
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.report import charts, figures, palette
@@ -98,6 +99,8 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
     out = out.resolve()
     with folders.rewritten(out, MARKER) as temporary:
         samples, notes = read_samples(report)
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
         notes = [*report.notes, *notes, *not_known(report.runs)]
         _write(temporary, report, samples, notes, cutoffs)
     return out / PAGES[0][0]
@@ -336,7 +339,7 @@ OF_TUNING = {
 
 def _tuning(report: Report, samples: Samples) -> dict[str, Any]:
     study = tuning.study(report, samples)
-    findings = [*tuning.tables(study, long=True), *tuning_rows.learning_table(report)]
+    findings = [*tuning_tables.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
         **_figures(report, OF_TUNING),
         "sections": [_rows_of(printed(finding)) for finding in findings],
@@ -381,13 +384,14 @@ def svg(chart: alt.TopLevelMixin) -> str:
 
 #: What stands below the figure of calibration lines.
 TILT = "A mark per model, with 1.96 standard errors. Who knows the population stands where the "
-TILT += "dashed lines cross. Below: differences are understated, or not known; above: overstated."
+TILT += "dashed lines cross. Below: differences are understated, or not known; above: overstated. "
+TILT += "Drawn answers (_sampled) are left out."
 
 
 def _calibration(report: Report, samples: Samples) -> dict[str, Any]:
     by_model = data.calibrations(report, samples)
     summary = printed(calibration.summary(report.runs, samples, by_model))
-    answered = scales.answered(report, samples)
+    answered = by_group(report, {key: own for key, own in samples.items() if own.counts is None})
     lines = tilt.figure_rows(answered)
     return {
         "tilt": _drawn(figures.FIGURES["tilt"].says, TILT, charts.CHARTS["tilt"], lines)

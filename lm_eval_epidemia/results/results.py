@@ -18,7 +18,7 @@ import msgspec
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
@@ -389,7 +389,9 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
         unscored = [asked.task for asked, score in entry.scores.items() if math.isnan(score.value)]
         if unscored:
-            notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
+            notes.append(
+                f"{entry.name}: no score (NaN) in {plural(len(unscored), 'task')}: {few(unscored)}"
+            )
         notes += _without_errors(entry, older, installed)
     notes += _in_conflict(entries)
     if unknown := set(sizes or {}) - {entry.model for entry in entries}:
@@ -450,7 +452,9 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
                 "again"
             )
         parts.setdefault(why, []).append(in_way(*asked))
-    reasons = [f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items()]
+    reasons = [
+        f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in parts.items()
+    ]
     notes = [f"{entry.name}: errors N/A of {'; of '.join(reasons)}"] if reasons else []
     silent = [
         in_way(*asked)
@@ -463,8 +467,8 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
         other = "is of another truth than the installed one"
         why = other if entry.protocol.truth else "is not in the file"
         notes.append(
-            f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) {why}, so that "
-            "the tables made of it leave them out; run them again"
+            f"{entry.name}: what was said in {plural(len(silent), 'task')} ({few(silent)}) {why}, "
+            "so that the tables made of it leave them out; run them again"
         )
     return notes
 

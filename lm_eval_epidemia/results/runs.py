@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.naming import MAYBE, short_names
 from lm_eval_epidemia.results.protocol import printable
@@ -110,8 +110,9 @@ def _older(paths: Iterable[Path]) -> str:
 
 
 def _said_older(row: Entry, replaced: Sequence[tuple[Asked, Path]]) -> str:
+    tasks = plural(len({asked for asked, _ in replaced}), "task")
     return (
-        f"{row.name}: {len({asked for asked, _ in replaced})} tasks were asked more than once with "
+        f"{row.name}: {tasks} asked more than once with "
         "the same settings; the newest result of each counts, and what "
         f"{_older(path for _, path in replaced)} of them is left out"
     )

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 
 class Draws(NamedTuple):
@@ -181,7 +181,7 @@ def _checked(weights: Sequence[float] | None, number: int) -> list[float]:
     except (TypeError, ValueError):
         raise EpidemiaError(f"weights {weights!r}: expected one number per task") from None
     if len(listed) != number:
-        raise EpidemiaError(f"{len(listed)} weights for the draws of {number} tasks")
+        raise EpidemiaError(f"{len(listed)} weights for the draws of {plural(number, 'task')}")
     if listed and not (all(0 <= weight < math.inf for weight in listed) and any(listed)):
         raise EpidemiaError(
             f"weights {listed}: expected finite numbers of at least 0, one of them above 0. For "

@@ -167,7 +167,7 @@ def part_of(truth: store.GroundTruth, complete: NDArray[np.bool_] | None = None)
     share = truth.weights[complete]
     weights, p = share / share.sum(), truth.p[complete]
     drawn = distance(weights, scoring.draw_truths(p, truth.n_eff[complete]), p)
-    perfect = float(np.quantile(drawn, store.QUANTILE))
+    perfect = store.d_perfect(drawn)
     return Part(truth, complete, weights, p, scoring.anchors(weights, p, perfect))
 
 

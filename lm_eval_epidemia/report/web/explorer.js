@@ -43,7 +43,8 @@
 
   function count() {
     const shown = tables.tasks.rows({ search: "applied" }).count();
-    document.getElementById("shown").textContent = `${shown} of ${tables.tasks.rows().count()} tasks`;
+    const every = tables.tasks.rows().count();
+    document.getElementById("shown").textContent = `${shown} of ${every} task${every === 1 ? "" : "s"}`;
   }
 
   // The panel.
