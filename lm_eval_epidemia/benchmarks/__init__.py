@@ -15,7 +15,7 @@ from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
 from lm_eval_epidemia.core.sealed import stamp
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.surveys import fresh
@@ -107,7 +107,10 @@ def meant(name: str) -> list[Leaf]:
     leaves = [leaf for leaf, meant_by in named if any(fnmatchcase(own, name) for own in meant_by)]
     if not leaves:
         known = {meaning for _, meant_by in named for meaning in meant_by}
-        raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
+        hint = nearest(name, known)
+        if not hint.startswith("nearest"):
+            hint += f"; 'epidemia search {' '.join(words_of(name))}' looks into questions too"
+        raise EpidemiaError(f"no task or group {name!r} ({hint})")
     return leaves
 
 
