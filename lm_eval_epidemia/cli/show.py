@@ -30,7 +30,7 @@ ROWS, ANSWERS = 15, 6
 #: So many answers have room for intervals with two ends; so long a label is no heading.
 FEW, LONG = 3, 12
 #: Lines of a question that are shown: its ends, if it has more.
-LINES = 12
+LINES = 10
 #: Tasks of a group that are named.
 MEMBERS = 10
 #: Hits that `search` shows.
@@ -251,11 +251,11 @@ def _truth(truth: Truth, every: bool) -> None:
     _say("truth", f"{source}, {what}{precision if _is_sampled(truth) else ', a published table'}:")
     _print(table)
     if is_long:
-        _say("", *(f"{place}: {head}" for place, head in enumerate(heads, 1)))
+        _say("", "; ".join(f"{place}: {head}" for place, head in enumerate(heads, 1)))
     rest = [plural(cells - ROWS, "smaller cell")] * (cells > ROWS)
     rest += [plural(levels - ANSWERS, "rarer answer")] * (levels > ANSWERS)
     if rest:
-        _say("", f"{' and '.join(rest)} more: epidemia show {truth.task} --all")
+        _say("", f"{' and '.join(rest)} more, with --all")
 
 
 def _is_sampled(truth: Truth) -> bool:
