@@ -57,7 +57,7 @@ def test_help_names_every_command():
     done = process("", "--help")
     assert done.returncode == 0
     for command in ("run", "demo", "path", "anchors", "export", "tasks", "groundtruth", "survey"):
-        assert f"\n  {command}" in done.stdout
+        assert f"│ {command} " in done.stdout
 
 
 def commands(command, *above):
@@ -85,12 +85,15 @@ def test_names_are_separated_by_commas_or_spaces(epidemia):
     with pytest.raises(EpidemiaError, match="', ,' holds no name"):
         separated([",", ","])
     two = "epidemia_low_nsduh_heroin_ever_by_race", "epidemia_low_nsduh_heroin_ever_by_age"
-    for command in ("cost", "anchors"):
+    for command in (["cost"], ["anchors"], ["tasks", "list"], ["show"]):
         printed = {
-            epidemia(command, *names).stdout
+            epidemia(*command, *names).stdout
             for names in ([",".join(two)], [f"{two[0]},", two[1]], two)
         }
-        assert len(printed) == 1 and all(f" {name} " in min(printed) for name in two)
+        assert len(printed) == 1 and all(f"{name} " in min(printed) for name in two)
+    done = epidemia("tasks", "list", "epidemia_low_bls_likelihood,fbi", two[0])
+    assert "5 of 5 tasks are available" in done.stdout
+    assert "no tasks about surveys" in epidemia("tasks", "list", "epidemia_prior").stderr
     listed = epidemia("tasks", "list", "--survey", "fbi,bls").stdout
     assert "epidemia_low_bls_" in listed and "epidemia_low_fbi_" in listed
     listed = epidemia("quantities", "list", "epidemia_prior_gss,epidemia_prior_scf").stdout

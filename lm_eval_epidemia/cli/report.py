@@ -15,16 +15,19 @@ from lm_eval_epidemia.cli.printing import show, show_sections
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 
-site_app = typer.Typer(no_args_is_help=True, help="The site of results.")
+site_app = typer.Typer(no_args_is_help=True, help="Write the site of results.")
 
-_RESULTS = Annotated[list[Path], Argument(help="What was --output_path of lm_eval.")]
+_RESULTS = Annotated[
+    list[Path], Argument(help="Folders or files that lm_eval wrote (--output_path).")
+]
 _SIZES = Annotated[
-    Texts, Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly.")
+    Texts,
+    Option("--size", help="Give a model's size, MODEL=7B, where no file tells; also repeatedly."),
 ]
 _PAIRS = Annotated[
     Texts,
     Option(
-        help="BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing else tells; repeatedly."
+        help="Pair BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing tells; repeatedly."
     ),
 ]
 _PUBLISHED = Annotated[
@@ -36,7 +39,7 @@ _INFORMATIVE = Annotated[
 
 
 def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
-    """Put a model's scores in all the ways it was asked side by side, and pair them."""
+    """Compare a model's scores in all the ways in which it was asked, paired by task."""
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.findings import head_to_head, ways
     from lm_eval_epidemia.report.sections import printed
@@ -105,11 +108,12 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
 def report(
     results: _RESULTS,
     format: Annotated[  # the name of the option
-        str, Option("--format", help="table, csv, json or latex.")
+        str, Option("--format", help="Print this format: table, csv, json or latex.")
     ] = "table",
     html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
     effects: Annotated[
-        bool, Option("--effects", help="Long tables too: interventions, parts of priors, tuning.")
+        bool,
+        Option("--effects", help="Print long tables too, of interventions, priors and tuning."),
     ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,
@@ -128,10 +132,10 @@ def report(
         bool, Option("--probe", help="Add published tasks against fresh ones like them.")
     ] = False,
     cutoff: Annotated[
-        Texts, Option(help="MODEL=2024-06: vintages before against those after; repeatedly.")
+        Texts, Option(help="Compare vintages before and after MODEL=2024-06; repeatedly.")
     ] = None,
 ) -> None:
-    """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
+    """Rank models by their results, beside reference respondents and other tasks."""
     from lm_eval_epidemia.findings import probe as probing
     from lm_eval_epidemia.findings import recalibrated as tilted
     from lm_eval_epidemia.findings import scales as others
@@ -213,26 +217,24 @@ def _site_writer() -> Callable[..., None]:
 @site_app.command("build")
 def site_build(
     results: _RESULTS,
-    out: Annotated[Path, Option(help="A new folder, or one with a site.")],
+    out: Annotated[Path, Option(help="Write into this folder, a new one or one with a site.")],
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: _INFORMATIVE = False,
 ) -> None:
-    """Write a static site: leaderboard, method, explorer, figures, calibration, surveys."""
+    """Write a static site with leaderboard, method, explorer, figures and surveys."""
     write = _site_writer()
     write(_report(results, size, published, pair, informative), out)
 
 
 def plot(
-    name: Annotated[str, Argument(help="One of the figures; 'list' names them.")],
+    name: Annotated[str, Argument(help="The name of a figure; 'list' prints them.")],
     results: Annotated[
-        list[Path] | None, Argument(help="What was --output_path of lm_eval.")
+        list[Path] | None, Argument(help="Folders or files that lm_eval wrote (--output_path).")
     ] = None,
-    out: Annotated[Path | None, Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")] = None,
-    task: Annotated[
-        str | None, Option(help="For figures of one task; tilt can be of one too.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Write this .svg, .png, .pdf or .json file.")] = None,
+    task: Annotated[str | None, Option(help="Draw this task, where a figure shows one.")] = None,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
