@@ -274,9 +274,7 @@ def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entr
     if not kept:
         values = {key: sorted({of[id(run)].get(key, "none") for run in runs}) for key in conditions}
         listed = "; ".join(f"{key} is {few(values[key])}" for key in conditions)
-        raise EpidemiaError(
-            f"--where {','.join(f'{k}={v}' for k, v in conditions.items())} leaves no run: in these "
-            f"results {listed}"
-        )
+        given = ",".join(f"{key}={value}" for key, value in conditions.items())
+        raise EpidemiaError(f"--where {given} leaves no run: in these results {listed}")
     parts = [part for run in kept for part in run.parts or (run,)]
     return [entry for entry in entries if any(entry is part for part in parts)]
