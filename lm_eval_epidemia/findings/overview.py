@@ -306,7 +306,7 @@ def beside(report: Report) -> Finding:
     for entry in report.runs:
         if entry.others:
             cells: dict[str, Cell] = {c: group_mean(entry, c) for c in report.columns}
-            cells |= {other: _as_lm_eval(value) for other, value in entry.others.items()}
+            cells |= {other: as_lm_eval(value) for other, value in entry.others.items()}
             rows.append(Row(cells, entry))
     return Finding(
         "other",
@@ -318,7 +318,7 @@ def beside(report: Report) -> Finding:
     )
 
 
-def _as_lm_eval(value: float) -> str:
+def as_lm_eval(value: float) -> str:
     """Write a number with the digits of lm-eval's own table; a huge perplexity shortly."""
     return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
