@@ -108,7 +108,7 @@ def test_an_older_file_has_scores_and_no_errors(tmp_path):
     assert math.isnan(entry.scores[Asked(COCAINE, "letters")].error)
     (note,) = results.notes
     assert "errors N/A of 2 tasks" in note and "older version" in note and "run it again" in note
-    shown = run("report", tmp_path).stdout
+    shown = run("report", tmp_path, "--full", "--wide").stdout
     assert "45.0" in shown and "45.0 ±" not in shown
 
 
@@ -503,7 +503,7 @@ def test_barely_informative_tasks_are_said_everywhere(tmp_path):
     assert "(barely informative)" in card(record("gss"))
     joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)
-    assert f"Barely informative tasks: 1 ({VIEWS})" in run("report", tmp_path).stdout
+    assert f"Barely informative tasks: 1 ({VIEWS})" in run("report", tmp_path, "--full", "--wide").stdout
 
 
 def test_the_reader_can_leave_them_out(tmp_path):

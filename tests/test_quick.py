@@ -197,7 +197,7 @@ def test_a_run_has_the_mean_of_both_and_its_error(runs):
 
 
 def test_the_report_never_ranks_it_beside_full_runs(runs):
-    page = command("report", runs)
+    page = command("report", runs, "--full", "--wide")
     full, quick_look = (
         next(part for part in page.split("\n\n") if part.lstrip().startswith(title))
         for title in ("Score, 0 to 100", "Quick look: predicted score, 0 to 100")
