@@ -503,7 +503,10 @@ def test_barely_informative_tasks_are_said_everywhere(tmp_path):
     assert "(barely informative)" in card(record("gss"))
     joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)
-    assert f"Barely informative tasks: 1 ({VIEWS})" in run("report", tmp_path, "--full", "--wide").stdout
+    assert (
+        f"Barely informative tasks: 1 ({VIEWS})"
+        in run("report", tmp_path, "--full", "--wide").stdout
+    )
 
 
 def test_the_reader_can_leave_them_out(tmp_path):

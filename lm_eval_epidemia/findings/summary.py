@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, QUICK, Benchmark
+from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark
 from lm_eval_epidemia.benchmarks.prior.judgements import everything
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings import priors
@@ -19,16 +19,15 @@ from lm_eval_epidemia.findings.means import (
     answers,
     choice_mass,
     group_mean,
-    mean_over,
     shared_tasks,
     tasks_in,
     worth,
 )
-from lm_eval_epidemia.findings.overview import as_lm_eval, of_group
+from lm_eval_epidemia.findings.overview import as_lm_eval, of_group, predictions
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, reference
 from lm_eval_epidemia.findings.reference import GUESSES, KNOWS_MARGINAL, known_over
-from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of
 
 #: The best models that are shown, and up to how many have a sentence each.
@@ -36,6 +35,9 @@ MOST_ROWS, MOST_SENTENCES = 10, 3
 
 #: Reference respondents beside any run, by the kind of `epidemia-baseline` that answers so.
 BESIDE = {"mean": KNOWS_MARGINAL, "uniform": GUESSES}
+
+#: Names of two models that stand in a command.
+LONGEST_PAIR = 44
 
 #: What groups ask, in words.
 WORDS = {"epidemia_low": "single condition", "epidemia_high": "two to five conditions"}
@@ -156,7 +158,7 @@ def _board(
     # Those that are held against any run come first.
     plain = [f"{RESPONDENTS[kind]} (kind={kind})" for kind in BESIDE]
     respondents.sort(key=lambda line: line.model.name not in plain)
-    room = max(len(BESIDE), most_rows + len(BESIDE) - len(lines))
+    room = min(max(len(BESIDE), most_rows + len(BESIDE) - len(lines)), 2 * len(BESIDE))
     left_out = len(tested) - len(kept) + len(respondents[room:])
     respondents = respondents[:room]
     everyone = [*lines, *respondents]
@@ -230,20 +232,14 @@ def _cells(
             parts.append(other)
             marks.append(_UNKNOWN if other == "vs ?" else _VS)
         cells[column] = tuple(parts)
-    if benchmark is QUICK:
-        cells |= {name: mean_over(run, [a]) for name, a in _predicted(run).items()}
+    if benchmark.predicted:
+        cells |= predictions(run)
     mass = choice_mass(run, [a for c in columns for a in tasks_in(run, c)])
     if not math.isnan(mass):
         cells["choice_mass"] = mass
     if benchmark is OBSERVATION or len(run.scores) == _in(run, benchmark):
         cells |= {label: as_lm_eval(value) for label, value in line.model.others.items()}
     return cells, marks
-
-
-def _predicted(run: Entry) -> dict[str, Asked]:
-    """Return the quick looks of a run by the group whose score they predict."""
-    quick = [asked for asked in run.scores if leaf(asked).benchmark is QUICK]
-    return {leaf(asked).entry.declared.group: asked for asked in sorted(quick, reverse=True)}
 
 
 class _References:
@@ -323,11 +319,9 @@ def _columns(
     """Declare columns that a row has a cell of; return which may be left out, the last first."""
     declared = [Column("model"), Column("settings")]
     groups = list(columns)
-    if benchmark is QUICK:
-        groups = list(dict.fromkeys(name for row in rows for name in row.cells if name in WORDS))
-        declared += [
-            of_group(columns[0], name)._replace(title=f"predicted {name}") for name in groups
-        ]
+    if benchmark.predicted:
+        groups = list(dict.fromkeys(n for row in rows for n in row.cells if "predicted " in n))
+        declared += [of_group(columns[0], name) for name in groups]
     else:
         declared += map(of_group, groups)
     known = {column.name for column in declared} | {"choice_mass", "than next", *columns}
@@ -362,9 +356,11 @@ def _sentence(line: Line, board: Board) -> str:
     if _place(line, board.columns)[0]:
         mass = choice_mass(run, run.scores)
         return f"{name} does not answer: the letters have a probability of {mass:.2g} together."
-    if board.benchmark is QUICK:
-        values = [(group, mean_over(run, [asked])) for group, asked in _predicted(run).items()]
-        said = " and ".join(f"{number.value:.0f} on {group}" for group, number in values)
+    if board.benchmark.predicted:
+        said = " and ".join(
+            f"{number.value:.0f} on {group.removeprefix('predicted ')}"
+            for group, number in predictions(run).items()
+        )
         return f"{name}: predicted to get {said} of 100 in full runs."
     asked = [c for c in board.columns if tasks_in(run, c)]
     if board.benchmark is not OBSERVATION:
@@ -400,7 +396,7 @@ def _verdicts(
         Of all lines but the last; empty of who does not answer, and of published scores.
     """
     runs = [line.run for line in lines if not line.run.reference and line.answered]
-    if benchmark is QUICK or len(runs) < 2:
+    if benchmark.predicted or len(runs) < 2:
         return "", []
     asked = {c: sum(bool(tasks_in(run, c)) for run in runs) for c in columns}
     together = [c for c in columns if c in WORDS and asked[c] == len(runs)]
@@ -469,11 +465,12 @@ def _next(boards: Sequence[Board]) -> str:
     runs = [line for line in lines if not line.run.reference and not line.respondent]
     names = list(dict.fromkeys(line.model.name for line in runs))
     kind = _SECTIONS[boards[0].benchmark.name]
-    if boards[0].benchmark is QUICK:
+    if boards[0].benchmark.predicted:
         return "Next: epidemia_low,epidemia_high; a quick look predicts, and ranks nobody."
     if len(names) > 1:
-        one, other = map(shlex.quote, names[:2])
-        return f"Next: epidemia compare {one} {other} results/; --section {kind}; --html site/"
+        pair = " ".join(map(shlex.quote, names[:2]))
+        pair = pair if len(pair) <= LONGEST_PAIR else "MODEL OTHER"
+        return f"Next: epidemia compare {pair} results/; --section {kind}; --html site/"
     return f"Next: --section {kind} (where it goes wrong), --html site/ (every task), --published"
 
 

@@ -12,8 +12,11 @@ from lm_eval_epidemia.report.sections import Section, printed
 #: Columns of a screen, and how many lines a verdict may take on it.
 WIDTH, MOST_LINES = 100, 2
 
-#: Names and settings are never cut shorter than this.
-NAME, SETTINGS = 20, 14
+#: Settings and names are cut to these before a column is left out, and names to the last after.
+SETTINGS, NAME, SHORT_NAME = 14, 36, 20
+
+#: Columns of texts; the others hold numbers.
+TEXTS = ("model", "settings")
 
 #: Heads longer than this stand in two lines.
 LONGEST_HEAD = 14
@@ -61,10 +64,10 @@ def _board(board: Board, width: int | None) -> Iterator[Line]:
         for head, column in zip(heads, _columns(section), strict=True)
     ]
     for number in range(len(heads[0])):
-        yield Line(_row([head[number] for head in heads], widths))
+        yield Line(_row(section, [head[number] for head in heads], widths))
     yield Line("  " + "─" * (sum(widths) + 2 * len(widths) - 2))
     for number, row in enumerate(section.rows):
-        yield Line(_row(row, widths), number in section.muted)
+        yield Line(_row(section, row, widths), number in section.muted)
     left_out = f"Without room: {', '.join(missing)} (--wide)." if missing else ""
     if note := " ".join(filter(None, (left_out, section.note))):
         yield from _wrapped(note, width)
@@ -92,17 +95,17 @@ def _heads(section: Section) -> list[list[str]]:
     return [[""] * (depth - len(head)) + head for head in heads]
 
 
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Set names and settings to the left, numbers to the right."""
+def _row(section: Section, cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Set texts to the left, numbers to the right."""
     texts = [
-        cell.ljust(width) if place < 2 else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        cell.ljust(width) if title in TEXTS else cell.rjust(width)
+        for title, cell, width in zip(section.columns, cells, widths, strict=True)
     ]
     return ("  " + "  ".join(texts)).rstrip()
 
 
 def _fitting(board: Board, width: int | None) -> tuple[Section, list[str]]:
-    """Cut settings, then leave columns out, then cut names, until a table fits.
+    """Cut settings and long names, leave columns out, then cut names, until a table fits.
 
     Returns
     -------
@@ -114,20 +117,23 @@ def _fitting(board: Board, width: int | None) -> tuple[Section, list[str]]:
     section = printed(finding)
     if width is None:
         return section, missing
-    while (over := _width(section) - width) > 0:
-        for place, least in ((1, SETTINGS), (0, NAME)):
-            longest = max(map(len, _columns(section)[place]), default=0)
-            # A name tells models apart, and is cut last.
-            if longest > least and (place == 1 or not optional):
-                section = _cut_column(section, place, max(least, longest - over), _CUTS[place])
-                break
-        else:
-            if not optional:
-                break
-            missing.insert(0, optional.pop())
-            left = [c for c in finding.columns if c.name not in missing]
-            section = printed(finding._replace(columns=left))
-    return section, missing
+    section = _cut_to(section, width, NAME)
+    while _width(section) > width and optional:
+        missing.insert(0, optional.pop())
+        left = [c for c in finding.columns if c.name not in missing]
+        section = _cut_to(printed(finding._replace(columns=left)), width, NAME)
+    return _cut_to(section, width, SHORT_NAME), missing
+
+
+def _cut_to(section: Section, width: int, name: int) -> Section:
+    """Cut settings first, then names, by as much as a table is too wide."""
+    for title, least, cut in (("settings", SETTINGS, _cut), ("model", name, _cut_inside)):
+        over = _width(section) - width
+        if over > 0 and title in section.columns:
+            place = section.columns.index(title)
+            longest = max(map(len, _columns(section)[place]))
+            section = _cut_column(section, place, max(least, longest - over), cut)
+    return section
 
 
 def _width(section: Section) -> int:
@@ -155,7 +161,3 @@ def _cut_inside(text: str, width: int) -> str:
     text = text if len(text) <= width else text.partition(" (kind=")[0]
     head = width // 3
     return text if len(text) <= width else f"{text[:head]}…{text[head + 1 - width :]}"
-
-
-#: How names and settings are cut.
-_CUTS = {0: _cut_inside, 1: _cut}
