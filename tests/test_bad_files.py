@@ -344,7 +344,7 @@ def test_a_disk_that_takes_no_more(runs, tmp_path):
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "File too large; make room there" in done.stderr.splitlines()[-1]
     assert not out.exists() or list(out.iterdir()) == []
-    assert "epidemia-baseline kind=noisy" in done.stdout
+    assert "knows the truth with noise (kind=noisy" in done.stdout
 
 
 @contextmanager

@@ -424,8 +424,8 @@ def _numbers(report: Report) -> Iterator[Row]:
             yield row("other", entry, "", other, value)
     for column, number in known_population(report).items():
         if _is_known(number):
-            facts = {"kind": "scale", "model": KNOWS_POPULATION, "reference": True}
+            facts = {"kind": "reference", "model": KNOWS_POPULATION, "reference": True}
             facts["metric"] = POPULATION
-            yield Row({"value": number}, None, column, "population", facts)
+            yield Row({"value": number}, None, column, column, facts)
     for entry, way, mean in closed_subset(report):
         yield row("closed", entry, in_way("epidemia_high", way), way, mean)
