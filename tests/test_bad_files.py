@@ -210,7 +210,7 @@ def test_names_with_control_characters_are_shown_harmlessly(runs, tmp_path):
     (runs / "bad\x1b[31m" / "results_x.json").write_text("{")
     site = tmp_path / "site"
     said = {form: run("report", runs, "--format", form) for form in ("json", "csv", "latex")}
-    said["table"] = run("report", runs, "--html", site)
+    said["table"] = run("report", runs, "--html", site, "--full", "--wide")
     shown = printable(HOSTILE)
     assert shown == "a�b�[31m�c��d model" and "[31m" in said["table"].stderr
     for done in said.values():
@@ -289,7 +289,7 @@ def test_samples_that_are_damaged_are_named(runs, task, damage, said):
 def test_the_site_names_damaged_samples_on_stderr(runs, tmp_path):
     (path,) = (runs / "noisy").rglob(f"samples_{COCAINE}_2*.jsonl")
     path.write_bytes(path.read_bytes()[:-200])
-    done = run("report", runs, "--html", tmp_path / "site")
+    done = run("report", runs, "--html", tmp_path / "site", "--full")
     assert done.exit_code == 0
     assert f"{path}, line 22 is not a sample" in " ".join(done.stderr.split())
     assert "line 22 is not a sample" in (tmp_path / "site" / "index.html").read_text()
@@ -343,7 +343,7 @@ def test_a_disk_that_takes_no_more(runs, tmp_path):
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "File too large; make room there" in done.stderr.splitlines()[-1]
     assert not out.exists() or list(out.iterdir()) == []
-    assert "epidemia-baseline kind=noisy" in done.stdout
+    assert "knows the truth with noise (kind=noisy" in done.stdout
 
 
 @contextmanager

@@ -630,7 +630,10 @@ def test_a_part_of_a_task_is_said_of_the_quantities_that_were_asked(tmp_path_fac
 
 
 def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs, report):
-    short, long = output.sections(report), command("report", runs, "--published", "--effects")
+    short, long = (
+        output.sections(report),
+        command("report", runs, "--published", "--effects", "--wide"),
+    )
     titles = [one.title for one in short]
     expected = "Share of quantities on which|Priors: how often better than N|Priors: error beside"
     expected += "|Priors: where the truth lies|Priors: is who is less sure|Priors: families"

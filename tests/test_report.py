@@ -527,7 +527,7 @@ def test_the_report_says_how_many_tasks_ranks_are_over(tmp_path):
     for model in "cd":
         cocaine = {COCAINE: (50.0, 1.0)}
         write(tmp_path / model, cocaine, model=model, metadata={"fewshot": 2})
-    said = run("report", tmp_path).stdout
+    said = run("report", tmp_path, "--full", "--wide").stdout
     assert "(8 in epidemia_low, 1 in epidemia_low; fewshot=2)" in said
     assert "1 of 2" in said and "1-2 of 2" in said
     assert "leave at least half of its tasks in common" in said
@@ -661,7 +661,7 @@ def three(tmp_path_factory):
 
 
 def test_the_report_as_tables(three):
-    said = run("report", three, "--published").stdout
+    said = run("report", three, "--published", "--full", "--wide").stdout
     for part in (
         *("Big-70B", "70B", "64.5 ± 0.8", "Beside other tasks", "mmlu (acc)", "1.00 (3)"),
         *("by survey", "by domain", "By model size", "on other scales", "LLama3 8B (published)"),
@@ -693,7 +693,7 @@ def test_the_report_for_programs(three):
 
 def test_names_from_files_are_text(tmp_path):
     write(tmp_path, {COCAINE: (1.0, 1.0)}, model="org/[red]a & b_{c}[bold]\n#2 %")
-    assert "[red]a & b_{c}[bold] #2 %" in run("report", tmp_path).stdout
+    assert "[red]a & b_{c}[bold] #2 %" in run("report", tmp_path, "--full").stdout
     latex = run("report", tmp_path, "--format", "latex").stdout
     assert r"\& b\_\{c\}" in latex and r"\#2 \%" in latex
 

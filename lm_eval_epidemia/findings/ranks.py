@@ -13,7 +13,7 @@ from scipy import stats
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.findings.comparison import across_outcomes, compare_entries
 from lm_eval_epidemia.findings.finding import Number
-from lm_eval_epidemia.findings.means import group_mean, mean_over, shared_tasks, tasks_in
+from lm_eval_epidemia.findings.means import answers, group_mean, mean_over, shared_tasks, tasks_in
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.protocol import Protocol
@@ -93,7 +93,8 @@ def standings(
         if tasks_in(entry, column):
             runs[entry.protocol].append(entry)
     for alike in runs.values():
-        asked = [entry for entry in alike if not entry.reference]
+        # Who does not answer is no worse than another.
+        asked = [entry for entry in alike if not entry.reference and answers(entry, column)]
         shared = ranked_tasks(asked, column) if asked else frozenset()
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
         ranked = [entry for entry in asked if entry.name in complete and not predicted]

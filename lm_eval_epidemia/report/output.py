@@ -90,7 +90,7 @@ def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> lis
     -------
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, version,
-        version at 0, scale, task, other, pair, correlation, ablation, and those of
+        version at 0, scale, reference, task, other, pair, correlation, ablation, and those of
         `interventions.findings` and `priors.findings`), ``model``, ``protocol``,
         ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
         scale, second model or other task; what is found about, and its part), ``metric`` (what the
