@@ -270,7 +270,7 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     """
     compared = []
     pools = report.pools()
-    for column in [*report.columns, *_together(report.columns)]:
+    for column in [*report.columns, *together(report.columns)]:
         if groups().get(column) is QUICK:
             continue
         parts = column.split(AND)
@@ -285,7 +285,7 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     return compared
 
 
-def _together(listed: Sequence[str]) -> list[str]:
+def together(listed: Sequence[str]) -> list[str]:
     """Name the groups that are compared together, way by way, where all of them were asked."""
     ways = ([in_way(group, way) for group in TOGETHER] for way in OBSERVATION.ways)
     return [AND.join(parts) for parts in ways if set(parts) <= set(listed)]
