@@ -74,6 +74,12 @@ class OverDocuments(NamedTuple):
         return _interval(self.paired.over_tasks, self.tasks)
 
     @property
+    def wins_and_losses(self) -> tuple[int, int]:
+        """Rows in which the first is better, and in which it is worse."""
+        wins, losses = self.paired.wins, self.paired.losses
+        return (losses, wins) if self.higher_is_better is False else (wins, losses)
+
+    @property
     def verdict(self) -> str:
         """What can be said of the first, at `CONFIDENCE`.
 
@@ -335,9 +341,8 @@ def finding(comparisons: Iterable[OverDocuments], title: str) -> Finding:
 def _line_of(of: OverDocuments) -> Line:
     result, (low, high), across = of.paired, of.interval, of.over_tasks
     difference = Number(result.of.mean, result.of.error, of.tasks, low, high, of.verdict)
-    ties = of.rows - result.wins - result.losses
-    lower = of.higher_is_better is False
-    wins, losses = (result.losses, result.wins) if lower else (result.wins, result.losses)
+    wins, losses = of.wins_and_losses
+    ties = of.rows - wins - losses
     cells: dict[str, Cell] = {
         "task": of.task,
         "metric": str(of.metric),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +62,8 @@ class TwoModels(NamedTuple):
     one, other : Side
     comparisons : list of Comparison
         Over our tasks, the groups that are compared together first.
+    asked_as : dict of str to str
+        How the tasks of each group were asked; empty where all is as by default.
     documents : list of OverDocuments
         Over the tasks of others.
     notes : list of str
@@ -69,14 +73,18 @@ class TwoModels(NamedTuple):
     one: Side
     other: Side
     comparisons: list[Comparison]
+    asked_as: dict[str, str]
     documents: list[OverDocuments]
     notes: list[str]
 
     @property
     def unlike(self) -> dict[str, tuple[str, str]]:
-        """Settings in which the two were run differently, with both values."""
+        """Settings in which the two were run differently, with both values.
+
+        Of versions and truths nothing is said: tasks that differ in them are not compared.
+        """
         one, other = self.one.settings, self.other.settings
-        keys = [*one, *(key for key in other if key not in one)]
+        keys = [key for key in {**one, **other} if key not in ("task_version", "truth")]
         values = {key: (one.get(key, NONE), other.get(key, NONE)) for key in keys}
         return {key: both for key, both in values.items() if both[0] != both[1]}
 
@@ -123,7 +131,7 @@ def compare_models(
     first, second = (_side(name, runs, answered) for name in (one, other))
     if first.name == second.name:
         raise EpidemiaError(f"{one!r} and {other!r} are one model: give two, or two of its runs")
-    comparisons, of_ours = _over_ours(first.run, second.run, runs)
+    comparisons, asked_as, of_ours = _over_ours(first.run, second.run, runs)
     documents, of_others = compare_documents(first.answered, second.answered, cluster)
     notes = [*results.notes, *of_ours, *of_others]
     if not comparisons and not documents:
@@ -131,7 +139,7 @@ def compare_models(
             f"{first.name} and {second.name} share no task that both were asked alike: run both on "
             + "\n".join(["the same tasks, those of others with --log_samples", *notes])
         )
-    return TwoModels(first, second, comparisons, documents, notes)
+    return TwoModels(first, second, comparisons, asked_as, documents, notes)
 
 
 def _ours(folders: Sequence[Path], answered: Sequence[Answered]) -> Results:
@@ -154,7 +162,14 @@ def _side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> Sid
     entries = [*runs, *(of.entry for of in answered)]
     names: dict[str, set[Weights]] = defaultdict(set)
     for entry in entries:
-        for called in (name_of(entry), entry.model, entry.weights.name, entry.weights.model):
+        plain, _, _ = name_of(entry).partition(" (kind=")
+        for called in (
+            name_of(entry),
+            plain,
+            entry.model,
+            entry.weights.name,
+            entry.weights.model,
+        ):
             names[called].add(entry.weights)
     weights = names.get(name) or {
         of
@@ -169,11 +184,21 @@ def _side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> Sid
     if len(models) > 1:
         raise EpidemiaError(f"{name!r} may be {' or '.join(models)}: name one of them")
     own = [run for run in runs if run.weights in weights]
-    if len(own) > 1:
-        listed = _several(models[0], "our tasks", own)
-        raise EpidemiaError(f"{listed}, or give the name of one, such as {own[0].name!r}")
+    asked = [task for run in own for task in run.scores]
+    if len(set(asked)) < len(asked):
+        listed = _several(models[0], "the same tasks of ours", own)
+        raise EpidemiaError(f"{listed}\nor give the name of one, such as {own[0].name!r}")
     of_others = [of for of in answered if of.entry.weights in weights]
-    return Side(models[0], own[0] if own else None, _by_task(models[0], of_others))
+    return Side(models[0], _merged(own), _by_task(models[0], of_others))
+
+
+def _merged(runs: Sequence[Entry]) -> Entry | None:
+    """Return runs of different tasks as one; None of none."""
+    if len(runs) < 2:
+        return next(iter(runs), None)
+    scores = {asked: score for run in runs for asked, score in run.scores.items()}
+    parts = tuple(part for run in runs for part in run.parts or (run,))
+    return replace(runs[0], scores=scores, parts=parts)
 
 
 def _run_as(entry: Entry) -> tuple[object, ...]:
@@ -201,24 +226,23 @@ def _several(model: str, task: str, entries: Sequence[Entry]) -> str:
     keys = dict.fromkeys(key for of in settings for key in of)
     apart = [key for key in keys if len({of.get(key, NONE) for of in settings}) > 1]
     listed = [",".join(f"{key}={of.get(key, NONE)}" for key in apart) for of in settings]
-    return (
-        f"{model} was asked {task} in {len(entries)} runs ({'; '.join(listed)}): choose one of them "
-        f"with --where, such as --where {listed[0]}"
-    )
+    lines = (f"  --where {shlex.quote(text)}" for text in listed)
+    return "\n".join([f"{model} was asked {task} in {len(entries)} runs; choose one:", *lines])
 
 
 def _over_ours(
     one: Entry | None, other: Entry | None, runs: Sequence[Entry]
-) -> tuple[list[Comparison], list[str]]:
+) -> tuple[list[Comparison], dict[str, str], list[str]]:
     """Compare two runs in every group, over the tasks that both were asked alike."""
     if one is None or other is None:
-        return [], []
-    asked_as = {id(run): _protocols(run) for run in runs}
+        return [], {}, []
+    others = [run for run in runs if run.weights not in (one.weights, other.weights)]
+    asked_as = {id(run): _protocols(run) for run in (one, other, *others)}
     noise = {
         task: noise_of(store.load(task))
         for task in set(store.available()) & {asked.task for asked in one.scores}
     }
-    comparisons, notes = [], []
+    comparisons, notes, how = [], [], {}
     listed = columns([one, other])
     for column in [*together(listed), *listed]:
         parts = column.split(AND)
@@ -232,19 +256,25 @@ def _over_ours(
             continue
         if len(alike) < len(shared) and len(parts) == 1:
             of_both = asked_as[id(one)][shared[0]], asked_as[id(other)][shared[0]]
-            how = " and ".join(str(protocol) or "everything as by default" for protocol in of_both)
+            both = " and ".join(str(protocol) or "everything as by default" for protocol in of_both)
             notes.append(
                 f"{column}: {len(shared) - len(alike)} of {len(shared)} tasks of both were asked "
-                f"otherwise ({how}), and are left out"
+                f"otherwise ({both}), and are left out"
             )
         if alike:
             pool = [
                 run
-                for run in runs
+                for run in (one, other, *others)
                 if all(asked_as[id(run)].get(a) == asked_as[id(one)][a] for a in alike)
             ]
             comparisons.append(compare_entries(one, other, column, alike, Pool(pool, noise)))
-    return comparisons, notes
+            # What its tasks' versions and truths are is the same of both, and says nothing to most.
+            asked = {
+                str(replace(asked_as[id(one)][a], task_version="", truth="", vintage=""))
+                for a in alike
+            }
+            how[column] = "; ".join(sorted(asked - {""}))
+    return comparisons, how, notes
 
 
 def _protocols(run: Entry) -> dict[Asked, Protocol]:
