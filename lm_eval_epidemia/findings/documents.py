@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from lm_eval_epidemia.results.documents import (
     Key,
     Metric,
     Row,
+    Rows,
     columns_in,
     groups_in,
     rows_of,
@@ -104,12 +106,24 @@ def _interval(of: Clustered, clusters: int) -> tuple[float, float]:
 
 
 class _Paired(NamedTuple):
-    """Rows of a task that both models have."""
+    """Rows of a task that both models have, and what is left out.
+
+    Attributes
+    ----------
+    one, other : Answered
+    metrics : dict of Metric to Answers
+    clustered_by : str
+    alone : tuple of dict of str to None
+        Documents, by doc_id, that only the first was asked, and only the second.
+    no_means : list of Metric
+    """
 
     one: Answered
     other: Answered
     metrics: dict[Metric, Answers]
     clustered_by: str
+    alone: tuple[dict[str, None], dict[str, None]]
+    no_means: list[Metric]
 
 
 class Unlike(Exception):
@@ -150,24 +164,48 @@ def compare_documents(
             f"{nearest(cluster, columns)}"
         )
     pairs: dict[str, _Paired] = {}
-    notes: list[str] = []
+    unlike: dict[str, list[str]] = defaultdict(list)
     for task in shared:
         by = cluster if task in with_column else None
         try:
-            pairs[task], of_task = _pair(one[task], other[task], by)
-            notes += of_task
+            pairs[task] = _pair(one[task], other[task], by)
         except Unlike as why:
-            notes.append(f"{task} is not compared: {why}")
+            unlike[str(why)].append(task)
+    notes = [f"not compared: {few(of_them)}: {why}" for why, of_them in unlike.items()]
     wholes, members, of_groups = _groups(pairs)
     singles = [
         _compared(task, [pair], metric, task in members)
         for task, pair in pairs.items()
         for metric in pair.metrics
     ]
-    return [*wholes, *sorted(singles, key=lambda of: of.in_group)], [*notes, *of_groups]
+    notes += [*_left_out(list(pairs.values())), *of_groups]
+    return [*wholes, *sorted(singles, key=lambda of: of.in_group)], notes
 
 
-def _pair(one: Answered, other: Answered, cluster: str | None) -> tuple[_Paired, list[str]]:
+def _left_out(pairs: Sequence[_Paired]) -> list[str]:
+    """Say which documents and metrics of tasks that are compared are not."""
+    notes = []
+    for side in (0, 1):
+        tasks = {pair.one.task: list(pair.alone[side]) for pair in pairs if pair.alone[side]}
+        if tasks:
+            named = [f"{task}: doc_id {few(documents)}" for task, documents in tasks.items()]
+            number = sum(map(len, tasks.values()))
+            notes.append(
+                f"left out are {number:,} documents that only {pairs[0][side].entry.model} was "
+                f"asked, in {len(tasks)} tasks ({'; '.join(named[:3])}{'; ...' * (len(named) > 3)})"
+            )
+    no_means: dict[Metric, list[str]] = defaultdict(list)
+    for pair in pairs:
+        for metric in pair.no_means:
+            no_means[metric].append(pair.one.task)
+    return notes + [
+        f"not compared: {metric} of {few(tasks)}: the number in the result file is no mean over "
+        "the documents in the samples"
+        for metric, tasks in no_means.items()
+    ]
+
+
+def _pair(one: Answered, other: Answered, cluster: str | None) -> _Paired:
     """Match the rows of a task; `Unlike` where they were asked otherwise."""
     names = one.entry.model, other.entry.model
     for what, first, second in (
@@ -185,19 +223,12 @@ def _pair(one: Answered, other: Answered, cluster: str | None) -> tuple[_Paired,
     if not both:
         raise Unlike("no document is in both (doc_id and doc_hash): these are other data")
     _check_asked(one, other, [(rows.by_key[key], others.by_key[key]) for key in both])
-    notes = [
-        f"{one.task}: {_documents(alone)} only {run.entry.model} was asked, left out"
-        for run, mine, theirs in ((one, rows, others), (other, others, rows))
-        if (alone := [key for key in mine.by_key if key not in theirs.by_key])
-    ]
     metrics: dict[Metric, Answers] = {}
+    no_means = []
     for metric in (metric for metric in one.metrics if metric in other.metrics):
         first, second = rows.of(metric), others.of(metric)
         if not (_is_mean(one.metrics[metric], first) and _is_mean(other.metrics[metric], second)):
-            notes.append(
-                f"{one.task}: {metric} is not compared: what the samples have is no mean that "
-                "gives the number in the result file"
-            )
+            no_means.append(metric)
             continue
         # Of a document that only one has under this filter, nothing can be paired.
         keys = [key for key in first if key in second]
@@ -206,7 +237,12 @@ def _pair(one: Answered, other: Answered, cluster: str | None) -> tuple[_Paired,
             [second[key] for key in keys],
             [_cluster(key, rows.by_key[key]) for key in keys],
         )
-    return _Paired(one, other, metrics, cluster or ""), notes
+    alone = _only_in(rows, others), _only_in(others, rows)
+    return _Paired(one, other, metrics, cluster or "", alone, no_means)
+
+
+def _only_in(rows: Rows, others: Rows) -> dict[str, None]:
+    return {key.doc_id: None for key in rows.by_key if key not in others.by_key}
 
 
 def _check_asked(one: Answered, other: Answered, both: Sequence[tuple[Row, Row]]) -> None:
@@ -219,12 +255,6 @@ def _check_asked(one: Answered, other: Answered, both: Sequence[tuple[Row, Row]]
         )
     if changed := sum(a.target != b.target for a, b in both):
         raise Unlike(f"{changed} of {len(both)} rows of samples have another right answer")
-
-
-def _documents(keys: Iterable[Key]) -> str:
-    """Count documents, and name the first."""
-    named = list(dict.fromkeys(key.doc_id for key in keys))
-    return f"{len(named):,} document{'s' * (len(named) > 1)} (doc_id {few(named)})"
 
 
 def _is_mean(told: float, values: Mapping[Key, float]) -> bool:

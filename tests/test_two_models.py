@@ -1,0 +1,218 @@
+"""`epidemia compare A B`: our tasks, and documents of real lm-eval runs of other tasks."""
+
+import csv
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import recorded
+from scipy import stats
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.two_models import compare_models
+from lm_eval_epidemia.report.two_models import LINES, WIDTH
+from lm_eval_epidemia.results.documents import answered_in
+
+#: Documents of the tasks of a group, none like another, and of two tasks that count alike.
+SIZES = {f"sums_{n}": 6 + n for n in range(8)}
+EVEN = {"even_small": 5, "even_large": 15}
+
+
+def documents(start, number):
+    """Sums of which two at a time are of one passage; the third is the second once more."""
+    rows = []
+    for n in range(start, start + number):
+        question = f"{n} plus {n % 7} is"
+        right = n % 4
+        choices = [str(n + n % 7 + d - right) for d in range(4)]
+        rows.append(
+            {"question": question, "choices": choices, "answer": right, "passage": f"p{n // 2}"}
+        )
+    return [*rows[:2], rows[1], *rows[3:]]
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory):
+    """Task files in a folder: a group by size, one of equal weights, with rows made here."""
+    folder = tmp_path_factory.mktemp("sums")
+    start = 0
+    for name, number in {**SIZES, **EVEN}.items():
+        (folder / f"{name}.json").write_text(json.dumps(documents(start, number)))
+        start += number
+        (folder / f"{name}.yaml").write_text(
+            f"task: {name}\ndataset_path: json\ndataset_kwargs:\n  data_files:\n"
+            f"    test: {folder}/{name}.json\ntest_split: test\nfewshot_split: test\n"
+            "output_type: multiple_choice\ndoc_to_text: question\ndoc_to_choice: choices\n"
+            "doc_to_target: answer\nmetadata:\n  version: 1\n"
+            "metric_list:\n  - metric: acc\n  - metric: acc_norm\n  - metric: brier_score\n"
+        )
+    for name, members, by_size in (("sums", SIZES, "true"), ("even", EVEN, "false")):
+        (folder / f"_{name}.yaml").write_text(
+            f"group: {name}\ntask: [{', '.join(members)}]\naggregate_metric_list:\n"
+            f"  - metric: acc\n    weight_by_size: {by_size}\n"
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def answered(tasks, tiny_llama, lettered_llama, tmp_path_factory):
+    """Both models' results of all tasks, with samples."""
+    folder = tmp_path_factory.mktemp("answered")
+    models = {"tiny": tiny_llama, "lettered": lettered_llama}
+    for name, path in models.items():
+        (folder / name).symlink_to(path)
+        ran(folder / "results", tasks, folder / name)
+    return folder
+
+
+def ran(out, tasks, model, asked=("sums", "even"), **how):
+    given = {"model": "hf", "model_args": f"pretrained={model},dtype=float32", "device": "cpu"}
+    return recorded(out, [*asked], include_path=str(tasks), batch_size=64, **given, **how)
+
+
+def test_numbers_are_those_of_the_samples_by_another_route(answered):
+    """Samples read as json, tests by scipy; a group's number as lm-eval's own file has it."""
+    compared = compare_models("tiny", "lettered", [answered / "results"])
+    of = {(of.task, str(of.metric)): of for of in compared.documents}
+    assert {task for task, _ in of} == {"sums", "even", *SIZES, *EVEN}
+    assert {metric for _, metric in of} == {"acc", "acc_norm"}
+    files = {run.entry.model: run.file for run in answered_in([answered / "results"])}
+    by_model = {"tiny": {}, "lettered": {}}
+    for run in answered_in([answered / "results"]):
+        lines = run.samples.read_text().splitlines()
+        by_model[run.entry.model][run.task] = [json.loads(line) for line in lines]
+    first, second = by_model["tiny"], by_model["lettered"]
+    for group in ("sums", "even"):
+        result = of[group, "acc"].paired
+        for model, value in (("tiny", result.first), ("lettered", result.second)):
+            assert value == pytest.approx(files[model].results[group]["acc,none"])
+    d = {
+        task: np.array(
+            [a["acc"] - b["acc"] for a, b in zip(first[task], second[task], strict=True)]
+        )
+        for task in first
+    }
+    everything = np.concatenate([d[task] for task in SIZES])
+    assert np.count_nonzero(everything) >= 10  # else this says little
+    result = of["sums", "acc"].paired
+    assert (result.wins, result.losses) == ((everything > 0).sum(), (everything < 0).sum())
+    assert result.of.mean == pytest.approx(everything.mean())
+    # Two rows of each task are one document: McNemar's test would take them for two.
+    assert (result.clusters, result.test) == (len(everything) - 8, "paired t")
+    pair = [
+        (a["acc_norm"], b["acc_norm"])
+        for a, b in zip(first["even_large"], second["even_large"], strict=True)
+    ]
+    hashes = [line["doc_hash"] for line in first["even_large"]]
+    kept = [n for n, doc in enumerate(hashes) if doc not in hashes[:n]]
+    assert len(kept) == 14 and len(set(hashes)) == 14
+    # Documents of one row each, in a copy of the samples without the one that is there twice.
+    assert of["even_large", "acc_norm"].paired.wins == sum(a > b for a, b in pair)
+
+
+def test_a_task_whose_documents_are_all_different_has_mcnemar_and_scipys_p(answered, tmp_path):
+    results = copied(answered, tmp_path)
+    for file in results.rglob("samples_even_large_*.jsonl"):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:  # the second row once more becomes a document of its own
+            line["doc_hash"] += str(line["doc_id"])
+        file.write_text("\n".join(map(json.dumps, lines)))
+    (of,) = (
+        of
+        for of in compare_models("tiny", "lettered", [results]).documents
+        if (of.task, str(of.metric)) == ("even_large", "acc")
+    )
+    tosses = of.paired.wins + of.paired.losses
+    assert tosses and of.paired.test == "McNemar, exact"
+    assert of.paired.p == stats.binomtest(of.paired.wins, tosses).pvalue
+
+
+def copied(answered, folder):
+    return shutil.copytree(answered / "results", folder / "results")
+
+
+def test_documents_that_only_one_has_are_named(answered, tasks, tmp_path):
+    results = copied(answered, tmp_path)
+    for file in results.rglob("*.json*"):
+        if "lettered" in str(file.parent):
+            file.unlink()
+    ran(results, tasks, answered / "lettered", limit=4)
+    compared = compare_models("tiny", "lettered", [results])
+    assert compared.notes[0] == (
+        "left out are 56 documents that only tiny was asked, in 10 tasks (sums_0: doc_id 4, 5; "
+        "sums_1: doc_id 4, 5, 6; sums_2: doc_id 4, 5, 6 and 1 more; ...)"
+    )
+    assert compared.notes[1].startswith("not compared: brier_score of sums_0, sums_1, sums_2 and 7")
+    of = {of.task: of for of in compared.documents}
+    assert of["sums_7"].rows == 4 and compared.unlike == {"limit": ("none", "4")}
+    assert of["sums"].rows == 32
+
+
+def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_path):
+    results = copied(answered, tmp_path)
+    ran(tmp_path / "more", tasks, answered / "lettered", asked=["even"], num_fewshot=1)
+    tiny = next(path for path in results.iterdir() if path.name.endswith("tiny"))
+    folders = [tiny, tmp_path / "more"]
+    with pytest.raises(EpidemiaError, match="share no task that both were asked alike") as stopped:
+        compare_models("tiny", "lettered", folders)
+    assert (
+        "not compared: even_small, even_large: tiny and lettered were asked with another few-shot examples "
+        "(0 and 1)" in str(stopped.value)
+    )
+    for key, value, why in (
+        ("prompt_hash", "x", "1 of 5 rows of samples had another prompt"),
+        ("target_hash", "x", "1 of 5 rows of samples have another right answer"),
+        (
+            "doc_hash",
+            "x",
+            "left out are 1 documents that only tiny was asked, in 1 tasks (even_small: doc_id 4)",
+        ),
+    ):
+        changed = shutil.copytree(results, tmp_path / key)
+        (file,) = changed.rglob("*lettered/samples_even_small_*.jsonl")
+        *lines, last = file.read_text().splitlines()
+        file.write_text("\n".join([*lines, json.dumps({**json.loads(last), key: value})]))
+        notes = compare_models("tiny", "lettered", [changed]).notes
+        assert any("even_small" in note and why in note for note in notes), key
+        assert any(note.startswith("even is not compared as a whole") for note in notes) == (
+            key != "doc_hash"
+        )
+
+
+def test_rows_are_clustered_by_a_column(answered):
+    """Passages: documents two at a time, over the tasks; one of a task's rows is there twice."""
+    results = [answered / "results"]
+    compared = compare_models("tiny", "lettered", results, cluster="passage")
+    (of,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("even_large", "acc"))
+    start = sum(SIZES.values()) + 5
+    passages = {n // 2 for n in range(start, start + 15)}
+    assert of.paired.test == "paired t" and of.clustered_by == "passage"
+    assert abs(of.paired.clusters - len(passages)) <= 1
+    with pytest.raises(
+        EpidemiaError, match="no task that both answered has such a column; nearest"
+    ):
+        compare_models("tiny", "lettered", results, cluster="pasage")
+
+
+def test_a_screen_of_words_and_all_numbers_as_csv(answered, epidemia, monkeypatch):
+    """Typed where folders are called like the models, as lm-eval calls them."""
+    monkeypatch.chdir(answered)
+    done = epidemia("compare", "tiny", "lettered", "results")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "tiny against lettered" and len(lines) <= LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert any(line.startswith("sums, acc, 8 tasks, 76 documents: ") for line in lines)
+    assert epidemia("compare", "--models", "tiny", "lettered", "results").stdout == done.stdout
+    table = epidemia("compare", "tiny", "lettered", "results", "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert {row["kind"] for row in rows} == {"documents"}
+    assert len(rows) == 2 + 2 * (len(SIZES) + len(EVEN))
+    data = json.loads(epidemia("compare", "tiny", "lettered", "results", "--format", "json").stdout)
+    assert [float(row["value"]) for row in rows] == [row["value"] for row in data["rows"]]
+    assert (
+        "\\begin{tabular}"
+        in epidemia("compare", "tiny", "lettered", "results", "--format", "latex").stdout
+    )
