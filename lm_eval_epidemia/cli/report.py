@@ -75,11 +75,12 @@ def compare(
     side by side, and pairs them.
     """
     _check_format(format)
-    folders = [Path(text) for text in given if _holds_results(Path(text))]
-    names = [text for text in given if not _holds_results(Path(text))]
-    if models is not None or (len(names) == 2 and folders):
-        if models is not None:
-            folders, names = [Path(text) for text in given], list(models)
+    if models is None:
+        folders = [Path(text) for text in given if _holds_results(Path(text))]
+        names = [text for text in given if Path(text) not in folders]
+    else:
+        folders, names = [Path(text) for text in given], list(models)
+    if len(names) == 2 and folders:
         _two_models(names[0], names[1], folders, where, cluster, format, informative)
         return
     if names and folders:
@@ -96,7 +97,8 @@ def compare(
             f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
             f"--format {format}'"
         )
-    _ways([Path(text) for text in given], informative)
+    # Where nothing holds results, the last is what should: two models may stand before it.
+    _ways(folders or [Path(given[-1])], informative)
 
 
 def _holds_results(path: Path) -> bool:

@@ -209,7 +209,7 @@ def _pair(one: Answered, other: Answered, cluster: str | None) -> _Paired:
     """Match the rows of a task; `Unlike` where they were asked otherwise."""
     names = one.entry.model, other.entry.model
     for what, first, second in (
-        ("few-shot examples", one.shots, other.shots),
+        ("number of few-shot examples", one.shots, other.shots),
         ("task version", one.version, other.version),
         ("system prompt", *(run.entry.protocol.system_prompt[:8] for run in (one, other))),
     ):
