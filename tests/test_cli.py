@@ -92,7 +92,7 @@ def test_names_are_separated_by_commas_or_spaces(epidemia):
         }
         assert len(printed) == 1 and all(f"{name} " in min(printed) for name in two)
     done = epidemia("tasks", "list", "epidemia_low_bls_likelihood,fbi", two[0])
-    assert "5 of 5 tasks are available" in done.stdout
+    assert "5 of 5 tasks available" in done.stdout
     assert "no tasks about surveys" in epidemia("tasks", "list", "epidemia_prior").stderr
     listed = epidemia("tasks", "list", "--survey", "fbi,bls").stdout
     assert "epidemia_low_bls_" in listed and "epidemia_low_fbi_" in listed

@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from lm_eval_epidemia import cli
 from lm_eval_epidemia.benchmarks.search import search
-from lm_eval_epidemia.cli.show import HITS, ROWS, WIDTH
+from lm_eval_epidemia.cli.about import HITS, ROWS, WIDTH
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 

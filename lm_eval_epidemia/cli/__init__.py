@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli import completing
+from lm_eval_epidemia.cli import about, completing
 from lm_eval_epidemia.cli import fresh as fresh_cli
 from lm_eval_epidemia.cli import report as report_cli
-from lm_eval_epidemia.cli import show as show_cli
 from lm_eval_epidemia.cli.finetune import app as finetune_app
 from lm_eval_epidemia.cli.options import (
     Backend,
@@ -139,7 +138,7 @@ def path() -> None:
 
 for command in (report_cli.report, report_cli.compare, report_cli.plot):
     app.command(rich_help_panel=LOOK)(command)
-for command in (show_cli.show, show_cli.search):
+for command in (about.show, about.search):
     app.command(rich_help_panel=LOOK)(command)
 
 
