@@ -177,10 +177,10 @@ def test_two_models_are_paired_over_quantities(report, truth):
         if c.column == GROUP and c.one.endswith(KINDS[1]) and c.other.endswith(KINDS[2])
     )
     low, high = stats.t.interval(0.95, 73, d.mean(), error_of(d))
-    assert one.difference == pytest.approx(d.mean())
-    assert one.error == pytest.approx(error_of(d))
-    assert (one.low, one.high) == pytest.approx((low, high))
-    assert one.verdict == "better" and one.error < 2 * error_of(first)
+    assert one.across.difference == pytest.approx(d.mean())
+    assert one.across.error == pytest.approx(error_of(d))
+    assert (one.across.low, one.across.high) == pytest.approx((low, high))
+    assert one.verdict == "better" and one.across.error < 2 * error_of(first)
 
 
 def test_what_a_prior_is_worth(truth):
@@ -244,6 +244,14 @@ def test_stated_uncertainty_goes_with_error_by_spearman(report, seen):
     assert one.value == pytest.approx(r)
     # (1 - r^2) sqrt((1 + r^2 / 2) / (n - 3))
     assert one.error == pytest.approx((1 - r * r) * math.sqrt((1 + r * r / 2) / 71))
+
+
+def test_who_knows_the_population_has_no_rank_correlation(seen):
+    """Its errors are means over many draws; in parts of a set as in all of it."""
+    numbers_of = {key[-1] for key in seen if key[1] == "knows the population"}
+    assert {"stated sd", "error ratio", "below median"} <= numbers_of
+    assert "Spearman" not in numbers_of
+    assert any(key[-1] == "Spearman" for key in seen)
 
 
 def test_parts_add_up(report, seen):

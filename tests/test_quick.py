@@ -204,6 +204,8 @@ def test_the_report_never_ranks_it_beside_full_runs(runs):
     )
     assert "epidemia_low" in full and "epidemia_quick" not in full
     assert "epidemia_quick" in quick_look and "epidemia_low" not in quick_look
+    assert " rank " in full and " rank " not in quick_look
+    assert "neither ranked nor compared" in quick_look and "neither ranked" not in full
 
 
 def test_nothing_is_claimed_of_a_pair_of_quick_looks(runs):

@@ -103,6 +103,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         "the model asked most tasks down, those are ranked that leave at least half of its tasks "
         "in common."
     )
+    if benchmark.predicted:
+        note = "Predictions: models are neither ranked nor compared by them."
     if partial:
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in entries):
@@ -118,7 +120,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
     declared = [Column("model"), Column("size")]
     for column in columns:
-        declared += [of_group(column), Column(f"rank {column}", title="rank")]
+        rank = Column(f"rank {column}", title="rank")
+        declared += [of_group(column)] if benchmark.predicted else [of_group(column), rank]
     return Finding("leaderboard", title, declared, rows, note, silent=ALIKE_NOTE)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
+from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.findings.comparison import across_outcomes, compare_entries
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.means import group_mean, mean_over, shared_tasks, tasks_in
@@ -74,7 +75,8 @@ def standings(
     Parameters
     ----------
     entries : sequence of Entry
-        Only those of one protocol are compared with each other; references are not ranked.
+        Only those of one protocol are compared with each other; references are not ranked, and
+        nobody is by a prediction.
     column : str
     noise : mapping of str to float, optional
         As of `Pool`.
@@ -85,6 +87,7 @@ def standings(
         By the entry's name; entries that were not asked the group are left out.
     """
     by_name: dict[str, Standing] = {}
+    predicted = groups()[column].predicted
     runs: dict[Protocol, list[Entry]] = defaultdict(list)
     for entry in entries:
         if tasks_in(entry, column):
@@ -93,7 +96,7 @@ def standings(
         asked = [entry for entry in alike if not entry.reference]
         shared = ranked_tasks(asked, column) if asked else frozenset()
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
-        ranked = [entry for entry in asked if entry.name in complete]
+        ranked = [entry for entry in asked if entry.name in complete and not predicted]
         better, worse = Counter[str](), Counter[str]()
         pool = Pool(alike, noise or {})
         for first, other in combinations(ranked, 2):
