@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import QUICK, groups
+from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
@@ -251,7 +251,7 @@ def _over_ours(
             continue
         shared = [asked for tasks in by_part for asked in tasks]
         alike = [a for a in shared if asked_as[id(one)][a] == asked_as[id(other)][a]]
-        if groups()[parts[0]] is QUICK:
+        if groups()[parts[0]].predicted:
             notes.append(f"{column} is a prediction, and is not compared: compare what it predicts")
             continue
         if len(alike) < len(shared) and len(parts) == 1:

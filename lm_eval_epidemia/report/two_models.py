@@ -107,35 +107,32 @@ _SAYS = {
 
 def _of_group(of: Comparison, asked_as: str, one: str, other: str) -> str:
     """Say who is better in a group of ours, and by how much."""
-    benchmark = benchmark_of(of.column)
-    digits, side = benchmark.digits, 1 if of.difference > 0 else -1
+    benchmark, across = benchmark_of(of.column), of.across
+    digits, side = benchmark.digits, 1 if across.difference > 0 else -1
     unit = "points" if benchmark.measure.high == 100 else f"in {benchmark.leading}"
     if of.verdict == "not shown":
         side = 1
-        says = f"no difference is shown: {one} {of.difference:+.{digits}f} {unit}"
+        says = f"no difference is shown: {one} {across.difference:+.{digits}f} {unit}"
     else:
         winner = one if of.verdict.startswith("better") else other
         verdict = _SAYS[of.verdict.replace("worse", "better")]
-        says = f"{winner} {verdict} by {abs(of.difference):.{digits}f} {unit}"
+        says = f"{winner} {verdict} by {abs(across.difference):.{digits}f} {unit}"
     more = []
     if not math.isnan(of.here):
         more.append(f"here ± {of.here:.{digits}f}")
-    if not math.isnan(of.low):
-        more.append(f"elsewhere {_range(of.low, of.high, digits, side)}")
-    elif of.clusters < FEWEST:
+    if not math.isnan(across.low):
+        more.append(f"elsewhere {_range(across.low, across.high, digits, side)}")
+    elif across.clusters < FEWEST:
         more.append(TOO_FEW)
-    if not math.isnan(of.ratio):
-        more.append(f"l1 of {one} {of.ratio:.2f} times as large, {_range(*_ratio(of), 2)}")
+    if not math.isnan(across.ratio):
+        ratios = _range(across.ratio_low, across.ratio_high, 2)
+        more.append(f"l1 of {one} {across.ratio:.2f} times as large, {ratios}")
     inside = f" ({'; '.join(more)})" if more else ""
     how = f" ({asked_as})" if asked_as else ""
     return (
-        f"{of.column}{how}, {of.tasks} tasks on {of.clusters} outcomes: {says}{inside}. "
+        f"{of.column}{how}, {of.tasks} tasks on {across.clusters} outcomes: {says}{inside}. "
         f"Tasks won: {of.wins} against {of.losses}, {of.ties} ties."
     )
-
-
-def _ratio(of: Comparison) -> tuple[float, float]:
-    return of.ratio_low, of.ratio_high
 
 
 def _of_documents(of: OverDocuments, one: str, other: str) -> str:
