@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
-BLACK = "#000000"
-PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
+#: Okabe and Ito's, but for those of too little contrast with a light page or a dark one: all have 3
+#: and more with both (WCAG 1.4.11).
+BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#808080", "#B8639A"
+PALETTE = [ORANGE, BLUE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", GREY, "#1E8A9E"]
 
 #: More colours, where there are more than eight models.
-_MORE = ["#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#88CCEE", "#117733", "#661100"]
+_MORE = ["#C0392B", "#2E8B57", "#7A7A29", "#5B6EE1", "#B0508A", "#3B86C8", "#A0522D", "#5F8A00"]
 
 MODELS = alt.Scale(range=[*PALETTE, *_MORE])
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
