@@ -17,7 +17,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.write import write_truth
-from lm_eval_epidemia.findings import leaderboard, means, overview
+from lm_eval_epidemia.findings import leaderboard, means, overview, ranks
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.reference import population_known_over
 from lm_eval_epidemia.report import output
@@ -255,7 +255,7 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     alone = [x.scores[Asked(task, "letters")].error for x in (high, low) for task in DRUGS]
     independent = math.sqrt(sum(x**2 for x in alone)) / len(DRUGS)
     assert found.difference > 5 * independent  # would have been "better here", and more
-    standing = leaderboard.standings([high, low], "epidemia_low")
+    standing = ranks.standings([high, low], "epidemia_low")
     assert {(one.best, one.worst) for one in standing.values()} == {(1, 2)}
     # Two that err alike differ by what does not depend on the sample: that is shown.
     worse = leaning("worse", 1, 0.03)

@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, leaderboard, means
+from lm_eval_epidemia.findings import data, leaderboard, means, ranks
 from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.data import (
@@ -34,6 +34,7 @@ from lm_eval_epidemia.findings.data import (
 )
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.findings.versions import pairs_of_versions
 from lm_eval_epidemia.report import charts, figures, output
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
@@ -462,7 +463,7 @@ def test_better_is_said_only_when_it_is():
     assert compare_entries(even, other, "epidemia_low").verdict == "not shown"
     lone = compare_entries(entry("a", {COCAINE: 90.0}), entry("b", {COCAINE: 10.0}), "epidemia_low")
     assert math.isnan(lone.error) and lone.verdict == "better here"
-    standing = leaderboard.standings([uneven, same, other], "epidemia_low")
+    standing = ranks.standings([uneven, same, other], "epidemia_low")
     assert {(one.best, one.worst) for one in standing.values()} == {(1, 3)}
 
 
@@ -471,7 +472,7 @@ def test_only_who_was_asked_everything_is_ranked():
     good, bad = entry("good", dict.fromkeys(tasks, 90.0)), entry("bad", dict.fromkeys(tasks, 10.0))
     part = entry("part", {COCAINE: 95.0})
     reference = entry("old", dict.fromkeys(tasks, 50.0), error=math.nan, reference=True)
-    found = leaderboard.standings([good, bad, part, reference], "epidemia_low")
+    found = ranks.standings([good, bad, part, reference], "epidemia_low")
     assert (found["good"].best, found["good"].worst) == (1, 1)
     assert (found["bad"].best, found["bad"].worst) == (2, 2)
     assert not found["part"].complete and found["part"].best is None
@@ -484,7 +485,7 @@ def test_a_task_more_takes_nobody_out_of_the_ranking():
     whole = [entry(f"m{x}", dict.fromkeys(tasks, 8.0 * x)) for x in range(10)]
     more = entry("more", {**dict.fromkeys(tasks, 99.0), RACE: 0.0})
     single = entry("single", {COCAINE: 100.0})
-    found = leaderboard.standings([*whole, more, single], "epidemia_low")
+    found = ranks.standings([*whole, more, single], "epidemia_low")
     assert {name for name, one in found.items() if one.best is None} == {"single"}
     assert {one.shared for one in found.values()} == {8}
     # Over the eight, "more" is better than all; over its nine it would not be.
@@ -509,9 +510,9 @@ def test_what_a_ranking_is_over():
         ({"a": "1"}, "1", "a"),
     ):
         models = [entry(name, {known[x]: 1.0 for x in tasks}) for name, tasks in asked.items()]
-        over = leaderboard.ranked_tasks(models, "epidemia_low")
+        over = ranks.ranked_tasks(models, "epidemia_low")
         assert over == {Asked(known[x], "letters") for x in shared}, asked
-        places = leaderboard.standings(models, "epidemia_low")
+        places = ranks.standings(models, "epidemia_low")
         complete = sorted(name for name, place in places.items() if place.complete)
         assert complete == sorted(ranked), asked
         with_rank = sorted(name for name, place in places.items() if place.best is not None)
@@ -542,9 +543,9 @@ def test_rank_correlation():
     """Ranks 1, 2, 3, 4 against 1, 3, 2, 4: 1 - 6 (1 + 1) / (4 * 15) = 0.8."""
     asked = [(10.0, 20.0), (20.0, 60.0), (30.0, 40.0), (40.0, 80.0)]
     models = [entry(f"m{x}", {COCAINE: x}, others={"mmlu (acc)": y}) for x, y in asked]
-    assert leaderboard.correlation(models, "epidemia_low", "mmlu (acc)") == (pytest.approx(0.8), 4)
-    assert math.isnan(leaderboard.correlation(models[:2], "epidemia_low", "mmlu (acc)")[0])
-    assert math.isnan(leaderboard.correlation(models, "epidemia_low", "arc")[0])
+    assert ranks.correlation(models, "epidemia_low", "mmlu (acc)") == (pytest.approx(0.8), 4)
+    assert math.isnan(ranks.correlation(models[:2], "epidemia_low", "mmlu (acc)")[0])
+    assert math.isnan(ranks.correlation(models, "epidemia_low", "arc")[0])
 
 
 def test_instruct_versions_are_found_by_name():
@@ -555,8 +556,8 @@ def test_instruct_versions_are_found_by_name():
     }
     names = [*sorted(name for pair in pairs for name in pair), "phi-4", "Qwen2.5-7B-Instruct"]
     models = [entry(name, {COCAINE: 1.0}) for name in names]
-    assert {(a.model, b.model) for a, b in leaderboard.pairs_of_versions(models)} == pairs
-    given = leaderboard.pairs_of_versions(models, {"phi-4": "Qwen2.5-7B-Instruct"})
+    assert {(a.model, b.model) for a, b in pairs_of_versions(models)} == pairs
+    given = pairs_of_versions(models, {"phi-4": "Qwen2.5-7B-Instruct"})
     assert ("phi-4", "Qwen2.5-7B-Instruct") in {(a.model, b.model) for a, b in given}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import head_to_head, leaderboard, pool
+from lm_eval_epidemia.findings import head_to_head, leaderboard, pool, ranks
 from lm_eval_epidemia.findings.comparison import TOO_FEW, compare_entries
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.report.sections import printed, tidy
@@ -139,11 +139,11 @@ def test_ranks_follow_the_same_tests():
     rng = np.random.default_rng(2)
     logs = {f"m{m}": rng.normal(-1.2, 0.1, 4) for m in range(6)}
     entries = models({"best": np.full(4, -3.0), **logs})
-    ranked = leaderboard.standings(entries, "epidemia_high", NOISE)
+    ranked = ranks.standings(entries, "epidemia_high", NOISE)
     assert (ranked["best"].best, ranked["best"].worst, ranked["best"].among) == (1, 1, 7)
     assert min(ranked[name].best for name in logs) == 2
     # Without D0 there is no log l1, and four outcomes say nothing.
-    ranked = leaderboard.standings(entries, "epidemia_high")
+    ranked = ranks.standings(entries, "epidemia_high")
     assert {(place.best, place.worst) for place in ranked.values()} == {(1, 7)}
 
 
@@ -192,9 +192,7 @@ def test_ranks_are_of_one_limit():
     tasks = dict.fromkeys(LOW, 50.0)
     cut = {x: Protocol(incomplete=True, limit=x) for x in ("4", "8", "16")}
     runs = [entry(f"m{x}{y}", tasks, protocol=cut[x]) for x in ("4", "8") for y in "ab"]
-    ranked = leaderboard.standings(
-        [*runs, entry("lone", tasks, protocol=cut["16"])], "epidemia_low"
-    )
+    ranked = ranks.standings([*runs, entry("lone", tasks, protocol=cut["16"])], "epidemia_low")
     assert {(ranked[run.name].best, ranked[run.name].among) for run in runs} == {(1, 2)}
     alone = next(place for name, place in ranked.items() if name.startswith("lone"))
     assert (alone.best, alone.worst, alone.complete) == (None, None, True)

@@ -489,6 +489,7 @@ def _pieces(
         weights=weights,
         settings=settings,
         parameters=parameters if 0 < parameters < math.inf else None,
+        date=number_in(run.file.date),
     )
     entries: dict[tuple[Any, ...], Entry] = {}
     for asked, score in run.scores.items():

@@ -65,6 +65,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
         identity = _asked_as(entry)
         row = rows.setdefault(identity, replace(entry, scores={}, others={}))
         row.parameters = entry.parameters or row.parameters
+        row.date = entry.date  # the newest comes last
         older[identity] += [
             (asked, row.scores[asked].source) for asked in entry.scores if asked in row.scores
         ]
@@ -77,6 +78,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
             row.scores |= part.scores
             row.variant = row.variant or part.variant
             row.parameters = row.parameters or part.parameters
+            row.date = max(row.date, part.date)
             older[fitting[0]] += older.pop(identity)
             joined[identity] = row
     beside: dict[Path, dict[Entry, None]] = defaultdict(dict)
