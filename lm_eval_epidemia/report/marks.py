@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from lm_eval_epidemia.findings.profile import Curve
+
 #: Width and height of a small chart, and the space for its axis, in units of its view box.
 WIDE, HIGH, LEFT, BELOW, ABOVE = 300, 200, 34, 34, 16
 
@@ -115,32 +117,6 @@ def strip(
             )
         )
     return Markup('<div class="strip">') + Markup("").join(parts) + Markup("</div>")
-
-
-class Curve(NamedTuple):
-    """Truth and answer in the conditions of a task.
-
-    Attributes
-    ----------
-    labels : sequence of str
-        Of the conditions, in order.
-    truth, low, high : sequence of float
-        Probability of one answer, with its interval of 95 %.
-    answer : sequence of (int, float)
-        Place of a condition and what was answered.
-    mean : float
-        How common the answer is in all.
-    says : str
-        Which answer it is.
-    """
-
-    labels: Sequence[str]
-    truth: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    answer: Sequence[tuple[int, float]]
-    mean: float
-    says: str
 
 
 def _nice(highest: float) -> float:
