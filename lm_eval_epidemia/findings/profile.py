@@ -84,21 +84,27 @@ class ScoredTask(NamedTuple):
         return number(self.score.value, digits) + error if not math.isnan(self.score.value) else ""
 
 
-def curve_of(asked: Asked, own: TaskAnswers) -> Curve:
-    """Return truth and answer over the conditions of a task: of the answer that misses most."""
-    truth = store.load(asked.task)
-    gap = np.abs(truth.p[own.cells] - own.q)
-    level = int((truth.weights[own.cells] @ gap).argmax()) if len(truth.levels) > 2 else 0
+def truth_curve(truth: store.GroundTruth, level: int = 0) -> Curve:
+    """Return the truth alone over the conditions of a task, of one of its answers."""
     low, high = interval(truth.p, truth.n_eff)
     return Curve(
         [", ".join(given) for given in truth.given],
         truth.p[:, level].tolist(),
         low[:, level].tolist(),
         high[:, level].tolist(),
-        [(cell, float(q)) for cell, q in zip(own.cells, own.q[:, level], strict=True)],
+        [],
         float(scoring.mean(truth.weights, truth.p)[0, level]),
         truth.levels[level],
     )
+
+
+def curve_of(asked: Asked, own: TaskAnswers) -> Curve:
+    """Return truth and answer over the conditions of a task: of the answer that misses most."""
+    truth = store.load(asked.task)
+    gap = np.abs(truth.p[own.cells] - own.q)
+    level = int((truth.weights[own.cells] @ gap).argmax()) if len(truth.levels) > 2 else 0
+    answer = [(cell, float(q)) for cell, q in zip(own.cells, own.q[:, level], strict=True)]
+    return truth_curve(truth, level)._replace(answer=answer)
 
 
 def tasks_of(report: Report, run: Entry) -> list[ScoredTask]:

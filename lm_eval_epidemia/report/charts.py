@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from lm_eval_epidemia.findings.board import plain_name
 from lm_eval_epidemia.report.charts_tilt import tilt
 from lm_eval_epidemia.report.charts_tuned import learning, losses, tuning
 from lm_eval_epidemia.report.palette import (
@@ -85,7 +86,7 @@ def leaderboard(panel: Panel) -> Any:
 def surveys(panel: Panel) -> Any:
     """Rows: as of `leaderboard`, and survey."""
     rows = panel.data.to_dict()["values"]
-    parted = [{**row, "panel": f"{row['group']}: {row['survey']}"} for row in rows]
+    parted = [{**row, "panel": f"{plain_name(row['group'])}: {row['survey']}"} for row in rows]
     panel = panel._replace(data=alt.Data(values=parted))
     y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=200))
     tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]

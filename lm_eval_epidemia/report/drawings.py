@@ -31,6 +31,10 @@ CONFIG = {
 }
 
 
+#: What a specification says of its facets together.
+_OF_FACETS = ("facet", "spec", "columns", "resolve")
+
+
 class Panel(NamedTuple):
     """A picture of a figure.
 
@@ -86,7 +90,7 @@ def _parts(whole: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     if "facet" not in whole:
         yield "", "", whole
         return
-    rest = {key: value for key, value in whole.items() if key not in ("facet", "spec", "columns")}
+    rest = {key: value for key, value in whole.items() if key not in _OF_FACETS}
     facet, rows = whole["facet"], _rows_of(whole)
     fields = [facet] if "field" in facet else [facet[k] for k in ("row", "column") if k in facet]
     names = [field["field"] for field in fields]

@@ -29,13 +29,14 @@ from lm_eval_epidemia.findings import (
     method,
     probe,
     quantities,
+    replies,
     scales,
     standardised,
     surveys,
     tilt,
 )
 from lm_eval_epidemia.findings.answered import Samples, read_samples
-from lm_eval_epidemia.findings.board import plain_name, plain_names
+from lm_eval_epidemia.findings.board import parts_of, plain_name, plain_names
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import not_known
@@ -43,7 +44,7 @@ from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.report.output import printed_of
-from lm_eval_epidemia.report.pages import figures, models, start
+from lm_eval_epidemia.report.pages import figures, hierarchy, models, start
 from lm_eval_epidemia.report.pages.figures import rows_of
 from lm_eval_epidemia.report.sections import as_script, printed
 from lm_eval_epidemia.results.models import models_of
@@ -69,8 +70,20 @@ PAGES = (
 #: Before the page of figures, where a tuned model and its base are among the results.
 TUNED = ("tuning.html", "Fine-tuning")
 
+#: After the page of tasks, where models wrote replies that are among the results.
+REPLIES = ("replies.html", "Replies")
+
 #: Our own sheets and scripts.
-OWN = ("site.css", "site.js", "board.js", "explorer.js", "task.js", "calibration.js", "quantities.js")
+OWN = (
+    "site.css",
+    "site.js",
+    "board.js",
+    "calibration.js",
+    "explorer.js",
+    "quantities.js",
+    "replies.js",
+    "task.js",
+)
 
 
 def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) -> Path:
@@ -132,6 +145,11 @@ def _write(
     pairs, pages = [run for run in report.tuned if run.base], list(PAGES)
     if pairs:
         pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
+    everyone, named = models_of(report.entries), plain_names(report)
+    runs = explorer.answerers(everyone)
+    written = {one.name: kept for one in runs if (kept := replies.replies_of(parts_of(one.run)))}
+    if written:
+        pages.insert(2, REPLIES)
     environment = _environment(report, pages)
 
     def page(name: str, template: str = "", /, **values: Any) -> None:
@@ -145,9 +163,7 @@ def _write(
         text = f"epidemia.receive({json.dumps(name)},{as_script(values)});\n"
         (shown_in / f"{file}.js").write_text(text, encoding="utf-8")
 
-    everyone, named = models_of(report.entries), plain_names(report)
     files = models.files_of(everyone)
-    runs = explorer.answerers(everyone)
     page("index.html", **start.shown(report, notes, cutoffs, files))
 
     tasks = explorer.shown(report, runs, samples, write)
@@ -164,15 +180,23 @@ def _write(
     in_task = _specifications("distribution", "curve", "cells")
     page("task.html", files=tasks["files"], models=files, figures=in_task)
 
+    if written:
+        of_models = {name: f"replies-{place}" for place, name in enumerate(written)}
+        for name, kept in written.items():
+            write(of_models[name], of_models[name], replies.as_data(kept))
+        page(REPLIES[0], files=of_models)
+
     groups = scales.answered(report, samples)
     lines = tilt.finding(groups, of_tasks=False)
     positions = data.rows_of_order_bias(report, samples)
     for model in everyone:
         shown = models.shown(report, model, samples, lines, positions, tasks["files"])
+        shown["written"] = model.name in written
         page(files[model.name], "model.html", **shown)
 
     curves = _specifications("curve", "distribution", "bootstrap")
     beside = dict.fromkeys(("well", "badly"), curves["curve"])
+    page("hierarchy.html", **hierarchy.shown(report))
     page("method.html", **method.shown(report, samples), figures={**curves, **beside})
     of_effects = printed_of(interventions.findings(report.runs), long=True)
     large = rows_of(printed(effects.by_size(report.runs)), (), named)

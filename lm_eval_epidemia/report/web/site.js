@@ -45,12 +45,12 @@ window.epidemia = (() => {
 
   const INK = "#010203";
 
-  // Charts without facets are as wide as there is room for, and as high as they are drawn: their
-  // place is kept from the start.
+  // A chart is as wide as there is room for, unless it has facets or a row per answer; its height is
+  // kept from the start.
   async function figure(element, specification, rows, says = "") {
     await script("assets/vega.js");
     const spec = { ...structuredClone(specification), datasets: { rows } };
-    if (!spec.facet) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
+    if (!spec.facet && !spec.height?.step) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
     await vegaEmbed(element, spec, {
       renderer: "svg", config: colours(),
       actions: { export: true, source: false, compiled: false, editor: false },
