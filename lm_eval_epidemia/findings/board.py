@@ -214,20 +214,41 @@ def verdict(rows: Sequence[BoardRow], columns: Sequence[str], benchmark: Benchma
     first = first or next(iter(ours or models), None)
     if first is None:
         return ""
-    digits, column = benchmark.digits, next(c for c in columns if c in first.cells)
-    cell = first.cells[column]
-    said = f"{first.model.name} gets {cell.mean.value:.{digits}f}"
-    if benchmark.measure.high == 100:
-        said += " of 100"
-    said += f" on {_of(column)}"
-    more = [c for c in columns if c in first.cells and c != column and c in benchmark.groups]
-    for other in more[:1]:
-        said += f" and {first.cells[other].mean.value:.{digits}f} on {_of(other)}"
-    if not math.isnan(cell.known):
-        said += f"; who knows averages only gets {cell.known:.{digits}f}, who guesses 0"
+    column = next(c for c in columns if c in first.cells)
+    said = _SENTENCES.get(benchmark.name, _of_score)(first, column, benchmark)
     best = f"The best of {len(ours or models)} models: " if len(ours or models) > 1 else ""
     silent = " It hardly answers: its choice mass is below 0.1." if first.silent else ""
     return f"{best}{said}.{silent}"
+
+
+def _of_score(row: BoardRow, column: str, benchmark: Benchmark) -> str:
+    digits, cell = benchmark.digits, row.cells[column]
+    said = f"{row.model.name} gets {cell.mean.value:.{digits}f} of 100 on {_of(column)}"
+    more = [c for c in row.cells if c != column and c in benchmark.groups]
+    for other in more[:1]:
+        said += f" and {row.cells[other].mean.value:.{digits}f} on {_of(other)}"
+    if not math.isnan(cell.known):
+        said += f"; who knows averages only gets {cell.known:.{digits}f}, who guesses 0"
+    return said
+
+
+def _of_effects(row: BoardRow, column: str, benchmark: Benchmark) -> str:
+    value = row.cells[column].mean.value
+    return (
+        f"{row.model.name} answers {value:.{benchmark.digits}f} of the questions on causal graphs "
+        "rightly" + ("; who ignores the intervention 0.682" * (column == "epidemia_intervention"))
+    )
+
+
+def _of_priors(row: BoardRow, column: str, benchmark: Benchmark) -> str:
+    value = row.cells[column].mean.value
+    return (
+        f"{row.model.name} is nearer to the truth than 5 real answers on "
+        f"{value:.{benchmark.digits}f} of the quantities"
+    )
+
+
+_SENTENCES = {"intervention": _of_effects, "prior": _of_priors}
 
 
 def _of(column: str) -> str:

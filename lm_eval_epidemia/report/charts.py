@@ -276,7 +276,7 @@ def beside(data: Any) -> Any:
 def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
     """Tell respondents apart, in the order of the rows; colours and shapes share one legend."""
     scale = {"scale": alt.Scale(range=colours)} if colours else {}
-    legend = alt.Legend(labelLimit=300)
+    legend = alt.Legend(labelLimit=300, orient="bottom", direction="vertical")
     return channel("who:N", title=title, sort=None, legend=legend, **scale)
 
 
@@ -286,7 +286,7 @@ _IN_PLACE = alt.EncodingSortField("place", op="min")
 
 def distribution(data: Any) -> Any:
     """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
-    y = alt.Y("answer:N", title=None, sort=_IN_PLACE, axis=alt.Axis(labelLimit=220))
+    y = alt.Y("answer:N", title=None, sort=_IN_PLACE, axis=alt.Axis(labelLimit=160))
     x = alt.X("p:Q", title="Probability of the answer", axis=PERCENT)
     base = alt.Chart(data)
     truth = base.transform_filter("datum.who == 'truth'")
@@ -301,7 +301,7 @@ def distribution(data: Any) -> Any:
             color=_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]),
             shape=_who(alt.Shape, "bar: truth"),
         ),
-    ).properties(width=380, height=alt.Step(26))
+    ).properties(width=320, height=alt.Step(26))
 
 
 #: Who answers the same in every condition.
@@ -328,11 +328,13 @@ def curve(data: Any) -> Any:
     ).encode(x=x, y=y, color=colour, text="who:N")
     middle = "datum.place == floor((datum.first + datum.last) / 2)"
     names = [
-        ends.transform_filter(f"{who} && {where}").mark_text(align=align, dx=dx, dy=-8, fontSize=11)
-        for who, where, align, dx in (
-            ("datum.who == 'truth'", "datum.place == datum.last", "right", 0),
-            (_SAME, middle, "center", 0),
-            (f"datum.who != 'truth' && !{_SAME}", "datum.place == datum.first", "left", 4),
+        ends.transform_filter(f"{who} && {where}").mark_text(
+            align=align, dx=dx, dy=dy, fontSize=11, limit=200
+        )
+        for who, where, align, dx, dy in (
+            ("datum.who == 'truth'", "datum.place == datum.last", "right", 0, -8),
+            (_SAME, middle, "center", 0, 10),
+            (f"datum.who != 'truth' && !({_SAME})", "datum.place == datum.first", "left", 4, -8),
         )
     ]
     return alt.layer(

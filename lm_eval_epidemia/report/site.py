@@ -197,7 +197,7 @@ def _write(
     curves = _specifications("curve", "distribution", "bootstrap")
     beside = dict.fromkeys(("well", "badly"), curves["curve"])
     page("hierarchy.html", **hierarchy.shown(report))
-    page("method.html", **method.shown(report, samples), figures={**curves, **beside})
+    page("method.html", **method.shown(report, samples, named), figures={**curves, **beside})
     of_effects = printed_of(interventions.findings(report.runs), long=True)
     large = rows_of(printed(effects.by_size(report.runs)), (), named)
     sections = [rows_of(section, (), named) for section in of_effects]
@@ -214,8 +214,8 @@ def _write(
     implied = standardised.implied(report, samples)
     page(
         "implied.html",
-        models=printed(standardised.finding(implied)) if implied else None,
-        surveys=printed(standardised.finding(standardised.of_surveys())),
+        models=rows_of(printed(standardised.finding(implied)), (), named) if implied else None,
+        surveys=rows_of(printed(standardised.finding(standardised.of_surveys()))),
     )
     for name, survey in records().items():
         page(

@@ -82,7 +82,7 @@ def shown(
         "lines": _lines(lines, run),
         "tasks": tasks,
         "can_open": can_open,
-        "runs": [
+        "all_runs": [
             {
                 "chips": chips(other),
                 "cells": [with_error(Number(*_mean(other, c)), ".1f") for c in columns],
