@@ -210,7 +210,7 @@ def test_names_with_control_characters_are_shown_harmlessly(runs, tmp_path):
     (runs / "bad\x1b[31m" / "results_x.json").write_text("{")
     site = tmp_path / "site"
     said = {form: run("report", runs, "--format", form) for form in ("json", "csv", "latex")}
-    said["table"] = run("report", runs, "--html", site)
+    said["table"] = run("report", runs, "--html", site, "--full", "--wide")
     shown = printable(HOSTILE)
     assert shown == "a�b�[31m�c��d model" and "[31m" in said["table"].stderr
     for done in said.values():
@@ -290,7 +290,7 @@ def test_samples_that_are_damaged_are_named_on_stderr(runs, task, damage, said, 
 def test_the_site_names_damaged_samples_on_stderr_too(runs, tmp_path):
     (path,) = (runs / "noisy").rglob(f"samples_{COCAINE}_2*.jsonl")
     path.write_bytes(path.read_bytes()[:-200])
-    done = run("report", runs, "--html", tmp_path / "site")
+    done = run("report", runs, "--html", tmp_path / "site", "--full")
     assert done.exit_code == 0
     assert f"{path}, line 22 is not a sample" in " ".join(done.stderr.split())
     assert "line 22 is not a sample" in (tmp_path / "site" / "index.html").read_text()

@@ -201,11 +201,11 @@ def test_ways_are_paired_by_task(tmp_path):
     found = {(one.one.rpartition(": ")[2], one.other): one for one in ways.differences}
     assert set(found) == {("sampled", "letters"), ("stated", "letters"), ("stated", "sampled")}
     stated = found["stated", "letters"]
-    assert stated.tasks == 2 and stated.difference == pytest.approx((10 + 6) / 2)
+    assert stated.tasks == 2 and stated.across.difference == pytest.approx((10 + 6) / 2)
     # Errors of the asking alone here, which are independent: sqrt(3^2 + 6^2 + 4^2 + 3^2) / 2
     assert stated.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
-    assert found["stated", "sampled"].difference == pytest.approx((20 + 6) / 2)
-    for said in (run("compare", tmp_path), run("report", tmp_path)):
+    assert found["stated", "sampled"].across.difference == pytest.approx((20 + 6) / 2)
+    for said in (run("compare", tmp_path), run("report", tmp_path, "--full", "--wide")):
         assert "One model asked in two ways" in said and "+8.0" in said
     ways = rows_of(tmp_path, "ways")
     assert {(row["group"], row["name"], row["value"]) for row in ways} >= {
@@ -228,9 +228,9 @@ def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
     result_file(tmp_path / "e", {HEROIN: (90.0, 1.0)}, metadata={**bare, "fewshot": 2})
     (found,) = asked_in_wordings(read_results([tmp_path]).entries)
     assert (found.one, found.other) == ("m (wording=bare)", "m")
-    assert found.tasks == 2 and found.difference == pytest.approx((10 + 2) / 2)
+    assert found.tasks == 2 and found.across.difference == pytest.approx((10 + 2) / 2)
     assert found.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
-    for said in (run("compare", tmp_path), run("report", tmp_path)):
+    for said in (run("compare", tmp_path), run("report", tmp_path, "--full", "--wide")):
         assert "One model in two wordings" in said and "+6.0" in said
     (row,) = rows_of(tmp_path, "wording")
     assert (row["model"], row["name"], row["value"]) == ("m (wording=bare)", "m", 6.0)
@@ -284,10 +284,10 @@ def test_names_of_a_pair_may_hold_an_equals_sign(tmp_path):
 def test_a_pair_without_a_task_of_both_is_told(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0)}, "plain")
     result_file(tmp_path / "b", {HEROIN: (50.0, 3.0)}, "seeks")
-    said = run("report", tmp_path, "--pair", "plain=seeks")
+    said = run("report", tmp_path, "--pair", "plain=seeks", "--full")
     assert "--pair plain=seeks compares nothing: no task has a score of both" in said
     result_file(tmp_path / "b", {TASK: (50.0, 3.0)}, "seeks")
-    assert "compares nothing" not in run("report", tmp_path, "--pair", "plain=seeks")
+    assert "compares nothing" not in run("report", tmp_path, "--pair", "plain=seeks", "--full")
 
 
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):

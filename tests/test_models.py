@@ -35,7 +35,7 @@ def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_pat
     cut = {"config": {**run_as(dtype="bfloat16"), "limit": 10.0}}
     write(tmp_path / "a", {COCAINE: {**CUT}, AGE_SEX: {**CUT}}, **cut)
     (model,) = models(tmp_path)
-    assert [chips(run) for run in model.runs] == [("float32",), ("bfloat16", "limit 10")]
+    assert [chips(run) for run in model.runs] == [("float32",), ("limit 10", "bfloat16")]
 
 
 def test_what_a_file_holds_is_one_run_though_a_limit_reached_some_tasks_alone(tmp_path):
@@ -98,13 +98,13 @@ def test_settings_read_in_words(tmp_path):
     )
     (model,) = models(tmp_path)
     assert chips(model.shown) == (
-        "bfloat16",
+        "limit 10",
         "chat template",
-        "choice-hf",
         "balanced orderings",
         "few-shot 5",
         f"system prompt {hashlib.sha256(b'Be brief.').hexdigest()[:4]}",
-        "limit 10",
+        "bfloat16",
+        "choice-hf",
     )
     known = fields(model.shown)
     assert known["limit"] == "10" and known["dtype"] == "bfloat16" and known["wording"] == "none"

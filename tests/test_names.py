@@ -127,6 +127,24 @@ def test_anchors_and_cost_take_every_kind_of_name(epidemia):
         assert done.returncode == 0 and done.stdout.count(f" {TASK} ") == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("epidemia_quick", "'epidemia anchors epidemia_low epidemia_high' prints theirs"),
+        ("epidemia_quick_low", "epidemia_quick_low: epidemia_quick predicts"),
+        ("epidemia_prior", "'epidemia quantities list epidemia_prior_nhanes' prints"),
+        ("epidemia_prior_gss_quantile", "'epidemia quantities list epidemia_prior_gss' prints"),
+        ("epidemia_intervention", "questions('epidemia_intervention_random', way='intervention')"),
+    ],
+)
+def test_what_has_no_anchors_is_told_what_to_type_instead(epidemia, name, says):
+    said = refusal(epidemia("anchors", TASK, name))
+    assert says in said and said.startswith(f"error: {name}") and said.count("\n") == 1
+    assert "no anchors" in said and "nearest" not in said
+    for typed in re.findall("'epidemia (.*?)'", said):
+        assert epidemia(*typed.split()).returncode == 0
+
+
 # Tasks that plain lm-eval does not find.
 
 NEEDS = "survey download nsduh, then epidemia groundtruth build nsduh"

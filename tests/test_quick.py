@@ -197,13 +197,15 @@ def test_a_run_has_the_mean_of_both_and_its_error(runs):
 
 
 def test_the_report_never_ranks_it_beside_full_runs(runs):
-    page = command("report", runs)
+    page = command("report", runs, "--full", "--wide")
     full, quick_look = (
         next(part for part in page.split("\n\n") if part.lstrip().startswith(title))
         for title in ("Score, 0 to 100", "Quick look: predicted score, 0 to 100")
     )
     assert "epidemia_low" in full and "epidemia_quick" not in full
     assert "epidemia_quick" in quick_look and "epidemia_low" not in quick_look
+    assert " rank " in full and " rank " not in quick_look
+    assert "neither ranked nor compared" in quick_look and "neither ranked" not in full
 
 
 def test_nothing_is_claimed_of_a_pair_of_quick_looks(runs):

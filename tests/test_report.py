@@ -441,14 +441,16 @@ def test_a_comparison_counts_outcomes_not_tasks():
     one = entry("a", {COCAINE: 60.0, HEROIN: 70.0, RACE: 70.0, EMPLOYER: 80.0})
     other = entry("b", dict.fromkeys([COCAINE, HEROIN, RACE, EMPLOYER, SALARY], 50.0))
     found = compare_entries(one, other, "epidemia_low")
-    assert (found.tasks, found.clusters, found.difference) == (4, 3, 20.0)
-    assert found.error == pytest.approx(math.sqrt(200 / 0.75) / 4)
-    assert found.half_width == pytest.approx(found.error * stats.t.ppf(0.975, 1.8))
+    assert (found.tasks, found.across.clusters, found.across.difference) == (4, 3, 20.0)
+    assert found.across.error == pytest.approx(math.sqrt(200 / 0.75) / 4)
+    assert found.across.half_width == pytest.approx(found.across.error * stats.t.ppf(0.975, 1.8))
     assert (found.wins, found.ties, found.losses) == (4, 0, 0)
     # Three outcomes say nothing of others.
-    assert found.verdict == "better here" and math.isnan(found.low) and math.isnan(found.high)
+    assert found.verdict == "better here"
+    assert math.isnan(found.across.low) and math.isnan(found.across.high)
     back = compare_entries(other, one, "epidemia_low")
-    assert (back.difference, back.wins, back.losses, back.verdict) == (-20.0, 0, 4, "worse here")
+    assert (back.across.difference, back.wins, back.losses) == (-20.0, 0, 4)
+    assert back.verdict == "worse here"
 
 
 def test_better_is_said_only_when_it_is():
@@ -462,7 +464,7 @@ def test_better_is_said_only_when_it_is():
     even = entry("even", dict.fromkeys(base, 50.1))
     assert compare_entries(even, other, "epidemia_low").verdict == "not shown"
     lone = compare_entries(entry("a", {COCAINE: 90.0}), entry("b", {COCAINE: 10.0}), "epidemia_low")
-    assert math.isnan(lone.error) and lone.verdict == "better here"
+    assert math.isnan(lone.across.error) and lone.verdict == "better here"
     standing = ranks.standings([uneven, same, other], "epidemia_low")
     assert {(one.best, one.worst) for one in standing.values()} == {(1, 3)}
 
@@ -525,7 +527,7 @@ def test_the_report_says_how_many_tasks_ranks_are_over(tmp_path):
     for model in "cd":
         cocaine = {COCAINE: (50.0, 1.0)}
         write(tmp_path / model, cocaine, model=model, metadata={"fewshot": 2})
-    said = run("report", tmp_path).stdout
+    said = run("report", tmp_path, "--full", "--wide").stdout
     assert "(8 in epidemia_low, 1 in epidemia_low; fewshot=2)" in said
     assert "1 of 2" in said and "1-2 of 2" in said
     assert "leave at least half of its tasks in common" in said
@@ -659,7 +661,7 @@ def three(tmp_path_factory):
 
 
 def test_the_report_as_tables(three):
-    said = run("report", three, "--published").stdout
+    said = run("report", three, "--published", "--full", "--wide").stdout
     for part in (
         *("Big-70B", "70B", "64.5 ± 0.8", "Beside other tasks", "mmlu (acc)", "1.00 (3)"),
         *("by survey", "by domain", "By model size", "on other scales", "LLama3 8B (published)"),
@@ -679,6 +681,11 @@ def test_the_report_for_programs(three):
     in_json = json.loads(run("report", three, "--format", "json").stdout)
     verdicts = {"better", "worse", "better here", "worse here", "not shown"}
     assert {comparison["verdict"] for comparison in in_json["comparisons"]} <= verdicts
+    # Names that programs read: one level, whatever the comparison is made of here.
+    names = "one other column tasks higher_is_better clusters difference error half_width low high"
+    names += " ratio ratio_low ratio_high elsewhere corrected here population population_here"
+    names += " wins ties losses verdict"
+    assert {frozenset(each) for each in in_json["comparisons"]} == {frozenset(names.split())}
     assert len(in_json["rows"]) == len(rows)
     latex = run("report", three, "--format", "latex").stdout
     assert r"epidemia\_low" in latex and r"$\pm$" in latex and r"\begin{tabular}" in latex
@@ -686,7 +693,7 @@ def test_the_report_for_programs(three):
 
 def test_names_from_files_are_text(tmp_path):
     write(tmp_path, {COCAINE: (1.0, 1.0)}, model="org/[red]a & b_{c}[bold]\n#2 %")
-    assert "[red]a & b_{c}[bold] #2 %" in run("report", tmp_path).stdout
+    assert "[red]a & b_{c}[bold] #2 %" in run("report", tmp_path, "--full").stdout
     latex = run("report", tmp_path, "--format", "latex").stdout
     assert r"\& b\_\{c\}" in latex and r"\#2 \%" in latex
 

@@ -132,7 +132,7 @@ def anchors(
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
     scheme = None if bootstrap is None else _scheme(bootstrap)
-    tasks = asked = _chosen(names)
+    tasks = asked = _anchored(names)
     if compare:
         pairs = drifts(tasks, vintage)
         show(listings.drifts(pairs))
@@ -152,14 +152,22 @@ def anchors(
         )
 
 
-def _chosen(names: list[str] | None) -> list[str]:
-    """Spell out names as the available tasks they mean, each once."""
-    from lm_eval_epidemia.benchmarks import members
+def _anchored(names: list[str] | None) -> list[str]:
+    """Spell out names as the available tasks they mean, each once; all must have anchors."""
+    from lm_eval_epidemia.benchmarks import in_way, leaves, members
     from lm_eval_epidemia.estimate import store
 
     if not names:
         return list(store.available())
-    return list(dict.fromkeys(task for name in separated(names) for task, _ in members(name)))
+    known, tasks = leaves(), dict[str, None]()
+    for name in separated(names):
+        for task, way in members(name):
+            leaf = known[in_way(task, way)]
+            if without := leaf.benchmark.without_anchors:
+                of = leaf.group if name == leaf.group else f"{name}: {leaf.group}"
+                raise EpidemiaError(f"{of} {without.format(task=task, way=way)}")
+            tasks[task] = None
+    return list(tasks)
 
 
 def _scheme(name: str) -> Any:

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Texts
-from lm_eval_epidemia.cli.printing import show, show_sections
+from lm_eval_epidemia.cli.printing import report_width, show, show_lines, show_sections
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 
@@ -33,15 +33,19 @@ _PUBLISHED = Annotated[
 _INFORMATIVE = Annotated[
     bool, Option("--informative", help="Leave the barely informative tasks out.")
 ]
+_WHERE = Annotated[
+    Texts,
+    Option(help="Runs with these settings only: limit=none,dtype=bfloat16; repeatedly."),
+]
 
 
-def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
+def compare(results: _RESULTS, informative: _INFORMATIVE = False, where: _WHERE = None) -> None:
     """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.findings import head_to_head, ways
     from lm_eval_epidemia.report.sections import printed
 
-    read = _results(results, informative)
+    read = _results(results, informative, where=where)
     for note in [*read.notes, *ways.without_tasks(read)]:
         print(f"note: {note}", file=sys.stderr)
     rows = ways.side_by_side(read)
@@ -61,12 +65,22 @@ def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     show_sections(sections)
 
 
-def _results(results: list[Path], informative: bool, sizes: dict[str, float] | None = None) -> Any:
-    """Read result files; without the barely informative tasks where that is wished."""
+def _results(
+    results: list[Path],
+    informative: bool,
+    sizes: dict[str, float] | None = None,
+    where: list[str] | None = None,
+) -> Any:
+    """Read result files: runs of some settings, without barely informative tasks, if so wished."""
     from lm_eval_epidemia.findings import leaderboard
+    from lm_eval_epidemia.results.models import chosen, conditions_of
     from lm_eval_epidemia.results.results import read_results
 
     read = read_results(results, sizes)
+    if conditions := conditions_of(where or []):
+        kept = chosen(read.entries, conditions)
+        note = f"--where leaves {len(read.entries) - len(kept)} of {len(read.entries)} rows out"
+        read = read._replace(entries=kept, notes=[*read.notes, note])
     return leaderboard.informative(read) if informative else read
 
 
@@ -76,16 +90,21 @@ def _report(
     published: bool = False,
     pairs: list[str] | None = None,
     informative: bool = False,
+    where: list[str] | None = None,
 ) -> Any:
-    """Read result files and compare them; say on stderr what a reader must know about them."""
+    """Read result files and compare them."""
     from lm_eval_epidemia.findings.leaderboard import make_report
     from lm_eval_epidemia.findings.tuned import pair_in
     from lm_eval_epidemia.results.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
-    read = _results(results, informative, given)
+    read = _results(results, informative, given, where)
     models = {entry.model for entry in read.entries}
-    report = make_report(read, published, [pair_in(text, models) for text in pairs or []])
+    return make_report(read, published, [pair_in(text, models) for text in pairs or []])
+
+
+def _said(report: Any) -> Any:
+    """Say on stderr what a reader must know about results."""
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
     return report
@@ -108,6 +127,12 @@ def report(
         str, Option("--format", help="table, csv, json or latex.")
     ] = "table",
     html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
+    full: Annotated[bool, Option("--full", help="Every table, and every note.")] = False,
+    section: Annotated[
+        str | None, Option(help="One part of --full, such as survey, pair or notes.")
+    ] = None,
+    wide: Annotated[bool, Option("--wide", help="Tables wider than 100 columns.")] = False,
+    where: _WHERE = None,
     effects: Annotated[
         bool, Option("--effects", help="Long tables too: interventions, parts of priors, tuning.")
     ] = False,
@@ -131,7 +156,10 @@ def report(
         Texts, Option(help="MODEL=2024-06: vintages before against those after; repeatedly.")
     ] = None,
 ) -> None:
-    """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
+    """Say in one screen which model knows the world best, and what that rests on.
+
+    Runs with --full print every table: leaderboard, slices, paired comparisons, other tasks.
+    """
     from lm_eval_epidemia.findings import probe as probing
     from lm_eval_epidemia.findings import recalibrated as tilted
     from lm_eval_epidemia.findings import scales as others
@@ -144,7 +172,10 @@ def report(
         raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
     write = _site_writer() if html is not None else None
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
-    read = _report(results, size, published, pair, informative)
+    read = _report(results, size, published, pair, informative, where)
+    screen = format == "table" and not (full or effects or section)
+    if not (screen or section == "notes"):
+        _said(read)
     cutoffs = probing.cutoffs_of(dates, read)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
@@ -161,7 +192,7 @@ def report(
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
-    tuned = tuning.read(read)
+    tuned = [] if screen else tuning.read(read)
     from_samples = [
         standard.finding(implied),
         tilted.finding(known),
@@ -176,17 +207,37 @@ def report(
             print(output.as_json(read, more))
         else:
             print(output.as_csv(read, more), end="")
+    elif screen:
+        from lm_eval_epidemia.findings.summary import summary
+        from lm_eval_epidemia.report.screen import WIDTH, lines
+
+        show_lines(lines(summary(read), None if wide else WIDTH))
+        asked = [printed(finding) for finding in (*from_samples, *of_probe) if finding.rows]
+        show_sections(asked, report_width(wide))
     else:
         learning = tuning_rows.learning_table(read)
         findings = [*from_samples, *tuning.tables(tuned, effects), *learning, *of_probe]
         tables = [printed(finding, effects) for finding in findings if finding.rows]
         sections = [*output.sections(read, effects), *tables]
-        if format == "latex":
+        if section:
+            _show_part(section, sections, read.notes, wide)
+        elif format == "latex":
             print(output.as_latex(sections))
         else:
-            show_sections(sections)
+            show_sections(sections, report_width(wide))
     if failed is not None:
         raise failed
+
+
+def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: bool) -> None:
+    """Print the tables of one kind, or the notes."""
+    if name == "notes":
+        print("\n".join(notes) or "There are no notes.")
+        return
+    kinds = [*dict.fromkeys(section.kind for section in sections), "notes"]
+    if name not in kinds:
+        raise EpidemiaError(f"--section {name!r}: these results have {', '.join(kinds)}")
+    show_sections([one for one in sections if one.kind == name], report_width(wide))
 
 
 def _site_writer() -> Callable[..., None]:
@@ -210,10 +261,11 @@ def site_build(
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: _INFORMATIVE = False,
+    where: _WHERE = None,
 ) -> None:
     """Write a static site: leaderboard, method, explorer, figures, calibration, surveys."""
     write = _site_writer()
-    write(_report(results, size, published, pair, informative), out)
+    write(_said(_report(results, size, published, pair, informative, where)), out)
 
 
 def plot(
@@ -227,6 +279,7 @@ def plot(
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: _INFORMATIVE = False,
+    where: _WHERE = None,
 ) -> None:
     """Save a figure of the site for a paper."""
     from lm_eval_epidemia.report import figures
@@ -238,6 +291,9 @@ def plot(
     if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
         raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
     path = figures.save(
-        name, lambda: _report(results or [], size, published, pair, informative), out, task
+        name,
+        lambda: _said(_report(results or [], size, published, pair, informative, where)),
+        out,
+        task,
     )
     print(f"{name} is in {path.resolve()}")

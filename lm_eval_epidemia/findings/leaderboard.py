@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, QUICK, Benchmark, groups, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
@@ -38,6 +38,11 @@ def columns(entries: Iterable[Entry]) -> list[str]:
     """Return the groups that somebody was asked, in their usual order, as lm-eval knows them."""
     asked = {leaf(task).group for entry in entries for task in entry.scores}
     return [name for name in groups() if name in asked]
+
+
+def compared(columns: Iterable[str]) -> list[str]:
+    """Return the groups in which models are compared: not those of predictions."""
+    return [column for column in columns if not groups()[column].predicted]
 
 
 def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
@@ -259,8 +264,8 @@ TOGETHER = ("epidemia_low", "epidemia_high")
 def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     """Compare every two runs that were asked in the same way, the better mean first.
 
-    In every group, and over all outcomes of those in `TOGETHER` where both runs were asked these.
-    A quick look is a prediction, and shows nothing in these tasks.
+    In every group but those of predictions, and over all outcomes of those in `TOGETHER` where both
+    runs were asked these.
 
     Parameters
     ----------
@@ -268,21 +273,19 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     neighbours : bool
         Whether, of more than `MOST_PAIRS_OF` runs, only neighbours are compared.
     """
-    compared = []
+    pairs: list[Comparison] = []
     pools = report.pools()
-    for column in [*report.columns, *_together(report.columns)]:
-        if groups().get(column) is QUICK:
-            continue
+    for column in [*compared(report.columns), *_together(report.columns)]:
         parts = column.split(AND)
         for alike in report.alike():
             runs, pool = ordered_in(alike, parts), pools[alike[0].protocol]
             many = neighbours and len(runs) > MOST_PAIRS_OF
-            compared += [
+            pairs += [
                 compare_entries(run, other, column, pool=pool)
                 for run, other in (pairwise(runs) if many else combinations(runs, 2))
                 if len(parts) == 1 or all(shared_tasks([run, other], part) for part in parts)
             ]
-    return compared
+    return pairs
 
 
 def _together(listed: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.reference import known_over
 from lm_eval_epidemia.findings.tuned import TunedRun
 from lm_eval_epidemia.results.card import Tuned
-from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.samples import TaskAnswers, sample_file
 from lm_eval_epidemia.score import monte_carlo
@@ -99,7 +99,7 @@ class Change(NamedTuple):
     share : float
         Of the population, the mean over tasks: 1 but of cells.
     compared : Comparison or None
-        Wins, losses and the verdict; None of cells.
+        Wins, losses and the verdict; None of cells, and of a prediction.
     """
 
     run: TunedRun
@@ -247,7 +247,9 @@ def _of_task(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Chan
         (asked,),
         Moved(before.value, after.value, [difference(after.draws, before.draws)], alone),
         Moved(before.l1, after.l1, [l1_draws], l1_alone),
-        compared=compare_entries(run.entry, run.base, column, [asked]),
+        compared=None
+        if leaf(asked).benchmark.predicted
+        else compare_entries(run.entry, run.base, column, [asked]),
     )
 
 

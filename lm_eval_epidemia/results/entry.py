@@ -152,6 +152,10 @@ class Entry:
     date: float = math.nan
     parts: tuple[Entry, ...] = ()
 
+    def part(self, asked: Asked) -> Entry:
+        """Return the part of a whole run that has a score, with the protocol of that score."""
+        return next((part for part in self.parts if asked in part.scores), self)
+
     @property
     def name(self) -> str:
         """The model and how it was asked, in one line; no two entries have the same."""

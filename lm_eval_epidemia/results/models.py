@@ -206,16 +206,17 @@ def chips(entry: Entry) -> tuple[str, ...]:
     # A model without weights is named after its backend.
     named = backend in ("none", "hf") or entry.weights.model.startswith(backend)
     variant = dict((*entry.protocol.variant, *entry.variant))
+    # What changes the numbers most comes first: a narrow table cuts the rest.
     words = [
-        "" if dtype in ("none", *_PLAIN_DTYPES) else dtype,
+        "" if of["limit"] == "none" else f"limit {of['limit']}".replace("limit inc", "inc"),
         "chat template" * entry.chat,
-        "" if named else backend,
         *(_in_words(key, value) for key, value in variant.items()),
         "" if of["num_fewshot"] == "none" else f"few-shot {of['num_fewshot']}",
         "" if of["system"] == "none" else f"system prompt {of['system'][:4]}",
-        "" if of["limit"] == "none" else f"limit {of['limit']}".replace("limit inc", "inc"),
         "" if of["task_version"] == "none" else f"task version {of['task_version']}",
         "another truth" * bool(entry.protocol.truth),
+        "" if dtype in ("none", *_PLAIN_DTYPES) else dtype,
+        "" if named else backend,
         *(f"{key}={value}" for key, value in entry.protocol.drawn),
         # Where rows of one model differ in nothing that has words, they differ in these.
         *(
