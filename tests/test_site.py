@@ -196,7 +196,10 @@ def test_tables_sort_and_filter(site, visit):
         tab.locator(f"#table-1 thead th:nth-child({number})").click()
         tab.wait_for_selector(f"#table-1 thead th:nth-child({number})[aria-sort]")
         shown = [float(sort_key(text)) for text in column(tab, "table-1", number)]
-        assert shown in (sorted(shown), sorted(shown, reverse=True)) and len(shown) > 5
+        # Blanks are last either way.
+        asked = [value for value in shown if value > -1e9]
+        assert asked in (sorted(asked), sorted(asked, reverse=True)) and len(asked) > 5
+        assert shown[: len(asked)] == asked
     assert len(set(shown)) > 3
     tab.locator("#table-1_wrapper input[type=search]").fill("kind=mean")
     assert column(tab, "table-1", 1) == [NAMES["mean"]]
@@ -208,7 +211,7 @@ def test_the_first_page_is_small(site, visit):
     assert len(read) == 6  # the page, two sheets, three scripts
     assert sum(Path(path).stat().st_size for path in read) < 1_000_000
     said = tab.locator("p.verdict").first.inner_text()
-    assert re.match(r"tiny.* gets \d+\.\d of 100 on single conditions and", said)
+    assert re.match(r"tiny.*: \d+ of 100 on single conditions|tiny.* does not answer", said), said
     # A mark for every model, which says in words what it shows.
     drawn = tab.locator("figure.leaderboard svg[role=img]").first
     assert drawn.get_attribute("aria-label").startswith("100.0, from ")
@@ -279,7 +282,7 @@ def test_a_condition_shows_truth_and_answers(site, runs, visit):
         q = np.mean(orders, axis=0)
         answers = rows_by_name(tab, "#answers")
         for place, level in enumerate(truth.levels):
-            assert answers[level][1] == f"{100 * round(truth.p[cell, place], 4):.1f} %"
+            assert answers[level][1] == f"{100 * round(truth.p[cell, place], 5):.1f} %"
             assert answers[level][3] == f"{100 * round(q[place], 3):.1f} %"
             assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", answers[level][2])
         words = samples[0]["doc"]["prompt"].split("\n")[0].split("who is")[0]
@@ -487,7 +490,7 @@ def test_the_figures_page_draws_what_there_is(site, visit):
     tab = visit(site, "figures.html")
     # A picture per panel, each with what it shows.
     panels = tab.locator("#figure-surveys svg")
-    assert panels.count() == 5 and "kind=mean" in panels.first.text_content()
+    assert panels.count() == 6 and "kind=mean" in panels.first.text_content()
     assert "by survey: single condition: " in panels.first.get_attribute("aria-label")
     assert "d = 2" in tab.locator("#figure-conditions svg").first.text_content()
     said = tab.locator("main").inner_text()
@@ -533,10 +536,14 @@ def test_a_phone_scrolls_down_only(site, visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(site, visit, scheme):
-    """axe-core on every kind of page: WCAG's rules, contrast among them."""
+    """axe-core on every kind of page: in the dark, where only colours differ, contrast alone."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    # What it would preload are sheets, which the pages' security policy lets nobody fetch.
+    options = {"preload": False, "resultTypes": ["violations"]}
+    if scheme == "dark":
+        options["runOnly"] = {"type": "rule", "values": ["color-contrast"]}
     for page, tab in at_rest(visit, site, KINDS, color_scheme=scheme).items():
-        found = axe.Axe().run(tab).response["violations"]
+        found = axe.Axe().run(tab, options=options).response["violations"]
         serious = {
             rule["id"]: rule["nodes"][0]["html"][:200]
             for rule in found
@@ -648,7 +655,7 @@ def test_the_three_layers_are_drawn_with_the_numbers_of_the_docs(site, visit):
     assert rows["fork, under do(X)"][1:] == ["0.50", "0.50"]
     assert tab.locator("svg.graph").count() == 4
     assert "deleted by do(X): Z to X" in tab.locator("svg.graph title").nth(1).text_content()
-    assert "on single conditions" in tab.locator("main").inner_text()
+    assert "In these results: tiny" in tab.locator("main").inner_text()
 
 
 def test_every_data_card_opens(site, visit):

@@ -9,22 +9,19 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import WAYS, Benchmark, groups
+from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import REACH, group_mean, tasks_in
+from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
 from lm_eval_epidemia.findings.overview import ranks
 from lm_eval_epidemia.findings.reference import asked_of
+from lm_eval_epidemia.findings.summary import WORDS
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.models import Model, chips, models_of
 
-#: Below it, a model does not answer with the letters that it is asked for.
-SILENT = 0.1
-
 #: What groups are, in plain words.
 PLAIN = {
-    "epidemia_low": "single condition",
-    "epidemia_high": "two to five conditions",
+    **WORDS,
     "epidemia_extra": "more tasks",
     "epidemia_marginal": "no condition",
     "epidemia_joint": "two answers at once",
@@ -81,8 +78,8 @@ class BoardRow(NamedTuple):
 
     @property
     def silent(self) -> bool:
-        """Whether the model hardly answers."""
-        return self.choice_mass < SILENT
+        """Whether the model answers in none of the groups."""
+        return not any(answers(self.run, column) for column in self.cells)
 
 
 def parts_of(run: Entry) -> tuple[Entry, ...]:
@@ -154,17 +151,6 @@ def _cell(report: Report, run: Entry, group: str, known: dict[Asked, float]) -> 
     )
 
 
-def mass_of(run: Entry) -> float:
-    """Average how much probability a run gave to the letters it was asked for; NaN if unknown."""
-    values = [
-        mass
-        for asked, score in run.scores.items()
-        if not math.isnan(mass := score.metrics.get("choice_mass", math.nan))
-        and WAYS[asked.way].distribution is not None
-    ]
-    return math.fsum(values) / len(values) if values else math.nan
-
-
 def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
     """Return the rows of a benchmark, best first: who was asked the first group before the rest.
 
@@ -194,7 +180,7 @@ def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[Boar
         known = known_scores(report, run)
         cells = {c: _cell(report, run, c, known) for c in columns if tasks_in(run, c)}
         others = model.others if place == 0 else run.others
-        yield BoardRow(model, run, place, chips(run), cells, mass_of(run), others)
+        yield BoardRow(model, run, place, chips(run), cells, choice_mass(run, run.scores), others)
 
 
 def by_importance(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
@@ -204,53 +190,3 @@ def by_importance(report: Report, benchmark: Benchmark, columns: Sequence[str]) 
     }
     plain = [c for c in columns if c in benchmark.groups]
     return sorted(columns, key=lambda c: (c not in plain, -asked[c], columns.index(c)))
-
-
-def verdict(rows: Sequence[BoardRow], columns: Sequence[str], benchmark: Benchmark) -> str:
-    """Say in a sentence what the best model comes to, beside what it is to be read with."""
-    models = [row for row in rows if row.place == 0 and not row.run.reference]
-    ours = [row for row in models if not row.run.weights.model.startswith("epidemia-baseline")]
-    first = next((row for row in ours or models if columns[0] in row.cells), None)
-    first = first or next(iter(ours or models), None)
-    if first is None:
-        return ""
-    column = next(c for c in columns if c in first.cells)
-    said = _SENTENCES.get(benchmark.name, _of_score)(first, column, benchmark)
-    best = f"The best of {len(ours or models)} models: " if len(ours or models) > 1 else ""
-    silent = " It hardly answers: its choice mass is below 0.1." if first.silent else ""
-    return f"{best}{said}.{silent}"
-
-
-def _of_score(row: BoardRow, column: str, benchmark: Benchmark) -> str:
-    digits, cell = benchmark.digits, row.cells[column]
-    said = f"{row.model.name} gets {cell.mean.value:.{digits}f} of 100 on {_of(column)}"
-    more = [c for c in row.cells if c != column and c in benchmark.groups]
-    for other in more[:1]:
-        said += f" and {row.cells[other].mean.value:.{digits}f} on {_of(other)}"
-    if not math.isnan(cell.known):
-        said += f"; who knows averages only gets {cell.known:.{digits}f}, who guesses 0"
-    return said
-
-
-def _of_effects(row: BoardRow, column: str, benchmark: Benchmark) -> str:
-    value = row.cells[column].mean.value
-    return (
-        f"{row.model.name} answers {value:.{benchmark.digits}f} of the questions on causal graphs "
-        "rightly" + ("; who ignores the intervention 0.682" * (column == "epidemia_intervention"))
-    )
-
-
-def _of_priors(row: BoardRow, column: str, benchmark: Benchmark) -> str:
-    value = row.cells[column].mean.value
-    return (
-        f"{row.model.name} is nearer to the truth than 5 real answers on "
-        f"{value:.{benchmark.digits}f} of the quantities"
-    )
-
-
-_SENTENCES = {"intervention": _of_effects, "prior": _of_priors}
-
-
-def _of(column: str) -> str:
-    name = plain_name(column)
-    return name.replace("single condition", "single conditions")

@@ -178,8 +178,8 @@ def _needs(survey: str) -> str:
 def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[str, Any]:
     """Return what is shown of a task: truth, questions, and every model's answers.
 
-    Probabilities are whole numbers: of the truth in 10,000ths, of answers in 1,000ths, which is
-    what is shown of them. Of two answers that of the first is enough.
+    Probabilities are whole numbers: of the truth in 100,000ths, of answers in 1,000ths, which
+    is what is shown of them. Of two answers that of the first is enough.
     """
     truth, entry = store.load(asked.task), leaf(asked).entry
     whole = Entry("", scores={asked: TaskScore(0.0)})
@@ -204,9 +204,9 @@ def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[
         ],
         "weight": np.rint(truth.weights * 1e6).astype(int).tolist(),
         "n": truth.n.tolist(),
-        "p": _packed(truth.p, 10_000),
-        "low": _packed(low, 10_000),
-        "high": _packed(high, 10_000),
+        "p": _packed(truth.p, 100_000),
+        "low": _packed(low, 100_000),
+        "high": _packed(high, 100_000),
         "mean": [round(float(p), 5) for p in scoring.mean(truth.weights, truth.p)[0]],
         "anchors": _anchors(whole, asked),
         "heading": heading,
@@ -263,9 +263,7 @@ def leaf_given(truth: store.GroundTruth) -> Sequence[str]:
     return all_tasks()[truth.task].given
 
 
-def _answered(
-    one: Answerer, part: Entry, asked: Asked, own: TaskAnswers | None
-) -> dict[str, Any]:
+def _answered(one: Answerer, part: Entry, asked: Asked, own: TaskAnswers | None) -> dict[str, Any]:
     """Return what a model answered in a task, and what that came to."""
     score, whole = part.scores[asked], len(store.load(asked.task).given)
     apart = ("l1", "seen", POPULATION)
@@ -283,7 +281,7 @@ def _answered(
     }
     if not complete and own is not None:
         shown |= {"cells": own.cells, "anchors": _anchors(part, asked)}
-    return {key: value for key, value in shown.items() if value not in (None, {}, False)}
+    return {key: x for key, x in shown.items() if x is not None and x is not False and x != {}}
 
 
 def _short(value: float, digits: int) -> float | None:

@@ -135,9 +135,7 @@ def _two(truth: store.GroundTruth, runs: dict[str, TaskAnswers]) -> dict[str, Ta
     }
 
 
-def shown(
-    report: Report, samples: Samples, names: Mapping[str, str] = NO_NAMES
-) -> dict[str, Any]:
+def shown(report: Report, samples: Samples, names: Mapping[str, str] = NO_NAMES) -> dict[str, Any]:
     """Return what the site's page on the method shows.
 
     Parameters

@@ -171,9 +171,7 @@ def ends(
 
 def by_survey(run: Entry, columns: Sequence[str]) -> dict[str, dict[str, Number]]:
     """Return the means of a run by group and survey, of the groups that have several."""
-    return {
-        column: means for column in columns if len(means := slices(run, column, "survey")) > 1
-    }
+    return {column: means for column in columns if len(means := slices(run, column, "survey")) > 1}
 
 
 def positions(rows: Sequence[dict[str, Any]], run: Entry) -> list[tuple[str, list[str]]]:

@@ -139,7 +139,5 @@ def as_data(replies: Replies) -> dict[str, Any]:
     return {
         "number": replies.number,
         "unread": replies.unread,
-        "shown": [
-            {**reply._asdict(), "value": printable(reply.value)} for reply in replies.shown
-        ],
+        "shown": [{**reply._asdict(), "value": printable(reply.value)} for reply in replies.shown],
     }

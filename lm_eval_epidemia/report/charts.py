@@ -325,11 +325,11 @@ def curve(data: Any) -> Any:
     # as colours: the truth at its end, what is the same everywhere in the middle, models in front.
     ends = base.transform_joinaggregate(
         last="max(place)", first="min(place)", groupby=["who"]
-    ).encode(x=x, y=y, color=colour, text="who:N")
+    ).encode(x=x, y=y, color=colour)
     middle = "datum.place == floor((datum.first + datum.last) / 2)"
     names = [
-        ends.transform_filter(f"{who} && {where}").mark_text(
-            align=align, dx=dx, dy=dy, fontSize=11, limit=200
+        ends.mark_text(align=align, dx=dx, dy=dy, fontSize=11, limit=200).encode(
+            text=alt.condition(f"{who} && {where}", alt.Text("who:N"), alt.value(""))
         )
         for who, where, align, dx, dy in (
             ("datum.who == 'truth'", "datum.place == datum.last", "right", 0, -8),

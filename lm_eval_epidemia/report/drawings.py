@@ -69,11 +69,9 @@ def drawings(chart: alt.TopLevelMixin, says: str) -> list[Panel]:
     for title, note, specification in _parts(chart.to_dict()):
         text = str(vl_convert.vegalite_to_svg(json.dumps({**specification, "config": CONFIG})))
         said = escape(f"{says}: {title}" if title else says)
-        text = text.replace(INK, "currentColor").replace(
-            "<svg ", f'<svg role="img" aria-label="{said}" ', 1
-        )
-        # Marks say what they are to a pointer; the picture as a whole says it to a reader.
-        text = re.sub(r' (aria-roledescription|role)="(?!img")[^"]*"', "", text)
+        # The picture as a whole says in words what it shows; its marks say nothing of themselves.
+        text = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", text.replace(INK, "currentColor"))
+        text = text.replace("<svg ", f'<svg role="img" aria-label="{said}" ', 1)
         width = re.search(r' width="(\d+)', text)
         panels.append(Panel(title, text, int(width[1]) if width else 300, note))
     return panels

@@ -85,7 +85,11 @@ def strip(
                 '<line class="rule" x1="{0}" x2="{0}" y1="{1}rem" y2="100%"/>'
                 '<text class="says" x="{0}" y="{2}rem" text-anchor="{3}">{4}</text>'
             ).format(
-                at(line.at), f"{1.15 * place + 1:.2f}", f"{1.15 * place + 0.85:.2f}", side, line.says
+                at(line.at),
+                f"{1.15 * place + 1:.2f}",
+                f"{1.15 * place + 0.85:.2f}",
+                side,
+                line.says,
             )
         )
     parts.append(Markup("</svg><span></span>"))
@@ -94,9 +98,9 @@ def strip(
         known = Markup("")
         if mark.known is not None:
             says += f"; who knows averages only, asked the same: {mark.known:.{digits}f}"
-            known = Markup(
-                '<line class="known" x1="{0}" x2="{0}" y1="15%" y2="85%"/>'
-            ).format(at(mark.known))
+            known = Markup('<line class="known" x1="{0}" x2="{0}" y1="15%" y2="85%"/>').format(
+                at(mark.known)
+            )
         parts.append(
             Markup(
                 '<span class="who">{who}</span><svg role="img" aria-label="{says}"{kind}>'
@@ -178,9 +182,7 @@ def curve(shown: Curve) -> Markup:
         f'<text class="{kind}" x="{right - 1}" y="{at:.0f}" text-anchor="end">{says}</text>'
         for kind, at, says in _apart(ends)
     ]
-    first, last = (
-        ("rarest", "commonest") if many else (shown.labels[0], shown.labels[-1])
-    )
+    first, last = ("rarest", "commonest") if many else (shown.labels[0], shown.labels[-1])
     labels = Markup(
         '<text x="{}" y="{}">{}</text><text x="{}" y="{}" text-anchor="end">{}</text>'
     ).format(LEFT, HIGH - 18, _cut(first), right, HIGH - (18 if number > 1 else 4), _cut(last))

@@ -235,7 +235,9 @@ def _rendered(markdown: str) -> str:
     """Render a data card, without the note on how its file is made."""
     text = re.sub(r"<!--.*?-->", "", markdown)
     text = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    return text.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+    return text.replace("<table>", '<div class="wide"><table>').replace(
+        "</table>", "</table></div>"
+    )
 
 
 @lru_cache(maxsize=1)

@@ -89,9 +89,7 @@ def rows_of(
             "baseline" if name.startswith(overview.BASELINE) else "reference" * (name in published)
         )
 
-    rows = [
-        _PageRow([names.get(row[0], row[0]), *row[1:]], kind(row[0])) for row in section.rows
-    ]
+    rows = [_PageRow([names.get(row[0], row[0]), *row[1:]], kind(row[0])) for row in section.rows]
     return {**section._asdict(), "rows": rows}
 
 

@@ -10,12 +10,12 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import INTERVENTION, OBSERVATION
 from lm_eval_epidemia.benchmarks.intervention.graph import Graph
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.board import board, by_importance, verdict
-from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
+from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.method import EXAMPLE
 from lm_eval_epidemia.findings.profile import truth_curve
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.report.marks import curve
+from lm_eval_epidemia.report.pages.start import sentences
 
 NODES = ("X", "Z", "Y")
 
@@ -52,10 +52,7 @@ def effects() -> dict[str, list[float]]:
 
 def shown(report: Report) -> dict[str, Any]:
     """Return what the page shows."""
-    said = {}
-    for benchmark, columns in by_benchmark(report.columns).items():
-        ordered = by_importance(report, benchmark, columns)
-        said[benchmark.name] = verdict(board(report, ordered), ordered, benchmark)
+    said = sentences(report)
     truth = store.load(EXAMPLE)
     return {
         "observed": curve(truth_curve(truth)),

@@ -11,7 +11,7 @@ from lm_eval_epidemia.findings import board, profile
 from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.finding import Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
-from lm_eval_epidemia.findings.means import REACH
+from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
 from lm_eval_epidemia.findings.overview import size
 from lm_eval_epidemia.report.marks import Mark, curve, strip
 from lm_eval_epidemia.report.pages.start import ENDS
@@ -60,7 +60,7 @@ def shown(
     columns = [column for column in report.columns if column in groups]
     tasks = profile.tasks_of(report, run)
     worst, best = profile.ends(report, run, tasks, samples)
-    mass = board.mass_of(run)
+    mass = choice_mass(run, run.scores)
     return {
         "name": model.name,
         "chips": chips(run),
@@ -69,7 +69,7 @@ def shown(
             "choice mass": "" if math.isnan(mass) else f"{mass:.2f}",
             "tasks": str(len(tasks)),
         },
-        "silent": mass < board.SILENT,
+        "silent": not any(answers(run, column) for column in columns),
         "published": run.reference,
         "panels": _panels(report, run, columns),
         "ends": [
@@ -94,7 +94,7 @@ def shown(
 
 
 def _mean(run: Entry, column: str) -> tuple[float, float]:
-    mean = board.group_mean(run, column)
+    mean = group_mean(run, column)
     return mean.value, mean.error
 
 
@@ -103,14 +103,16 @@ def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str
     parts, panels = by_benchmark(columns), []
     for benchmark, several in parts.items():
         for column in several:
-            measure, tasks = benchmark.measure, board.tasks_in(run, column)
-            values = {"all": board.group_mean(run, column)}
+            measure, tasks = benchmark.measure, tasks_in(run, column)
+            values = {"all": group_mean(run, column)}
             by_survey = profile.by_survey(run, [column]).get(column, {})
             marks = []
             for name, mean in {**values, **by_survey}.items():
                 if math.isnan(mean.value):
                     continue
-                here = [a for a in tasks if name == "all" or leaf(a).entry.facets.get("survey") == name]
+                here = [
+                    a for a in tasks if name == "all" or leaf(a).entry.facets.get("survey") == name
+                ]
                 told = [known[asked] for asked in here if asked in known]
                 reach = 0.0 if math.isnan(mean.error) else REACH * mean.error
                 marks.append(
@@ -132,7 +134,9 @@ def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str
                 {
                     "title": board.plain_name(column),
                     "name": column,
-                    "drawing": strip(marks, ENDS.get(benchmark.name, ()), low, high, benchmark.digits),
+                    "drawing": strip(
+                        marks, ENDS.get(benchmark.name, ()), low, high, benchmark.digits
+                    ),
                 }
             )
     return panels

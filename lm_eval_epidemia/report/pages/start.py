@@ -10,8 +10,10 @@ from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.findings import overview, probe
-from lm_eval_epidemia.findings.board import BoardRow, board, by_importance, plain_name, plain_names, verdict
+from lm_eval_epidemia.findings.board import BoardRow, board, by_importance, plain_name, plain_names
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
+from lm_eval_epidemia.findings.overview import as_lm_eval
+from lm_eval_epidemia.findings.summary import sentences_of, summary
 from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
 from lm_eval_epidemia.report.pages.figures import published, rows_of
@@ -69,8 +71,9 @@ def shown(
     files : mapping of str to str
         The page of each model, by its name.
     """
+    said = sentences(report)
     boards = [
-        _board(report, benchmark, columns, files)
+        {**_board(report, benchmark, columns, files), "verdict": said.get(benchmark.name, "")}
         for benchmark, columns in by_benchmark(report.columns).items()
     ]
     tables = [*details(report), *map(printed, probe.findings(probe.probed(report, cutoffs)))]
@@ -78,6 +81,14 @@ def shown(
         "boards": boards,
         "sections": [rows_of(table, published(report), plain_names(report)) for table in tables],
         "notes": notes,
+    }
+
+
+def sentences(report: Report) -> dict[str, str]:
+    """Return what the report says first in a terminal, by the benchmark's name."""
+    boards = summary(report).boards
+    return {
+        board.benchmark.name: " ".join(sentences_of(board, len(boards) > 1)) for board in boards
     }
 
 
@@ -94,7 +105,6 @@ def _board(
     return {
         "name": benchmark.name,
         "title": benchmark.heading,
-        "verdict": verdict(rows, columns, benchmark),
         "intro": Markup(INTRO.get(benchmark.name, "")),
         "panels": figure,
         "caption": "Means over the tasks of a group, with 1.96 standard errors ("
@@ -126,7 +136,9 @@ def _board(
                 ],
                 "size": overview.size(row.run.parameters),
                 "mass": "" if math.isnan(row.choice_mass) else f"{row.choice_mass:.2f}",
-                "others": [f"{row.others[name]:.4f}" if name in row.others else "" for name in others],
+                "others": [
+                    f"{row.others[name]:.4f}" if name in row.others else "" for name in others
+                ],
             }
             for row in rows
         ],

@@ -55,9 +55,14 @@ window.epidemia = (() => {
       renderer: "svg", config: colours(),
       actions: { export: true, source: false, compiled: false, editor: false },
     });
-    const svg = element.querySelector("svg");
+    element.querySelector("summary")?.setAttribute("aria-label", "Save the picture");
+    const svg = element.querySelector("svg.marks");
     if (!svg) return;
     svg.querySelectorAll(`[fill="${INK}"]`).forEach((one) => one.setAttribute("fill", "currentColor"));
+    // The picture as a whole says in words what it shows; its marks say nothing of themselves.
+    for (const one of svg.querySelectorAll("[role], [aria-label], [aria-roledescription], [aria-hidden]")) {
+      for (const name of ["role", "aria-label", "aria-roledescription", "aria-hidden"]) one.removeAttribute(name);
+    }
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", says || element.getAttribute("aria-label") || "");
     element.removeAttribute("role");

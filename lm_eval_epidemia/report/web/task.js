@@ -15,12 +15,12 @@
       if (number === 2) return packed.map((x) => [x / unit, 1 - x / unit]);
       return Array.from({ length: packed.length / number }, (_, i) => packed.slice(i * number, (i + 1) * number).map((x) => x / unit));
     };
-    const [low, high] = [rows(data.low, 1e4), rows(data.high, 1e4)];
+    const [low, high] = [rows(data.low, 1e5), rows(data.high, 1e5)];
     if (number === 2) low.forEach((row, i) => { [row[1], high[i][1]] = [high[i][1], row[1]]; });
     const given = data.given.map((places) => places.map((place, v) => data.labels[v][place]));
     const questions = data.questions ?? data.given.map((places) => data.question.replace(/\x1a(\d+)\x1a/g, (_, v) => data.phrases[v][places[v]]));
     const models = data.models.map((one) => ({ score: null, error: null, l1: null, population: null, diagnostics: {}, anchors: data.anchors, cells: null, ...one, q: rows(one.q, 1e3) }));
-    return { ...data, given, questions, low, high, p: rows(data.p, 1e4), weight: data.weight.map((x) => x / 1e6), models };
+    return { ...data, given, questions, low, high, p: rows(data.p, 1e5), weight: data.weight.map((x) => x / 1e6), models };
   }
 
   const panel = () => document.getElementById("panel");
