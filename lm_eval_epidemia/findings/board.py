@@ -1,4 +1,4 @@
-"""One row per model, sorted by score: the means of a benchmark's groups beside what they are read with.
+"""One row per model, best first: the means of a benchmark's groups, and what to read them with.
 
 A row is a run of a model: of each model the run that answered most, then the others.
 """

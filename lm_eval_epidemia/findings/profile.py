@@ -1,4 +1,4 @@
-"""One model: its scores by group and survey, task by task, and truth beside answers where it errs."""
+"""One model: its scores by group and survey, task by task, and what it answers where it errs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models wrote: prompt, reply, and what was read from it; the first look when a model scores 0."""
+"""What models wrote, and what was read from it: the first look when a model scores 0."""
 
 from __future__ import annotations
 

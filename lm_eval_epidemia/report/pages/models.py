@@ -1,4 +1,4 @@
-"""A page per model: what it scores where, what it answers where it errs, and how it reads letters."""
+"""A page per model: what it scores where, what it answers where it errs, how it reads letters."""
 
 from __future__ import annotations
 

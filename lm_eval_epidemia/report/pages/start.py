@@ -137,7 +137,7 @@ def _board(
                 "size": overview.size(row.run.parameters),
                 "mass": "" if math.isnan(row.choice_mass) else f"{row.choice_mass:.2f}",
                 "others": [
-                    f"{row.others[name]:.4f}" if name in row.others else "" for name in others
+                    as_lm_eval(row.others[name]) if name in row.others else "" for name in others
                 ],
             }
             for row in rows
