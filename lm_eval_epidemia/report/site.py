@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
