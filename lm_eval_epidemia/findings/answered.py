@@ -63,18 +63,20 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
     missing = [entry.name for entry, _, path in about if not path]
     notes = []
     if missing:
-        tasks = plural(len(missing), "task")
-        names = few(list(dict.fromkeys(missing)))
-        notes.append(f"{names}: no samples of {tasks}, so no cells; run with --log_samples")
+        names, number = few(list(dict.fromkeys(missing))), plural(len(missing), "task")
+        notes.append(f"{names}: no samples of {number}, so no cells; run with --log_samples")
     # The largest first, so that no process is left alone with one at the end.
     jobs = [(entry.name, asked, path) for entry, asked, path in about if path]
     jobs.sort(key=lambda job: -job[2].stat().st_size)
     workers = min(os.cpu_count() or 1, len(jobs))
     scores = {(entry.name, asked): entry.scores[asked] for entry, asked, _ in about}
     samples: Samples = {}
+    console = Console(stderr=True)
     with ProcessPoolExecutor(max(1, workers)) as pool:
         done = pool.map(_read, jobs) if workers > 1 else map(_read, jobs)
-        shown = track(done, "Samples", len(jobs), console=Console(stderr=True), transient=True)
+        # Where nobody watches, all that would be left of the bar is an empty line.
+        unseen = not console.is_terminal
+        shown = track(done, "Samples", len(jobs), console=console, transient=True, disable=unseen)
         for name, asked, answers in shown:
             if isinstance(answers, str):
                 notes.append(f"{name}: {answers}")
@@ -126,18 +128,11 @@ def read(
     }
     here, notes = read_samples(report, asked.values())
     of_use = {key: own for key, own in here.items() if drawn or own.counts is None}
-    for which, names in (
-        (
-            f"no task that can be {use} was asked",
-            {e.name for e in report.runs} - {n for n, _ in asked},
-        ),
-        (
-            f"drawn answers differ by chance, and are not {use}",
-            {n for n, _ in here.keys() - of_use},
-        ),
-    ):
-        if names:
-            notes.append(printable(f"{few(sorted(names))}: {which}"))
+    if unasked := {entry.name for entry in report.runs} - {name for name, _ in asked}:
+        notes.append(printable(f"{few(sorted(unasked))}: no task that can be {use} was asked"))
+    if by_chance := {name for name, _ in here.keys() - of_use}:
+        names = few(sorted(by_chance))
+        notes.append(printable(f"{names}: drawn answers differ by chance, and are not {use}"))
     return {key: of_use[key] for key in asked if key in of_use}, notes
 
 
@@ -208,6 +203,7 @@ def beside_truth(
     truth = WAYS[asked.way].load(asked.task)
     cells = answers.cells if cells is None else cells
     at = np.searchsorted(answers.cells, cells)
-    by_order, counts = (None if of is None else of[at] for of in (answers.by_order, answers.counts))
+    by_order = None if answers.by_order is None else answers.by_order[at]
+    counts = None if answers.counts is None else answers.counts[at]
     part = part_of(truth, np.isin(np.arange(len(truth.weights)), cells))
     return part, Elicited(answers.q[at], by_order, counts)
