@@ -183,7 +183,8 @@ def test_what_is_odd_but_whole_is_read(runs):
     (noisy,) = [entry for entry in results.entries if "noisy" in entry.name]
     assert noisy.others == {"arc (acc)": 0.5} and noisy.parameters is None
     assert len(noisy.scores) == 5
-    endless, unknown = results.notes
+    bare, endless, unknown = results.notes
+    assert "the version or the settings of 5 tasks" in bare
     assert "left out are mmlu (acc)" in endless and "no score (NaN) in 1 task" in unknown
 
 
