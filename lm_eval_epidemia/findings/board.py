@@ -177,7 +177,7 @@ def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
 
 
 def _references(report: Report, columns: Sequence[str]) -> Iterator[BoardRow]:
-    """Return a row of who knows averages only for every cut that runs have, if it was not run so."""
+    """Return a row of who knows averages only for every cut of runs, if it was not run so."""
     name = f"{RESPONDENTS['mean']} (kind=mean)"
     ran = {
         (entry.protocol, column)
