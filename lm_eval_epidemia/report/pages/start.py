@@ -13,6 +13,7 @@ from lm_eval_epidemia.findings import overview, probe
 from lm_eval_epidemia.findings.board import BoardRow, board, by_importance, plain_name, plain_names
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
 from lm_eval_epidemia.findings.overview import as_lm_eval
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
 from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
@@ -122,7 +123,7 @@ def _board(
                 "place": row.place,
                 "more": len(row.model.runs) - 1 if row.place == 0 else 0,
                 "chips": row.chips,
-                "kind": "reference" * row.run.reference or "silent" * row.silent,
+                "kind": _kind(row),
                 "silent": row.silent,
                 "cells": [
                     {
@@ -143,6 +144,13 @@ def _board(
             for row in rows
         ],
     }
+
+
+def _kind(row: BoardRow) -> str:
+    """Say what a row is of, where it is no model that answers."""
+    if row.run.reference:
+        return "baseline" if row.run.model == KNOWS_MARGINAL else "reference"
+    return "silent" * row.silent
 
 
 def _part(report: Report, row: BoardRow, column: str) -> str:
