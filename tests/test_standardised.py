@@ -372,7 +372,7 @@ def shown(*arguments):
 
 
 def test_the_report_shows_it_where_it_is_asked_for(runs):
-    text = shown(runs / "truth", "--standardised")
+    text = shown(runs / "truth", "--standardised", "--wide")
     assert "What its own answers imply" in text and "only under the graph" in text
     line = next(line for line in text.splitlines() if HOME in line and "race:" in line)
     crude, same = re.findall(r"([+-][\d.]+) ± [\d.]+", line)

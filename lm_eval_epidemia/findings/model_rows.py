@@ -50,7 +50,7 @@ class Cell(NamedTuple):
     rank: str
 
 
-class BoardRow(NamedTuple):
+class ModelRow(NamedTuple):
     """A run of a model.
 
     Attributes
@@ -151,7 +151,7 @@ def _cell(report: Report, run: Entry, group: str, known: dict[Asked, float]) -> 
     )
 
 
-def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
+def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
     """Return the rows of a benchmark, best first: who was asked the first group before the rest.
 
     Parameters
@@ -168,7 +168,7 @@ def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
 
     models += [[row] for row in _references(report, columns)]
 
-    def order(rows: list[BoardRow]) -> list[float]:
+    def order(rows: list[ModelRow]) -> list[float]:
         # Blanks last, in each group in turn.
         cells = rows[0].cells
         return [-cells[c].mean.value if c in cells else math.inf for c in columns]
@@ -176,7 +176,7 @@ def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
     return [row for rows in sorted(models, key=order) for row in rows]
 
 
-def _references(report: Report, columns: Sequence[str]) -> Iterator[BoardRow]:
+def _references(report: Report, columns: Sequence[str]) -> Iterator[ModelRow]:
     """Return a row of who knows averages only for every cut of runs, if it was not run so."""
     name = f"{RESPONDENTS['mean']} (kind=mean)"
     ran = {
@@ -195,16 +195,16 @@ def _references(report: Report, columns: Sequence[str]) -> Iterator[BoardRow]:
         if cells:
             cut = cut_of(entry)
             model = Model(name, entry.weights, (entry,))
-            yield BoardRow(model, entry, 0, (cut,) if cut else (), cells, math.nan, {})
+            yield ModelRow(model, entry, 0, (cut,) if cut else (), cells, math.nan, {})
 
 
-def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[BoardRow]:
+def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[ModelRow]:
     runs = sorted(model.runs, key=lambda run: -sum(len(tasks_in(run, c)) for c in columns))
     for place, run in enumerate(runs):
         known = known_scores(report, run)
         cells = {c: _cell(report, run, c, known) for c in columns if tasks_in(run, c)}
         others = model.others if place == 0 else run.others
-        yield BoardRow(model, run, place, chips(run), cells, choice_mass(run, run.scores), others)
+        yield ModelRow(model, run, place, chips(run), cells, choice_mass(run, run.scores), others)
 
 
 def by_importance(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
