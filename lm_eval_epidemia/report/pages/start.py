@@ -78,7 +78,7 @@ def shown(
     files : mapping of str to str
         The page of each model, by its name.
     """
-    said = sentences(report)
+    said, names = sentences(report), plain_names(report)
     boards = [
         {**_board(report, benchmark, columns, files), "verdict": said.get(benchmark.name, "")}
         for benchmark, columns in by_benchmark(report.columns).items()
@@ -86,7 +86,7 @@ def shown(
     tables = [*details(report), *map(printed, probe.findings(probe.probed(report, cutoffs)))]
     return {
         "boards": boards,
-        "sections": [rows_of(table, published(report), plain_names(report)) for table in tables],
+        "sections": [rows_of(table, published(report), names) for table in tables],
         "notes": notes,
     }
 
