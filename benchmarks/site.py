@@ -5,8 +5,8 @@
 
 One run of a noisy respondent is made with lm-eval (or given with ``--run``); every model is that
 run under another name, its sample files linked: each is read and computed for every model all the
-same, or, with ``--alike``, copied in memory, unread. Pages are opened from the file system in Chromium,
-each three times in a context of its own; the median counts. Also, a sample file of 2 GB.
+same, or, with ``--alike``, copied in memory, unread. Pages are opened from the file system in
+Chromium, each three times in a context of its own; the median counts. Also, a sample file of 2 GB.
 """
 
 from __future__ import annotations

@@ -277,6 +277,7 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     assert "are one model" in refused("small-1B", "org/small-1B", ours)
     assert "nowhere does not exist" in refused("small-1B", "large-7B", "nowhere")
     assert "'small-1B' holds no results" in refused("small-1B", ours)
+    assert "no run has such a setting" in refused(ours, "--where", "precision=none")
     scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
     several = refused("small-1B", "large-7B", ours)
     assert "large-7B was asked the same tasks of ours in 2 runs; choose one:" in several
