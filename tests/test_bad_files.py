@@ -183,7 +183,8 @@ def test_what_is_odd_but_whole_is_read(runs):
     (noisy,) = [entry for entry in results.entries if "noisy" in entry.name]
     assert noisy.others == {"arc (acc)": 0.5} and noisy.parameters is None
     assert len(noisy.scores) == 5
-    endless, unknown = results.notes
+    bare, endless, unknown = results.notes
+    assert "the version or the settings of 5 tasks" in bare
     assert "left out are mmlu (acc)" in endless and "no score (NaN) in 1 tasks" in unknown
 
 
@@ -344,7 +345,7 @@ def test_a_disk_that_takes_no_more(runs, tmp_path):
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "File too large; make room there" in done.stderr.splitlines()[-1]
     assert not out.exists() or list(out.iterdir()) == []
-    assert "epidemia-baseline kind=noisy" in done.stdout
+    assert "knows the truth with noise (kind=noisy" in done.stdout
 
 
 @contextmanager

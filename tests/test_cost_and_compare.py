@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -109,6 +111,9 @@ def result_file(folder, tasks, model="m", metadata=None, **more):
             {
                 "results": rows,
                 "configs": {name: {"metadata": metadata or {}} for name in rows},
+                "versions": {
+                    name: TASK_VERSION + WAYS[leaves()[name].way].revision for name in rows
+                },
                 "config": {"model": "hf", "model_args": {"pretrained": f"/x/{model}"}},
                 "epidemia": {
                     "replicates": {

@@ -67,6 +67,7 @@ def write(folder, scores, joint, model="m", **more):
     found = {
         "results": rows,
         "configs": {name: {"metadata": more.get("metadata", {})} for name in rows},
+        "versions": dict.fromkeys(rows, TASK_VERSION),
         "config": {"model": "hf", "model_args": {"pretrained": model}},
     }
     if joint is not None:
@@ -401,6 +402,8 @@ def test_scales_of_a_group(population, tmp_path):
     (row,) = rows[(rows.kind == "scale") & (rows.name == "population")].to_dict("records")
     assert (row["value"], row["metric"]) == (44.0, "score_population")
     assert (row["low"], row["high"]) == pytest.approx((44 - reach, 44 + reach))
+    (knower,) = rows[rows.kind == "reference"].to_dict("records")
+    assert (knower["model"], knower["value"]) == ("knows the population", 100.0)
     (task,) = rows[(rows.kind == "task") & (rows.metric == "score_population")].stderr
     assert task == pytest.approx(math.sqrt(21.25))
     found = json.loads(output.as_json(report))["rows"]

@@ -247,6 +247,14 @@ def test_stated_uncertainty_goes_with_error_by_spearman(report, seen):
     assert one.error == pytest.approx((1 - r * r) * math.sqrt((1 + r * r / 2) / 71))
 
 
+def test_who_knows_the_population_has_no_rank_correlation(seen):
+    """Its errors are means over many draws; in parts of a set as in all of it."""
+    numbers_of = {key[-1] for key in seen if key[1] == "knows the population"}
+    assert {"stated sd", "error ratio", "below median"} <= numbers_of
+    assert "Spearman" not in numbers_of
+    assert any(key[-1] == "Spearman" for key in seen)
+
+
 def test_parts_add_up(report, seen):
     """14 marginals and 20 of each other difficulty; proportions and means."""
     whole = seen["priors", "gpt-4o", GROUP, "", "beats 5"]

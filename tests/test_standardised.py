@@ -357,7 +357,7 @@ def test_drawn_answers_have_an_error(runs):
 
 
 def shown(*arguments):
-    done = CliRunner().invoke(app, ["report", *map(str, arguments)])
+    done = CliRunner().invoke(app, ["report", "--wide", *map(str, arguments)])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.output

@@ -39,7 +39,113 @@ _WHERE = Annotated[
 ]
 
 
-def compare(results: _RESULTS, informative: _INFORMATIVE = False, where: _WHERE = None) -> None:
+_FORMAT = Annotated[  # the name of the option
+    str, Option("--format", help="table, csv, json or latex.")
+]
+
+
+def compare(
+    given: Annotated[
+        list[str],
+        Argument(
+            metavar="A B RESULTS",
+            help="Two models, and what was --output_path of lm_eval; or the latter alone.",
+        ),
+    ],
+    models: Annotated[
+        tuple[str, str] | None,
+        Option("--models", metavar="A B", help="The models, where a folder is called like one."),
+    ] = None,
+    where: _WHERE = None,
+    cluster: Annotated[
+        str | None,
+        Option(help="Column of the documents of other tasks: its values are the observations."),
+    ] = None,
+    format: _FORMAT = "table",
+    informative: _INFORMATIVE = False,
+) -> None:
+    """Compare two models, over our tasks and over any other tasks that both answered.
+
+    'epidemia compare A B results/' says which of the models A and B is better, by how much, and
+    whether that holds in other tasks too. They are named as 'epidemia report' names them. Tasks of
+    others, such as MMLU, are compared document by document; both models have to be run with
+    --log_samples. An argument that is a result file, or a folder that holds one, is read; any
+    other argument is the name of a model. A model that is called like such a folder is named with
+    --models A B.
+
+    Without names, 'epidemia compare results/' puts a model's scores in all the ways it was asked
+    side by side, and pairs them.
+    """
+    _check_format(format)
+    if models is None:
+        folders = [Path(text) for text in given if _holds_results(Path(text))]
+        names = [text for text in given if Path(text) not in folders]
+    else:
+        folders, names = [Path(text) for text in given], list(models)
+    if len(names) == 2 and folders:
+        _two_models(names[0], names[1], folders, where, cluster, format, informative)
+        return
+    if names and folders:
+        missing = ", ".join(map(repr, names))
+        raise EpidemiaError(
+            f"{missing} {'hold' if len(names) > 1 else 'holds'} no results, and two models are "
+            "compared: expected 'epidemia compare A B RESULTS', or RESULTS alone"
+        )
+    if cluster:
+        raise EpidemiaError("--cluster is for two models: epidemia compare A B RESULTS")
+    if format != "table":
+        raise EpidemiaError(
+            f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
+            f"--format {format}'"
+        )
+    # Where nothing holds results, the last is what should: two models may stand before it.
+    _ways(folders or [Path(given[-1])], informative, where)
+
+
+def _holds_results(path: Path) -> bool:
+    from lm_eval_epidemia.results.results import result_files
+
+    try:
+        return bool(result_files([path]))
+    except EpidemiaError:
+        return False
+
+
+def _check_format(format: str) -> None:
+    if format not in ("table", "csv", "json", "latex"):
+        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+
+
+def _two_models(
+    one: str,
+    other: str,
+    folders: list[Path],
+    where: list[str] | None,
+    cluster: str | None,
+    format: str,
+    informative: bool,
+) -> None:
+    """Compare two models, and print what was found."""
+    from lm_eval_epidemia.findings.two_models import compare_models
+    from lm_eval_epidemia.report import output
+    from lm_eval_epidemia.report import two_models as report
+    from lm_eval_epidemia.results.models import conditions_of
+
+    conditions = conditions_of(where or [])
+    compared = compare_models(one, other, folders, conditions, cluster, informative)
+    for note in dict.fromkeys(compared.notes):
+        print(f"note: {note}", file=sys.stderr)
+    if format == "csv":
+        print(output.csv_of(report.as_rows(compared)), end="")
+    elif format == "json":
+        print(output.json_of({"notes": compared.notes, "rows": report.as_rows(compared)}))
+    elif format == "latex":
+        print(output.as_latex(report.as_sections(compared)))
+    else:
+        print("\n".join(report.in_words(compared)))
+
+
+def _ways(results: list[Path], informative: bool, where: list[str] | None) -> None:
     """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.findings import head_to_head, ways
@@ -123,9 +229,7 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
 
 def report(
     results: _RESULTS,
-    format: Annotated[  # the name of the option
-        str, Option("--format", help="table, csv, json or latex.")
-    ] = "table",
+    format: _FORMAT = "table",
     html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
     full: Annotated[bool, Option("--full", help="Every table, and every note.")] = False,
     section: Annotated[
@@ -168,8 +272,7 @@ def report(
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import printed, tidy
 
-    if format not in ("table", "csv", "json", "latex"):
-        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+    _check_format(format)
     write = _site_writer() if html is not None else None
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
     read = _report(results, size, published, pair, informative, where)

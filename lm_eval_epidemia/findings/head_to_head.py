@@ -121,7 +121,12 @@ def models(report: Report, comparisons: Iterable[Comparison]) -> list[Finding]:
     comparisons : iterable of Comparison
         Of two runs each, as of `leaderboard.comparisons`.
     """
-    by_name, rows = {entry.name: entry for entry in report.entries}, dict[str, list[Row]]()
+    return of_pairs(report.entries, comparisons)
+
+
+def of_pairs(entries: Iterable[Entry], comparisons: Iterable[Comparison]) -> list[Finding]:
+    """Two runs over the tasks of both, a table for each group; of these entries."""
+    by_name, rows = {entry.name: entry for entry in entries}, dict[str, list[Row]]()
     for pair in comparisons:
         if pair.tasks:
             rows.setdefault(pair.column, []).append(_row(pair, by_name[pair.one]))

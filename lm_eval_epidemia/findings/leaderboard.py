@@ -275,7 +275,7 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     """
     pairs: list[Comparison] = []
     pools = report.pools()
-    for column in [*compared(report.columns), *_together(report.columns)]:
+    for column in [*compared(report.columns), *together(report.columns)]:
         parts = column.split(AND)
         for alike in report.alike():
             runs, pool = ordered_in(alike, parts), pools[alike[0].protocol]
@@ -288,7 +288,7 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     return pairs
 
 
-def _together(listed: Sequence[str]) -> list[str]:
+def together(listed: Sequence[str]) -> list[str]:
     """Name the groups that are compared together, way by way, where all of them were asked."""
     ways = ([in_way(group, way) for group in TOGETHER] for way in OBSERVATION.ways)
     return [AND.join(parts) for parts in ways if set(parts) <= set(listed)]

@@ -81,6 +81,12 @@ def answers(entry: Entry, column: str) -> bool:
     return not choice_mass(entry, tasks_in(entry, column)) < LOW_MASS
 
 
+def is_silent(entry: Entry, columns: Iterable[str]) -> bool:
+    """Whether a model answers in none of the groups that it was asked."""
+    asked = [column for column in columns if tasks_in(entry, column)]
+    return bool(asked) and not any(answers(entry, column) for column in asked)
+
+
 def facets(entries: Iterable[Entry], column: str) -> list[str]:
     """Return by what the tasks of a group that somebody was asked can be cut, in order."""
     tasks = [asked for entry in entries for asked in tasks_in(entry, column)]

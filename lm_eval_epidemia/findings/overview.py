@@ -18,6 +18,7 @@ from lm_eval_epidemia.findings.means import (
     answers,
     facets,
     group_mean,
+    is_silent,
     mean_over,
     normalised_means,
     population_mean,
@@ -97,8 +98,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
                 where = "; ".join(filter(None, (column, str(entry.protocol))))
                 over[f"{standing.shared} in {where}"] = None
         cells |= predictions(entry) if benchmark.predicted else {}
-        silent = not any(answers(entry, column) for column in columns)
-        rows.append(Row(cells, entry, muted=silent))
+        rows.append(Row(cells, entry, muted=is_silent(entry, columns)))
     note = (
         f"Ranks: what paired comparisons leave open at {CONFIDENCE:.0%}, among models asked in the "
         "same way, with the same --limit (2 of 5: among five of these), over the tasks that all "
@@ -424,8 +424,8 @@ def _numbers(report: Report) -> Iterator[Row]:
             yield row("other", entry, "", other, value)
     for column, number in known_population(report).items():
         if _is_known(number):
-            facts = {"kind": "scale", "model": KNOWS_POPULATION, "reference": True}
+            facts = {"kind": "reference", "model": KNOWS_POPULATION, "reference": True}
             facts["metric"] = POPULATION
-            yield Row({"value": number}, None, column, "population", facts)
+            yield Row({"value": number}, None, column, column, facts)
     for entry, way, mean in closed_subset(report):
         yield row("closed", entry, in_way("epidemia_high", way), way, mean)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark
@@ -90,7 +90,7 @@ def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> lis
     -------
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, version,
-        version at 0, scale, task, other, pair, correlation, ablation, and those of
+        version at 0, scale, reference, task, other, pair, correlation, ablation, and those of
         `interventions.findings` and `priors.findings`), ``model``, ``protocol``,
         ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
         scale, second model or other task; what is found about, and its part), ``metric`` (what the
@@ -125,6 +125,11 @@ def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
         "rows": [*as_rows(report, compared), *more],
         "comparisons": [pair.flat() for pair in compared if pair.tasks],
     }
+    return json_of(written)
+
+
+def json_of(written: Mapping[str, Any]) -> str:
+    """Return findings as JSON: a number that is not finite is null."""
     return json.dumps(plain(written), indent=1, ensure_ascii=False)
 
 
@@ -133,14 +138,19 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def as_csv(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
-    """Return the rows of `as_rows` and `more` as CSV; a text like a formula gets an apostrophe."""
+    """Return the rows of `as_rows` and `more` as CSV."""
+    return csv_of([*as_rows(report), *more])
+
+
+def csv_of(rows: Iterable[dict[str, Any]]) -> str:
+    """Return tidy rows as CSV; a text like a formula gets an apostrophe."""
     import pandas as pd
 
-    rows = [
+    written = [
         {k: f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for k, v in row.items()}
-        for row in [*as_rows(report), *more]
+        for row in rows
     ]
-    text: str = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    text: str = pd.DataFrame(written).to_csv(index=False, lineterminator="\n")
     return text
 
 

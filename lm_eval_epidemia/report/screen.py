@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.findings.summary import Board, Summary
+from lm_eval_epidemia.findings.boards import Board
+from lm_eval_epidemia.findings.summary import Summary
 from lm_eval_epidemia.report.sections import Section, printed
 
 #: Columns of a screen, and how many lines a verdict may take on it.
@@ -66,7 +67,10 @@ def _board(board: Board, width: int | None) -> Iterator[Line]:
     for number in range(len(heads[0])):
         yield Line(_row(section, [head[number] for head in heads], widths))
     yield Line("  " + "─" * (sum(widths) + 2 * len(widths) - 2))
-    for number, row in enumerate(section.rows):
+    numbers = [place for place, title in enumerate(section.columns) if title not in TEXTS]
+    # Who was asked only what there is no room for has no row.
+    rows = [(n, row) for n, row in enumerate(section.rows) if any(row[p] for p in numbers)]
+    for number, row in rows:
         yield Line(_row(section, row, widths), number in section.muted)
     left_out = f"Without room: {', '.join(missing)} (--wide)." if missing else ""
     if note := " ".join(filter(None, (left_out, section.note))):

@@ -208,6 +208,7 @@ def chips(entry: Entry) -> tuple[str, ...]:
     variant = dict((*entry.protocol.variant, *entry.variant))
     # What changes the numbers most comes first: a narrow table cuts the rest.
     words = [
+        "published" * entry.protocol.published,
         "" if of["limit"] == "none" else f"limit {of['limit']}".replace("limit inc", "inc"),
         "chat template" * entry.chat,
         *(_in_words(key, value) for key, value in variant.items()),

@@ -68,7 +68,7 @@ class _TaskConfig(msgspec.Struct):
     metadata: dict[str, Any] | None = None
 
 
-class _ResultFile(msgspec.Struct):
+class ResultFile(msgspec.Struct):
     """What is read of a result file; lm-eval writes more."""
 
     results: dict[str, dict[str, Any]]
@@ -76,6 +76,7 @@ class _ResultFile(msgspec.Struct):
     configs: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
+    sizes: Any = msgspec.field(default=None, name="n-samples")
     group_subtasks: dict[str, list[str]] = {}
     higher_is_better: dict[str, Any] = {}
     date: Any = None
@@ -89,7 +90,7 @@ class _ReadRun(NamedTuple):
     """A result file, with the scores of ours in it and what their tasks were made with."""
 
     path: Path
-    file: _ResultFile
+    file: ResultFile
     scores: dict[Asked, TaskScore]
     metadata: dict[Asked, dict[str, Any]]
     others: dict[Other, float]
@@ -152,7 +153,7 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
     )
 
 
-def _file(path: Path) -> _ResultFile:
+def read_file(path: Path) -> ResultFile:
     """Read a result file; ValueError, with the reason, if lm-eval did not write it so."""
     # A pipe would wait for its writer.
     if not path.is_file():
@@ -161,7 +162,7 @@ def _file(path: Path) -> _ResultFile:
         read = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(read, dict):
             read = {key: value for key, value in read.items() if value is not None}
-        return msgspec.convert(read, _ResultFile)
+        return msgspec.convert(read, ResultFile)
     except RecursionError:
         raise ValueError("brackets in brackets without end") from None
     except OSError as error:
@@ -169,8 +170,8 @@ def _file(path: Path) -> _ResultFile:
 
 
 def _read(path: Path) -> _ReadRun:
-    """Read a result file, its scores and those of other tasks; ValueError as of `_file`."""
-    file = _file(path)
+    """Read a result file, its scores and those of other tasks; ValueError as of `read_file`."""
+    file = read_file(path)
     run = _ReadRun(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
         ours = leaves().get(name)
@@ -209,7 +210,7 @@ def _kind_of(name: str) -> tuple[str, str]:
     return "other", ""
 
 
-def _unknown(path: Path, file: _ResultFile) -> list[str]:
+def _unknown(path: Path, file: ResultFile) -> list[str]:
     """Say which tasks of ours are not known here."""
     ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
@@ -242,7 +243,7 @@ def _unknown(path: Path, file: _ResultFile) -> list[str]:
 
 
 def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
-    """Read the scores of a task, and note what cannot be used; ValueError as of `_file`."""
+    """Read the scores of a task, and note what cannot be used; ValueError as of `read_file`."""
     name, ours, joint = in_way(*asked), leaf(asked), run.file.epidemia or Joint()
     primary, metrics = ours.benchmark.primary, ours.metrics
     given = {
@@ -323,7 +324,7 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(base) / name for name in names if fnmatchcase(name, "results*.json"))
 
 
-def _files(folders: Iterable[Path]) -> list[Path]:
+def result_files(folders: Iterable[Path]) -> list[Path]:
     """Return the result files in folders, each once, whatever links lead to it."""
     files: dict[str, Path] = {}
     for folder in folders:
@@ -362,7 +363,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     """
     runs, notes, known_numbers = [], [], dict[str, int]()
     folders = tuple(folders)
-    for path in (files := _files(folders)):
+    for path in (files := result_files(folders)):
         try:
             run = _read(path)
             drawn = [
@@ -481,23 +482,28 @@ def _when(run: _ReadRun) -> tuple[float, str]:
     return -math.inf if math.isnan(date) else date, str(run.path)
 
 
-def _pieces(
-    run: _ReadRun, installed: Mapping[str, Any], labels: Mapping[Other, str]
-) -> Iterator[Piece]:
-    """Part a file into what was asked in one way each, and other tasks."""
-    config, template = run.file.config, run.file.chat_template
+def entry_of(file: ResultFile) -> Entry:
+    """Return the model of a file and how it was run, whatever it was asked."""
+    config, template = file.config, file.chat_template
     weights, parameters = weights_of(config), number_in(config.model_num_parameters)
     settings = settings_of(config)
     if template:
         settings += (("chat_template", _sha(str(template))),)
-    plain = Entry(
+    return Entry(
         printable(weights.name),
         bool(template) or is_chat(config),
         weights=weights,
         settings=settings,
         parameters=parameters if 0 < parameters < math.inf else None,
-        date=number_in(run.file.date),
+        date=number_in(file.date),
     )
+
+
+def _pieces(
+    run: _ReadRun, installed: Mapping[str, Any], labels: Mapping[Other, str]
+) -> Iterator[Piece]:
+    """Part a file into what was asked in one way each, and other tasks."""
+    plain = entry_of(run.file)
     entries: dict[tuple[Any, ...], Entry] = {}
     for asked, score in run.scores.items():
         protocol, details = _protocol(asked, run, installed), _details(asked, run)

@@ -154,11 +154,13 @@ def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, 
 
 
 def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
-    """Refuse what are no draws: a score, or those of one task without a list around them."""
-    listed = [] if isinstance(draws, Draws) else list(draws)
-    if isinstance(draws, Draws) or not all(
-        task is None or isinstance(task, Draws) for task in listed
-    ):
+    """Refuse what are no draws: a score, or those of one task without a list around them, or None.
+
+    None is what a task has whose truth has no joint replicates.
+    """
+    alone = isinstance(draws, Draws) or not isinstance(draws, Iterable)
+    listed = [] if alone else list(draws)
+    if alone or not all(task is None or isinstance(task, Draws) for task in listed):
         raise EpidemiaError(
             "joint_error takes a list of draws, one per task: [score(task, q).draws for task in "
             "tasks]"
@@ -209,7 +211,7 @@ def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None =
     Raises
     ------
     EpidemiaError
-        If `weights` are others, or not one per task.
+        If `draws` are none, or `weights` are others or not one per task.
     """
     draws = _listed(draws)
     return contrast_error(draws, _checked(weights, len(draws)))
