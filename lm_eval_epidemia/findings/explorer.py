@@ -16,9 +16,9 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Samples
-from lm_eval_epidemia.findings.board import parts_of
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.model_rows import parts_of
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.models import Model, chips

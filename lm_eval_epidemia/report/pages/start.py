@@ -10,8 +10,14 @@ from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.findings import overview, probe
-from lm_eval_epidemia.findings.board import BoardRow, board, by_importance, plain_name, plain_names
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
+from lm_eval_epidemia.findings.model_rows import (
+    BoardRow,
+    board,
+    by_importance,
+    plain_name,
+    plain_names,
+)
 from lm_eval_epidemia.findings.overview import as_lm_eval
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
