@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.findings.boards import WORDS
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
 from lm_eval_epidemia.findings.overview import ranks
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, references
-from lm_eval_epidemia.findings.summary import WORDS
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of
 
