@@ -201,10 +201,10 @@ def test_ways_are_paired_by_task(tmp_path):
     found = {(one.one.rpartition(": ")[2], one.other): one for one in ways.differences}
     assert set(found) == {("sampled", "letters"), ("stated", "letters"), ("stated", "sampled")}
     stated = found["stated", "letters"]
-    assert stated.tasks == 2 and stated.difference == pytest.approx((10 + 6) / 2)
+    assert stated.tasks == 2 and stated.across.difference == pytest.approx((10 + 6) / 2)
     # Errors of the asking alone here, which are independent: sqrt(3^2 + 6^2 + 4^2 + 3^2) / 2
     assert stated.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
-    assert found["stated", "sampled"].difference == pytest.approx((20 + 6) / 2)
+    assert found["stated", "sampled"].across.difference == pytest.approx((20 + 6) / 2)
     for said in (run("compare", tmp_path), run("report", tmp_path)):
         assert "One model asked in two ways" in said and "+8.0" in said
     ways = rows_of(tmp_path, "ways")
@@ -228,7 +228,7 @@ def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
     result_file(tmp_path / "e", {HEROIN: (90.0, 1.0)}, metadata={**bare, "fewshot": 2})
     (found,) = asked_in_wordings(read_results([tmp_path]).entries)
     assert (found.one, found.other) == ("m (wording=bare)", "m")
-    assert found.tasks == 2 and found.difference == pytest.approx((10 + 2) / 2)
+    assert found.tasks == 2 and found.across.difference == pytest.approx((10 + 2) / 2)
     assert found.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
     for said in (run("compare", tmp_path), run("report", tmp_path)):
         assert "One model in two wordings" in said and "+6.0" in said

@@ -17,7 +17,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.write import write_truth
-from lm_eval_epidemia.findings import leaderboard, means, overview
+from lm_eval_epidemia.findings import leaderboard, means, overview, ranks
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.reference import population_known_over
 from lm_eval_epidemia.report import output
@@ -248,14 +248,14 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     """
     high, low = leaning("high", 1, 0.03), leaning("low", -1, 0.03)
     found = compare_entries(high, low, "epidemia_low")
-    assert found.difference == pytest.approx(12.0)
+    assert found.across.difference == pytest.approx(12.0)
     assert found.here == pytest.approx(2 * 200 * OFF.std(ddof=1), rel=1e-6)
     assert found.verdict == "not shown"
     assert (found.wins, found.ties, found.losses) == (0, 6, 0)
     alone = [x.scores[Asked(task, "letters")].error for x in (high, low) for task in DRUGS]
     independent = math.sqrt(sum(x**2 for x in alone)) / len(DRUGS)
-    assert found.difference > 5 * independent  # would have been "better here", and more
-    standing = leaderboard.standings([high, low], "epidemia_low")
+    assert found.across.difference > 5 * independent  # would have been "better here", and more
+    standing = ranks.standings([high, low], "epidemia_low")
     assert {(one.best, one.worst) for one in standing.values()} == {(1, 2)}
     # Two that err alike differ by what does not depend on the sample: that is shown.
     worse = leaning("worse", 1, 0.03)
@@ -275,13 +275,13 @@ def test_a_claim_is_of_the_corrected_difference():
     one = entry("a", {COCAINE: 60.0}, [(NSDUH, [57, 59, 57, 59], 0.0)])
     other = entry("b", {COCAINE: 57.0}, [(NSDUH, [57, 57, 57, 57], 0.0)])
     found = compare_entries(one, other, "epidemia_low")
-    assert (found.difference, found.corrected) == (3.0, 5.0)
+    assert (found.across.difference, found.corrected) == (3.0, 5.0)
     assert found.here == pytest.approx(1.154701) and found.verdict == "better here"
     assert (found.wins, found.ties, found.losses) == (1, 0, 0)
     # 3 over the replicates 5: what is left is 1, which is less than 1.96 errors.
     one = entry("a", {COCAINE: 60.0}, [(NSDUH, [61, 63, 61, 63], 0.0)])
     found = compare_entries(one, other, "epidemia_low")
-    assert found.corrected == 1.0 and found.difference > 1.96 * found.here
+    assert found.corrected == 1.0 and found.across.difference > 1.96 * found.here
     assert found.verdict == "not shown" and found.ties == 1
 
 
@@ -291,7 +291,7 @@ def test_nothing_is_shown_where_the_correction_turns_the_difference_round():
     one = entry("a", tasks, [(NSDUH, [54.9, 55.1], 0.0)] * 3)
     other = entry("b", dict.fromkeys(tasks, 50.0), [(NSDUH, [50, 50], 0.0)] * 3)
     found = compare_entries(one, other, "epidemia_low")
-    assert found.half_width == 0 and found.corrected == pytest.approx(-3)
+    assert found.across.half_width == 0 and found.corrected == pytest.approx(-3)
     assert found.verdict == "not shown" and found.ties == 3
 
 
@@ -310,7 +310,7 @@ def test_the_error_of_a_difference_is_that_of_its_corrected_value():
         one.scores[asked] = score._replace(draws=score.draws._replace(less_bias=unbiased))
     found = compare_entries(one, other, "epidemia_low")
     assert found.here == pytest.approx(np.sqrt(4 / 3))
-    assert (found.difference, found.corrected) == (4, 4)
+    assert (found.across.difference, found.corrected) == (4, 4)
     assert (found.wins, found.ties) == (2, 0) and found.verdict == "better here"
 
 

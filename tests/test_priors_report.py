@@ -177,10 +177,10 @@ def test_two_models_are_paired_over_quantities(report, truth):
         if c.column == GROUP and c.one.endswith(KINDS[1]) and c.other.endswith(KINDS[2])
     )
     low, high = stats.t.interval(0.95, 73, d.mean(), error_of(d))
-    assert one.difference == pytest.approx(d.mean())
-    assert one.error == pytest.approx(error_of(d))
-    assert (one.low, one.high) == pytest.approx((low, high))
-    assert one.verdict == "better" and one.error < 2 * error_of(first)
+    assert one.across.difference == pytest.approx(d.mean())
+    assert one.across.error == pytest.approx(error_of(d))
+    assert (one.across.low, one.across.high) == pytest.approx((low, high))
+    assert one.verdict == "better" and one.across.error < 2 * error_of(first)
 
 
 def test_what_a_prior_is_worth(truth):

@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, leaderboard, means
+from lm_eval_epidemia.findings import data, leaderboard, means, ranks
 from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.data import (
@@ -34,6 +34,7 @@ from lm_eval_epidemia.findings.data import (
 )
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.findings.versions import pairs_of_versions
 from lm_eval_epidemia.report import charts, figures, output
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
@@ -440,14 +441,16 @@ def test_a_comparison_counts_outcomes_not_tasks():
     one = entry("a", {COCAINE: 60.0, HEROIN: 70.0, RACE: 70.0, EMPLOYER: 80.0})
     other = entry("b", dict.fromkeys([COCAINE, HEROIN, RACE, EMPLOYER, SALARY], 50.0))
     found = compare_entries(one, other, "epidemia_low")
-    assert (found.tasks, found.clusters, found.difference) == (4, 3, 20.0)
-    assert found.error == pytest.approx(math.sqrt(200 / 0.75) / 4)
-    assert found.half_width == pytest.approx(found.error * stats.t.ppf(0.975, 1.8))
+    assert (found.tasks, found.across.clusters, found.across.difference) == (4, 3, 20.0)
+    assert found.across.error == pytest.approx(math.sqrt(200 / 0.75) / 4)
+    assert found.across.half_width == pytest.approx(found.across.error * stats.t.ppf(0.975, 1.8))
     assert (found.wins, found.ties, found.losses) == (4, 0, 0)
     # Three outcomes say nothing of others.
-    assert found.verdict == "better here" and math.isnan(found.low) and math.isnan(found.high)
+    assert found.verdict == "better here"
+    assert math.isnan(found.across.low) and math.isnan(found.across.high)
     back = compare_entries(other, one, "epidemia_low")
-    assert (back.difference, back.wins, back.losses, back.verdict) == (-20.0, 0, 4, "worse here")
+    assert (back.across.difference, back.wins, back.losses) == (-20.0, 0, 4)
+    assert back.verdict == "worse here"
 
 
 def test_better_is_said_only_when_it_is():
@@ -461,8 +464,8 @@ def test_better_is_said_only_when_it_is():
     even = entry("even", dict.fromkeys(base, 50.1))
     assert compare_entries(even, other, "epidemia_low").verdict == "not shown"
     lone = compare_entries(entry("a", {COCAINE: 90.0}), entry("b", {COCAINE: 10.0}), "epidemia_low")
-    assert math.isnan(lone.error) and lone.verdict == "better here"
-    standing = leaderboard.standings([uneven, same, other], "epidemia_low")
+    assert math.isnan(lone.across.error) and lone.verdict == "better here"
+    standing = ranks.standings([uneven, same, other], "epidemia_low")
     assert {(one.best, one.worst) for one in standing.values()} == {(1, 3)}
 
 
@@ -471,7 +474,7 @@ def test_only_who_was_asked_everything_is_ranked():
     good, bad = entry("good", dict.fromkeys(tasks, 90.0)), entry("bad", dict.fromkeys(tasks, 10.0))
     part = entry("part", {COCAINE: 95.0})
     reference = entry("old", dict.fromkeys(tasks, 50.0), error=math.nan, reference=True)
-    found = leaderboard.standings([good, bad, part, reference], "epidemia_low")
+    found = ranks.standings([good, bad, part, reference], "epidemia_low")
     assert (found["good"].best, found["good"].worst) == (1, 1)
     assert (found["bad"].best, found["bad"].worst) == (2, 2)
     assert not found["part"].complete and found["part"].best is None
@@ -484,7 +487,7 @@ def test_a_task_more_takes_nobody_out_of_the_ranking():
     whole = [entry(f"m{x}", dict.fromkeys(tasks, 8.0 * x)) for x in range(10)]
     more = entry("more", {**dict.fromkeys(tasks, 99.0), RACE: 0.0})
     single = entry("single", {COCAINE: 100.0})
-    found = leaderboard.standings([*whole, more, single], "epidemia_low")
+    found = ranks.standings([*whole, more, single], "epidemia_low")
     assert {name for name, one in found.items() if one.best is None} == {"single"}
     assert {one.shared for one in found.values()} == {8}
     # Over the eight, "more" is better than all; over its nine it would not be.
@@ -509,9 +512,9 @@ def test_what_a_ranking_is_over():
         ({"a": "1"}, "1", "a"),
     ):
         models = [entry(name, {known[x]: 1.0 for x in tasks}) for name, tasks in asked.items()]
-        over = leaderboard.ranked_tasks(models, "epidemia_low")
+        over = ranks.ranked_tasks(models, "epidemia_low")
         assert over == {Asked(known[x], "letters") for x in shared}, asked
-        places = leaderboard.standings(models, "epidemia_low")
+        places = ranks.standings(models, "epidemia_low")
         complete = sorted(name for name, place in places.items() if place.complete)
         assert complete == sorted(ranked), asked
         with_rank = sorted(name for name, place in places.items() if place.best is not None)
@@ -542,9 +545,9 @@ def test_rank_correlation():
     """Ranks 1, 2, 3, 4 against 1, 3, 2, 4: 1 - 6 (1 + 1) / (4 * 15) = 0.8."""
     asked = [(10.0, 20.0), (20.0, 60.0), (30.0, 40.0), (40.0, 80.0)]
     models = [entry(f"m{x}", {COCAINE: x}, others={"mmlu (acc)": y}) for x, y in asked]
-    assert leaderboard.correlation(models, "epidemia_low", "mmlu (acc)") == (pytest.approx(0.8), 4)
-    assert math.isnan(leaderboard.correlation(models[:2], "epidemia_low", "mmlu (acc)")[0])
-    assert math.isnan(leaderboard.correlation(models, "epidemia_low", "arc")[0])
+    assert ranks.correlation(models, "epidemia_low", "mmlu (acc)") == (pytest.approx(0.8), 4)
+    assert math.isnan(ranks.correlation(models[:2], "epidemia_low", "mmlu (acc)")[0])
+    assert math.isnan(ranks.correlation(models, "epidemia_low", "arc")[0])
 
 
 def test_instruct_versions_are_found_by_name():
@@ -555,8 +558,8 @@ def test_instruct_versions_are_found_by_name():
     }
     names = [*sorted(name for pair in pairs for name in pair), "phi-4", "Qwen2.5-7B-Instruct"]
     models = [entry(name, {COCAINE: 1.0}) for name in names]
-    assert {(a.model, b.model) for a, b in leaderboard.pairs_of_versions(models)} == pairs
-    given = leaderboard.pairs_of_versions(models, {"phi-4": "Qwen2.5-7B-Instruct"})
+    assert {(a.model, b.model) for a, b in pairs_of_versions(models)} == pairs
+    given = pairs_of_versions(models, {"phi-4": "Qwen2.5-7B-Instruct"})
     assert ("phi-4", "Qwen2.5-7B-Instruct") in {(a.model, b.model) for a, b in given}
 
 
@@ -678,6 +681,11 @@ def test_the_report_for_programs(three):
     in_json = json.loads(run("report", three, "--format", "json").stdout)
     verdicts = {"better", "worse", "better here", "worse here", "not shown"}
     assert {comparison["verdict"] for comparison in in_json["comparisons"]} <= verdicts
+    # Names that programs read: one level, whatever the comparison is made of here.
+    names = "one other column tasks higher_is_better clusters difference error half_width low high"
+    names += " ratio ratio_low ratio_high elsewhere corrected here population population_here"
+    names += " wins ties losses verdict"
+    assert {frozenset(each) for each in in_json["comparisons"]} == {frozenset(names.split())}
     assert len(in_json["rows"]) == len(rows)
     latex = run("report", three, "--format", "latex").stdout
     assert r"epidemia\_low" in latex and r"$\pm$" in latex and r"\begin{tabular}" in latex

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import head_to_head, leaderboard, pool
+from lm_eval_epidemia.findings import head_to_head, leaderboard, pool, ranks
 from lm_eval_epidemia.findings.comparison import TOO_FEW, compare_entries
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.report.sections import printed, tidy
@@ -79,15 +79,16 @@ def test_eight_outcomes_say_something_of_others_and_seven_do_not():
     other = entry("b", dict.fromkeys(LOW, 50.0))
     one = entry("a", {task: 60.0 + place for place, task in enumerate(LOW)})
     eight = compare_entries(one, other, "epidemia_low")
-    assert eight.verdict == "better" and eight.low > 0
-    assert eight.half_width == pytest.approx(eight.high - eight.difference)
+    assert eight.verdict == "better" and eight.across.low > 0
+    assert eight.across.half_width == pytest.approx(eight.across.high - eight.across.difference)
     seven = compare_entries(one, other, "epidemia_low", sorted(one.scores)[:7])
-    assert seven.verdict == "better here" and math.isnan(seven.low) and seven.half_width > 0
+    assert seven.verdict == "better here"
+    assert math.isnan(seven.across.low) and seven.across.half_width > 0
     finding = head_to_head._finding("ways", [head_to_head._row(seven, one)], "", "", "")
     (row,) = printed(finding).rows
-    assert f"± {seven.half_width:.1f}: {TOO_FEW}" in row
+    assert f"± {seven.across.half_width:.1f}: {TOO_FEW}" in row
     (numbers,) = tidy(finding)
-    assert numbers["outcomes"] == 7 and numbers["half_width"] == seven.half_width
+    assert numbers["outcomes"] == 7 and numbers["half_width"] == seven.across.half_width
 
 
 def test_an_interval_is_cut_where_the_scale_ends():
@@ -98,10 +99,10 @@ def test_an_interval_is_cut_where_the_scale_ends():
     other = entry("b", {task: 100.0 * (place < 2) for place, task in enumerate(LOW)})
     one = entry("a", {task: 100.0 * (place >= 2) for place, task in enumerate(LOW)})
     cut = compare_entries(one, other, "epidemia_low")
-    assert (cut.difference, cut.high) == (50.0, 100.0)
-    assert cut.low == pytest.approx(50 - 77.4, abs=0.1) and cut.verdict == "better here"
+    assert (cut.across.difference, cut.across.high) == (50.0, 100.0)
+    assert cut.across.low == pytest.approx(50 - 77.4, abs=0.1) and cut.verdict == "better here"
     two = compare_entries(one, other, "epidemia_low", [Asked(LOW[n], "letters") for n in (0, 7)])
-    assert (two.difference, two.half_width) == (0, 100)
+    assert (two.across.difference, two.across.half_width) == (0, 100)
 
 
 def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
@@ -118,32 +119,32 @@ def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
     variances = [clustered(x - y, outcomes).error ** 2 for x, y in pairs]
     own = clustered(logs["a"] - logs["b"], outcomes)
     shrunk = moderated(own, prior_of(variances, 3.0), 5 * 3.0)
-    assert len(pairs) == 10 and compared.clusters == 4
-    assert math.log(compared.ratio) == pytest.approx(own.mean)
-    assert math.log(compared.ratio_high) == pytest.approx(own.mean + shrunk.reach(0.95))
-    assert math.log(compared.ratio_low) == pytest.approx(own.mean - shrunk.reach(0.95))
-    assert compared.ratio_high < 1 and compared.verdict == "better"
+    assert len(pairs) == 10 and compared.across.clusters == 4
+    assert math.log(compared.across.ratio) == pytest.approx(own.mean)
+    assert math.log(compared.across.ratio_high) == pytest.approx(own.mean + shrunk.reach(0.95))
+    assert math.log(compared.across.ratio_low) == pytest.approx(own.mean - shrunk.reach(0.95))
+    assert compared.across.ratio_high < 1 and compared.verdict == "better"
     assert compare_entries(other, one, "epidemia_high", pool=known).verdict == "worse"
     # A row of one of the two, in another setting, says nothing of others; nor do six pairs.
     (twin,) = models({"a": logs["a"]})
     twin.twin = 1
     for few in ([one, other, *rest[:4]], [one, other, *rest[:4], twin], []):
         compared = compare_entries(one, other, "epidemia_high", pool=Pool(few, NOISE))
-        assert math.isnan(compared.ratio) and compared.verdict == "better here"
+        assert math.isnan(compared.across.ratio) and compared.verdict == "better here"
     # Three outcomes are too few on this scale too.
     three = compare_entries(one, other, "epidemia_high", sorted(one.scores)[:3], known)
-    assert math.isnan(three.ratio) and three.verdict == "better here"
+    assert math.isnan(three.across.ratio) and three.verdict == "better here"
 
 
 def test_ranks_follow_the_same_tests():
     rng = np.random.default_rng(2)
     logs = {f"m{m}": rng.normal(-1.2, 0.1, 4) for m in range(6)}
     entries = models({"best": np.full(4, -3.0), **logs})
-    ranked = leaderboard.standings(entries, "epidemia_high", NOISE)
+    ranked = ranks.standings(entries, "epidemia_high", NOISE)
     assert (ranked["best"].best, ranked["best"].worst, ranked["best"].among) == (1, 1, 7)
     assert min(ranked[name].best for name in logs) == 2
     # Without D0 there is no log l1, and four outcomes say nothing.
-    ranked = leaderboard.standings(entries, "epidemia_high")
+    ranked = ranks.standings(entries, "epidemia_high")
     assert {(place.best, place.worst) for place in ranked.values()} == {(1, 7)}
 
 
@@ -174,7 +175,7 @@ def test_low_and_high_together():
     report = leaderboard.make_report(Results([one, other, low], [], []))
     compared = {(p.column, p.one, p.other): p for p in leaderboard.comparisons(report) if p.tasks}
     together = compared["epidemia_low + epidemia_high", "a", "b"]
-    assert (together.tasks, together.clusters) == (12, 11)
+    assert (together.tasks, together.across.clusters) == (12, 11)
     assert together.verdict == "better"
     assert compared["epidemia_high", "a", "b"].verdict == "better here"
     # Who was asked one group alone has the group's own verdict only.
@@ -192,9 +193,7 @@ def test_ranks_are_of_one_limit():
     tasks = dict.fromkeys(LOW, 50.0)
     cut = {x: Protocol(incomplete=True, limit=x) for x in ("4", "8", "16")}
     runs = [entry(f"m{x}{y}", tasks, protocol=cut[x]) for x in ("4", "8") for y in "ab"]
-    ranked = leaderboard.standings(
-        [*runs, entry("lone", tasks, protocol=cut["16"])], "epidemia_low"
-    )
+    ranked = ranks.standings([*runs, entry("lone", tasks, protocol=cut["16"])], "epidemia_low")
     assert {(ranked[run.name].best, ranked[run.name].among) for run in runs} == {(1, 2)}
     alone = next(place for name, place in ranked.items() if name.startswith("lone"))
     assert (alone.best, alone.worst, alone.complete) == (None, None, True)

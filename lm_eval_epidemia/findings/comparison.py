@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy import stats
 
@@ -82,8 +82,8 @@ class Comparison(NamedTuple):
         Tasks in common.
     higher_is_better : bool
         Of the metric compared.
-    clusters, difference, error, half_width, low, high, ratio, ratio_low, ratio_high, elsewhere
-        As `Across` has them.
+    across : Across
+        What the difference says of other outcomes.
     corrected : float
         The difference less what the surveys' sampling error adds to it on average: it moves two
         respondents differently, of whom one errs upward and one downward. NaN where the replicates
@@ -103,16 +103,7 @@ class Comparison(NamedTuple):
     column: str
     tasks: int
     higher_is_better: bool
-    clusters: int
-    difference: float
-    error: float
-    half_width: float
-    low: float
-    high: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    elsewhere: int
+    across: Across
     corrected: float
     here: float
     population: float | None
@@ -128,14 +119,20 @@ class Comparison(NamedTuple):
         ``not shown``: the difference, the corrected one, or that of the scores against the
         population is within its joint error, or that is not known. ``better here`` or ``worse
         here``: all exceed it on the same side, in these tasks. ``better`` or ``worse``: besides,
-        `elsewhere` is on this side, so other outcomes would be expected to show it too.
+        `across.elsewhere` is on this side, so other outcomes would be expected to show it too.
         """
         population = self.population, self.population_here
-        side = Here(self.difference, self.corrected, self.here, *population).side(HERE)
+        side = Here(self.across.difference, self.corrected, self.here, *population).side(HERE)
         if not side:
             return "not shown"
         which = "better" if (side > 0) == self.higher_is_better else "worse"
-        return which if self.elsewhere == side else f"{which} here"
+        return which if self.across.elsewhere == side else f"{which} here"
+
+    def flat(self) -> dict[str, Any]:
+        """Return everything by its name, `across` part by part and the verdict among it."""
+        parts = {**self._asdict(), **self.across._asdict(), "verdict": self.verdict}
+        del parts["across"]
+        return parts
 
 
 class Here(NamedTuple):
@@ -313,7 +310,7 @@ def _compared(
         column,
         len(d),
         higher,
-        *across,
+        across,
         *whole[1:],
         wins=wins,
         ties=len(d) - wins - losses,

@@ -41,15 +41,17 @@ _SHOWN = (
 
 def _row(pair: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
     """Return a comparison, in tidy rows under the name of the second."""
-    difference = Number(pair.difference, pair.error, pair.tasks, pair.low, pair.high, pair.verdict)
+    across, tasks = pair.across, pair.tasks
+    mean, error = across.difference, across.error
+    difference = Number(mean, error, tasks, across.low, across.high, pair.verdict)
     # Errors of logarithms have no place on the scale of the ratio: its interval says all.
-    ratio = Number(pair.ratio, 0.0, pair.tasks, pair.ratio_low, pair.ratio_high)
+    ratio = Number(across.ratio, 0.0, tasks, across.ratio_low, across.ratio_high)
     cells: dict[str, Cell] = {
         "pair": f"{pair.one} / {pair.other}",
         "group": pair.column + where,
-        "tasks": pair.tasks,
+        "tasks": tasks,
         "difference": difference,
-        "95 % interval": difference if pair.clusters >= FEWEST else _too_few(pair),
+        "95 % interval": difference if across.clusters >= FEWEST else _too_few(pair),
         "here, corrected": _here(pair.corrected, pair.here),
         "here, population": _here(pair.population, pair.population_here),
         "l1, ratio": known(ratio),
@@ -58,15 +60,15 @@ def _row(pair: Comparison, entry: Entry, where: str = "", long: bool = False, **
     }
     facts = {
         "group": pair.column,
-        "outcomes": pair.clusters,
-        "half_width": pair.half_width,
+        "outcomes": across.clusters,
+        "half_width": across.half_width,
         "corrected": pair.corrected,
         "corrected_stderr": pair.here,
         "population": _or_nan(pair.population),
         "population_stderr": _or_nan(pair.population_here),
-        "l1_ratio": pair.ratio,
-        "l1_ratio_low": pair.ratio_low,
-        "l1_ratio_high": pair.ratio_high,
+        "l1_ratio": across.ratio,
+        "l1_ratio_low": across.ratio_low,
+        "l1_ratio_high": across.ratio_high,
         "wins": pair.wins,
         "ties": pair.ties,
         "losses": pair.losses,
@@ -89,7 +91,8 @@ def _here(value: float | None, error: float | None) -> Number | None:
 def _too_few(pair: Comparison) -> str:
     """Say how far the difference of other outcomes may be, where that is all that can be said."""
     digits = benchmark_of(pair.column).digits
-    far = "" if math.isnan(pair.half_width) else f"± {pair.half_width:.{digits}f}: "
+    reach = pair.across.half_width
+    far = "" if math.isnan(reach) else f"± {reach:.{digits}f}: "
     return far + TOO_FEW
 
 

@@ -1,65 +1,37 @@
-"""Who does better, and whether that can be said: ranks, and what a report is made of."""
+"""What a report is made of: its runs in order, their ranks, pairs and comparisons."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from scipy import stats
-
 from lm_eval_epidemia.benchmarks import OBSERVATION, QUICK, Benchmark, groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.comparison import AND, Comparison, across_outcomes, compare_entries
+from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Number
-from lm_eval_epidemia.findings.means import (
-    group_mean,
-    mean_over,
-    shared_tasks,
-    tasks_in,
-    worth,
-)
+from lm_eval_epidemia.findings.means import mean_over, shared_tasks, tasks_in, worth
 from lm_eval_epidemia.findings.normalise import normalise
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.findings.ranks import Standing, standings
 from lm_eval_epidemia.findings.tuned import TunedRun, tuned_runs
-from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
-from lm_eval_epidemia.results.protocol import Protocol, printable
+from lm_eval_epidemia.findings.versions import (
+    Pairs,
+    compare_nothing,
+    pairs_of_names,
+    pairs_of_versions,
+)
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import Results
 from lm_eval_epidemia.score.score import Anchors
 
 #: Points by which a score may miss that of its distance, by rounding.
 TOLERANCE = 1e-6
-
-
-class Standing(NamedTuple):
-    """Where an entry stands in a column.
-
-    Attributes
-    ----------
-    mean : Number
-    complete : bool
-        Whether it was asked all the tasks that ranks are over.
-    best, worst : int or None
-        Ranks that cannot be excluded: 1 + how many are shown better, and how many entries less
-        those shown worse. None where it is not ranked, or nobody is whom it could be compared with.
-    shared : int
-        How many tasks the ranks of its protocol are over; 0 where nobody is ranked.
-    among : int
-        How many entries these ranks are of: those of its protocol that were asked these tasks.
-    """
-
-    mean: Number
-    complete: bool
-    best: int | None
-    worst: int | None
-    shared: int
-    among: int
 
 
 def columns(entries: Iterable[Entry]) -> list[str]:
@@ -74,148 +46,6 @@ def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
     for column in columns:
         parts.setdefault(groups()[column], []).append(column)
     return parts
-
-
-def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
-    """Return the tasks that a ranking is over: those that the entries to be ranked share.
-
-    From whoever was asked most tasks down, entries are taken in as long as at least half of the
-    broadest one's tasks are left that all of them were asked. So nobody drops out because another
-    was asked one task more, and a run of a single task does not make that the ranking of all.
-
-    Parameters
-    ----------
-    entries : iterable of Entry
-        Of one protocol; at least one. Those that were asked all the tasks returned can be ranked.
-    column : str
-    """
-    asked = Counter(frozenset(tasks_in(entry, column)) for entry in entries)
-    # Of equally many tasks, those that more entries were asked.
-    ordered = sorted(asked, key=lambda tasks: (-len(tasks), -asked[tasks], sorted(tasks)))
-    shared = ordered[0]
-    for tasks in ordered:
-        if 2 * len(shared & tasks) >= len(ordered[0]):
-            shared &= tasks
-    return shared
-
-
-def standings(
-    entries: Sequence[Entry], column: str, noise: Mapping[str, float] | None = None
-) -> dict[str, Standing]:
-    """Rank entries in a group, with the ranks that their comparisons leave open.
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Only those of one protocol are compared with each other; references are not ranked.
-    column : str
-    noise : mapping of str to float, optional
-        As of `Pool`.
-
-    Returns
-    -------
-    dict of str to Standing
-        By the entry's name; entries that were not asked the group are left out.
-    """
-    by_name: dict[str, Standing] = {}
-    runs: dict[Protocol, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        if tasks_in(entry, column):
-            runs[entry.protocol].append(entry)
-    for alike in runs.values():
-        asked = [entry for entry in alike if not entry.reference]
-        shared = ranked_tasks(asked, column) if asked else frozenset()
-        complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
-        ranked = [entry for entry in asked if entry.name in complete]
-        better, worse = Counter[str](), Counter[str]()
-        pool = Pool(alike, noise or {})
-        for first, other in combinations(ranked, 2):
-            # The cheap half first: of all pairs of many models most end here.
-            if not across_outcomes(first, other, column, shared, pool).elsewhere:
-                continue
-            verdict = compare_entries(first, other, column, shared, pool).verdict
-            if verdict in ("better", "worse"):
-                winner, loser = (first, other) if verdict == "better" else (other, first)
-                worse[winner.name] += 1
-                better[loser.name] += 1
-        for entry in alike:
-            name, best, worst = entry.name, None, None
-            if entry in ranked and len(ranked) > 1:
-                best, worst = 1 + better[name], len(ranked) - worse[name]
-            mean = group_mean(entry, column)
-            by_name[name] = Standing(mean, name in complete, best, worst, len(shared), len(ranked))
-    return by_name
-
-
-def correlation(entries: Iterable[Entry], column: str, other: str) -> tuple[float, int]:
-    """Correlate ranks in a group with those in another task.
-
-    Parameters
-    ----------
-    entries : iterable of Entry
-        Those of one protocol; means are over the tasks that all of them share.
-    column : str
-    other : str
-        A key of `Entry.others`.
-
-    Returns
-    -------
-    coefficient : float
-        Spearman's, in [-1, 1]; NaN for fewer than three models or where all are alike.
-    models : int
-    """
-    both = [e for e in entries if other in e.others and tasks_in(e, column)]
-    if len(both) < 3 or not (tasks := shared_tasks(both, column)):
-        return math.nan, len(both)
-    scores = [mean_over(entry, tasks).value for entry in both]
-    values = [entry.others[other] for entry in both]
-    if len(set(scores)) < 2 or len(set(values)) < 2:
-        return math.nan, len(both)
-    return float(stats.spearmanr(scores, values).statistic), len(both)
-
-
-#: Words in a model's name that say it was tuned to follow instructions, and that it was not.
-TUNED, PLAIN = {"instruct", "it", "chat"}, {"base", "pt", "hf"}
-
-
-#: Models and what became of them, by name; of one model there may be several in a sequence.
-Pairs = Mapping[str, str] | Sequence[tuple[str, str]]
-
-
-def _listed(given: Pairs | None) -> list[tuple[str, str]]:
-    return list(given.items() if isinstance(given, Mapping) else given or ())
-
-
-def pairs_of_versions(
-    entries: Sequence[Entry], given: Pairs | None = None
-) -> list[tuple[Entry, Entry]]:
-    """Find base models and their instruct versions, by their names.
-
-    "Llama-3.1-8B" and "Llama-3.1-8B-Instruct" are a pair, as are "gemma-2-9b" and "gemma-2-9b-it".
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Of one protocol.
-    given : mapping of str to str or sequence of (str, str), optional
-        Instruct versions by the name of their base model, for names that do not say.
-    """
-    stems: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
-    tuned = []
-    for entry in entries:
-        words = [word for word in re.split(r"[-_\s]+", entry.model.lower()) if word]
-        stem = tuple(word for word in words if word not in TUNED | PLAIN)
-        if TUNED & set(words):
-            tuned.append((stem, entry))
-        else:
-            stems[stem].append(entry)
-    bases = [(stems.get(stem, []), entry) for stem, entry in tuned]
-    for base, instruct in _listed(given):
-        plain = [entry for entry in entries if entry.model == base]
-        bases += [(plain, entry) for entry in entries if entry.model == instruct]
-    pairs = [(base, other) for plain, other in bases for base in closest(plain, other)]
-    # What names tell may be given too, and more than once.
-    return list({(base.name, other.name): (base, other) for base, other in pairs}.values())
 
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
@@ -334,14 +164,8 @@ def make_report(
     EpidemiaError
         If a pair names a model that is not there, or one model twice.
     """
-    runs, given = list(results.entries), _listed(pairs)
-    models = {entry.model for entry in runs}
-    if unknown := {name for pair in given for name in pair} - models:
-        raise EpidemiaError(
-            f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
-        )
-    if twice := [base for base, other in given if base == other]:
-        raise EpidemiaError(f"{twice[0]!r} cannot be paired with itself: give two models")
+    runs = list(results.entries)
+    given = pairs_of_names(pairs, runs)
     listed = columns(runs)
     asked = {task for entry in runs for task in entry.scores}
     reference = published(asked) if with_published else []
@@ -357,11 +181,11 @@ def make_report(
     versions = [
         (base, other)
         for alike in _alike(asked_ours)
-        for base, other in pairs_of_versions(alike, pairs)
+        for base, other in pairs_of_versions(alike, given)
         if other.name not in apart
     ]
     with_base = [(run.base, run.entry) for run in tuned if run.base]
-    notes += _without_tasks(given, [*versions, *with_base], listed)
+    notes += compare_nothing(given, [*versions, *with_base], listed)
     tasks = {task.task for task in asked}
     truths = {task: store.load(task) for task in store.available() if task in tasks}
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
@@ -386,25 +210,6 @@ def make_report(
         published(closed) if with_published else [],
         tuple(tuned),
     )
-
-
-def _without_tasks(
-    given: Iterable[tuple[str, str]], paired: Iterable[tuple[Entry, Entry]], groups: Sequence[str]
-) -> list[str]:
-    """Name the pairs that were given and have no task in common."""
-    compared = {
-        (first.model, other.model)
-        for first, other in paired
-        if any(shared_tasks([first, other], group) for group in groups)
-    }
-    return [
-        printable(
-            f"--pair {base}={other} compares nothing: no task has a score of both, asked in the "
-            "same way; run both on the same tasks, with the same --metadata and --limit"
-        )
-        for base, other in dict.fromkeys(given)
-        if (base, other) not in compared
-    ]
 
 
 def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:

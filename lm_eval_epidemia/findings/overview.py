@@ -12,14 +12,7 @@ from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings import published_priors
 from lm_eval_epidemia.findings.comparison import CONFIDENCE
 from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Cell, Column, Finding, Number, Row
-from lm_eval_epidemia.findings.leaderboard import (
-    Report,
-    Standing,
-    by_benchmark,
-    closed_subset,
-    correlation,
-    whole,
-)
+from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark, closed_subset, whole
 from lm_eval_epidemia.findings.means import (
     SCALES,
     facets,
@@ -31,6 +24,7 @@ from lm_eval_epidemia.findings.means import (
     worth,
 )
 from lm_eval_epidemia.findings.published import MARK
+from lm_eval_epidemia.findings.ranks import Standing, correlation
 from lm_eval_epidemia.findings.reference import (
     KNOWS_MARGINAL,
     KNOWS_POPULATION,

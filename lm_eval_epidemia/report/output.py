@@ -123,9 +123,7 @@ def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
     written = {
         "notes": report.notes,
         "rows": [*as_rows(report, compared), *more],
-        "comparisons": [
-            {**pair._asdict(), "verdict": pair.verdict} for pair in compared if pair.tasks
-        ],
+        "comparisons": [pair.flat() for pair in compared if pair.tasks],
     }
     return json.dumps(plain(written), indent=1, ensure_ascii=False)
 

@@ -1,0 +1,141 @@
+"""Who stands where in a group, and which ranks comparisons leave open."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from scipy import stats
+
+from lm_eval_epidemia.findings.comparison import across_outcomes, compare_entries
+from lm_eval_epidemia.findings.finding import Number
+from lm_eval_epidemia.findings.means import group_mean, mean_over, shared_tasks, tasks_in
+from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.results.protocol import Protocol
+
+
+class Standing(NamedTuple):
+    """Where an entry stands in a column.
+
+    Attributes
+    ----------
+    mean : Number
+    complete : bool
+        Whether it was asked all the tasks that ranks are over.
+    best, worst : int or None
+        Ranks that cannot be excluded: 1 + how many are shown better, and how many entries less
+        those shown worse. None where it is not ranked, or nobody is whom it could be compared with.
+    shared : int
+        How many tasks the ranks of its protocol are over; 0 where nobody is ranked.
+    among : int
+        How many entries these ranks are of: those of its protocol that were asked these tasks.
+    """
+
+    mean: Number
+    complete: bool
+    best: int | None
+    worst: int | None
+    shared: int
+    among: int
+
+
+def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
+    """Return the tasks that a ranking is over: those that the entries to be ranked share.
+
+    From whoever was asked most tasks down, entries are taken in as long as at least half of the
+    broadest one's tasks are left that all of them were asked. So nobody drops out because another
+    was asked one task more, and a run of a single task does not make that the ranking of all.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Of one protocol; at least one. Those that were asked all the tasks returned can be ranked.
+    column : str
+    """
+    asked = Counter(frozenset(tasks_in(entry, column)) for entry in entries)
+    # Of equally many tasks, those that more entries were asked.
+    ordered = sorted(asked, key=lambda tasks: (-len(tasks), -asked[tasks], sorted(tasks)))
+    shared = ordered[0]
+    for tasks in ordered:
+        if 2 * len(shared & tasks) >= len(ordered[0]):
+            shared &= tasks
+    return shared
+
+
+def standings(
+    entries: Sequence[Entry], column: str, noise: Mapping[str, float] | None = None
+) -> dict[str, Standing]:
+    """Rank entries in a group, with the ranks that their comparisons leave open.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        Only those of one protocol are compared with each other; references are not ranked.
+    column : str
+    noise : mapping of str to float, optional
+        As of `Pool`.
+
+    Returns
+    -------
+    dict of str to Standing
+        By the entry's name; entries that were not asked the group are left out.
+    """
+    by_name: dict[str, Standing] = {}
+    runs: dict[Protocol, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if tasks_in(entry, column):
+            runs[entry.protocol].append(entry)
+    for alike in runs.values():
+        asked = [entry for entry in alike if not entry.reference]
+        shared = ranked_tasks(asked, column) if asked else frozenset()
+        complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
+        ranked = [entry for entry in asked if entry.name in complete]
+        better, worse = Counter[str](), Counter[str]()
+        pool = Pool(alike, noise or {})
+        for first, other in combinations(ranked, 2):
+            # The cheap half first: of all pairs of many models most end here.
+            if not across_outcomes(first, other, column, shared, pool).elsewhere:
+                continue
+            verdict = compare_entries(first, other, column, shared, pool).verdict
+            if verdict in ("better", "worse"):
+                winner, loser = (first, other) if verdict == "better" else (other, first)
+                worse[winner.name] += 1
+                better[loser.name] += 1
+        for entry in alike:
+            name, best, worst = entry.name, None, None
+            if entry in ranked and len(ranked) > 1:
+                best, worst = 1 + better[name], len(ranked) - worse[name]
+            mean = group_mean(entry, column)
+            by_name[name] = Standing(mean, name in complete, best, worst, len(shared), len(ranked))
+    return by_name
+
+
+def correlation(entries: Iterable[Entry], column: str, other: str) -> tuple[float, int]:
+    """Correlate ranks in a group with those in another task.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Those of one protocol; means are over the tasks that all of them share.
+    column : str
+    other : str
+        A key of `Entry.others`.
+
+    Returns
+    -------
+    coefficient : float
+        Spearman's, in [-1, 1]; NaN for fewer than three models or where all are alike.
+    models : int
+    """
+    both = [e for e in entries if other in e.others and tasks_in(e, column)]
+    if len(both) < 3 or not (tasks := shared_tasks(both, column)):
+        return math.nan, len(both)
+    scores = [mean_over(entry, tasks).value for entry in both]
+    values = [entry.others[other] for entry in both]
+    if len(set(scores)) < 2 or len(set(values)) < 2:
+        return math.nan, len(both)
+    return float(stats.spearmanr(scores, values).statistic), len(both)
