@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, QUICK, Benchmark, groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Number
@@ -145,6 +146,7 @@ def informative(results: Results) -> Results:
     return results._replace(entries=entries, notes=[*results.notes, note])
 
 
+@held()
 def make_report(
     results: Results, with_published: bool = False, pairs: Pairs | None = None
 ) -> Report:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.findings import (
     ablations,
     head_to_head,
@@ -23,6 +24,7 @@ from lm_eval_epidemia.findings.ways import asked_in_ways, asked_in_wordings
 from lm_eval_epidemia.report.sections import Section, plain, printed, tidy
 
 
+@held()
 def sections(report: Report, effects: bool = False) -> list[Section]:
     """Return the tables of the report, the leaderboards first; long ones with `effects`."""
     return [
@@ -77,6 +79,7 @@ def details(report: Report) -> list[Section]:
     return [printed(finding) for finding in findings if finding.rows]
 
 
+@held()
 def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> list[dict[str, Any]]:
     """Return everything as rows of one tidy table.
 

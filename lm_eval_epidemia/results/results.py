@@ -19,6 +19,7 @@ import msgspec
 from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
 from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
@@ -336,6 +337,7 @@ def _files(folders: Iterable[Path]) -> list[Path]:
     return list(files.values())
 
 
+@held()
 def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = None) -> Results:
     """Read the results of any number of runs.
 
