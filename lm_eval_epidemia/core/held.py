@@ -1,4 +1,4 @@
-"""What the disk declares, looked up once for a piece of work instead of a hundred thousand times."""
+"""What the disk declares, looked up once for a whole piece of work."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def make_report(
         another,
         noise,
         versions,
-        [*results.notes, *notes, *_changed(runs, anchors)],
+        [*results.notes, *notes, *_changed(runs, anchors), *_many(asked_ours)],
         closed,
         published(closed) if with_published else [],
         tuple(tuned),
@@ -250,16 +250,28 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
     return notes
 
 
-#: With more models than this, only neighbours in rank are compared in the terminal.
-MOST_PAIRS_OF = 5
+def _many(entries: Sequence[Entry]) -> list[str]:
+    """Say where not every two runs are compared."""
+    most = max((len(alike) for alike in _alike(entries)), default=0)
+    if most <= MOST_PAIRS_OF:
+        return []
+    return [
+        f"{most} runs were asked alike: ranks are from all pairs of them, but pairs are listed of "
+        "neighbours in rank alone; give the result folders of two models to see these compared"
+    ]
+
+
+#: With more runs than this, only neighbours in rank are compared: in tables for people, and in
+#: what programs read.
+MOST_SHOWN, MOST_PAIRS_OF = 5, 20
 
 
 #: Groups that are compared together besides, in each way of asking.
 TOGETHER = ("epidemia_low", "epidemia_high")
 
 
-def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
-    """Compare every two runs that were asked in the same way, the better mean first.
+def comparisons(report: Report, most: int = MOST_PAIRS_OF) -> list[Comparison]:
+    """Compare runs that were asked in the same way, the better mean first.
 
     In every group, and over all outcomes of those in `TOGETHER` where both runs were asked these.
     A quick look is a prediction, and shows nothing in these tasks.
@@ -267,8 +279,8 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     Parameters
     ----------
     report : Report
-    neighbours : bool
-        Whether, of more than `MOST_PAIRS_OF` runs, only neighbours are compared.
+    most : int
+        Of more runs only neighbours are compared, of so many every two.
     """
     compared = []
     pools = report.pools()
@@ -278,10 +290,9 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
         parts = column.split(AND)
         for alike in report.alike():
             runs, pool = ordered_in(alike, parts), pools[alike[0].protocol]
-            many = neighbours and len(runs) > MOST_PAIRS_OF
             compared += [
                 compare_entries(run, other, column, pool=pool)
-                for run, other in (pairwise(runs) if many else combinations(runs, 2))
+                for run, other in (pairwise(runs) if len(runs) > most else combinations(runs, 2))
                 if len(parts) == 1 or all(shared_tasks([run, other], part) for part in parts)
             ]
     return compared

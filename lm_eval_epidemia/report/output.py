@@ -19,7 +19,7 @@ from lm_eval_epidemia.findings import (
 )
 from lm_eval_epidemia.findings.comparison import Comparison
 from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.leaderboard import Report, comparisons
+from lm_eval_epidemia.findings.leaderboard import MOST_SHOWN, Report, comparisons
 from lm_eval_epidemia.findings.ways import asked_in_ways, asked_in_wordings
 from lm_eval_epidemia.report.sections import Section, plain, printed, tidy
 
@@ -74,7 +74,7 @@ def details(report: Report) -> list[Section]:
         overview.by_size(report),
         head_to_head.versions(report),
         *overview.scales(report),
-        *head_to_head.models(report, comparisons(report, neighbours=True)),
+        *head_to_head.models(report, comparisons(report, MOST_SHOWN)),
     ]
     return [printed(finding) for finding in findings if finding.rows]
 

@@ -171,13 +171,19 @@ def prior_of(variances: ArrayLike, freedom: float) -> Prior | None:
     variances = np.asarray(variances, dtype=float)
     if not (least := SMALLEST * float(np.median(variances))) > 0:
         return None
+    logs = np.log(np.maximum(variances, least))
+    return prior_from(float(logs.mean()), float(logs.var(ddof=1)), freedom)
+
+
+def prior_from(mean: float, variance: float, freedom: float) -> Prior:
+    """Fit the prior of variances as `prior_of`, by mean and variance of their logarithms."""
     half = freedom / 2
-    e = np.log(np.maximum(variances, least)) - special.digamma(half) + math.log(half)
-    excess = float(e.var(ddof=1)) - float(special.polygamma(1, half))
+    mean += math.log(half) - float(special.digamma(half))
+    excess = variance - float(special.polygamma(1, half))
     if excess <= 0:
-        return Prior(math.inf, math.exp(e.mean()))
+        return Prior(math.inf, math.exp(mean))
     own = _inverse_trigamma(excess)
-    return Prior(2 * own, math.exp(e.mean() + special.digamma(own) - math.log(own)))
+    return Prior(2 * own, math.exp(mean + float(special.digamma(own)) - math.log(own)))
 
 
 def moderated(of: Clustered, prior: Prior, most: float = math.inf) -> Clustered:
