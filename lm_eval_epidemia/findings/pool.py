@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import special
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
@@ -18,8 +18,8 @@ from lm_eval_epidemia.score.outcomes import (
     Layout,
     Prior,
     moderated,
-    prior_from,
     prior_of,
+    priors_from,
 )
 
 #: Of the mean replicate distance: a smaller `l1` counts as this, as no survey tells them apart.
@@ -39,72 +39,104 @@ def noise_of(truth: GroundTruth) -> float:
     return PRINTED * len(truth.levels)
 
 
-class _Pairs(NamedTuple):
-    """All pairs of the models that were asked some tasks.
+class _Pairs:
+    """All pairs of the models that were asked some tasks, and how much two of them differ.
 
-    Attributes
+    What the prior of two models is fitted to, the pairs that contain neither, is known from sums
+    over all pairs less those over theirs.
+
+    Parameters
     ----------
     layout : Layout
-    models : ndarray of str, shape (N,)
-    logs : dict of str to ndarray
-        Log `l1` of each task, floored, by the entry's name.
-    variances : ndarray, shape (N, N)
-        CR2 variance of the mean difference of log `l1` of each two; NaN of two rows of one model.
-    sums : ndarray, shape (3, N)
-        Of each row: how many pairs it is in, and the sums of their log variances, less `center`,
-        and of the squares of these.
-    center : float
-        NaN where the smallest variances may count for more than they are (`outcomes.SMALLEST`),
-        so that no sum tells.
+    entries : sequence of Entry, length N
+    logs : ndarray, shape (N, T)
+        Log `l1` of each task, floored.
     """
 
-    layout: Layout
-    models: NDArray[np.str_]
-    logs: dict[str, Array]
-    variances: Array
-    sums: Array
-    center: float
+    def __init__(self, layout: Layout, entries: Sequence[Entry], logs: Array) -> None:
+        self.layout, self.logs = layout, logs
+        self.rows = {entry.name: row for row, entry in enumerate(entries)}
+        names = list(dict.fromkeys(entry.model for entry in entries))
+        #: Of which model each row is.
+        self.model = np.array([names.index(entry.model) for entry in entries], int)
+        self.models = len(names)
+        if not (entries and layout.freedom):
+            self.known, self.floored = np.empty(0), False
+            return
+        off = layout.residuals(logs)
+        # Row by row, as an array of all outcomes would be large.
+        variances = np.array([((row - off) ** 2).sum(axis=-1) for row in off])
+        first, other = np.triu_indices(len(entries), 1)
+        apart = self.model[first] != self.model[other]
+        first, other = first[apart], other[apart]
+        order = np.argsort(variances[first, other], kind="stable")
+        self._first, self._other = self.model[first[order]], self.model[other[order]]
+        #: CR2 variances of the mean difference of log `l1` of two, sorted.
+        self.known = variances[first, other][order]
+        self._least = SMALLEST * float(np.median(self.known)) if len(self.known) else 0.0
+        # What is left without two models has a median of this at most, if any at all.
+        most = min(len(self.known) // 2 + 2 * len(entries), len(self.known) - 1)
+        #: Whether the smallest count for more than they are, so that sums do not tell priors.
+        self.floored = len(self.known) > 0 and bool(self.known[0] <= SMALLEST * self.known[most])
+        self._sum()
 
-    def prior(self, models: Sequence[str]) -> Prior | None:
-        """Fit the prior of variances to the pairs that contain none of some models.
+    def _sum(self) -> None:
+        """Sum up numbers of pairs, of their logarithms and of squares of these, by model."""
+        if not self._least > 0:
+            return
+        logs = np.log(np.maximum(self.known, self._least))
+        self._center = float(logs.mean())
+        powers = np.stack([np.ones(len(logs)), logs - self._center, (logs - self._center) ** 2])
+        self._total = powers.sum(axis=1)
+        shape = self.models, self.models
+        place = self._first * self.models + self._other
+        both = [np.bincount(place, x, self.models**2).reshape(shape) for x in powers]
+        #: By two models: the sums over their pairs.
+        self._both = np.stack([x + x.T for x in both])
 
-        From sums over all pairs less those over theirs, in time that grows with N and not with N^2.
-        """
-        out = np.isin(self.models, models)
-        if math.isnan(self.center):
-            rest = self.variances[np.ix_(~out, ~out)]
-            known = rest[np.triu(~np.isnan(rest), 1)]
-            return None if len(known) < LEAST_PAIRS else prior_of(known, self.layout.freedom)
-        among = self._logs(self.variances[np.ix_(out, out)])
-        both = np.array([(~np.isnan(among)).sum(), np.nansum(among), np.nansum(among**2)]) / 2
-        pairs, total, squares = self.sums.sum(axis=1) / 2 - self.sums[:, out].sum(axis=1) + both
-        if pairs < LEAST_PAIRS:
+    def _rest(self, one: Any, other: Any) -> Array:
+        """Return the three sums over pairs that contain neither of two models."""
+        of_each = self._both.sum(axis=2)
+        same = np.equal(one, other)
+        without = of_each[:, one] + np.where(same, 0, of_each[:, other] - self._both[:, one, other])
+        total = self._total.reshape(3, *(1,) * np.ndim(one))
+        return np.asarray(total - without)
+
+    def _moments(self, sums: Array) -> tuple[Array, Array]:
+        pairs, total, squares = sums
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(pairs >= LEAST_PAIRS, total / pairs, math.nan)
+            return self._center + mean, (squares - pairs * mean**2) / (pairs - 1)
+
+    def prior(self, entry: Entry, other: Entry) -> Prior | None:
+        """Fit the prior of two entries; None of too few pairs, or where half do not differ."""
+        if not len(self.known):
             return None
-        mean = total / pairs
-        variance = (squares - pairs * mean**2) / (pairs - 1)
-        return prior_from(self.center + mean, variance, self.layout.freedom)
+        one, two = (int(self.model[self.rows[row.name]]) for row in (entry, other))
+        if not self.floored:
+            mean, variance = self._moments(self._rest(one, two))
+            prior = Prior(*map(float, priors_from(mean, variance, self.layout.freedom)))
+            return None if math.isnan(prior.variance) else prior
+        theirs = (self._first == one) | (self._other == one)
+        theirs |= (self._first == two) | (self._other == two)
+        left = len(self.known) - int(theirs.sum())
+        if left < LEAST_PAIRS:
+            return None
+        return prior_of(self.known[~theirs], self.layout.freedom)
 
-    def _logs(self, variances: Array) -> Array:
-        return np.asarray(np.log(variances) - self.center)
+    def priors(self) -> tuple[Array, Array]:
+        """Fit the priors of every two models: freedom and variance, NaN where `prior` has none.
 
+        The smallest variances count for as much as among all pairs (`outcomes.SMALLEST`).
 
-def _pairs_of(layout: Layout, models: NDArray[np.str_], logs: dict[str, Array]) -> _Pairs:
-    """Return what is known of all pairs, row by row: an array of all outcomes would be large."""
-    if not logs or not layout.freedom:
-        return _Pairs(layout, models, logs, np.empty((0, 0)), np.empty((3, 0)), math.nan)
-    off = layout.residuals(np.array(list(logs.values())))
-    variances = np.array([((row - off) ** 2).sum(axis=-1) for row in off])
-    variances[models[:, None] == models] = math.nan
-    known = np.sort(variances[np.triu(~np.isnan(variances), 1)])
-    pairs = _Pairs(layout, models, logs, variances, np.empty((3, 0)), math.nan)
-    # The median of what is left when two models are taken out is no larger than this.
-    most = min(len(known) // 2 + len(models) + 1, len(known) - 1)
-    if len(known) and known[0] > SMALLEST * known[most]:
-        pairs = pairs._replace(center=float(np.log(known).mean()))
-        at = pairs._logs(variances)
-        sums = [(~np.isnan(at)).sum(axis=1), np.nansum(at, axis=1), np.nansum(at**2, axis=1)]
-        pairs = pairs._replace(sums=np.array(sums, dtype=float))
-    return pairs
+        Returns
+        -------
+        freedom, variance : ndarray, shape (M, M)
+        """
+        if not (len(self.known) and self._least > 0):
+            return (np.full((self.models, self.models), math.nan),) * 2
+        sums = self._rest(*np.indices((self.models, self.models)))
+        return priors_from(*self._moments(sums), self.layout.freedom)
 
 
 class Pool:
@@ -131,14 +163,13 @@ class Pool:
         floors = FLOOR * np.array([self._noise[asked.task] for asked in tasks])
         return None if np.isnan(l1).any() else np.log(np.maximum(l1, floors))
 
-    def _pairs(self, tasks: tuple[Asked, ...]) -> _Pairs:
+    def pairs(self, tasks: tuple[Asked, ...]) -> _Pairs:
+        """Return all pairs of the runs whose log `l1` is known in these tasks."""
         if tasks not in self._known:
-            layout = Layout(outcomes(tasks))
             both = [(entry, self._log_l1(entry, tasks)) for entry in self._entries]
             here = [(entry, logs) for entry, logs in both if logs is not None]
-            models = np.array([entry.model for entry, _ in here])
-            logs = {entry.name: of for entry, of in here}
-            self._known[tasks] = _pairs_of(layout, models, logs)
+            logs = np.array([logs for _, logs in here])
+            self._known[tasks] = _Pairs(Layout(outcomes(tasks)), [row for row, _ in here], logs)
         return self._known[tasks]
 
     def difference(self, entry: Entry, other: Entry, tasks: Sequence[Asked]) -> Clustered | None:
@@ -155,15 +186,46 @@ class Pool:
             None where an `l1` is not known, the tasks are on one outcome, or there are fewer than
             `LEAST_PAIRS` such pairs.
         """
-        pairs = self._pairs(tuple(tasks))
-        if entry.name not in pairs.logs or other.name not in pairs.logs:
+        pairs = self.pairs(tuple(tasks))
+        if entry.name not in pairs.rows or other.name not in pairs.rows:
             return None
-        prior = pairs.prior([entry.model, other.model]) if pairs.variances.size else None
-        if prior is None:
+        if (prior := pairs.prior(entry, other)) is None:
             return None
         freedom = pairs.layout.freedom
-        d = pairs.logs[entry.name] - pairs.logs[other.name]
+        d = pairs.logs[pairs.rows[entry.name]] - pairs.logs[pairs.rows[other.name]]
         error = math.sqrt(float((pairs.layout.residuals(d) ** 2).sum()))
         own = Clustered(float(d.mean()), error, freedom)
-        models = {*pairs.models} - {entry.model, other.model}
-        return moderated(own, prior, len(models) * freedom)
+        models = pairs.models - len({entry.model, other.model})
+        return moderated(own, prior, models * freedom)
+
+    def bounds(
+        self, entries: Sequence[Entry], tasks: Sequence[Asked], confidence: float
+    ) -> tuple[Array, Array]:
+        """Judge every two entries as `difference` does.
+
+        Returns
+        -------
+        difference, reach : ndarray, shape (N, N)
+            Mean difference of log `l1`, and half its interval; NaN where `difference` is None.
+        """
+        pairs = self.pairs(tuple(tasks))
+        shape = len(entries), len(entries)
+        difference, reach = np.full((2, *shape), math.nan)
+        here = [place for place, entry in enumerate(entries) if entry.name in pairs.rows]
+        if not here or not len(pairs.known):
+            return difference, reach
+        rows = [pairs.rows[entries[place].name] for place in here]
+        own, freedom = pairs.layout.residuals(pairs.logs[rows]), pairs.layout.freedom
+        squares = np.array([((row - own) ** 2).sum(axis=-1) for row in own])
+        of_prior, variance = (
+            x[np.ix_(pairs.model[rows], pairs.model[rows])] for x in pairs.priors()
+        )
+        share = np.where(np.isinf(of_prior), 1.0, of_prior / (of_prior + freedom))
+        error = np.sqrt(share * variance + (1 - share) * squares)
+        same = np.equal.outer(pairs.model[rows], pairs.model[rows])
+        most = (pairs.models - np.where(same, 1, 2)) * freedom
+        t = special.stdtrit(np.minimum(of_prior + freedom, most), (1 + confidence) / 2)
+        means = pairs.logs[rows].mean(axis=1)
+        difference[np.ix_(here, here)] = np.subtract.outer(means, means)
+        reach[np.ix_(here, here)] = error * t
+        return difference, reach
