@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -25,7 +24,8 @@ from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
-from lm_eval_epidemia.results.naming import Config, is_chat, pairs, settings_of, weights_of
+from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
+from lm_eval_epidemia.results.naming import is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
@@ -65,32 +65,11 @@ class Results(NamedTuple):
     folders: tuple[Path, ...] = ()
 
 
-class _TaskConfig(msgspec.Struct):
-    metadata: dict[str, Any] | None = None
-
-
-class _ResultFile(msgspec.Struct):
-    """What is read of a result file; lm-eval writes more."""
-
-    results: dict[str, dict[str, Any]]
-    config: Config = msgspec.field(default_factory=Config)
-    configs: dict[str, Any] = {}
-    versions: dict[str, Any] = {}
-    shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
-    group_subtasks: dict[str, list[str]] = {}
-    higher_is_better: dict[str, Any] = {}
-    date: Any = None
-    chat_template: Any = None
-    system_instruction: str = ""
-    system_instruction_sha: str = ""
-    epidemia: Joint | None = None
-
-
 class _ReadRun(NamedTuple):
     """A result file, with the scores of ours in it and what their tasks were made with."""
 
     path: Path
-    file: _ResultFile
+    file: ResultFile
     scores: dict[Asked, TaskScore]
     metadata: dict[Asked, dict[str, Any]]
     others: dict[Other, float]
@@ -153,31 +132,15 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
     )
 
 
-def _file(path: Path) -> _ResultFile:
-    """Read a result file; ValueError, with the reason, if lm-eval did not write it so."""
-    # A pipe would wait for its writer.
-    if not path.is_file():
-        raise ValueError("not a file but a folder" if path.is_dir() else "not a file")
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(read, dict):
-            read = {key: value for key, value in read.items() if value is not None}
-        return msgspec.convert(read, _ResultFile)
-    except RecursionError:
-        raise ValueError("brackets in brackets without end") from None
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from None
-
-
 def _read(path: Path) -> _ReadRun:
-    """Read a result file, its scores and those of other tasks; ValueError as of `_file`."""
-    file = _file(path)
+    """Read a result file, its scores and those of other tasks; ValueError as of `read_file`."""
+    file = read_file(path)
     run = _ReadRun(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
         ours = leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
             asked = Asked(ours.entry.name, ours.way)
-            metadata = msgspec.convert(file.configs.get(name) or {}, _TaskConfig).metadata
+            metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
             run.metadata[asked] = metadata or {}
             run.scores[asked] = _score(run, asked, row)
     others = others_in(file, leaves())
@@ -203,7 +166,7 @@ def _kind_of(name: str) -> tuple[str, str]:
     return "other", ""
 
 
-def _unknown(path: Path, file: _ResultFile) -> list[str]:
+def _unknown(path: Path, file: ResultFile) -> list[str]:
     """Say which tasks of ours are not known here."""
     ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
@@ -236,7 +199,7 @@ def _unknown(path: Path, file: _ResultFile) -> list[str]:
 
 
 def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
-    """Read the scores of a task, and note what cannot be used; ValueError as of `_file`."""
+    """Read the scores of a task, and note what cannot be used; ValueError as of `read_file`."""
     name, ours, joint = in_way(*asked), leaf(asked), run.file.epidemia or Joint()
     primary, metrics = ours.benchmark.primary, ours.metrics
     given = {
