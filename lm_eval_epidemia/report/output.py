@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark
@@ -106,18 +108,24 @@ def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> lis
         `standardised`, `recalibrated`, `scales`, `tilt`, `tuning` and `probe` in `findings` have
         more of them.
     """
-    findings = [
+    return list(_rows(report, compared))
+
+
+def _rows(report: Report, compared: Sequence[Comparison] | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `as_rows`, of which many models have a million."""
+    findings = chain(
         overview.numbers(report),
-        *interventions.findings(report.runs),
-        *priors.findings(report.entries),
-        ablations.finding(_runs(report)),
-        head_to_head.two_ways(asked_in_ways(report.runs)),
-        head_to_head.two_wordings(report.runs, asked_in_wordings(report.runs)),
-        head_to_head.versions(report),
-        *head_to_head.models(report, comparisons(report) if compared is None else compared),
-        overview.correlations(report),
-    ]
-    return [row for finding in findings for row in tidy(finding)]
+        interventions.findings(report.runs),
+        priors.findings(report.entries),
+        [ablations.finding(_runs(report))],
+        [head_to_head.two_ways(asked_in_ways(report.runs))],
+        [head_to_head.two_wordings(report.runs, asked_in_wordings(report.runs))],
+        [head_to_head.versions(report)],
+        head_to_head.models(report, comparisons(report) if compared is None else compared),
+        [overview.correlations(report)],
+    )
+    for finding in findings:
+        yield from tidy(finding)
 
 
 def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
@@ -139,11 +147,17 @@ def as_csv(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
     """Return the rows of `as_rows` and `more` as CSV; a text like a formula gets an apostrophe."""
     import pandas as pd
 
-    rows = [
-        {k: f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for k, v in row.items()}
-        for row in [*as_rows(report), *more]
-    ]
-    text: str = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    columns: dict[str, list[Any]] = {}
+    with held():
+        for place, row in enumerate(chain(_rows(report, None), more)):
+            for name in row:
+                if name not in columns:
+                    columns[name] = [math.nan] * place
+            for name, column in columns.items():
+                value = row.get(name, math.nan)
+                formula = isinstance(value, str) and value.startswith(FORMULA)
+                column.append(f"'{value}" if formula else value)
+    text: str = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
     return text
 
 

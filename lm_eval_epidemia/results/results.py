@@ -22,6 +22,7 @@ from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
@@ -151,6 +152,10 @@ def _read(path: Path) -> _ReadRun:
             "theirs is a finite number"
         )
     run.others.update({other: x for other, x in others.items() if not math.isnan(x)})
+    # Of many files these are most of what they hold, and in the scores by now.
+    joint = file.epidemia or Joint()
+    for read in (file.results, file.configs, file.higher_is_better, joint.replicates, joint.said):
+        read.clear()
     return run
 
 
@@ -220,7 +225,7 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             "counts as not known: one reply may be absurd; look at the other metrics in the file"
         )
     without = math.isnan(number_in(given[primary]))
-    numbers = {metric: _checked(asked, metric, x, without) for metric, x in given.items()}
+    numbers = {metric: _checked(asked, metrics, metric, x, without) for metric, x in given.items()}
     draws = {}
     # What has no score has no draws, whatever is written of it.
     if name in joint.replicates and not without and f"{primary}_stderr" not in endless:
@@ -251,9 +256,11 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers)
 
 
-def _checked(asked: Asked, metric: str, value: Any, without: bool) -> float:
+def _checked(
+    asked: Asked, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
+) -> float:
     """Read a metric of a task with or without a score; ValueError where it cannot be that."""
-    known, number = leaf(asked).metrics.get(metric), number_in(value)
+    known, number = metrics.get(metric), number_in(value)
     low, high = (known.low, known.high) if known else (-math.inf, math.inf)
     # Probabilities that sum to more than 1 are why there is no score.
     high = math.inf if without and metric == "choice_mass" else high
