@@ -1,4 +1,4 @@
-"""Processor time and memory of `epidemia report` by the number of models, with cold and warm cache.
+"""Processor time and memory of `epidemia report` by the number of models, of simulated results.
 
     python benchmarks/report_scale.py [--models 10,100,1000] [--formats table,csv]
 
@@ -116,7 +116,7 @@ class Cost(NamedTuple):
     memory: float
 
 
-def report(results: Path, form: str, cache: Path, out: Path) -> Cost:
+def report(results: Path, form: str, out: Path) -> Cost:
     """Measure `epidemia report` in a process of its own."""
     started = time.perf_counter()
     with out.open("wb") as file:
@@ -124,7 +124,6 @@ def report(results: Path, form: str, cache: Path, out: Path) -> Cost:
             [*EPIDEMIA, "report", str(results), "--format", form],
             stdout=file,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         )
         _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -145,23 +144,20 @@ def main() -> None:
     try:
         runs = sorted(options.runs.rglob("results_*.json")) if options.runs else []
         runs = runs or respondents(work / "runs")
-        print("| models | MB of results | format | cache | processor, s | clock, s | peak, MB |")
-        print("|--:|--:|---|---|--:|--:|--:|", flush=True)
+        print("| models | MB of results | format | processor, s | clock, s | peak, MB |")
+        print("|--:|--:|---|--:|--:|--:|", flush=True)
         for number in map(int, options.models.split(",")):
             results = work / str(number)
             if not results.exists():
                 simulate(runs, results, number)
             size = sum(path.stat().st_size for path in results.rglob("*.json")) / 1e6
             for form in options.formats.split(","):
-                cache = Path(tempfile.mkdtemp(dir=work, prefix="cache-"))
-                for state in ("cold", "warm"):
-                    cost = report(results, form, cache, work / "out")
-                    print(
-                        f"| {number:,} | {size:,.1f} | {form} | {state} | {cost.processor:.1f} | "
-                        f"{cost.clock:.1f} | {cost.memory:,.0f} |",
-                        flush=True,
-                    )
-                shutil.rmtree(cache)
+                cost = report(results, form, work / "out")
+                print(
+                    f"| {number:,} | {size:,.1f} | {form} | {cost.processor:.1f} | "
+                    f"{cost.clock:.1f} | {cost.memory:,.0f} |",
+                    flush=True,
+                )
     finally:
         if not options.keep:
             shutil.rmtree(work, ignore_errors=True)
