@@ -231,12 +231,12 @@ def own_errors(draws: Sequence[Draws | None]) -> Array:
     ndarray, shape (T,)
     """
     errors = np.array([math.nan if task is None else task.asking**2 for task in draws])
-    by_length: dict[int, list[int]] = {}
+    by_length: dict[int, dict[int, Array]] = {}
     for place, task in enumerate(draws):
         if task is not None and len(task.at):
-            by_length.setdefault(len(task.at), []).append(place)
-    for places in by_length.values():
-        errors[places] += np.array([draws[place].at for place in places]).var(axis=1, ddof=1)
+            by_length.setdefault(len(task.at), {})[place] = task.at
+    for at in by_length.values():
+        errors[list(at)] += np.array(list(at.values())).var(axis=1, ddof=1)
     return np.sqrt(errors)
 
 
