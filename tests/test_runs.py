@@ -172,8 +172,8 @@ def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
             bare = {"config": config, "metadata": {"wording": "bare"}}
             write(where / "bare", {COCAINE: (score + more - 1, 1.0)}, **bare)
     report = make_report(read_results([tmp_path]))
-    assert [one.difference for one in asked_in_wordings(report.runs)] == [-1.0] * 4
-    assert [one.difference for _, one, _ in head_to_head.versions_compared(report)] == [5.0] * 4
+    assert [one.across.difference for one in asked_in_wordings(report.runs)] == [-1.0] * 4
+    assert [one.across.difference for _, one, _ in head_to_head.versions_compared(report)] == [5.0] * 4
 
 
 def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
