@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import joblib
 import numpy as np
-from redraw import GROUPS, SEED, counted, drawn, factors, fitted, redrawable, tilted
+from redraw import GROUPS, SEED, factors, fitted, redrawable, sharpened, tilted, with_replicates
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks import members
@@ -44,17 +44,11 @@ STORED = {"acs": "epidemia_low", "brfss": "epidemia_low", "nhis": "epidemia_extr
 STEPS = {"meps": 2, "scf": 2, "nsduh": 5}
 
 
-def _powered(p, power):
-    """Multiply every log-odds between two answers by `power`."""
-    raised = p**power
-    return raised / raised.sum(axis=1, keepdims=True)
-
-
 KNOWER = "knows the population"
 RESPONDENTS = {
     KNOWER: lambda truth: truth.p,
-    "flattens": lambda truth: _powered(truth.p, 0.6),
-    "overstates": lambda truth: _powered(truth.p, 1.5),
+    "flattens": lambda truth: sharpened(truth, 0.6),
+    "overstates": lambda truth: sharpened(truth, 1.5),
     "leans": lambda truth: tilted(truth, 0.5),
 }
 
@@ -88,21 +82,11 @@ def through(surveys: list[Survey], respondent, corrected: bool = True) -> Line:
 def of_counted(options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
     """Draw counted tasks of each survey again and again, with replicates of each."""
     for number, (survey, tasks) in enumerate(redrawable(options.data, GROUPS[0]).items()):
-        rng, strata = np.random.default_rng([SEED, 6, number]), tasks[0].strata
-        order = np.argsort(strata, kind="stable")
-        surveys = []
-        for units in drawn(strata, rng, options.surveys, 0)[0]:
-            of = np.empty(len(strata), dtype=np.int64)
-            of[order] = units
-            here = np.bincount(of, minlength=len(strata))[None]
-            again = factors(strata, rng, options.replicates, tasks[0].fewer, of)
-            estimates = [counted(t, np.concatenate([here, again])) for t in tasks]
-            surveys.append(
-                [
-                    Survey(survey, t.truth, p[0], p[1:])
-                    for t, p in zip(tasks, estimates, strict=True)
-                ]
-            )
+        rng = np.random.default_rng([SEED, 6, number])
+        surveys = [
+            [Survey(survey, t.truth, p[0], p[1:]) for t, p in zip(tasks, estimates, strict=True)]
+            for estimates in with_replicates(tasks, rng, options.surveys, options.replicates)
+        ]
         yield survey, "counted", surveys
 
 

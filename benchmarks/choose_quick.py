@@ -8,9 +8,12 @@ are taken one by one: next the one that says most of what the others leave open 
 its tasks from the truth, in least squares with weights of 0 or more; over outcomes, where the next
 cell lowers the variance of the mean of both groups most, until there are 250. Falling curves turn
 distances into scores. Other respondents of the same kinds give the errors, by how far off those are
-that are predicted alike. The tables are of respondents that had no part in this: the classes of
-`TESTED`, mixes of them from survey to survey, and respondents with the scores that were published
-of seven models, task by task; the models' answers were not published.
+that are predicted alike. At the ends of the scale random kinds are few, and unlike what is there:
+respondents that err about as the survey does (`nearly_right`) have a part in the curves of the
+groups, and they and those `at_a_loss` have one in the errors. The tables are of respondents that
+had no part in this: the classes of `TESTED`, mixes of them from survey to survey, and respondents
+with the scores that were published of seven models, task by task; the models' answers were not
+published.
 """
 
 from __future__ import annotations
@@ -34,16 +37,20 @@ from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: Of the pairs of orderings, of those that choose, of those that give errors, of those that test.
-SEEDS = {"orderings": 1, "choose": 20261124, "errors": 20261125, "test": 20261127}
-CHOOSING, ERRORS, TESTING, PER_MODEL = 2500, 2500, 100, 40
+SEEDS = {"orderings": 1, "choose": 20261124, "errors": 20261125, "test": 20261128}
+CHOOSING, ERRORS, AT_END, TESTING, PER_MODEL = 2500, 2500, 400, 100, 40
 CELLS, MOST = 250, 40
 #: Where an error of the relative distance begins to count less, the larger it is.
 NEAR = 0.2
 TASKS = {"epidemia_quick_low": "epidemia_low", "epidemia_quick_high": "epidemia_high"}
 KNOTS = np.array([0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.3, 1.6, 2.2])
-PREDICTED = np.array([0, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 100])
+PREDICTED = np.array([0, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 98, 100])
 #: Of respondents of the kinds that choose; other kinds are predicted less well.
 WITHIN = 0.97
+#: The error looks at the share of each kind that is predicted most alike: of random kinds, which
+#: are all over the scale, and of kinds that are at one of its ends. Of these, not further away than
+#: so many points.
+ALIKE, ALIKE_AT_END, AWAY = 0.1, 0.2, 10
 LOST = np.array([0, 3, 6, 10, 20, 35, 50, 65, 75, 82, 88, 92, 96, 100.0])
 FILE = Path(lm_eval_epidemia.__file__).parent / "benchmarks" / "observation" / quick.FILE
 
@@ -100,6 +107,27 @@ def of_random_kinds(seed, number):
 
         def believe(outcome, rng=rng, size=size, uneven=uneven, more=more):
             return drawn(outcome, size * np.exp(uneven * rng.normal()), rng, *more)
+
+        yield believe, rng
+
+
+def nearly_right(seed, number):
+    """Respondents whose errors are about as large as the survey's own."""
+    for n in range(number):
+        rng = np.random.default_rng([seed, 1, n])
+        size = np.exp(rng.uniform(np.log(0.005), np.log(0.1)))
+        yield (lambda o, rng=rng, size=size: drawn(o, size, rng, lost=0, sampled=1)), rng
+
+
+def at_a_loss(seed, number):
+    """Respondents to whom all answers are about equally likely."""
+    for n in range(number):
+        rng = np.random.default_rng([seed, 2, n])
+        share, size = rng.uniform(0, 0.05), np.exp(rng.uniform(np.log(0.03), np.log(5)))
+
+        def believe(outcome, rng=rng, share=share, size=size):
+            levels = outcome.p.shape[1]
+            return share * drawn(outcome, size, rng, lost=0) + (1 - share) / levels
 
         yield believe, rng
 
@@ -175,12 +203,22 @@ def curve_of(x, scores, knots) -> quick.Curve:
     return quick.Curve(tuple(knots.tolist()), tuple(values.clip(0).round(2).tolist()))
 
 
-def error_of(predicted, true) -> quick.Curve:
-    """Of the tenth of all that are predicted most alike, `WITHIN` are within 1.96 errors."""
-    order = [np.argsort(np.abs(predicted - at))[: len(true) // 10] for at in PREDICTED]
-    off = np.abs(predicted - true)
-    errors = [np.quantile(off[near], WITHIN) / 1.96 for near in order]
-    return quick.Curve(tuple(map(float, PREDICTED)), tuple(np.round(errors, 2).tolist()))
+def error_of(random, *at_ends) -> quick.Curve:
+    """Of those of each kind that are predicted most alike, `WITHIN` are within 1.96 errors.
+
+    Each kind is its predicted and its true scores; the largest of the kinds' errors is taken.
+    """
+
+    def errors(predicted, true, share, away):
+        for at in PREDICTED:
+            apart = np.abs(predicted - at)
+            alike = np.argsort(apart)[: int(share * len(true))]
+            off = np.abs(predicted - true)[alike]
+            yield np.quantile(off, WITHIN) / 1.96 if apart[alike[-1]] <= away else 0.0
+
+    kinds = [(*random, ALIKE, np.inf), *((*kind, ALIKE_AT_END, AWAY) for kind in at_ends)]
+    largest = np.max([list(errors(*kind)) for kind in kinds], axis=0)
+    return quick.Curve(tuple(map(float, PREDICTED)), tuple(largest.round(2).tolist()))
 
 
 def choose(groups: dict[str, list[Outcome]]) -> dict[str, quick.Choice]:
@@ -212,15 +250,19 @@ def choose(groups: dict[str, list[Outcome]]) -> dict[str, quick.Choice]:
         none = quick.Curve((0.0, 100.0), (100.0, 0.0))
         choices[name] = quick.Choice(TASKS[name], tuple(made[start:end]), none, none)
         start = end
-    results = predictions(groups, choices, first)
-    choices = {
-        name: choice._replace(score=curve_of(100 - results[name][0], results[name][1], LOST))
-        for name, choice in choices.items()
-    }
-    second = simulated(outcomes, of_random_kinds(SEEDS["errors"], ERRORS))
-    results = predictions(groups, choices, second)
+    right = simulated(outcomes, nearly_right(SEEDS["choose"], AT_END))
+    results = [predictions(groups, choices, asked) for asked in (first, right)]
+    for name, choice in choices.items():
+        predicted, true = (np.concatenate([of[name][n] for of in results]) for n in (0, 1))
+        choices[name] = choice._replace(score=curve_of(100 - predicted, true, LOST))
+    kinds = (
+        of_random_kinds(SEEDS["errors"], ERRORS),
+        nearly_right(SEEDS["errors"], AT_END),
+        at_a_loss(SEEDS["errors"], AT_END),
+    )
+    results = [predictions(groups, choices, simulated(outcomes, kind)) for kind in kinds]
     return {
-        name: choice._replace(error=error_of(*results[name][:2]))
+        name: choice._replace(error=error_of(*(of[name][:2] for of in results)))
         for name, choice in choices.items()
     }
 

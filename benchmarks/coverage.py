@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
@@ -26,18 +26,19 @@ from redraw import (
     RESPONDENTS,
     SEED,
     STRENGTH,
+    DrawnPart,
     Redrawable,
-    counted,
-    drawn,
-    factors,
     fitted,
+    met,
     redrawable,
     redrawn,
+    run,
     scores,
+    with_replicates,
 )
 from tqdm import tqdm
 
-from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
+from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import boosted, store
@@ -46,10 +47,6 @@ from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import anchors, position, scale, zero
 
 Z = 1.96
-
-
-def met(holds: bool) -> str:
-    return "bound met" if holds else "bound NOT met"
 
 
 # -- errors -----------------------------------------------------------------------------------
@@ -105,19 +102,14 @@ def _simulated_twice(options):
     found = {name: np.zeros((3, options.surveys)) for name in names}
     values, count = dict.fromkeys(names, 0.0), 0
     for number, tasks in enumerate(redrawable(options.data, GROUPS[0]).values()):
-        rng, strata = np.random.default_rng([SEED, 1, number]), tasks[0].strata
-        order, fewer = np.argsort(strata, kind="stable"), tasks[0].fewer
+        rng = np.random.default_rng([SEED, 1, number])
         answered = {name: [RESPONDENTS[name](t.truth, STRENGTH) for t in tasks] for name in names}
         count += len(tasks)
         for name in names:
             pairs = zip(tasks, answered[name], strict=True)
             values[name] += sum(float(scores(t.truth, q, t.truth.p)) for t, q in pairs)
-        for s, units in enumerate(tqdm(drawn(strata, rng, options.surveys, 0)[0], leave=False)):
-            of = np.empty(len(strata), dtype=np.int64)
-            of[order] = units
-            survey = np.bincount(of, minlength=len(strata))[None]
-            replicates = factors(strata, rng, options.replicates, fewer, of)
-            p = [counted(task, np.concatenate([survey, replicates])) for task in tasks]
+        surveys = with_replicates(tasks, rng, options.surveys, options.replicates)
+        for s, p in enumerate(tqdm(surveys, total=options.surveys, leave=False)):
             for name in names:
                 at = np.array(
                     [
@@ -157,17 +149,6 @@ COUNTED = [
 ASKED = [("up", 0.3), ("down", 0.3), ("noisy", 0.3), ("noisy, other seed", 0.6), ("mean", 0.0)]
 
 
-@dataclass(frozen=True, eq=False)
-class Simulated(Part):
-    """A task in a simulated survey, whose replicates are drawn from it and not read."""
-
-    drawn: np.ndarray
-
-    @property
-    def replicates(self):
-        return self.drawn
-
-
 def part_population(options) -> bool:
     """Whether score_population +- 1.96 errors covers the score against the population.
 
@@ -194,7 +175,7 @@ def part_population(options) -> bool:
             p = rng.multinomial(size, truth.p) / size[:, None]
             drawn = rng.multinomial(size, p, (options.replicates, len(size))) / size[:, None]
             whole = np.ones(len(size), dtype=bool)
-            part = Simulated(
+            part = DrawnPart(
                 replace(truth, p=p), whole, truth.weights, p, anchors(truth.weights, p, 0.0), drawn
             )
             for key, (q, _) in asked.items():
@@ -299,15 +280,10 @@ PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the survey files")
-    parser.add_argument("--part", choices=PARTS, help="one of the parts; all by default")
     parser.add_argument("--redraws", type=int, default=100, help="surveys redrawn (errors)")
     parser.add_argument("--surveys", type=int, default=200, help="surveys simulated (the others)")
     parser.add_argument("--replicates", type=int, default=100, help="of each simulated survey")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    options = parser.parse_args()
-    for name in [options.part] if options.part else PARTS:
-        print(f"\n## {name}: {PARTS[name].__doc__.splitlines()[0]}\n", flush=True)
-        PARTS[name](options)
+    run(parser, PARTS)
 
 
 if __name__ == "__main__":

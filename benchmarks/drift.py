@@ -20,7 +20,7 @@ import numpy as np
 from redraw import FILES, GROUPS, SEED, Redrawable, counted, drawn, factors, redrawable, tilted
 from tqdm import tqdm
 
-from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, chance, holm, p_value
+from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, chance, holm, p_value, unsure
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate.joint import multiplicities
 
@@ -49,7 +49,7 @@ def resampled(task: Redrawable, rng, number: int, name: str) -> np.ndarray:
 
 
 def compared(task: Redrawable, first: np.ndarray, second: np.ndarray, shift: float):
-    """Return the distance of two samples and the distances by chance.
+    """Return the distance of two samples, the distances by chance, and their factors.
 
     To shift the estimates of the second is to weigh its people by their answers: counts of people
     of whom so many more give them.
@@ -58,7 +58,8 @@ def compared(task: Redrawable, first: np.ndarray, second: np.ndarray, shift: flo
     second = tilted(flat, shift).reshape(second.shape)
     weights = task.truth.weights
     apart = float(distance(weights, first[0], second[0]))
-    return apart, chance(weights, first[1:] - first[0], second[1:] - second[0])
+    moved = first[1:] - first[0], second[1:] - second[0]
+    return apart, chance(weights, *moved), unsure(weights, *moved)
 
 
 def share(values: np.ndarray) -> str:
@@ -92,12 +93,14 @@ def main() -> None:
             pair = [[counted(task, of) for task in tasks] for of in factor]
             for row, shift in enumerate(SHIFTS):
                 both = [compared(*one, shift) for one in zip(tasks, *pair, strict=True)]
-                p[row, s] = [p_value(*one) for one in both]
+                p[row, s] = [p_value(apart, by * factor) for apart, by, factor in both]
                 below[row, s] = [
                     apart > task.truth.d_perfect()
-                    for task, (apart, _) in zip(tasks, both, strict=True)
+                    for task, (apart, *_) in zip(tasks, both, strict=True)
                 ]
-                ratios = [(apart / by.mean(), by / by.mean()) for apart, by in both]
+                ratios = [
+                    (apart / by.mean(), by * factor / by.mean()) for apart, by, factor in both
+                ]
                 ratio, by_chance = (np.mean(of, axis=0) for of in zip(*ratios, strict=True))
                 overall[row, s] = p_value(float(ratio), by_chance)
         for row, shift in enumerate(SHIFTS):

@@ -38,7 +38,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.joint import joint_error
+from lm_eval_epidemia.score.joint import joint_error, less_noise
 from lm_eval_epidemia.score.score import anchors, mean, position, scale, uniform, zero
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
@@ -165,21 +165,27 @@ def known_score(truth, q) -> float:
 
 
 def estimated(parts: list[Part], asked):
-    """Estimate the mean score of each respondent in a survey, and its error; (respondents, 2)."""
+    """Estimate the mean score of each respondent before it is cut, and its error; (N, 2)."""
     rows = []
     for answered in asked.values():
         measured = [Measured(part, Elicited(q)) for part, q in zip(parts, answered, strict=True)]
-        value = min(np.mean([of.score_population_uncut for of in measured]), 100.0)
+        value = np.mean([of.score_population_uncut for of in measured])
         rows.append((value, joint_error([of.score_population_draws for of in measured])))
     return rows
 
 
 class Outcome(NamedTuple):
-    """What a respondent gets in a survey's group over S surveys; errors are of Monte Carlo."""
+    """What a respondent gets in a survey's group over S surveys; errors are of Monte Carlo.
+
+    `uncut` is the mean before it is cut off at 100, and `spread` its standard deviation.
+    """
 
     survey: str
     group: str
     name: str
+    uncut: float
+    uncut_error: float
+    spread: float
     bias: float
     bias_error: float
     covered: float
@@ -200,10 +206,10 @@ class Outcome(NamedTuple):
 def outcomes(options):
     """Print a line for each survey, group and respondent."""
     print(
-        "| survey | group | tasks | surveys | respondent | in the population | bias | rmse | sd | "
-        "stated | covered, per cent |"
+        "| survey | group | tasks | surveys | respondent | in the population | before the cut | "
+        "its sd | bias | rmse | sd | stated | covered, per cent |"
     )
-    print("|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|")
+    print("|---|---|--:|---|---|" + "--:|" * 8)
     for survey, group, how, tasks in all_surveys(options):
         asked = {name: [of(task.truth) for task in tasks] for name, of in RESPONDENTS.items()}
         count = len(tasks[0].p)
@@ -212,7 +218,8 @@ def outcomes(options):
         )
         made = joblib.Parallel(options.jobs, return_as="generator", max_nbytes=None)(calls)
         at = np.array(list(tqdm(made, f"{survey} {group}", count, leave=False)))
-        for name, (value, error) in zip(asked, at.transpose(1, 2, 0), strict=True):
+        for name, (uncut, error) in zip(asked, at.transpose(1, 2, 0), strict=True):
+            value, spread = np.minimum(uncut, 100), uncut.std(ddof=1)
             pairs = zip(tasks, asked[name], strict=True)
             aim = float(np.mean([known_score(task.truth, q) for task, q in pairs]))
             off = value - aim
@@ -223,12 +230,19 @@ def outcomes(options):
             covered_error = 100 * np.sqrt(share * (1 - share) / (count + 4))
             print(
                 f"| {survey} | {group.removeprefix('epidemia_')} | {len(tasks)} | {count} {how} | "
-                f"{name} | {aim:.1f} | {off.mean():+.1f} ± {bias_error:.1f} | "
+                f"{name} | {aim:.1f} | {uncut.mean():.1f} ± {spread / np.sqrt(count):.1f} | "
+                f"{spread:.1f} | {off.mean():+.1f} ± {bias_error:.1f} | "
                 f"{np.sqrt((off**2).mean()):.1f} | {value.std(ddof=1):.1f} | "
                 f"{np.sqrt((error**2).mean()):.1f} | {100 * covered:.0f} ± {covered_error:.0f} |",
                 flush=True,
             )
-            yield Outcome(survey, group, name, off.mean(), bias_error, 100 * covered, covered_error)
+            yield Outcome(
+                survey,
+                group,
+                name,
+                *(uncut.mean(), spread / np.sqrt(count), spread),
+                *(off.mean(), bias_error, 100 * covered, covered_error),
+            )
 
 
 def compact(rows: list[Outcome]) -> None:
@@ -242,6 +256,61 @@ def compact(rows: list[Outcome]) -> None:
             if (row.survey, row.group) == (survey, group)
         ]
         print(f"| {survey} {group.removeprefix('epidemia_')} |", " | ".join(cells), "|")
+
+
+def at_the_top(rows: list[Outcome]) -> None:
+    """Print what the cut at 100 costs who knows the population.
+
+    A normal number of mean 100 and standard deviation s is s / sqrt(2 pi) below 100 on average
+    once it is cut.
+    """
+    print("| survey, group | before the cut | its sd | after the cut | 100 - sd / sqrt(2 pi) |")
+    print("|---|--:|--:|--:|--:|")
+    for row in rows:
+        if row.name == KNOWER:
+            print(
+                f"| {row.survey} {row.group.removeprefix('epidemia_')} | {row.uncut:.1f} ± "
+                f"{row.uncut_error:.1f} | {row.spread:.1f} | {100 + row.bias:.1f} ± "
+                f"{row.bias_error:.1f} | {100 - row.spread / np.sqrt(2 * np.pi):.1f} |"
+            )
+
+
+def with_squares(part: Part, q) -> float:
+    """Score like `Measured.score_population_uncut`, D'^2 being the mean of squares."""
+    d = float(part.distance(q))
+    far = np.sqrt((distance(part.weights, part.noise, q - part.p) ** 2).mean())
+    return float(np.clip(position(float(less_noise(d, far)), part.zero_population), 0, 200))
+
+
+def squares(options) -> None:
+    """Print bias with the square of the mean distance, as it is, and with the mean of squares."""
+    print("| survey | estimator | before the cut: knows the population |", end=" ")
+    print(*RESPONDENTS, sep=" | ", end=" |\n")
+    print("|---|---|--:|" + "--:|" * len(RESPONDENTS))
+    for number, (survey, redrawables) in enumerate(redrawable(options.data, REDRAWN).items()):
+        tasks = redrawn(redrawables, number, options.redraws)
+        asked = {name: [of(task.truth) for task in tasks] for name, of in RESPONDENTS.items()}
+        estimators = {
+            "as it is": lambda part, q: Measured(part, Elicited(q)).score_population_uncut,
+            "mean of squares": with_squares,
+        }
+        at = np.zeros((len(estimators), len(asked), options.redraws))
+        for task, qs in zip(tasks, zip(*asked.values(), strict=True), strict=True):
+            for s in range(options.redraws):
+                part = task.part(s)
+                at[:, :, s] += [[score(part, q) for q in qs] for score in estimators.values()]
+        at /= len(tasks)
+        aims = [
+            np.mean([known_score(*pair) for pair in zip((t.truth for t in tasks), qs, strict=True)])
+            for qs in asked.values()
+        ]
+        for name, uncut in zip(estimators, at, strict=True):
+            off = np.minimum(uncut, 100) - np.array(aims)[:, None]
+            numbers = [
+                f"{of.mean():+.1f} ± {of.std(ddof=1) / np.sqrt(options.redraws):.1f}"
+                for of in (uncut[0] - 100, *off)
+            ]
+            print(f"| {survey} | {name} | {' | '.join(numbers)} |", flush=True)
 
 
 # -- errors of the score ----------------------------------------------------------------------
@@ -286,9 +355,13 @@ def main() -> None:
     rows = list(outcomes(options))
     print("\nBias ± its Monte Carlo error; share of intervals that hold\n")
     compact(rows)
+    print("\nWho knows the population, before and after its mean is cut off at 100\n")
+    at_the_top(rows)
     for what, test in (("bias", "on_scale"), ("coverage", "holds")):
         missed = [f"{row.survey} {row.group} {row.name}" for row in rows if not getattr(row, test)]
         print(f"\n{what}: {len(rows) - len(missed)} of {len(rows)} in bounds; not {missed}")
+    print("\n## Bias with the mean of squares in place of the square of the mean\n")
+    squares(options)
     print("\n## Errors of the score: true standard deviation over the stated one\n")
     score_errors(options)
 

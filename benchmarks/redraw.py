@@ -1,4 +1,4 @@
-"""Surveys drawn again, and respondents whose error is known: what `coverage.py` is made from.
+"""Surveys drawn again, and respondents whose error is known: of `coverage.py` and its neighbours.
 
 Code of its own: plain random draws of PSUs within strata (Rao and Wu, JASA 1988) or of sampled
 units, not the package's balanced replicates, and other random numbers.
@@ -6,7 +6,9 @@ units, not the package's balanced replicates, and other random numbers.
 
 from __future__ import annotations
 
+import argparse
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +19,7 @@ from scipy import sparse
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
@@ -52,6 +55,12 @@ def tilted(truth, strength):
         z /= z.std()
     moved = truth.p * np.exp(strength * z)
     return moved / moved.sum(axis=1, keepdims=True)
+
+
+def sharpened(truth, power):
+    """Raise probabilities to a power: below 1 flattened towards 1 / K, above it overstated."""
+    raised = truth.p**power
+    return raised / raised.sum(axis=1, keepdims=True)
 
 
 RESPONDENTS = {
@@ -142,6 +151,27 @@ def factors(strata, rng, number, fewer, of=None):
     return found.reshape(number, len(strata))
 
 
+def with_replicates(tasks, rng, number, replicates):
+    """Draw all counted tasks of a survey again and again, each time with replicates of its own.
+
+    A survey draws as many PSUs of a stratum as there are, with replacement; its replicates are Rao
+    and Wu's of what it drew.
+
+    Yields
+    ------
+    list of ndarray, shape (1 + B, C, K)
+        P(Y | X) of each task: of the survey, then of its replicates.
+    """
+    strata = tasks[0].strata
+    order = np.argsort(strata, kind="stable")
+    for units in drawn(strata, rng, number, 0)[0]:
+        of = np.empty(len(strata), dtype=np.int64)
+        of[order] = units
+        survey = np.bincount(of, minlength=len(strata))[None]
+        again = factors(strata, rng, replicates, tasks[0].fewer, of)
+        yield [counted(task, np.concatenate([survey, again])) for task in tasks]
+
+
 @lru_cache(maxsize=128)
 def _totals(task: Redrawable):
     """Weighted totals of each unit by cell and level, (M, C K), of a counted task."""
@@ -207,9 +237,37 @@ def redrawn(options, group):
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnPart(Part):
+    """A task in a drawn survey, whose replicates are not read: P(Y | X) at each, (B, C, K)."""
+
+    again: np.ndarray
+
+    @property
+    def replicates(self):
+        return self.again
+
+
 # -- scores -----------------------------------------------------------------------------------
 
 
 def scores(truth, q, p):
     """Scores of q against truths p (..., C, K), D_perfect kept; (...)."""
     return scale(distance(truth.weights, p, q), zero(truth.weights, p), truth.d_perfect())
+
+
+# -- parts of a script ------------------------------------------------------------------------
+
+
+def met(holds: bool) -> str:
+    return "bound met" if holds else "bound NOT met"
+
+
+def run(parser: argparse.ArgumentParser, parts: dict[str, Callable]) -> None:
+    """Read what was typed, and run the part that it names, or all."""
+    parser.add_argument("--part", choices=parts, help="one of the parts; all by default")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    options = parser.parse_args()
+    for name in [options.part] if options.part else parts:
+        print(f"\n## {name}: {parts[name].__doc__.splitlines()[0]}\n", flush=True)
+        parts[name](options)

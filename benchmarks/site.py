@@ -1,9 +1,12 @@
-"""Build time, memory and sizes of the site for 20 models and all tasks, and a 2 GB sample file.
+"""The site of many models: how long it takes to build, how large it is, how fast its pages open.
 
     python benchmarks/site.py [--models 20] [--tasks epidemia_low,epidemia_high,epidemia_extra]
+    python benchmarks/site.py --models 100 --tasks epidemia_low,epidemia_high --alike --gigabytes 0
 
-One run of a noisy respondent is made with lm-eval; every model is that run under another name, its
-sample files linked (each is read and computed for every model all the same).
+One run of a noisy respondent is made with lm-eval (or given with ``--run``); every model is that
+run under another name, its sample files linked: each is read and computed for every model all the
+same, or, with ``--alike``, once for all of them. Pages are opened from the file system in
+Chromium, each three times in a context of its own; the median counts. Also, a sample file of 2 GB.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.leaderboard import Report, make_report
+from lm_eval_epidemia.report import site as site_module
 from lm_eval_epidemia.report.output import sections
 from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
@@ -56,34 +62,69 @@ def copies(run: Path, folder: Path, number: int) -> None:
             os.link(samples, there / samples.name)
 
 
+def made(tasks: str, folder: Path) -> Path:
+    """Run a noisy respondent with lm-eval."""
+    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline"]
+    command += ["--model_args", "kind=noisy,noise=0.5", "--tasks", tasks, "--log_samples"]
+    subprocess.run([*command, "--output_path", str(folder)], check=True, capture_output=True)
+    return folder
+
+
+def of_one(report: Report, read: Any) -> Any:
+    """Give every model the answers of the first."""
+    first = report.runs[0]
+    alone = report._replace(entries=[first])
+    samples, notes = read(alone)
+    return {
+        (run.name, asked): answers
+        for run in report.runs
+        for (_, asked), answers in samples.items()
+        if asked in run.scores
+    }, notes
+
+
+def opened(site: Path, pages: dict[str, str]) -> None:
+    """Print when pages are there, and when their first table or chart is, in milliseconds.
+
+    Parameters
+    ----------
+    site : Path
+    pages : dict of str to str
+        Addresses, each with what must be there.
+    """
+    from playwright.sync_api import sync_playwright
+
+    print(f"{'page':44} {'DOMContentLoaded':>17} {'drawn':>8}")
+    with sync_playwright() as started:
+        chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for page, wanted in pages.items():
+            loaded, drawn = [], []
+            for _ in range(3):
+                tab = browser.new_context().new_page()
+                began = time.perf_counter()
+                tab.goto(f"file://{site}/{page}")
+                tab.wait_for_selector(wanted, timeout=120_000)
+                drawn.append(1000 * (time.perf_counter() - began))
+                timing = "performance.getEntriesByType('navigation')[0]"
+                loaded.append(tab.evaluate(f"{timing}.domContentLoadedEventEnd"))
+                tab.close()
+            times = statistics.median(loaded), statistics.median(drawn)
+            print(f"{page[:44]:44} {times[0]:17.0f} {times[1]:8.0f}")
+        browser.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", type=int, default=20)
     parser.add_argument("--tasks", default="epidemia_low,epidemia_high,epidemia_extra")
     parser.add_argument("--gigabytes", type=float, default=2.0)
+    parser.add_argument("--run", type=Path, help="a run with samples, instead of a new one")
+    parser.add_argument("--alike", action="store_true", help="read the samples of one model alone")
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="epidemia-site-"))
     try:
-        run = work / "run"
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "lm_eval_epidemia.cli",
-                "run",
-                "--model",
-                "epidemia-baseline",
-                "--model_args",
-                "kind=noisy,noise=0.5",
-                "--tasks",
-                options.tasks,
-                "--output_path",
-                str(run),
-                "--log_samples",
-            ],
-            check=True,
-            capture_output=True,
-        )
+        run = options.run or made(options.tasks, work / "run")
         (work / "results").mkdir()
         copies(run, work / "results", options.models)
         read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
@@ -91,6 +132,9 @@ def main() -> None:
         report = make_report(read_results([work / "results"]), with_published=True)
         tables = sections(report)
         first = time.perf_counter() - started
+        if options.alike:
+            read = site_module.read_samples
+            site_module.read_samples = lambda report: of_one(report, read)
         build_site(report, work / "site")
         whole = time.perf_counter() - started
         tasks = len(report.runs[0].scores)
@@ -106,13 +150,20 @@ def main() -> None:
             Path("index.html"),
             *(
                 Path("assets") / name
-                for name in ("site.css", "site.js", "datatables.css", "datatables.js")
+                for name in ("site.css", "site.js", "board.js", "datatables.css", "datatables.js")
             ),
         ]
         print(f"first page with all it loads: {sum(sizes[one] for one in page) / 1e6:.2f} MB")
         for one in sorted(sizes, key=lambda path: -sizes[path])[:4]:
             print(f"  {one}: {sizes[one] / 1e6:.2f} MB")
         print(f"whole site: {sum(sizes.values()) / 1e6:.1f} MB")
+        task = next(asked for asked in report.runs[0].scores if asked.way == "letters").task
+        model = next(str(path) for path in sizes if path.name.startswith("model-"))
+        tables = "html[data-ready=yes]"
+        pages = {"index.html": tables, "explorer.html": tables, model: tables}
+        opened(work / "site", {**pages, f"task.html#task={task}": "#distribution svg.marks"})
+        if not options.gigabytes:
+            return
         (samples,) = run.rglob(f"samples_{LARGE}_2*")
         with (work / "large.jsonl").open("wb") as file:
             text = samples.read_bytes()

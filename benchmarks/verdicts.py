@@ -9,7 +9,7 @@ here     How often "better here" is said of pairs of equals: equal in the popula
          population in the rule.
 better   How often "better" is said of two models with the same mean, and of models that are 12 to
          45 points apart, with five others at hand, ten pairs; and how often by a t over outcomes
-         alone. How much models know varies between outcomes.
+         alone, with and without CR2. How much models know varies between outcomes.
 
 Pairs are fixed in `PAIRS`. Surveys of `epidemia_low` are drawn anew from their records by
 `redraw.py`. Those of `epidemia_high` would each have to be boosted anew; they are the truth plus a
@@ -23,19 +23,31 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import joblib
 import numpy as np
-from redraw import GROUPS, SEED, counted, factors, redrawable, scores, tilted
+from redraw import (
+    GROUPS,
+    RESPONDENTS,
+    SEED,
+    DrawnPart,
+    counted,
+    factors,
+    met,
+    redrawable,
+    run,
+    scores,
+    sharpened,
+)
 from scipy import stats
 from scipy.optimize import brentq
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks import leaves, members
-from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
@@ -51,28 +63,17 @@ from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore
 from lm_eval_epidemia.score.score import anchors, scale, zero
 
-
-def met(holds: bool) -> str:
-    return "bound met" if holds else "bound NOT met"
-
-
 # -- respondents ------------------------------------------------------------------------------
 
 
-def sharpened(truth, power):
-    """Raise probabilities to a power: below 1 flattened towards 1 / K, above it overstated."""
-    raised = truth.p**power
-    return raised / raised.sum(axis=1, keepdims=True)
-
-
 CLASSES = {
-    "up": tilted,
-    "down": lambda truth, strength: tilted(truth, -strength),
-    "noise": lambda truth, strength: answers(truth, "noisy", strength, seed=0),
-    "noise 2": lambda truth, strength: answers(truth, "noisy", strength, seed=1),
+    "up": RESPONDENTS["up"],
+    "down": RESPONDENTS["down"],
+    "noise": RESPONDENTS["noisy"],
+    "noise 2": RESPONDENTS["noisy, other seed"],
     "flattened": lambda truth, strength: sharpened(truth, 1 / (1 + strength)),
     "overstated": lambda truth, strength: sharpened(truth, 1 + strength),
-    "mean": lambda truth, strength: answers(truth, "mean"),
+    "mean": RESPONDENTS["mean"],
 }
 
 #: A class and its strength, and the class that is made as good as it.
@@ -125,17 +126,6 @@ def as_good(measure, truths, first, name, less=0.0):
 # -- better here ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn(Part):
-    """A task in a survey that was drawn anew; its replicates deviate from it as shipped ones do."""
-
-    about: np.ndarray
-
-    @property
-    def replicates(self):
-        return self.about
-
-
 class Sums(NamedTuple):
     """Sums over the tasks of one survey, of respondents (M), in draws of it (R).
 
@@ -163,7 +153,8 @@ def _measured(truth, ps, qs) -> Sums:
     deviations = truth.replicates - truth.p
     for r, p in enumerate(ps):
         ends = anchors(weights, p, truth.d_perfect())
-        part = Drawn(replace(truth, p=p), whole, weights, p, ends, p + deviations)
+        # Its replicates deviate from it as the shipped ones do from the truth.
+        part = DrawnPart(replace(truth, p=p), whole, weights, p, ends, p + deviations)
         for m, q in enumerate(qs):
             measured = Measured(part, Elicited(q))
             draws, against = measured.score_draws, measured.score_population_draws
@@ -352,7 +343,10 @@ def _loaded(group):
 
 
 def _said(group, strengths, spread, keys):
-    """Draw two models and others, and compare: the difference, and the side said by either rule."""
+    """Draw two models and others, and compare: the difference, and the side said by each rule.
+
+    Last that of the interval of the difference alone, CR2 (`half_width`).
+    """
     parts, outcomes = _loaded(group)
     noise = {part.truth.task: noise_of(part.truth) for part in parts}
     said = []
@@ -369,7 +363,8 @@ def _said(group, strengths, spread, keys):
             verdict = compare_entries(one, other, group, pool=pool).verdict
             side = {"better": 1, "worse": -1}.get(verdict, 0)
             plain *= verdict != "not shown"
-        said.append((across.difference, side, plain))
+        robust = np.sign(across.difference) * (abs(across.difference) > across.half_width)
+        said.append((across.difference, side, plain, robust))
     return said
 
 
@@ -395,8 +390,11 @@ def _worse_by(parts, outcomes, spread):
 
 def part_better(options) -> bool:
     """How often "better" is said of two models of the same mean, and of two that differ."""
-    print("| group | spread | points apart | better | worse | t over outcomes: better | worse |")
-    print("|---|---|--:|--:|--:|--:|--:|")
+    print(
+        "| group | spread | points apart | better | worse | t over outcomes: better | worse | "
+        "CR2: better | worse |"
+    )
+    print("|---|---|" + "--:|" * 7)
     holds = True
     for place, (group, name, models) in enumerate(
         (
@@ -438,17 +436,12 @@ PARTS = {"here": part_here, "better": part_better}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with the survey files, for here")
-    parser.add_argument("--part", choices=PARTS, help="one of the parts; both by default")
     parser.add_argument("--draws", type=int, default=80, help="of each survey")
     parser.add_argument("--redraws", type=int, default=2000, help="of all surveys at once")
     parser.add_argument(
         "--models", type=int, default=300, help="pairs of models of each kind, four times of equals"
     )
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    options = parser.parse_args()
-    for name in [options.part] if options.part else PARTS:
-        print(f"\n## {name}: {PARTS[name].__doc__.splitlines()[0]}\n", flush=True)
-        PARTS[name](options)
+    run(parser, PARTS)
 
 
 if __name__ == "__main__":

@@ -314,7 +314,8 @@ def evaluate(tasks, **arguments):
 
     parse_once()
     arguments.setdefault("model", "epidemia-baseline")
-    manager = lm_eval_epidemia.task_manager(metadata=arguments.pop("metadata", None))
+    found = {name: arguments.pop(name, None) for name in ("metadata", "include_path")}
+    manager = lm_eval_epidemia.task_manager(**found)
     arguments.setdefault("model_args", "kind=truth")
     # lm-eval lists all installed packages after every run: seconds, for what no test looks at.
     with mock.patch("lm_eval.evaluator.add_env_info"):

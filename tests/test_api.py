@@ -394,10 +394,10 @@ def test_every_figure_of_the_catalogue_has_its_chart():
 
 def test_what_are_no_draws_is_said():
     found = score(MANY_ANSWERS, lambda condition: believed(MANY_ANSWERS)[0])
-    for wrong in (found.draws, [found], [1.0]):
+    for wrong in (found.draws, [found], [1.0], None):
         with pytest.raises(EpidemiaError, match="takes a list of draws, one per task"):
             joint_error(wrong)
-    with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 tasks"):
+    with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 task"):
         joint_error([found.draws], [0.5, 0.5])
     assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)
 

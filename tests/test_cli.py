@@ -57,7 +57,7 @@ def test_help_names_every_command():
     done = process("", "--help")
     assert done.returncode == 0
     for command in ("run", "demo", "path", "anchors", "export", "tasks", "groundtruth", "survey"):
-        assert f"\n  {command}" in done.stdout
+        assert f"│ {command} " in done.stdout
 
 
 def commands(command, *above):
@@ -85,12 +85,15 @@ def test_names_are_separated_by_commas_or_spaces(epidemia):
     with pytest.raises(EpidemiaError, match="', ,' holds no name"):
         separated([",", ","])
     two = "epidemia_low_nsduh_heroin_ever_by_race", "epidemia_low_nsduh_heroin_ever_by_age"
-    for command in ("cost", "anchors"):
+    for command in (["cost"], ["anchors"], ["tasks", "list"], ["show"]):
         printed = {
-            epidemia(command, *names).stdout
+            epidemia(*command, *names).stdout
             for names in ([",".join(two)], [f"{two[0]},", two[1]], two)
         }
-        assert len(printed) == 1 and all(f" {name} " in min(printed) for name in two)
+        assert len(printed) == 1 and all(f"{name} " in min(printed) for name in two)
+    done = epidemia("tasks", "list", "epidemia_low_bls_likelihood,fbi", two[0])
+    assert "5 of 5 tasks available" in done.stdout
+    assert "no tasks about surveys" in epidemia("tasks", "list", "epidemia_prior").stderr
     listed = epidemia("tasks", "list", "--survey", "fbi,bls").stdout
     assert "epidemia_low_bls_" in listed and "epidemia_low_fbi_" in listed
     listed = epidemia("quantities", "list", "epidemia_prior_gss,epidemia_prior_scf").stdout
@@ -144,7 +147,7 @@ def test_tasks_list_shows_every_task_with_its_state(epidemia):
     assert states["epidemia_low_nsduh_heroin_ever_by_age"].startswith("shipped (2022)")
     assert states["epidemia_low_nsduh_alcohol_past_month_by_age"].startswith("needs NSDUH-2023")
     waiting = sum(state.startswith("needs ") for state in states.values())
-    assert f"{len(states) - waiting} of {len(states)} tasks are available" in shown
+    assert f"{len(states) - waiting} of {len(states)} tasks available" in shown
     assert "nearest: nsduh" in epidemia("tasks", "list", "--survey", "nsdhu").stderr
 
 
@@ -426,7 +429,7 @@ def test_survey_check_and_card(tmp_path, nsduh_file, epidemia):
     done = epidemia("survey", "check", "nsduh", "--raw", nsduh_file)
     assert done.returncode == 0, done.stderr
     assert "nsduh 2023: 600 rows, weight ANALWT2_C" in done.stdout
-    assert f"{NSDUH} of {NSDUH} tasks have their columns" in done.stdout
+    assert f"{NSDUH} of {NSDUH} tasks with all columns" in done.stdout
     row = next(line for line in done.stdout.splitlines() if "alcohol_past_month" in line)
     assert row.split()[1] == "alcrec"
     card = epidemia("survey", "card", "ipeds").stdout

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -109,6 +111,9 @@ def result_file(folder, tasks, model="m", metadata=None, **more):
             {
                 "results": rows,
                 "configs": {name: {"metadata": metadata or {}} for name in rows},
+                "versions": {
+                    name: TASK_VERSION + WAYS[leaves()[name].way].revision for name in rows
+                },
                 "config": {"model": "hf", "model_args": {"pretrained": f"/x/{model}"}},
                 "epidemia": {
                     "replicates": {
@@ -205,7 +210,7 @@ def test_ways_are_paired_by_task(tmp_path):
     # Errors of the asking alone here, which are independent: sqrt(3^2 + 6^2 + 4^2 + 3^2) / 2
     assert stated.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
     assert found["stated", "sampled"].across.difference == pytest.approx((20 + 6) / 2)
-    for said in (run("compare", tmp_path), run("report", tmp_path)):
+    for said in (run("compare", tmp_path), run("report", tmp_path, "--full", "--wide")):
         assert "One model asked in two ways" in said and "+8.0" in said
     ways = rows_of(tmp_path, "ways")
     assert {(row["group"], row["name"], row["value"]) for row in ways} >= {
@@ -230,7 +235,7 @@ def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
     assert (found.one, found.other) == ("m (wording=bare)", "m")
     assert found.tasks == 2 and found.across.difference == pytest.approx((10 + 2) / 2)
     assert found.here == pytest.approx(math.sqrt(9 + 36 + 16 + 9) / 2)
-    for said in (run("compare", tmp_path), run("report", tmp_path)):
+    for said in (run("compare", tmp_path), run("report", tmp_path, "--full", "--wide")):
         assert "One model in two wordings" in said and "+6.0" in said
     (row,) = rows_of(tmp_path, "wording")
     assert (row["model"], row["name"], row["value"]) == ("m (wording=bare)", "m", 6.0)
@@ -284,10 +289,10 @@ def test_names_of_a_pair_may_hold_an_equals_sign(tmp_path):
 def test_a_pair_without_a_task_of_both_is_told(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0)}, "plain")
     result_file(tmp_path / "b", {HEROIN: (50.0, 3.0)}, "seeks")
-    said = run("report", tmp_path, "--pair", "plain=seeks")
+    said = run("report", tmp_path, "--pair", "plain=seeks", "--full")
     assert "--pair plain=seeks compares nothing: no task has a score of both" in said
     result_file(tmp_path / "b", {TASK: (50.0, 3.0)}, "seeks")
-    assert "compares nothing" not in run("report", tmp_path, "--pair", "plain=seeks")
+    assert "compares nothing" not in run("report", tmp_path, "--pair", "plain=seeks", "--full")
 
 
 def test_variants_and_templates_are_rows_of_their_own(tmp_path):

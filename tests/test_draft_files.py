@@ -440,7 +440,7 @@ def test_the_command_drafts_counts_and_says_what_comes_next(sav, home):
     assert f"{count} places of {path}" in listed.replace("\n", "") and "who publishes it" in listed
     checked = epidemia(f"survey check mine2022 --raw {sav}").output
     tasks = len(load_record(path).all_tasks)  # ten, and P(Y) of every outcome
-    assert f"{tasks} of {tasks} tasks have their columns" in checked
+    assert f"{tasks} of {tasks} tasks with all columns" in checked
     assert f"{count} places" in checked
     path.write_text(path.read_text().replace(CHECK, "#"))
     assert "nothing is left to check" in epidemia("survey check mine2022").output

@@ -21,7 +21,7 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import tuning, tuning_rows
+from lm_eval_epidemia.findings import tuning, tuning_rows, tuning_tables
 from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import figures
@@ -421,11 +421,11 @@ def test_without_samples_cells_are_not_told_apart_and_l1_has_no_error(results, c
 
 
 def test_the_report_shows_both_ways_and_programs_get_every_task(results):
-    said = run("report", results).stdout
+    said = run("report", results, "--full", "--wide").stdout
     assert "Before and after fine-tuning" in said and "held-out cells" in said
     assert "answers, 1,000 rows, lora" in said and "Learning curve" in said
     assert "Before and after fine-tuning by task" not in said
-    said = run("report", results, "--effects").stdout
+    said = run("report", results, "--effects", "--wide").stdout
     assert "Before and after fine-tuning by task" in said
     found = pd.read_csv(StringIO(run("report", results, "--format", "csv").stdout))
     kinds = found[found.kind.str.startswith("tuning", na=False)]
@@ -448,7 +448,8 @@ def test_the_report_shows_both_ways_and_programs_get_every_task(results):
 def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     put(results.parent / "trained" / "run-1" / "adapter", card(kind="notes"))
     found = {
-        one.title: one for one in map(printed, tuning.tables(tuning.read(report_of(results)), True))
+        one.title: one
+        for one in map(printed, tuning_tables.tables(tuning.read(report_of(results)), True))
     }
     rows = [
         dict(zip(found["Before and after fine-tuning"].columns, row, strict=True))
@@ -463,12 +464,12 @@ def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     }
     trained = found["Fine-tuning: what was trained"].rows
     assert {row[2] for row in trained} == {"answers", "notes"}
-    assert {row[7] for row in trained} == {"1 tasks, 3 cells"}
+    assert {row[7] for row in trained} == {"1 task, 3 cells"}
 
 
 def test_a_report_without_tuned_models_says_nothing_of_them(answered, tmp_path):
     renamed(answered / "0.6", tmp_path / "a", pretrained=BASE)
-    assert "fine-tuning" not in run("report", tmp_path).stdout
+    assert "fine-tuning" not in run("report", tmp_path, "--full").stdout
     report = report_of(tmp_path)
     for rows in (tuning_rows.tuning_rows, tuning_rows.loss_rows, tuning_rows.learning_rows):
         with pytest.raises(EpidemiaError, match="tuned"):

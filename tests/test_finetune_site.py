@@ -29,8 +29,8 @@ def test_the_page_has_figures_and_tables(site, visit, scheme):  # noqa: F811
     assert tab.evaluate("document.documentElement.dataset.theme") == scheme
     assert tab.evaluate("window.hacked") is None
     for name in ("tuning", "losses", "learning"):
-        drawn = tab.locator(f"#figure-{name} svg")
-        assert drawn.is_visible() and drawn.bounding_box()["width"] > 300
+        drawn = tab.locator(f"#figure-{name} svg").first
+        assert drawn.is_visible() and drawn.bounding_box()["width"] > 200
     titles = tab.locator("summary").all_inner_texts()
     assert titles[:2] == [
         "Before and after fine-tuning",

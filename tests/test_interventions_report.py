@@ -403,7 +403,7 @@ def test_written_answers_that_could_not_be_read_are_counted():
 
 
 def test_the_terminal_has_the_short_tables_first_and_the_long_ones_on_demand(runs, report):
-    short, long = output.sections(report), command("report", runs, "--effects")
+    short, long = output.sections(report), command("report", runs, "--effects", "--wide")
     said = " ".join(f"{one.title} {one.rows}" for one in short)
     titles = "Interventions: accuracy|Relation retrieval|Shortcut test|Memorisation|Robustness"
     titles += "|Does it notice?|Larger graphs by kind|How questions on"

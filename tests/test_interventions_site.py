@@ -89,6 +89,7 @@ def test_the_first_page_says_what_an_accuracy_is(site, visit):  # noqa: F811
     assert "what an intervention changes in a causal graph" in said
     assert "US survey" not in said and "0 to 100" not in said and "surveys' sampling" not in said
     assert tab.locator("a[href='interventions.html']").count() == 2
+    assert "answers" in tab.locator("p.verdict").inner_text() or "accuracy" in said
 
 
 def test_a_phone_scrolls_down_only(site, visit):  # noqa: F811

@@ -274,7 +274,7 @@ def test_the_kind_has_a_folder_of_its_own(home, raw):
     command += ["--out", str(store.built_groundtruth())]
     people(1200).to_csv(raw, index=False)
     done = CliRunner().invoke(app, [*command, "--joint"])
-    assert done.exit_code == 0 and "1 tasks of gss_2020" in done.output
+    assert done.exit_code == 0 and "1 task of gss_2020" in done.output
     after = [store.load(name).fingerprint for name in names]
     assert [one != other for one, other in zip(before, after, strict=True)] == [True, False, False]
     done = CliRunner().invoke(app, [*command, "--joint", "--marginal"])

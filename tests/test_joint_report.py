@@ -67,6 +67,7 @@ def write(folder, scores, joint, model="m", **more):
     found = {
         "results": rows,
         "configs": {name: {"metadata": more.get("metadata", {})} for name in rows},
+        "versions": dict.fromkeys(rows, TASK_VERSION),
         "config": {"model": "hf", "model_args": {"pretrained": model}},
     }
     if joint is not None:
@@ -108,7 +109,7 @@ def test_an_older_file_has_scores_and_no_errors(tmp_path):
     assert math.isnan(entry.scores[Asked(COCAINE, "letters")].error)
     (note,) = results.notes
     assert "errors N/A of 2 tasks" in note and "older version" in note and "run it again" in note
-    shown = run("report", tmp_path).stdout
+    shown = run("report", tmp_path, "--full", "--wide").stdout
     assert "45.0" in shown and "45.0 ±" not in shown
 
 
@@ -116,7 +117,7 @@ def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
     write(tmp_path, {COCAINE: 40.0, HEROIN: 50.0}, {COCAINE: said(NSDUH, [41, 42, 43])})
     results = read_results([tmp_path])
     (note,) = results.notes
-    assert "errors N/A of 1 tasks" in note and HEROIN in note
+    assert "errors N/A of 1 task" in note and HEROIN in note
     assert "epidemia groundtruth build SURVEY --raw FILE" in note
     # The mean of a known and an unknown error is unknown.
     entry = results.entries[0]
@@ -401,6 +402,8 @@ def test_scales_of_a_group(population, tmp_path):
     (row,) = rows[(rows.kind == "scale") & (rows.name == "population")].to_dict("records")
     assert (row["value"], row["metric"]) == (44.0, "score_population")
     assert (row["low"], row["high"]) == pytest.approx((44 - reach, 44 + reach))
+    (knower,) = rows[rows.kind == "reference"].to_dict("records")
+    assert (knower["model"], knower["value"]) == ("knows the population", 100.0)
     (task,) = rows[(rows.kind == "task") & (rows.metric == "score_population")].stderr
     assert task == pytest.approx(math.sqrt(21.25))
     found = json.loads(output.as_json(report))["rows"]
@@ -499,11 +502,14 @@ def test_barely_informative_tasks_are_said_everywhere(tmp_path):
     assert VIEWS in tasks
     shown = run("anchors").stdout
     assert shown.count("(barely informative)") + shown.count("(uninformative)") == len(tasks)
-    assert f"{len(tasks)} of {len(store.available())} tasks are barely informative" in shown
+    assert f"{len(tasks)} of {len(store.available())} tasks barely informative" in shown
     assert "(barely informative)" in card(record("gss"))
     joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)
-    assert f"Barely informative tasks: 1 ({VIEWS})" in run("report", tmp_path).stdout
+    assert (
+        f"Barely informative tasks: 1 ({VIEWS})"
+        in run("report", tmp_path, "--full", "--wide").stdout
+    )
 
 
 def test_the_reader_can_leave_them_out(tmp_path):

@@ -13,6 +13,7 @@ from lm_eval_epidemia.benchmarks import members, names
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.discovery import extend_evaluator
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -127,6 +128,24 @@ def test_anchors_and_cost_take_every_kind_of_name(epidemia):
         assert done.returncode == 0 and done.stdout.count(f" {TASK} ") == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("epidemia_quick", "'epidemia anchors epidemia_low epidemia_high' prints theirs"),
+        ("epidemia_quick_low", "epidemia_quick_low: epidemia_quick predicts"),
+        ("epidemia_prior", "'epidemia quantities list epidemia_prior_nhanes' prints"),
+        ("epidemia_prior_gss_quantile", "'epidemia quantities list epidemia_prior_gss' prints"),
+        ("epidemia_intervention", "questions('epidemia_intervention_random', way='intervention')"),
+    ],
+)
+def test_what_has_no_anchors_is_told_what_to_type_instead(epidemia, name, says):
+    said = refusal(epidemia("anchors", TASK, name))
+    assert says in said and said.startswith(f"error: {name}") and said.count("\n") == 1
+    assert "no anchors" in said and "nearest" not in said
+    for typed in re.findall("'epidemia (.*?)'", said):
+        assert epidemia(*typed.split()).returncode == 0
+
+
 # Tasks that plain lm-eval does not find.
 
 NEEDS = "survey download nsduh, then epidemia groundtruth build nsduh"
@@ -180,6 +199,19 @@ def test_python_says_what_a_missing_task_needs_before_the_model_is_loaded():
     for tasks, index, says in cases:
         with pytest.raises(EpidemiaError, match=re.escape(says)):
             lm_eval.evaluator.simple_evaluate("no such model", tasks=tasks, task_manager=index)
+
+
+def test_an_index_says_what_a_task_needs_that_it_cannot_load(monkeypatch):
+    load = discovery._explaining(lm_eval_epidemia.task_manager().load)
+    for name, says in ((WAITS, NEEDS), (["epidemia_lwo"], "(nearest: epidemia_low)")):
+        with pytest.raises(KeyError, match=re.escape(says)) as refused:
+            load(name)
+        assert str(refused.value).count(says) == 1
+    with pytest.raises(KeyError, match=r"valid YAML path.$"):
+        load("hellaswag")
+    monkeypatch.setattr("lm_eval_epidemia.harness.missing.complete", lambda error: 1 / 0)
+    with pytest.raises(KeyError, match=r"valid YAML path.$"):
+        discovery._explaining(lambda name: {}["valid YAML path"])("x")
 
 
 def test_of_tasks_that_all_wait_every_survey_is_named(monkeypatch, tmp_path):

@@ -50,10 +50,10 @@ def test_a_site_without_samples_shows_labels_and_runs_none(evil, tmp_path, visit
     for path in (tmp_path / "runs").rglob("samples_*"):
         path.unlink()
     site = small_site(make_report(read_results([tmp_path / "runs"])), tmp_path / "site")
-    for page in ("index.html", f"explorer.html#task={TASK}&cell=0", "survey-evil2020.html"):
+    for page in ("index.html", f"task.html#task={TASK}&cell=0", "survey-evil2020.html"):
         # Without its content security policy, a script in the page would run.
         tab = visit(site, page, bypass_csp=True)
-        if "explorer" in page:
+        if "task" in page:
             tab.get_by_text("Consider a person in 2020").first.wait_for()
             tab.wait_for_selector("text=No answers of this model here: run lm_eval with --log")
         if "index" not in page:
@@ -62,7 +62,7 @@ def test_a_site_without_samples_shows_labels_and_runs_none(evil, tmp_path, visit
         assert tab.evaluate("window.hacked") is None
         assert tab.locator("a[href^=javascript]").count() == 0
     notes = visit(site, "index.html").locator("#notes")
-    assert "no samples of 1 tasks" in notes.text_content()
+    assert "no samples of 1 task" in notes.text_content()
     assert not notes.locator("li").first.is_visible()
     assert "There are no samples" in visit(site, "calibration.html").locator("main").inner_text()
     assert "No model's answers" in visit(site, "implied.html").locator("main").inner_text()

@@ -246,6 +246,14 @@ def test_stated_uncertainty_goes_with_error_by_spearman(report, seen):
     assert one.error == pytest.approx((1 - r * r) * math.sqrt((1 + r * r / 2) / 71))
 
 
+def test_who_knows_the_population_has_no_rank_correlation(seen):
+    """Its errors are means over many draws; in parts of a set as in all of it."""
+    numbers_of = {key[-1] for key in seen if key[1] == "knows the population"}
+    assert {"stated sd", "error ratio", "below median"} <= numbers_of
+    assert "Spearman" not in numbers_of
+    assert any(key[-1] == "Spearman" for key in seen)
+
+
 def test_parts_add_up(report, seen):
     """14 marginals and 20 of each other difficulty; proportions and means."""
     whole = seen["priors", "gpt-4o", GROUP, "", "beats 5"]
@@ -575,7 +583,7 @@ def test_sets_of_one_name_that_differ_are_not_compared(runs, tmp_path):
     rewritten(runs / KINDS[2], tmp_path / "other", other)
     read = read_results([tmp_path])
     (note,) = read.notes
-    assert f"what was said in 1 tasks ({NHANES}) is of another truth than the installed" in note
+    assert f"what was said in 1 task ({NHANES}) is of another truth than the installed" in note
     assert "0123456789ab" in note and len({entry.protocol for entry in read.entries}) == 2
 
 
@@ -622,7 +630,10 @@ def test_a_part_of_a_task_is_said_of_the_quantities_that_were_asked(tmp_path_fac
 
 
 def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs, report):
-    short, long = output.sections(report), command("report", runs, "--published", "--effects")
+    short, long = (
+        output.sections(report),
+        command("report", runs, "--published", "--effects", "--wide"),
+    )
     titles = [one.title for one in short]
     expected = "Share of quantities on which|Priors: how often better than N|Priors: error beside"
     expected += "|Priors: where the truth lies|Priors: is who is less sure|Priors: families"

@@ -214,7 +214,7 @@ def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
     assert entry.scores[Asked(COCAINE, "letters")].value == 60.0
     assert entry.scores[Asked(HEROIN, "letters")].value == 1.0
     (note,) = results.notes
-    assert "1 tasks were asked more than once with the same settings; the newest" in note
+    assert "1 task asked more than once with the same settings; the newest" in note
     assert f"what 1 older file has ({tmp_path}" in note
 
 
@@ -394,7 +394,7 @@ def test_folders_that_hold_nothing(tmp_path):
 def test_a_score_that_is_not_a_number_is_said_and_left_out_of_means(tmp_path):
     write(tmp_path, {COCAINE: (math.nan, math.nan), HEROIN: (30.0, 4.0)})
     results = read_results([tmp_path])
-    assert "no score (NaN) in 1 tasks" in results.notes[0]
+    assert "no score (NaN) in 1 task" in results.notes[0]
     mean = means.mean_over(results.entries[0], means.tasks_in(results.entries[0], "epidemia_low"))
     assert mean[:3] == (30.0, 4.0, 1)
     report = leaderboard.make_report(results)
@@ -527,7 +527,7 @@ def test_the_report_says_how_many_tasks_ranks_are_over(tmp_path):
     for model in "cd":
         cocaine = {COCAINE: (50.0, 1.0)}
         write(tmp_path / model, cocaine, model=model, metadata={"fewshot": 2})
-    said = run("report", tmp_path).stdout
+    said = run("report", tmp_path, "--full", "--wide").stdout
     assert "(8 in epidemia_low, 1 in epidemia_low; fewshot=2)" in said
     assert "1 of 2" in said and "1-2 of 2" in said
     assert "leave at least half of its tasks in common" in said
@@ -661,7 +661,7 @@ def three(tmp_path_factory):
 
 
 def test_the_report_as_tables(three):
-    said = run("report", three, "--published").stdout
+    said = run("report", three, "--published", "--full", "--wide").stdout
     for part in (
         *("Big-70B", "70B", "64.5 ± 0.8", "Beside other tasks", "mmlu (acc)", "1.00 (3)"),
         *("by survey", "by domain", "By model size", "on other scales", "LLama3 8B (published)"),
@@ -693,7 +693,7 @@ def test_the_report_for_programs(three):
 
 def test_names_from_files_are_text(tmp_path):
     write(tmp_path, {COCAINE: (1.0, 1.0)}, model="org/[red]a & b_{c}[bold]\n#2 %")
-    assert "[red]a & b_{c}[bold] #2 %" in run("report", tmp_path).stdout
+    assert "[red]a & b_{c}[bold] #2 %" in run("report", tmp_path, "--full").stdout
     latex = run("report", tmp_path, "--format", "latex").stdout
     assert r"\& b\_\{c\}" in latex and r"\#2 \%" in latex
 
@@ -932,7 +932,7 @@ def test_samples_that_are_damaged_or_missing_are_named(sampled_run, tmp_path):
     report = leaderboard.make_report(read_results([copy]))
     samples, notes = read_samples(report)
     said = "\n".join(notes)
-    assert "line 22 is not a sample" in said and "no samples of 1 tasks" in said
+    assert "line 22 is not a sample" in said and "no samples of 1 task" in said
     assert f"the samples of {SALARY} give a distance" in said
     assert {asked.task for _, asked in samples} == {SALARY, COCAINE, EMPLOYER, AGE_SEX}
 
@@ -946,7 +946,7 @@ def test_a_task_without_a_score_keeps_its_impossible_mass(tmp_path):
     (entry,) = found.entries
     assert entry.scores[Asked(HEROIN, "letters")].value == 40
     assert entry.scores[Asked(COCAINE, "letters")].metrics["choice_mass"] == 2
-    assert any("no score (NaN) in 1 tasks" in note for note in found.notes)
+    assert any("no score (NaN) in 1 task" in note for note in found.notes)
     # In bfloat16, 22 probabilities that sum to 1 may read as 1.0065.
     write(tmp_path, {COCAINE: {**row, "score,none": 1.0, "choice_mass,none": 1.0065}})
     assert read_results([tmp_path]).entries[0].scores

@@ -119,7 +119,7 @@ def test_of_repeated_runs_one_line_counts_what_is_left_out(tmp_path):
     (entry,) = results.entries
     assert {score.value for score in entry.scores.values()} == {3.0}
     ours, theirs = results.notes
-    assert "small: 2 tasks were asked more than once with the same settings" in ours
+    assert "small: 2 tasks asked more than once with the same settings" in ours
     assert "2 older files have" in ours and f"{tmp_path}/1.0" in ours
     assert "mmlu (acc) is in 3 result files" in theirs and "2 older files have" in theirs
 
@@ -173,7 +173,9 @@ def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
             write(where / "bare", {COCAINE: (score + more - 1, 1.0)}, **bare)
     report = make_report(read_results([tmp_path]))
     assert [one.across.difference for one in asked_in_wordings(report.runs)] == [-1.0] * 4
-    assert [one.across.difference for _, one, _ in head_to_head.versions_compared(report)] == [5.0] * 4
+    assert [one.across.difference for _, one, _ in head_to_head.versions_compared(report)] == [
+        5.0
+    ] * 4
 
 
 def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
@@ -282,7 +284,7 @@ def test_the_reference_of_unknown_conditions_is_left_out_and_said(tmp_path, monk
     site.build_site(report, tmp_path / "site")
     figures.save("leaderboard", lambda: report, tmp_path / "leaderboard.json")
     for said in ("\n".join(pages[0]), capsys.readouterr().err):
-        assert f"would score is left out in 1 tasks ({COCAINE})" in said
+        assert f"would score is left out in 1 task ({COCAINE})" in said
 
 
 def test_a_long_name_is_cut_off_and_the_longest_is_not():

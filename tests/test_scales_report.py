@@ -140,11 +140,32 @@ def test_the_figure_has_models_and_known_respondents(runs, tmp_path):
     assert "Tilt, in log-odds" in text and "knows the population" in text
 
 
+def test_figures_of_one_task(runs, tmp_path):
+    report = report_of(runs / "truth", runs / "noisy,noise=0.5")
+    points = figures.FIGURES["tilt"].rows(report, ORDERED)
+    assert {row["group"] for row in points} == {ORDERED}
+    lines = tilt.finding(scales.read(report)[0]).rows
+    expected = {r.entry.name: r.cells["slope"].value for r in lines if r.name == ORDERED}
+    assert expected == {r["model"]: r["slope"] for r in points if r["kind"] == "run"}
+    # One task of two answers: its only number of positions.
+    bias = figures.FIGURES["order_bias"].rows
+    assert {row["answers"] for row in bias(report, BINARY)} == {" 2 answers"}
+    assert len({row["answers"] for row in bias(report, None)}) > 1
+    of_one = figures.FIGURES["calibration"].rows(report, BINARY)
+    assert 0 < len(of_one) < len(figures.FIGURES["calibration"].rows(report, None))
+    with pytest.raises(EpidemiaError, match="leaderboard is not of one task; those that can be:"):
+        figures.save("leaderboard", lambda: report, tmp_path / "x.svg", BINARY)
+    with pytest.raises(EpidemiaError, match="no task 'epidemia_low_x'"):
+        figures.save("tilt", lambda: report, tmp_path / "x.svg", "epidemia_low_x")
+
+
 def test_drawn_answers_are_left_out_and_samples_are_needed(runs, tmp_path):
     recorded(tmp_path, [f"{BINARY}_sampled"], metadata={"n_samples": 10})
     with pytest.raises(EpidemiaError, match="run lm_eval with --log_samples"):
         scales.read(report_of(tmp_path))
-    groups, _ = scales.read(report_of(tmp_path, runs / "mean"))
+    groups, notes = scales.read(report_of(tmp_path, runs / "mean"))
+    (note,) = notes
+    assert "drawn answers differ by chance, and are not compared" in note
     assert [group.group for group in groups] == ["epidemia_low"]
     shown = printed(scales.finding(groups))
     assert all(math.isfinite(float(row[3].split()[0])) for row in shown.rows)

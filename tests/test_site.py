@@ -19,6 +19,7 @@ from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import explorer
 from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.report import palette
 from lm_eval_epidemia.report import site as building
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.site import build_site, sort_key
@@ -51,6 +52,12 @@ TASKS = [
     f"{COCAINE}_likelihood",
     "epidemia_extra_nsduh_cigarettes_ever_by_age",
 ]
+#: What respondents are called on pages.
+NAMES = {
+    "truth": "knows the truth (kind=truth)",
+    "mean": "knows averages only (kind=mean)",
+    "noisy": "knows the truth with noise (kind=noisy, noise=0.3)",
+}
 HOSTILE = (
     "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>&amp;😀" + "y" * 300
 )
@@ -145,9 +152,13 @@ def result_file(runs, folder):
 
 
 def rows_by_name(tab, table):
-    """The cells of each row of a table, by the first of them."""
+    """The cells of each row of a table, by the first of them, in one line."""
     rows = (row.split("\t") for row in tab.locator(f"{table} tbody tr").all_inner_texts())
-    return {row[0]: row for row in rows}
+    return {" ".join(row[0].split()): row for row in rows}
+
+
+def header_of(tab, table):
+    return [" ".join(th.split()) for th in tab.locator(f"{table} thead th").all_inner_texts()]
 
 
 def column(tab, table, number):
@@ -157,7 +168,7 @@ def column(tab, table, number):
 def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
     tab = visit(site, "index.html")
     rows = rows_by_name(tab, "#table-1")
-    header = tab.locator("#table-1 thead th").all_inner_texts()
+    header = header_of(tab, "#table-1")
     for kind in ("truth", "mean"):
         written = result_file(runs, kind)
         rows_of, joint = written["results"], written["epidemia"]["replicates"]
@@ -170,36 +181,43 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
             at[one["sample"]] = at.get(one["sample"], 0) + drawn / len(low)
         error = np.sqrt(sum(x.var(ddof=1) for x in at.values() if len(x)))
         assert len(low) == 4
-        assert (
-            rows[f"epidemia-baseline kind={kind}"][header.index("epidemia_low")]
-            == f"{score:.1f} ± {error:.1f}"
-        )
-    assert any("(published)" in name for name in rows)
-    assert "knows P(Y) alone (baseline)" in rows
+        shown = rows[NAMES[kind]][header.index("single condition epidemia_low")]
+        assert shown.startswith(f"{score:.1f} ± {error:.1f}")
+    assert "LLama3 70B published" in rows
+    # Best first, and who was asked before who was not.
+    means = [float(sort_key(row[1])) for row in rows.values()]
+    assert means == sorted(means, reverse=True) and means[0] == 100
 
 
 def test_tables_sort_and_filter(site, visit):
     tab = visit(site, "index.html")
-    number = tab.locator("#table-1 thead th").all_inner_texts().index("epidemia_low") + 1
+    number = header_of(tab, "#table-1").index("single condition epidemia_low") + 1
     for _ in range(2):
         tab.locator(f"#table-1 thead th:nth-child({number})").click()
         tab.wait_for_selector(f"#table-1 thead th:nth-child({number})[aria-sort]")
         shown = [float(sort_key(text)) for text in column(tab, "table-1", number)]
-        assert shown in (sorted(shown), sorted(shown, reverse=True)) and len(shown) > 5
+        # Blanks are last either way.
+        asked = [value for value in shown if value > -1e9]
+        assert asked in (sorted(asked), sorted(asked, reverse=True)) and len(asked) > 5
+        assert shown[: len(asked)] == asked
     assert len(set(shown)) > 3
     tab.locator("#table-1_wrapper input[type=search]").fill("kind=mean")
-    assert column(tab, "table-1", 1) == ["epidemia-baseline kind=mean"]
+    assert column(tab, "table-1", 1) == [NAMES["mean"]]
 
 
 def test_the_first_page_is_small(site, visit):
     tab = visit(site, "index.html")
     read = [url.removeprefix("file://") for url in visit.requests if url.startswith("file:")]
-    assert len(read) == 5  # the page, two sheets, two scripts
+    assert len(read) == 6  # the page, two sheets, three scripts
     assert sum(Path(path).stat().st_size for path in read) < 1_000_000
-    assert tab.locator("figure.leaderboard svg").count() == 1
+    said = tab.locator("p.verdict").first.inner_text()
+    assert re.match(r"tiny.*: \d+ of 100 on single conditions|tiny.* does not answer", said), said
+    # A mark for every model, which says in words what it shows.
+    drawn = tab.locator("figure.leaderboard svg[role=img]").first
+    assert drawn.get_attribute("aria-label").startswith("100.0, from ")
 
 
-def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
+def test_the_list_of_tasks_filters_sorts_and_opens(site, runs, visit):
     tab = visit(site, "explorer.html")
     # What was asked (one task in two ways), and three that were not.
     every = len(TASKS) + 3
@@ -212,16 +230,19 @@ def test_the_explorer_filters_sorts_and_opens(site, runs, visit):
     tab.select_option("#filter-dimension", "d = 2")
     assert tab.locator("#shown").inner_text() == f"1 of {every} tasks"
     tab.select_option("#filter-dimension", "")
-    header = tab.locator("#tasks thead th").all_inner_texts()
-    model = next(name for name in header if name.startswith("tiny"))
-    number = header.index(model) + 1
-    tab.locator(f"#tasks thead th:nth-child({number})").click()
+    model = next(n for n in tab.locator("#one option").all_inner_texts() if n.startswith("tiny"))
+    tab.select_option("#one", model)
+    number = tab.locator("#tasks thead th").count()
+    assert model in tab.locator("#tasks thead th").last.inner_text()
+    tab.locator("#tasks thead th").last.click()
     tab.wait_for_selector(f"#tasks thead th:nth-child({number})[aria-sort]")
     shown = [float(text) for text in column(tab, "tasks", number)]
     assert shown in (sorted(shown), sorted(shown, reverse=True))
-    # A click on a score opens the model's answers in that task.
-    row = tab.locator("#tasks tbody tr", has_text="Cocaine Ever Used by Age").first
-    row.locator(f"td:nth-child({number}) a").click()
+    assert set(column(tab, "tasks", number - 1)) == {NAMES["truth"]}
+    # Old addresses lead to the page of the task.
+    link = urlencode({"task": COCAINE, "model": model})
+    tab = visit(site, f"explorer.html#{link}")
+    tab.wait_for_url("**/task.html#*")
     tab.wait_for_selector("#answers")
     assert tab.locator("#model").input_value() == model
     facts = tab.locator("#facts").inner_text()
@@ -241,12 +262,10 @@ def test_the_explorer_lists_every_declared_task(runs):
 
 def test_a_condition_shows_truth_and_answers(site, runs, visit):
     """The page's numbers against the ground truth, and against the samples, averaged anew."""
-    tab = visit(site, "explorer.html")
-    model = next(
-        n for n in tab.locator("#tasks thead th").all_inner_texts() if n.startswith("tiny")
-    )
-    link = urlencode({"task": COCAINE, "model": model})
-    tab = visit(site, f"explorer.html#{link}")
+    tab = visit(site, f"task.html#task={COCAINE}")
+    tab.wait_for_selector("#model")
+    model = next(n for n in tab.locator("#model option").all_inner_texts() if n.startswith("tiny"))
+    tab = visit(site, f"task.html#{urlencode({'task': COCAINE, 'model': model})}")
     tab.wait_for_selector("#answers")
     truth = store.load(COCAINE)
     samples = samples_in(runs / "tiny", COCAINE)
@@ -263,17 +282,20 @@ def test_a_condition_shows_truth_and_answers(site, runs, visit):
         q = np.mean(orders, axis=0)
         answers = rows_by_name(tab, "#answers")
         for place, level in enumerate(truth.levels):
-            assert answers[level][1] == f"{100 * truth.p[cell, place]:.1f} %"
-            assert answers[level][3] == f"{100 * round(q[place], 5):.1f} %"
+            assert answers[level][1] == f"{100 * round(truth.p[cell, place], 5):.1f} %"
+            assert answers[level][3] == f"{100 * round(q[place], 3):.1f} %"
             assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", answers[level][2])
         words = samples[0]["doc"]["prompt"].split("\n")[0].split("who is")[0]
         assert tab.locator("#question").inner_text().startswith(words)
         assert f"{truth.n[cell]:,} sampled units" in tab.locator("#panel").inner_text()
         assert tab.locator("#over svg.marks").count() == 1
+    # Every model's score, the best first; the picture says in words what it shows.
+    assert tab.locator("#scores tbody tr").first.inner_text().startswith(NAMES["truth"])
+    assert "survey from" in tab.locator("#over svg.marks").get_attribute("aria-label")
 
 
 def test_models_are_stepped_through_and_addresses_reopen(site, visit):
-    tab = visit(site, f"explorer.html#{urlencode({'task': COCAINE, 'cell': 3})}")
+    tab = visit(site, f"task.html#{urlencode({'task': COCAINE, 'cell': 3})}")
     tab.wait_for_selector("#answers")
     names = tab.locator("#model option").all_inner_texts()
     first = tab.locator("#model").input_value()
@@ -283,18 +305,16 @@ def test_models_are_stepped_through_and_addresses_reopen(site, visit):
     tab.locator("#previous").click()
     tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[1])
     assert first == names[0]
-    again = visit(site, f"explorer.html{tab.evaluate('location.hash')}")
+    again = visit(site, f"task.html{tab.evaluate('location.hash')}")
     again.wait_for_selector("#answers")
     assert again.locator("#model").input_value() == names[1]
     assert again.locator("#condition-0").input_value() == store.load(COCAINE).given[3][0]
     tab.go_back()
     tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[2])
-    tab.locator("#close").click()
-    tab.wait_for_selector("#panel", state="hidden")
 
 
 def test_two_conditions_and_exact_tables_and_published_models(site, visit):
-    tab = visit(site, f"explorer.html#task={AGE_SEX}&cell=0")
+    tab = visit(site, f"task.html#task={AGE_SEX}&cell=0")
     tab.wait_for_selector("#over svg")
     given = store.load(AGE_SEX).given
     other = next(labels[1] for labels in given if labels[1] != given[0][1])
@@ -304,13 +324,13 @@ def test_two_conditions_and_exact_tables_and_published_models(site, visit):
     )
     assert tab.locator("#condition-0").input_value() == given[0][0]
     assert f"cell={given.index((given[0][0], other))}" in tab.url
-    tab = visit(site, "explorer.html#task=epidemia_low_bls_sex_by_occupation")
+    tab = visit(site, "task.html#task=epidemia_low_bls_sex_by_occupation")
     tab.wait_for_selector("#answers")
     assert "exact" in tab.locator("#answers").inner_text()
     assert "Published table" in tab.locator("#panel").inner_text()
-    tab.select_option("#model", "Phi4 (published)")
+    tab.select_option("#model", "Phi4")
     tab.wait_for_selector("text=its answers were not published")
-    tab = visit(site, "explorer.html#task=no_such_task")
+    tab = visit(site, "task.html#task=no_such_task")
     tab.wait_for_selector("text=There is no task no_such_task")
 
 
@@ -326,6 +346,8 @@ def test_the_keyboard_is_enough(site, visit):
     tab.locator("#next").focus()
     tab.keyboard.press("Enter")
     tab.wait_for_function("location.hash.includes('model=')")
+    tab = visit(site, "explorer.html")
+    tab.select_option("#filter-state", "asked")
     tab.locator("#tasks thead th").nth(4).locator("[tabindex]").first.focus()
     tab.keyboard.press("Enter")
     # Tables are sorted a moment after the key.
@@ -340,20 +362,21 @@ def test_calibration_and_colours(site, visit):
     assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
     names = tab.locator("#chosen option").all_inner_texts()
     assert len(names) == 4
-    tab.select_option("#chosen", names[3])
+    (tiny,) = (name for name in names if name.startswith("tiny"))
+    tab.select_option("#chosen", tiny)
     tab.wait_for_function(
         "name => document.querySelector('#calibration svg').textContent.includes(name)",
-        arg=names[3],
+        arg=tiny,
     )
     rows = rows_by_name(tab, "#models")
-    error, order_bias, choice_mass = map(float, rows["epidemia-baseline kind=truth"][1:4])
-    assert error < 0.001 < float(rows[names[3]][1])
+    error, order_bias, choice_mass = map(float, rows[NAMES["truth"]][1:4])
+    assert error < 0.001 < float(rows[tiny][1])
     # It answers by the letters alone, in no order of its own.
     assert (order_bias, choice_mass) == (pytest.approx(0, abs=1e-3), 1)
     # What kind of wrong: a mark per model, and the lines behind them.
-    assert "knows the population" in tab.locator("#figure-tilt svg").text_content()
+    assert "knows the population" in tab.locator("#figure-tilt svg").first.text_content()
     lines = rows_by_name(tab, "#scales-1")
-    assert names[3] in lines and "epidemia-baseline kind=truth" in lines
+    assert tiny in lines and NAMES["truth"] in lines
     tab.locator("#theme").click()
     assert tab.evaluate("document.documentElement.dataset.theme") == "light"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -372,7 +395,7 @@ def test_the_method_page_draws_its_example_and_two_respondents_and_shows_both_qu
     asked = tab.locator("#likelihood").inner_text()
     assert asked.startswith("What is the probability that") and "V. 100%" in asked
     well, badly = tab.locator(".pair figcaption").all_inner_texts()
-    assert well == "Well aligned: epidemia-baseline kind=truth, score 100.0"
+    assert well == f"Well aligned: {NAMES['truth']}, score 100.0"
     assert badly.startswith("Badly aligned: ") and "kind=truth" not in badly
 
 
@@ -413,7 +436,7 @@ def test_implied_effects_stand_beside_their_graph(site, visit):
         if "cocaine_ever_by_age_sex" in row
     }
     # Who knows the truth implies what the survey does; who knows P(Y) alone, no effect.
-    truth, mean = (rows[f"epidemia-baseline kind={kind}"] for kind in ("truth", "mean"))
+    truth, mean = (rows[NAMES[kind]] for kind in ("truth", "mean"))
     for name in ("crude", "standardised"):
         assert truth[f"survey, {name}"].split(" ± ")[0] == truth[f"model, {name}"] != "+0.0"
         assert mean[f"model, {name}"] == "+0.0"
@@ -450,14 +473,14 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
     first = tab.locator("#tasks tbody tr").first
     assert "needs " in first.inner_text() and first.locator("a").count() == 0
     tab.select_option("#filter-state", "not asked")
-    tab.locator(f"#tasks a[href='#task={SCF}']").click()
+    tab.locator(f"#tasks a[href='task.html#task={SCF}']").click()
     tab.wait_for_selector("#answers")
     assert "No model of this report was asked this." in tab.locator("#panel").inner_text()
     assert tab.locator("#model").count() == 0
     assert "own its home" in tab.locator("#question").inner_text()
     tab.wait_for_selector("#over svg.marks")
     # With two conditions there is nothing to draw elicited against true.
-    tab = visit(site, f"explorer.html#task={SCF_HIGH}")
+    tab = visit(site, f"task.html#task={SCF_HIGH}")
     tab.wait_for_selector("#distribution svg")
     # A file per task that can be opened, and for each set of quantities.
     assert len(list((site / "data").iterdir())) == len(TASKS) + 2 + 5
@@ -465,9 +488,11 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
 
 def test_the_figures_page_draws_what_there_is(site, visit):
     tab = visit(site, "figures.html")
-    assert tab.locator("figure svg").count() == 2
-    assert "kind=mean" in tab.locator("#figure-surveys svg").text_content()
-    assert "d = 2" in tab.locator("#figure-conditions svg").text_content()
+    # A picture per panel, each with what it shows.
+    panels = tab.locator("#figure-surveys svg")
+    assert panels.count() == 6 and "kind=mean" in panels.first.text_content()
+    assert "by survey: single condition: " in panels.first.get_attribute("aria-label")
+    assert "d = 2" in tab.locator("#figure-conditions svg").first.text_content()
     said = tab.locator("main").inner_text()
     assert "no base model and its instruct version" in said
     assert "no task of the closed subset was asked" in said
@@ -488,12 +513,149 @@ def at_rest(visit, site, pages, **more):
     return tabs
 
 
+#: Every kind of page.
+KINDS = [
+    *(f"{page}.html" for page in ("index", "explorer", "method", "hierarchy", "calibration")),
+    *(f"{page}.html" for page in ("figures", "implied", "interventions", "priors", "quantities")),
+    *(f"{page}.html" for page in ("surveys", "survey-nsduh", "model-Phi4")),
+    f"task.html#task={COCAINE}",
+]
+
+
 def test_a_phone_scrolls_down_only(site, visit):
-    pages = ["index", "method", "calibration", "survey-nsduh", "surveys", "figures", "implied"]
-    pages = [*(f"{page}.html" for page in pages), f"explorer.html#task={COCAINE}"]
+    pages = [page for page in KINDS if not page.startswith(("interventions", "priors"))]
     for page, tab in at_rest(visit, site, pages, width=390).items():
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, (page, wide)
+    menu = tab.locator("#menu")
+    assert not tab.locator("nav a").first.is_visible()
+    menu.click()
+    assert menu.get_attribute("aria-expanded") == "true"
+    assert tab.locator("nav a").first.is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(site, visit, scheme):
+    """axe-core on every kind of page: in the dark, where only colours differ, contrast alone."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    # What it would preload are sheets, which the pages' security policy lets nobody fetch.
+    options = {"preload": False, "resultTypes": ["violations"]}
+    if scheme == "dark":
+        options["runOnly"] = {"type": "rule", "values": ["color-contrast"]}
+    for page, tab in at_rest(visit, site, KINDS, color_scheme=scheme).items():
+        found = axe.Axe().run(tab, options=options).response["violations"]
+        serious = {
+            rule["id"]: rule["nodes"][0]["html"][:200]
+            for rule in found
+            if rule["impact"] in ("serious", "critical")
+        }
+        assert serious == {}, page
+
+
+def luminance(colour):
+    """Relative luminance of an sRGB colour, WCAG 2.2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_colour_is_seen_on_a_light_page_and_on_a_dark_one():
+    """At 3:1 (WCAG 1.4.11): the palette of figures on both, the sheet's colours each on its own."""
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    sheet = (Path(building.__file__).parent / "web" / "site.css").read_text()
+    pairs = dict(re.findall(r"--(\w+): light-dark\((#\w{6}, #\w{6})\)", sheet))
+    pages = pairs["page"].split(", ")
+    for colour in palette.COLOURS:
+        assert min(contrast(colour, page) for page in pages) >= 3, colour
+    for name in ("text", "quiet", "edge", "link", "accent", "known", "other"):
+        for colour, page in zip(pairs[name].split(", "), pages, strict=True):
+            assert contrast(colour, page) >= 3, name
+
+
+def test_a_model_has_a_page(site, runs, visit):
+    tab = visit(site, "index.html")
+    tab.locator("#table-1 a", has_text="tiny").click()
+    tab.wait_for_selector("html[data-ready=yes]")
+    expected = result_file(runs, "tiny")["results"]
+    row = tab.locator("#tasks tbody tr", has_text="Cocaine Ever Used by Age").first
+    score = expected[COCAINE]
+    assert f"{score['score,none']:.1f} ± {score['score_stderr,none']:.1f}" in row.inner_text()
+    # Truth beside answers where it does worst and best, with the same in words.
+    drawn = tab.locator("svg.curve")
+    assert drawn.count() >= 4
+    assert re.search(
+        r"survey from [\d.]+ % to [\d.]+ %; model from .* points off on average",
+        drawn.first.get_attribute("aria-label"),
+    )
+    assert tab.locator("#positions tbody tr").count() >= 1
+    assert tab.locator("#lines tbody tr").count() >= 1
+    row.locator("a").click()
+    tab.wait_for_selector("#answers")
+    assert tab.locator("#model").input_value().startswith("tiny")
+
+
+def test_a_model_has_one_row_and_its_other_runs_unfold(runs, tmp_path, visit):
+    """A second run of a respondent, cut off: a row of its own only when it is asked for."""
+    shutil.copytree(runs / "mean", tmp_path / "runs" / "mean")
+    recorded(tmp_path / "runs" / "cut", [COCAINE], model_args="kind=mean", limit=5)
+    out = small_site(make_report(read_results([tmp_path / "runs"])), tmp_path / "site")
+    tab = visit(out, "index.html")
+    assert tab.locator("#table-1 tbody tr").count() == 1
+    button = tab.locator("#table-1 [data-more]")
+    assert button.inner_text() == "1 more run"
+    button.focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("#table-1 tbody tr").count() == 2
+    assert button.get_attribute("aria-expanded") == "true"
+    button.click()
+    tab.select_option("[data-settings]", "limit 5")
+    (row,) = tab.locator("#table-1 tbody tr").all_inner_texts()
+    assert "limit 5" in row and NAMES["mean"] in row
+    assert tab.evaluate("location.pathname").endswith("index.html")
+    page = visit(out, "model-knows-averages-only-kind-mean.html")
+    assert page.locator("#runs tbody tr").count() == 2
+
+
+def test_replies_are_shown_with_what_was_read(runs, tmp_path, visit):
+    """Written answers, one of them spoilt: it is the first, and the filter keeps it alone."""
+    task = f"{COCAINE}_stated"
+    recorded(tmp_path / "runs", [task], model_args="kind=truth")
+    (path,) = (tmp_path / "runs").rglob("samples_*.jsonl")
+    lines = path.read_text().splitlines()
+    spoilt = json.loads(lines[3])
+    spoilt["resps"], spoilt["filtered_resps"] = [["I cannot say."]], ["I cannot say."]
+    path.write_text("\n".join([*lines[:3], json.dumps(spoilt), *lines[4:]]) + "\n")
+    out = small_site(make_report(read_results([tmp_path / "runs"])), tmp_path / "site")
+    tab = visit(out, "index.html")
+    tab.locator("nav a", has_text="Replies").click()
+    tab.wait_for_selector("#replies article")
+    first = tab.locator("#replies article").first
+    assert first.locator("h2").inner_text() == "Not read"
+    assert "I cannot say." in first.inner_text()
+    assert spoilt["doc"]["prompt"].splitlines()[0] in first.inner_text()
+    assert f"1 of {len(lines)} replies could not be read" in tab.locator("#shown").inner_text()
+    assert " %; No " in tab.locator("#replies article h2").nth(1).inner_text()
+    tab.select_option("#which", "unread")
+    tab.wait_for_function("document.querySelectorAll('#replies article').length === 1")
+    again = visit(out, f"replies.html{tab.evaluate('location.hash')}")
+    again.wait_for_selector("#replies article")
+    assert again.locator("#replies article").count() == 1
+
+
+def test_the_three_layers_are_drawn_with_the_numbers_of_the_docs(site, visit):
+    tab = visit(site, "hierarchy.html")
+    rows = rows_by_name(tab, "#effects")
+    # 0.9 * 0.875 + 0.1 * 0.125 = 0.8, see docs/hierarchy.md.
+    assert rows["seen, in both"][1:] == ["0.20", "0.80"] == rows["chain, under do(X)"][1:]
+    assert rows["fork, under do(X)"][1:] == ["0.50", "0.50"]
+    assert tab.locator("svg.graph").count() == 4
+    assert "deleted by do(X): Z to X" in tab.locator("svg.graph title").nth(1).text_content()
+    assert "In these results: tiny" in tab.locator("main").inner_text()
 
 
 def test_every_data_card_opens(site, visit):
@@ -526,15 +688,16 @@ def hostile(runs, tmp_path_factory):
 
 def test_names_from_files_cannot_script_a_page(hostile, visit):
     report, out = hostile
-    name = report.runs[0].name
-    assert name.startswith("<script>window.hacked=1<|script>\"'><img") and len(name) <= 120
+    name = report.runs[0].model
+    assert name.startswith("<script>window.hacked=1<|script>\"'><img")
     pages = [f"{page}.html" for page in ("index", "explorer", "calibration", "method", "implied")]
-    pages.append(f"explorer.html#{urlencode({'task': COCAINE, 'model': name})}")
+    pages += [path.name for path in out.glob("model-*.html")]
+    pages.append(f"task.html#{urlencode({'task': COCAINE, 'model': name})}")
     for page, tab in at_rest(visit, out, pages).items():
         assert tab.evaluate("window.hacked") is None, page
         assert tab.locator("main img, main script:not([type='application/json'])").count() == 0
         if page == "index.html":
-            assert name in column(tab, "table-1", 1)
+            assert any(text.startswith(name) for text in column(tab, "table-1", 1))
             assert "is not a result file" in tab.locator(".notes").text_content()
     assert tab.locator("#model").input_value() == name
 

@@ -29,7 +29,9 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.findings import standardised as report
+from lm_eval_epidemia.findings.contrasts import CONTRASTS
 from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.strata import mixture, strata
 from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.results import Results, read_results
@@ -124,7 +126,7 @@ def people_of(truth, x, seed=4, size=400_000):
 def test_effects_are_those_of_individuals(task, x, alone):
     """400,000 people, by pandas: means of groups, means of means, a weight for every person."""
     truth = store.counts_of(store.load(task))
-    found = report.strata(truth, x)
+    found = strata(truth, x)
     people = people_of(truth, x)
     # The rule: the two commonest levels, in strata that have both.
     commonest = people.x.value_counts().index[:2].tolist()
@@ -138,10 +140,10 @@ def test_effects_are_those_of_individuals(task, x, alone):
     effects = {"crude": 0.0, "standardised": 0.0, "weighted": 0.0}
     for sign, level in ((-100, commonest[0]), (100, commonest[1])):
         mine = kept[kept.x == level]
-        strata = mine.groupby("z", observed=True).y.mean()
+        by_z = mine.groupby("z", observed=True).y.mean()
         weight = (size / number[level])[mine.z].to_numpy()
         effects["crude"] += sign * mine.y.mean()
-        effects["standardised"] += sign * (strata * size).sum() / size.sum()
+        effects["standardised"] += sign * (by_z * size).sum() / size.sum()
         effects["weighted"] += sign * np.average(mine.y, weights=weight)
     assert effects["weighted"] == pytest.approx(effects["standardised"])
     made = first_of(alone, task)
@@ -180,23 +182,23 @@ def test_errors_are_those_of_the_replicates(alone):
 
 def test_only_what_was_answered_counts():
     truth = store.load(HOME)
-    whole = report.strata(truth, "race")
+    whole = strata(truth, "race")
     # Without one cell of the two that are compared, its whole stratum is out.
     gone = int(whole.cells[1, 3])
     answered = [cell for cell in range(len(truth.given)) if cell != gone]
-    part = report.strata(truth, "race", answered)
+    part = strata(truth, "race", answered)
     assert part.levels == [z for number, z in enumerate(whole.levels) if number != 3]
     assert part.share == pytest.approx(whole.share - whole.everybody[3])
     # Another group's cell is not needed.
     other = next(c for c in range(len(truth.given)) if c not in whole.cells)
-    assert len(report.strata(truth, "race", {*answered, gone} - {other}).levels) == 15
-    assert report.strata(truth, "race", []) is None
+    assert len(strata(truth, "race", {*answered, gone} - {other}).levels) == 15
+    assert strata(truth, "race", []) is None
 
 
 def test_the_young_have_no_education_yet():
     """NSDUH codes people of 12 to 17 apart: no such stratum has both levels."""
     truth = store.load(MARIJUANA)
-    found = report.strata(truth, "education")
+    found = strata(truth, "education")
     assert found.compared == ("College graduate", "Some college or associate degree")
     is_young = [age in ("12-13", "14-15", "16-17") for age, _ in truth.given]
     young = truth.weights[is_young].sum()
@@ -205,8 +207,8 @@ def test_the_young_have_no_education_yet():
 
 def test_propensities_of_the_other_survey_by_hand(alone):
     truth, other = store.load(OWNED), store.load(EDUCATION)
-    asks = next(one.propensity for one in report.CONTRASTS if one.task == OWNED)
-    found, mixed = report.mixture(asks, truth, "education")
+    asks = next(one.propensity for one in CONTRASTS if one.task == OWNED)
+    found, mixed = mixture(asks, truth, "education")
     assert [age for (age,) in found.levels] == [f"{a}-{a + 4}" for a in range(25, 65, 5)]
     # P(some college | 25 to 29), over five years of age.
     cells = [other.given.index((str(age),)) for age in range(25, 30)]
@@ -216,7 +218,7 @@ def test_propensities_of_the_other_survey_by_hand(alone):
     assert mixed.of(other.p)[place, 0] == pytest.approx(people.sum() / other.weights[cells].sum())
     # Without one of the years the group is out.
     known = [cell for cell in range(len(other.given)) if cell != cells[2]]
-    fewer, _ = report.mixture(asks, truth, "education", None, known)
+    fewer, _ = mixture(asks, truth, "education", None, known)
     assert fewer.levels[0] == ("30-34",)
     # Their own propensities are so alike that weights and strata agree to a point.
     (made,) = [
@@ -229,8 +231,8 @@ def test_propensities_of_the_other_survey_by_hand(alone):
 
 def test_contrasts_are_of_declared_tasks():
     tasks = all_tasks()
-    assert len({(one.task, one.x) for one in report.CONTRASTS}) == len(report.CONTRASTS)
-    for one in report.CONTRASTS:
+    assert len({(one.task, one.x) for one in CONTRASTS}) == len(CONTRASTS)
+    for one in CONTRASTS:
         truth = store.load(one.task)
         assert one.x in tasks[one.task].given and len(truth.levels) == 2
         if one.propensity is not None:
@@ -284,6 +286,12 @@ def test_counts_are_of_the_same_file_and_cells(home):
     truths["scf_2022"]["raw"][0]["sha256"] = "0" * 64
     registry.write_registry(built / store.COUNTED, truths)
     assert store.counts_of(store.load(HOME)) is None
+    # An entry that cannot be read is named, with the command that makes these counts.
+    registry.write_registry(built / store.COUNTED, {**truths, "scf_2022": {"tasks": {}}})
+    with pytest.raises(EpidemiaError, match="the entry scf_2022 is damaged") as damage:
+        store.counts_of(store.load(HOME))
+    assert str(built / store.COUNTED / registry.REGISTRY) in str(damage.value)
+    assert "--raw FILE --counted'" in str(damage.value)
 
 
 def test_the_command_makes_the_counts_that_ship(tmp_path):
@@ -346,7 +354,7 @@ def test_who_knows_only_how_common_it_is_implies_no_effect(runs):
 
 def test_drawn_answers_have_an_error(runs):
     (one,) = table(runs, "drawn")
-    found, truth = report.strata(store.load(HOME), "race"), store.load(HOME)
+    found, truth = strata(store.load(HOME), "race"), store.load(HOME)
     # Of 10 answers in each cell, weighted as the strata are.
     q = truth.p[found.cells, 0]
     share = found.everybody / found.everybody.sum()
@@ -389,11 +397,16 @@ def test_the_report_shows_it_where_it_is_asked_for(runs):
     assert "What its own answers imply" in latex
 
 
-def test_without_samples_it_says_what_to_do(runs, tmp_path):
+def test_without_samples_it_says_what_to_do_and_prints_the_rest(runs, tmp_path):
     for path in (runs / "truth").rglob("results_*.json"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with pytest.raises(EpidemiaError, match="run lm_eval with --log_samples on a task such as"):
-        shown(tmp_path, "--standardised")
+        report.read(make_report(read_results([tmp_path])))
+    done = CliRunner().invoke(app, ["report", str(tmp_path), "--standardised", "--scales"])
+    assert done.exit_code == 0 and "Score, 0 to 100" in done.stdout, done.output
+    for use in ("standardise", "compare with the truth"):
+        assert done.stderr.count(f"note: no answers to {use}: run lm_eval") == 1
+    assert done.stderr.count("so no cells; run with --log_samples") == 1
 
 
 def test_impossible_people_are_named():

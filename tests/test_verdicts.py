@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import head_to_head, leaderboard, pool, ranks
+from lm_eval_epidemia.findings import head_to_head, leaderboard, overview, pool, ranks
 from lm_eval_epidemia.findings.comparison import TOO_FEW, compare_entries
 from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.findings.reference import population_known_over
 from lm_eval_epidemia.report.sections import printed, tidy
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
@@ -186,6 +188,38 @@ def test_low_and_high_together():
     assert row["population"] == pytest.approx(together.population)
     assert row["population_stderr"] == pytest.approx(together.population_here)
     assert any(table.title.startswith(together.column) for table in tables)
+
+
+def test_nothing_is_said_of_two_versions_by_a_prediction():
+    """Two quick looks 30 apart; of the tasks themselves the same numbers are told apart."""
+    leaves = [Asked(f"epidemia_quick_{part}", "quick") for part in ("low", "high")]
+    pair = [entry(name, dict.fromkeys(LOW, at)) for name, at in (("m", 50.0), ("m-instruct", 80.0))]
+    for each, at in zip(pair, (50.0, 80.0), strict=True):
+        each.scores |= dict.fromkeys(leaves, TaskScore(at, Draws("", np.empty(0), 0.1)))
+    report = leaderboard.make_report(Results(pair, [], []))
+    assert "epidemia_quick" in report.columns
+    of_versions = [pair for _, pair, _ in head_to_head.versions_compared(report)]
+    for made in (of_versions, leaderboard.comparisons(report)):
+        assert {comparison.column for comparison in made} == {"epidemia_low"}
+    assert {place.best for place in report.standings["epidemia_low"].values()} == {1, 2}
+    assert {place.best for place in report.standings["epidemia_quick"].values()} == {None}
+
+
+def test_the_row_of_who_knows_the_population_is_of_letters():
+    """Written and drawn answers of NHANES are in the table; the last row has no number there."""
+    tasks = [name for name, _ in members("epidemia_low_nhanes")]
+    one = entry("a", dict.fromkeys(tasks[:2], 60.0))
+    for way, task in (("stated", tasks[2]), ("sampled", tasks[3])):
+        one.scores[Asked(task, way)] = one.scores[Asked(tasks[0], "letters")]
+    report = leaderboard.make_report(Results([one], [], []))
+    finding = overview.population(report)
+    asked, known = finding.rows
+    columns = ("epidemia_low", "epidemia_low_stated", "epidemia_low_sampled")
+    assert [asked.cells[column].value for column in columns] == [60.0] * 3
+    by_letters = population_known_over(tasks[:2])
+    assert known.cells[columns[0]] == by_letters and by_letters.tasks == 2
+    assert all(math.isnan(known.cells[column].value) for column in columns[1:])
+    assert printed(finding).rows[-1][-2:] == ["", ""]
 
 
 def test_ranks_are_of_one_limit():

@@ -15,7 +15,7 @@ from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
 from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.sealed import stamp
 from lm_eval_epidemia.elicit.way import Way
@@ -93,6 +93,30 @@ def _needs(leaf: Leaf) -> str:
     return ""
 
 
+def meant(name: str) -> list[Leaf]:
+    """Return the declared tasks that a name means, whether their truth is here or not.
+
+    Parameters
+    ----------
+    name : str
+        As `members` takes it.
+
+    Raises
+    ------
+    EpidemiaError
+        If nothing is named so; the nearest names are given.
+    """
+    named = _named()
+    leaves = [leaf for leaf, meant_by in named if any(fnmatchcase(own, name) for own in meant_by)]
+    if not leaves:
+        known = {meaning for _, meant_by in named for meaning in meant_by}
+        hint = nearest(name, known)
+        if not hint.startswith("nearest"):
+            hint += f"; 'epidemia search {' '.join(words_of(name))}' looks into questions too"
+        raise EpidemiaError(f"no task or group {name!r} ({hint})")
+    return leaves
+
+
 def members(name: str) -> list[tuple[str, str]]:
     """Spell out a name as the available tasks it means, and their way of asking.
 
@@ -114,16 +138,12 @@ def members(name: str) -> list[tuple[str, str]]:
         needs).
     """
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
-    named = _named()
-    meant = [leaf for leaf, meant_by in named if any(fnmatchcase(own, name) for own in meant_by)]
-    if not meant:
-        known = {meaning for _, meant_by in named for meaning in meant_by}
-        raise EpidemiaError(f"no task or group {name!r} ({nearest(name, known)})")
-    asked = [leaf for leaf in meant if leaf.entry.name in here[leaf.benchmark.name]]
+    declared = meant(name)
+    asked = [leaf for leaf in declared if leaf.entry.name in here[leaf.benchmark.name]]
     if not asked:
-        first_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(meant)}
+        first_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(declared)}
         needs = "; ".join(_needs(leaf) for leaf in reversed(first_of.values()))
-        if len(meant) > 1:
+        if len(declared) > 1:
             needs = f"no task of {name} has its ground truth here: {needs}"
         raise EpidemiaError(needs)
     return [(leaf.entry.name, leaf.way) for leaf in asked]

@@ -79,6 +79,12 @@ class Benchmark:
         The metric that findings lead with, and rank models by; the primary one if empty.
     kinds : tuple of str
         Respondents without weights whose answers are known.
+    predicted : bool
+        Whether its metrics predict those of another benchmark, so that it says nothing of models
+        side by side: they are neither compared nor ranked.
+    without_anchors : str
+        What is said after the name of a group to whoever asks for its anchors, with ``{task}`` and
+        ``{way}`` of a task; empty where it has them.
     answers : callable, optional
         From a truth, one of them, its noise and its seed to what it answers in every cell, as the
         way's `believed` takes it.
@@ -99,6 +105,8 @@ class Benchmark:
     groups_version: int = 1
     headline: str = ""
     kinds: tuple[str, ...] = ()
+    predicted: bool = False
+    without_anchors: str = "has no anchors"
     answers: Callable[[Any, str, float, int], Any] | None = None
 
     @property

@@ -10,34 +10,50 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from lm_eval_epidemia.cli import about, completing
 from lm_eval_epidemia.cli import fresh as fresh_cli
 from lm_eval_epidemia.cli import report as report_cli
 from lm_eval_epidemia.cli.finetune import app as finetune_app
-from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw, Text, Texts
+from lm_eval_epidemia.cli.options import (
+    Backend,
+    InVintage,
+    Jobs,
+    Names,
+    NamesOrAll,
+    Raw,
+    Surveys,
+    Text,
+    Texts,
+)
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.cli.quantities import app as quantities_app
 from lm_eval_epidemia.cli.survey import app as survey_app
 from lm_eval_epidemia.core.console import checked_output, print_anything, separated
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.version import __version__
 
 app = typer.Typer(
     name="epidemia",
-    help="Do language models know how the world is distributed? Survey truths for lm-eval.",
+    help="Do language models know how the world is distributed? Ask them with lm-eval.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-tasks_app = typer.Typer(no_args_is_help=True, help="The tasks and where their truth comes from.")
-truth_app = typer.Typer(no_args_is_help=True, help="Build and check ground truth.")
-app.add_typer(tasks_app, name="tasks")
-app.add_typer(truth_app, name="groundtruth")
-app.add_typer(survey_app, name="survey")
-app.add_typer(report_cli.site_app, name="site")
-app.add_typer(quantities_app, name="quantities")
-app.add_typer(finetune_app, name="finetune")
+tasks_app = typer.Typer(
+    no_args_is_help=True, help="List the tasks, draw fresh ones, and write task files."
+)
+truth_app = typer.Typer(
+    no_args_is_help=True, help="Build ground truth from survey files, and check it."
+)
+#: What commands are for, in the order in which the help lists them.
+RUN, LOOK, BUILD, RESEARCH = "Run", "Look", "Build", "Research"
+app.add_typer(report_cli.site_app, name="site", rich_help_panel=LOOK)
+app.add_typer(tasks_app, name="tasks", rich_help_panel=LOOK)
+app.add_typer(survey_app, name="survey", rich_help_panel=BUILD)
+app.add_typer(truth_app, name="groundtruth", rich_help_panel=BUILD)
+app.add_typer(quantities_app, name="quantities", rich_help_panel=RESEARCH)
+app.add_typer(finetune_app, name="finetune", rich_help_panel=RESEARCH)
 
 
 @app.callback(invoke_without_command=True)
@@ -46,7 +62,8 @@ def _root(
     record: Annotated[
         list[Path] | None,
         Option(
-            help="A record of your own, or a folder of them; anywhere on the line, and repeatedly."
+            help="Use this survey record of your own, or a folder of them; the option may stand "
+            "anywhere and be given several times."
         ),
     ] = None,  # `main` has taken them
 ) -> None:
@@ -56,29 +73,39 @@ def _root(
 
 
 @app.command(
+    rich_help_panel=RUN,
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
-def run(context: typer.Context) -> None:
-    """Run lm-eval: same options, ready in seconds when only our tasks are asked for."""
+def run(
+    arguments: Annotated[
+        Texts,
+        Argument(help="Every option of lm_eval is taken.", autocompletion=completing.of_lm_eval),
+    ] = None,
+) -> None:
+    """Run lm-eval with its own options; it starts in seconds if only our tasks are asked."""
     from lm_eval_epidemia.harness.run import run as run_lm_eval
 
-    run_lm_eval(context.args)
+    run_lm_eval(arguments or [])
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def demo(
-    out: Annotated[Path, Option(help="Folder for lm-eval's results.")] = Path("epidemia-demo"),
+    out: Annotated[Path, Option(help="Write lm-eval's results into this folder.")] = Path(
+        "epidemia-demo"
+    ),
     model: Annotated[
         Texts,
         Option(
-            help="Folder, .gguf file or Hub id of a model to add, in place of the tiny random one; "
-            "may be given repeatedly."
+            help="Add this model: a folder, a .gguf file or an id of the Hugging Face Hub. "
+            "It takes the place of the tiny random one; the option may be given several times."
         ),
     ] = None,
-    limit: Annotated[int | None, Option(help="Prompts per task for models.")] = None,
+    limit: Annotated[
+        int | None, Option(help="Ask models at most so many prompts per task.")
+    ] = None,
 ) -> None:
-    """Evaluate known respondents, and your models or (with torch) a tiny random one."""
+    """Evaluate respondents whose answers are known, and your models or a tiny one."""
     # Only an id needs the network; asking for it would make an offline run slow.
     if all(Path(given).exists() for given in model or []):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -101,30 +128,41 @@ def demo(
     print(f"lm-eval's results are in {out.resolve()}")
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def path() -> None:
-    """Print the folder of our task files, for lm_eval --include_path."""
+    """Print the folder of our task files, which lm_eval takes as --include_path."""
     from lm_eval_epidemia.harness.yamls import task_path
 
     print(task_path())
 
 
-@app.command()
+for command in (report_cli.report, report_cli.compare, report_cli.plot):
+    app.command(rich_help_panel=LOOK)(command)
+for command in (about.show, about.search):
+    app.command(rich_help_panel=LOOK)(command)
+
+
+@app.command(rich_help_panel=LOOK)
 def anchors(
-    names: Annotated[
-        Texts, Argument(help="Tasks, groups, surveys or patterns; all if none.")
-    ] = None,
-    quantile: Annotated[float, Option(help="Of the bootstrap distances.")] = 0.95,
-    bootstrap: Annotated[
-        Text, Option(help="iid, design or population; what scores use, if not given.")
-    ] = None,
-    vintage: Annotated[Text, Option(help="Other than the one scores use.")] = None,
-    summary: Annotated[bool, Option("--summary", help="One line per group.")] = False,
+    names: NamesOrAll = None,
+    summary: Annotated[bool, Option("--summary", help="Print one line per group.")] = False,
     compare: Annotated[
-        bool, Option("--compare", help="Against every other vintage that is here.")
+        bool, Option("--compare", help="Compare the truth with every other vintage that is here.")
     ] = False,
+    vintage: Annotated[
+        Text, Option(help="Use the truth of this vintage in place of the one that scores use.")
+    ] = None,
+    quantile: Annotated[
+        float, Option(help="Take this quantile of the bootstrap distances as D_perfect.")
+    ] = 0.95,
+    bootstrap: Annotated[
+        Text,
+        Option(
+            help="Use this bootstrap: iid, design or population. By default it is what scores use."
+        ),
+    ] = None,
 ) -> None:
-    """Print the distances that fix each task's scale, and what the mean respondent scores."""
+    """Print the distances that fix each task's scale, and what knowing averages scores."""
     from lm_eval_epidemia.benchmarks.observation.drift import drifts
     from lm_eval_epidemia.benchmarks.observation.scales import has_bootstrap, scales
     from lm_eval_epidemia.cli import listings
@@ -132,7 +170,7 @@ def anchors(
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
     scheme = None if bootstrap is None else _scheme(bootstrap)
-    tasks = asked = _chosen(names)
+    tasks = asked = _anchored(names)
     if compare:
         pairs = drifts(tasks, vintage)
         show(listings.drifts(pairs))
@@ -144,22 +182,32 @@ def anchors(
     listed = scales(tasks, quantile, scheme, vintage)
     show(listings.groups_of_scales(listed) if summary else listings.scales(listed))
     if len(listed) < len(asked):
-        print(f"{len(asked) - len(listed)} of {len(asked)} tasks have no {scheme} bootstrap")
+        lacking, of = len(asked) - len(listed), plural(len(asked), "task")
+        print(f"{lacking} of {of} without a {scheme} bootstrap")
     if barely := sum(scale.anchors.barely for scale in listed):
+        of = plural(len(listed), "task")
         print(
-            f"{barely} of {len(listed)} tasks are barely informative: D_perfect > 0.8 D_zero, or "
+            f"{barely} of {of} barely informative: D_perfect > 0.8 D_zero, or "
             "less than 1.96 standard errors below it"
         )
 
 
-def _chosen(names: list[str] | None) -> list[str]:
-    """Spell out names as the available tasks they mean, each once."""
-    from lm_eval_epidemia.benchmarks import members
+def _anchored(names: list[str] | None) -> list[str]:
+    """Spell out names as the available tasks they mean, each once; all must have anchors."""
+    from lm_eval_epidemia.benchmarks import in_way, leaves, members
     from lm_eval_epidemia.estimate import store
 
     if not names:
         return list(store.available())
-    return list(dict.fromkeys(task for name in separated(names) for task, _ in members(name)))
+    known, tasks = leaves(), dict[str, None]()
+    for name in separated(names):
+        for task, way in members(name):
+            leaf = known[in_way(task, way)]
+            if without := leaf.benchmark.without_anchors:
+                of = leaf.group if name == leaf.group else f"{name}: {leaf.group}"
+                raise EpidemiaError(f"{of} {without.format(task=task, way=way)}")
+            tasks[task] = None
+    return list(tasks)
 
 
 def _scheme(name: str) -> Any:
@@ -173,16 +221,29 @@ def _scheme(name: str) -> Any:
 
 @tasks_app.command("list")
 def tasks_list(
-    survey: Annotated[Text, Option(help="Only these, A,B.")] = None,
-    summary: Annotated[bool, Option("--summary", help="One line per survey.")] = False,
+    names: NamesOrAll = None,
+    survey: Annotated[
+        Text,
+        Option(
+            help="List the tasks of these surveys only, such as gss,scf.",
+            autocompletion=completing.surveys,
+        ),
+    ] = None,
+    summary: Annotated[bool, Option("--summary", help="Print one line per survey.")] = False,
 ) -> None:
-    """List every declared task with its state: shipped, built here, or the file it needs."""
+    """List declared tasks with their state: shipped, built here, or waiting for a file."""
     from pandas import concat
 
     from lm_eval_epidemia.api import tasks
+    from lm_eval_epidemia.benchmarks import meant
     from lm_eval_epidemia.cli import listings
 
     declared = concat(map(tasks, separated([survey]))) if survey else tasks()
+    if names:
+        wanted = {leaf.entry.name for name in separated(names) for leaf in meant(name)}
+        if beside := sorted(wanted - {*tasks().task}):
+            raise EpidemiaError(f"{few(beside)}: no tasks about surveys; see 'epidemia show NAME'")
+        declared = declared[declared.task.isin(wanted)]
     if summary:
         show(listings.tasks_summary(declared))
         return
@@ -191,8 +252,8 @@ def tasks_list(
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
-    print(f"{sum(declared.state != 'waiting')} of {len(declared)} tasks are available")
-    if survey is None:
+    print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
+    if survey is None and not names:
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
         print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/running.md)")
 
@@ -202,9 +263,9 @@ tasks_app.command("fresh")(fresh_cli.fresh)
 
 @tasks_app.command("write")
 def tasks_write(
-    folder: Annotated[Path, Argument(help="A new one, or one written before.")],
+    folder: Annotated[Path, Argument(help="A new folder, or one that was written before.")],
 ) -> None:
-    """Write the task files of everything available, as task_yamls/ holds them."""
+    """Write lm-eval's task files of everything whose truth is here."""
     from lm_eval_epidemia.harness import yamls
 
     files = yamls.render()
@@ -214,35 +275,50 @@ def tasks_write(
 
 @truth_app.command("build")
 def truth_build(
-    surveys: Annotated[list[str], Argument(help="For example nsduh; several if downloaded.")],
+    surveys: Surveys,
     raw: Raw = None,
     vintage: InVintage = None,
     bootstrap: Annotated[
-        Texts, Option(help="iid, design, population; all that the survey allows, if not given.")
+        Texts,
+        Option(
+            help="Use this bootstrap: iid, design or population. By default all are used that the "
+            "survey allows."
+        ),
     ] = None,
     replicates: Annotated[
-        int, Option(help="Bootstrap replicates (half as many with several conditions).")
+        int,
+        Option(
+            help="Draw so many bootstrap replicates, half as many for tasks of several conditions."
+        ),
     ] = 200,
     jobs: Jobs = 1,
     backend: Backend = None,
-    out: Annotated[Path | None, Option(help="Folder; default: your own.")] = None,
+    out: Annotated[
+        Path | None,
+        Option(help="Write into this folder. By default it is your own, which lm_eval reads."),
+    ] = None,
     marginal: Annotated[
-        bool, Option("--marginal", help="Only the tasks without conditions: seconds.")
+        bool,
+        Option("--marginal", help="Build only the tasks without conditions, which takes seconds."),
     ] = False,
     joint: Annotated[
-        bool, Option("--joint", help="Only the joint outcomes of two questions: seconds.")
+        bool,
+        Option(
+            "--joint", help="Build only the joint outcomes of two questions, which takes seconds."
+        ),
     ] = False,
     counted: Annotated[
         bool,
         Option(
-            "--counted", help="Only counts, for standardised effects of boosted tasks: seconds."
+            "--counted",
+            help="Build only the counts that standardised effects of boosted tasks need.",
         ),
     ] = False,
 ) -> None:
-    """Build the truth of every task that survey files allow."""
+    """Build the truth of every task that the files of a survey allow."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
-    from lm_eval_epidemia.findings.standardised import CONTRASTS
+    from lm_eval_epidemia.findings.contrasts import CONTRASTS
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
@@ -253,16 +329,22 @@ def truth_build(
         how["counted"] = [contrast.task for contrast in CONTRASTS]
     surveys = separated(surveys)
     if raw and len(surveys) > 1:
-        raise EpidemiaError(f"--raw is of one survey, {len(surveys)} were named: build one by one")
+        raise EpidemiaError(
+            f"--raw is of one survey, {len(surveys)} were named ({few(surveys)}): build one by "
+            "one; several files of one survey take --raw before each"
+        )
     for survey in surveys:
         try:
             built = build(survey, raw, vintage=vintage, **how)
         except KeyboardInterrupt:
             _complain("\ninterrupted; finished tasks are kept, the same command continues")
             raise typer.Exit(130) from None
-        print(f"{len(built.tasks)} tasks of {built.key} are in {built.folder.resolve()}")
+        are = "is" if len(built.tasks) == 1 else "are"
+        tasks = plural(len(built.tasks), "task")
+        print(f"{tasks} of {built.key} {are} in {built.folder.resolve()}")
         if built.left_out:
-            print(f"{len(built.left_out)} tasks ask for variables that the files lack:")
+            left_out = plural(len(built.left_out), "task")
+            print(f"{left_out} left out, for variables that the files lack:")
             for name in built.left_out:
                 print(f"  {name}")
         if reason := not_scored(built):
@@ -276,7 +358,7 @@ def truth_build(
 
 @truth_app.command("check")
 def truth_check() -> None:
-    """Verify hashes and invariants of all ground truth that is used here."""
+    """Check that all ground truth that is used here is whole and as registered."""
     from lm_eval_epidemia.estimate.check import check_all
     from lm_eval_epidemia.estimate.store import without_replicates
 
@@ -286,18 +368,22 @@ def truth_check() -> None:
         for problem in problems:
             _complain(f"{name}: {problem}")
     if wrong:
-        raise EpidemiaError(f"{len(wrong)} of {len(checked)} tasks have a wrong ground truth")
-    print(f"ground truth of {len(checked)} tasks is as registered")
+        raise EpidemiaError(
+            f"{len(wrong)} of {plural(len(checked), 'task')} with a wrong ground truth"
+        )
+    print(f"ground truth of {plural(len(checked), 'task')} is as registered")
     if lacking := ", ".join(without_replicates()):
         print(f"without joint replicates, so that errors are N/A: {lacking} (build anew)")
 
 
 @truth_app.command("changes")
 def truth_changes(
-    old: Annotated[Path, Argument(help="Folder of ground truth.")],
-    new: Annotated[Path | None, Argument(help="Another; default: what the package ships.")] = None,
+    old: Annotated[Path, Argument(help="A folder of ground truth.")],
+    new: Annotated[
+        Path | None, Argument(help="Another one. By default it is what the package ships.")
+    ] = None,
 ) -> None:
-    """Say what another build changes, task by task."""
+    """Say task by task what another build of the truth changes."""
     from lm_eval_epidemia.benchmarks.observation.changes import changes
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.core import paths
@@ -310,16 +396,23 @@ def truth_changes(
         print(f"{gone} of {len(common)} have joint replicates, so errors, in one of them only")
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def cost(
-    names: Annotated[list[str], Argument(help="Tasks, groups, surveys or patterns.")],
+    names: Names,
     tokenizer: Annotated[
-        Text, Option(help="Of Hugging Face: a folder or the name of a model.")
+        Text,
+        Option(
+            help="Count tokens with this tokenizer, a folder or the name of a model on the Hub."
+        ),
     ] = None,
-    metadata: Annotated[Text, Option(help="As for lm_eval: JSON.")] = None,
-    max_gen_toks: Annotated[int, Option(help="Tokens a model may write per answer.")] = 1024,
+    metadata: Annotated[
+        Text, Option(help="Ask in this variant: JSON, as lm_eval takes it.")
+    ] = None,
+    max_gen_toks: Annotated[
+        int, Option(help="Let a model write at most so many tokens per answer.")
+    ] = 1024,
 ) -> None:
-    """Say what groups cost before anything is spent: prompts, requests, tokens."""
+    """Count the prompts, requests and tokens of groups before anything is spent."""
     from lm_eval_epidemia.harness import cost as costs
 
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
@@ -361,16 +454,14 @@ def _metadata(text: str | None) -> dict[str, Any]:
     return metadata
 
 
-for command in (report_cli.compare, report_cli.report, report_cli.plot):
-    app.command()(command)
-
-
-@app.command()
+@app.command(rich_help_panel=BUILD)
 def export(
-    out: Annotated[Path, Option(help="A new folder.")],
-    push_to_hub: Annotated[Text, Option(help="Upload to this dataset repository.")] = None,
+    out: Annotated[Path, Option(help="Write into this new folder.")],
+    push_to_hub: Annotated[
+        Text, Option(help="Upload to this dataset repository of the Hugging Face Hub too.")
+    ] = None,
 ) -> None:
-    """Write the questions as a Hugging Face dataset repository."""
+    """Write the questions as a dataset repository of Hugging Face."""
     from lm_eval_epidemia.results.export import export as export_dataset
 
     folder = export_dataset(out, push_to_hub)
@@ -402,7 +493,7 @@ def main() -> None:
     print_anything()
     try:
         with checked_output():
-            app(_take_records(sys.argv[1:]))
+            app(_take_records(sys.argv[1:]), prog_name="epidemia")
     except EpidemiaError as error:
         _complain(f"error: {error}")
         sys.exit(2)

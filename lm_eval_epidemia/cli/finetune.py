@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from lm_eval_epidemia.cli.options import InVintage, Text, Texts
+from lm_eval_epidemia.cli import completing
+from lm_eval_epidemia.cli.options import InVintage, Survey, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -18,47 +19,60 @@ from lm_eval_epidemia.core.extras import needs
 if TYPE_CHECKING:
     from lm_eval_epidemia.results.card import DatasetCard
 
-app = typer.Typer(no_args_is_help=True, help="Train on text from the truth: datasets, training.")
+app = typer.Typer(
+    no_args_is_help=True, help="Train models on text from the truth, and see whether they learn it."
+)
 
 
 @app.command("notes")
 def notes(
-    survey: Annotated[str, Argument(help="For example nsduh.")],
-    out: Annotated[Path, Option(help="A new folder.")],
+    survey: Survey,
+    out: Annotated[Path, Option(help="Write into this new folder.")],
     kind: Annotated[
-        str, Option(help="notes, answers, distributions, statements or shuffled.")
+        str,
+        Option(
+            help="Make this kind of text: notes, answers, distributions, statements or shuffled."
+        ),
     ] = "notes",
     raw: Annotated[
         list[Path] | None,
         Option(
-            help="For notes and shuffled: the survey's file or folder; may be given several times. "
-            "Default: the downloaded."
+            help="Read this file or folder of the survey, for notes and shuffled. By default the "
+            "downloaded files are read; the option may be given several times."
         ),
     ] = None,
     vintage: InVintage = None,
     n: Annotated[
         int | None,
-        Option(help="Rows, validation among them. Default: 2500; of distributions, all."),
+        Option(
+            help="Make so many rows, validation among them. By default 2500, of distributions all."
+        ),
     ] = None,
-    seed: Annotated[int, Option(help="Another seed, other rows.")] = 0,
+    seed: Annotated[int, Option(help="Draw with this seed; another seed gives other rows.")] = 0,
     tasks: Annotated[
         Text,
         Option(
-            help="Tasks, groups or patterns, with commas between. Default: those of one condition; "
-            "of notes, all that the file can answer with yes or no."
+            help="Write about these tasks, groups or patterns, A,B. By default those of one "
+            "condition are used; of notes, all that the file can answer with yes or no.",
+            autocompletion=completing.tasks,
         ),
     ] = None,
     hold_out: Annotated[
         Texts,
         Option(
-            help="cells=SHARE, conditions=NAME,... or tasks=NAME,...; may be given several times."
+            help="Hold out cells=SHARE, conditions=NAME,NAME or tasks=NAME,NAME; the option may be "
+            "given several times."
         ),
     ] = None,
     writer: Annotated[
-        str, Option(help="Of notes: template, or a model of lm-eval (hf, vllm, ...).")
+        str,
+        Option(
+            help="Let notes be written by 'template', or by a model of lm-eval such as hf or vllm."
+        ),
     ] = "template",
     writer_args: Annotated[
-        str, Option(help="As --model_args of lm_eval: pretrained=NAME,batch_size=8.")
+        str,
+        Option(help="Load the writer with these --model_args of lm_eval, such as pretrained=NAME."),
     ] = "",
 ) -> None:
     """Make a dataset of notes on people of a survey, or one of its controls."""
@@ -91,22 +105,28 @@ def notes(
 
 @app.command("train")
 def train(
-    model: Annotated[str, Option(help="Name or folder of a causal language model.")],
-    data: Annotated[Path, Option(help="What 'finetune notes' wrote.")],
-    out: Annotated[Path, Option(help="A new folder, or one of an interrupted training.")],
+    model: Annotated[
+        str, Option(help="Train this causal language model, a folder or a name on the Hub.")
+    ],
+    data: Annotated[Path, Option(help="Train on this folder, which 'finetune notes' wrote.")],
+    out: Annotated[
+        Path, Option(help="Write into this folder, a new one or that of an interrupted training.")
+    ],
     lora: Annotated[
-        Text, Option(help="An adapter on all linear layers: r=16 or r=16,alpha=32.")
+        Text, Option(help="Train an adapter on all linear layers, r=16 or r=16,alpha=32.")
     ] = None,
     full: Annotated[bool, Option("--full", help="Train all weights.")] = False,
-    epochs: Annotated[float, Option(help="All are run, the best checkpoint is kept.")] = 6,
-    lr: Annotated[float, Option(help="Of AdamW; falls to 0 linearly.")] = 5e-5,
-    batch_size: Annotated[int, Option(help="Rows per step and device.")] = 16,
-    seed: Annotated[int, Option(help="Of the order of rows and the adapter.")] = 0,
+    epochs: Annotated[float, Option(help="Run so many epochs; the best checkpoint is kept.")] = 6,
+    lr: Annotated[
+        float, Option(help="Begin with this learning rate of AdamW; it falls to 0 linearly.")
+    ] = 5e-5,
+    batch_size: Annotated[int, Option(help="Take so many rows per step and device.")] = 16,
+    seed: Annotated[int, Option(help="Draw the order of rows and the adapter with this seed.")] = 0,
     stop_early: Annotated[
         bool, Option("--stop-early", help="Stop after 3 evaluations without a lower loss.")
     ] = False,
     dtype: Annotated[
-        str, Option(help="float32 or bfloat16; auto: bfloat16 on a GPU that has it.")
+        str, Option(help="Train in float32 or bfloat16; 'auto' is bfloat16 on a GPU that has it.")
     ] = "auto",
 ) -> None:
     """Train a model on a dataset; keep the checkpoint with the lowest validation loss."""

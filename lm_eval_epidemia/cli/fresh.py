@@ -6,35 +6,38 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw
+from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw, Survey
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.fresh import FreshSet
 
 
 def fresh(
-    survey: Annotated[str, Argument(help="For example gss, or one of your own.")],
+    survey: Survey,
     raw: Raw = None,
-    n: Annotated[int, Option(help="How many tasks.")] = 40,
-    seed: Annotated[int, Option(help="Another seed, other tasks.")] = 0,
-    dimension: Annotated[str, Option(help="Numbers of conditions.")] = "1,2,3",
+    n: Annotated[int, Option(help="Draw so many tasks.")] = 40,
+    seed: Annotated[int, Option(help="Draw with this seed; another seed gives other tasks.")] = 0,
+    dimension: Annotated[str, Option(help="Give the tasks so many conditions.")] = "1,2,3",
     outcomes: Annotated[
-        str, Option(help="Only these variables, A,B; default: all that have a question.")
+        str,
+        Option(
+            help="Ask about these variables only, A,B. By default all with a question are used."
+        ),
     ] = "",
     vintage: InVintage = None,
     list_: Annotated[
-        bool, Option("--list", help="Read the file, draw and check, and build nothing.")
+        bool, Option("--list", help="Read the file, draw and check the tasks, and build nothing.")
     ] = False,
-    replicates: Annotated[int, Option(help="Bootstrap replicates, as of a build.")] = 200,
+    replicates: Annotated[int, Option(help="Draw so many bootstrap replicates.")] = 200,
     jobs: Jobs = 1,
     backend: Backend = None,
     replace: Annotated[
-        bool, Option("--replace", help="In the place of another set of this seed.")
+        bool, Option("--replace", help="Write over another set of this seed.")
     ] = False,
 ) -> None:
     """Draw random tasks from a survey's variables that nobody has published, and build them."""
@@ -67,7 +70,8 @@ def fresh(
         raise typer.Exit(130) from None
     names = {task.name for task in drawn.tasks}
     forget_cached_requests(name for name, leaf in leaves().items() if leaf.entry.name in names)
-    print(f"{len(names)} tasks of {survey} {drawn.vintage} are in {kept.folder}")
+    are = "is" if len(names) == 1 else "are"
+    print(f"{plural(len(names), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
     if kept.short:
         print(
             f"{len(kept.short)} of them have less of their scale beyond sampling error, as boosted,"

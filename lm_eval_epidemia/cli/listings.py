@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from lm_eval_epidemia.cli.printing import plain, table_of
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.surveys.fresh import GROUP
 from lm_eval_epidemia.surveys.record import Kind
 
@@ -107,8 +108,9 @@ def drift_notes(listed: Sequence[Drift]) -> list[str]:
     pairs = together(listed)
     for test, adjusted in zip(pairs, holm([test.p_value for test in pairs]), strict=True):
         seen = "drift seen" if adjusted <= LEVEL else "no drift seen"
+        tasks = plural(test.tasks, "task")
         notes.append(
-            f"{test.survey} {test.vintage} against {test.other}, {test.tasks} tasks together: "
+            f"{test.survey} {test.vintage} against {test.other}, {tasks} together: "
             f"{test.ratio:.2f} times as far apart as by chance, p = {test.p_value:.4f} "
             f"({adjusted:.4f} for {len(pairs)} such tests): {seen}"
         )

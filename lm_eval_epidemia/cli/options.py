@@ -5,15 +5,53 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
+
+from lm_eval_epidemia.cli import completing
 
 Text = str | None
 #: Names that are given one by one.
 Texts = list[str] | None
 
-_SEVERAL = "File or folder; may be given several times."
-Raw = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Default: the downloaded.")]
-RawOrNone = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Without: only the record.")]
-InVintage = Annotated[Text, Option(help="Where the file does not tell.")]
-Jobs = Annotated[int, Option(help="Processes.")]
-Backend = Annotated[Text, Option(help="Of joblib: dask or ray, on a cluster that is set up.")]
+#: Tasks and their groups; `core.console.separated` splits them.
+Names = Annotated[
+    list[str],
+    Argument(
+        help="Tasks, groups or surveys, with commas or spaces between them.",
+        autocompletion=completing.names,
+    ),
+]
+
+NamesOrAll = Annotated[
+    Texts,
+    Argument(
+        help="Tasks, groups, surveys or patterns, with commas or spaces between them; all if none "
+        "is given.",
+        autocompletion=completing.names,
+    ),
+]
+#: Several surveys.
+Surveys = Annotated[
+    list[str],
+    Argument(
+        help="Surveys such as nsduh, with commas or spaces between them.",
+        autocompletion=completing.surveys,
+    ),
+]
+#: One survey.
+Survey = Annotated[str, Argument(help="A survey such as nsduh.", autocompletion=completing.surveys)]
+
+_SEVERAL = "Read this file or folder; the option may be given several times."
+Raw = Annotated[
+    list[Path] | None, Option(help=f"{_SEVERAL} By default the downloaded files are read.")
+]
+RawOrNone = Annotated[
+    list[Path] | None, Option(help=f"{_SEVERAL} Without it only the record is checked.")
+]
+InVintage = Annotated[
+    Text, Option(help="Take the files as this vintage, where they do not tell themselves.")
+]
+Jobs = Annotated[int, Option(help="Use so many processes; -1 uses all cores.")]
+Backend = Annotated[
+    Text, Option(help="Use this backend of joblib, dask or ray, on a cluster that is set up.")
+]

@@ -12,29 +12,38 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import InVintage, Raw, Text, Texts
+from lm_eval_epidemia.cli.options import InVintage, Raw, Survey, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
 
-app = typer.Typer(no_args_is_help=True, help="Quantities to ask priors about: make, build, list.")
+app = typer.Typer(
+    no_args_is_help=True, help="Make and list the quantities that models state priors about."
+)
 
-_OUT = Annotated[Path | None, Option(help="Folder; default: your own, which lm_eval reads.")]
+_OUT = Annotated[
+    Path | None,
+    Option(help="Write into this folder. By default it is your own, which lm_eval reads."),
+]
 
 
 @app.command("new")
 def new(
-    survey: Annotated[str, Argument(help="For example nsduh.")],
+    survey: Survey,
     raw: Raw = None,
     vintage: InVintage = None,
-    n: Annotated[int, Option(help="How many quantities, 4 at least.")] = 60,
-    seed: Annotated[int, Option(help="Another seed, other quantities.")] = 0,
-    name: Annotated[Text, Option(help="Task epidemia_prior_NAME; default: SURVEY_SEED.")] = None,
+    n: Annotated[int, Option(help="Make so many quantities, 4 at least.")] = 60,
+    seed: Annotated[
+        int, Option(help="Draw with this seed; another seed gives other quantities.")
+    ] = 0,
+    name: Annotated[
+        Text, Option(help="Call the task epidemia_prior_NAME. By default NAME is SURVEY_SEED.")
+    ] = None,
     out: _OUT = None,
 ) -> None:
-    """Make a set of quantities from random slices of a survey: a task that is new to any model."""
+    """Make a set of quantities from random slices of a survey, new to any model."""
     from lm_eval_epidemia.benchmarks.prior.quantities.generate import generate
     from lm_eval_epidemia.benchmarks.prior.quantities.store import built, check_set
     from lm_eval_epidemia.core import paths
@@ -60,9 +69,11 @@ def new(
 def build(
     raw: Annotated[
         list[Path],
-        Option(help="Official files of NHANES 2017-2018 (DEMO_J, BMX_J, ...), or a folder."),
+        Option(
+            help="Read these files of NHANES 2017-2018 (DEMO_J, BMX_J and so on), or their folder."
+        ),
     ],
-    seed: Annotated[int, Option(help="Of the corrected draws.")] = 0,
+    seed: Annotated[int, Option(help="Correct the published draws with this seed.")] = 0,
     out: _OUT = None,
 ) -> None:
     """Recompute the published quantities from the official files, and say what differs."""
@@ -78,7 +89,7 @@ def build(
 
 @app.command("list")
 def listed(
-    tasks: Annotated[Texts, Argument(help="Sets: every quantity of them.")] = None,
+    tasks: Annotated[Texts, Argument(help="Sets of which every quantity is listed.")] = None,
 ) -> None:
     """List the sets of quantities that are here, or the quantities of some."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load

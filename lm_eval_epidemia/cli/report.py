@@ -11,20 +11,23 @@ import typer
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Texts
-from lm_eval_epidemia.cli.printing import show, show_sections
+from lm_eval_epidemia.cli.printing import report_width, show, show_lines, show_sections
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 
-site_app = typer.Typer(no_args_is_help=True, help="The site of results.")
+site_app = typer.Typer(no_args_is_help=True, help="Write the site of results.")
 
-_RESULTS = Annotated[list[Path], Argument(help="What was --output_path of lm_eval.")]
+_RESULTS = Annotated[
+    list[Path], Argument(help="Folders or files that lm_eval wrote (--output_path).")
+]
 _SIZES = Annotated[
-    Texts, Option("--size", help="MODEL=7B, where the files do not tell; may be given repeatedly.")
+    Texts,
+    Option("--size", help="Give a model's size, MODEL=7B, where no file tells; also repeatedly."),
 ]
 _PAIRS = Annotated[
     Texts,
     Option(
-        help="BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing else tells; repeatedly."
+        help="Pair BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing tells; repeatedly."
     ),
 ]
 _PUBLISHED = Annotated[
@@ -33,15 +36,125 @@ _PUBLISHED = Annotated[
 _INFORMATIVE = Annotated[
     bool, Option("--informative", help="Leave the barely informative tasks out.")
 ]
+_WHERE = Annotated[
+    Texts,
+    Option(help="Runs with these settings only: limit=none,dtype=bfloat16; repeatedly."),
+]
 
 
-def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
+_FORMAT = Annotated[  # the name of the option
+    str, Option("--format", help="Print this format: table, csv, json or latex.")
+]
+
+
+def compare(
+    given: Annotated[
+        list[str],
+        Argument(
+            metavar="A B RESULTS",
+            help="Two models, and what was --output_path of lm_eval; or the latter alone.",
+        ),
+    ],
+    models: Annotated[
+        tuple[str, str] | None,
+        Option("--models", metavar="A B", help="The models, where a folder is called like one."),
+    ] = None,
+    where: _WHERE = None,
+    cluster: Annotated[
+        str | None,
+        Option(help="Column of the documents of other tasks: its values are the observations."),
+    ] = None,
+    format: _FORMAT = "table",
+    informative: _INFORMATIVE = False,
+) -> None:
+    """Compare two models, over our tasks and over any other tasks that both answered.
+
+    'epidemia compare A B results/' says which of the models A and B is better, by how much, and
+    whether that holds in other tasks too. They are named as 'epidemia report' names them. Tasks of
+    others, such as MMLU, are compared document by document; both models have to be run with
+    --log_samples. An argument that is a result file, or a folder that holds one, is read; any
+    other argument is the name of a model. A model that is called like such a folder is named with
+    --models A B.
+
+    Without names, 'epidemia compare results/' puts a model's scores in all the ways it was asked
+    side by side, and pairs them.
+    """
+    _check_format(format)
+    if models is None:
+        folders = [Path(text) for text in given if _holds_results(Path(text))]
+        names = [text for text in given if Path(text) not in folders]
+    else:
+        folders, names = [Path(text) for text in given], list(models)
+    if len(names) == 2 and folders:
+        _two_models(names[0], names[1], folders, where, cluster, format, informative)
+        return
+    if names and folders:
+        missing = ", ".join(map(repr, names))
+        raise EpidemiaError(
+            f"{missing} {'hold' if len(names) > 1 else 'holds'} no results, and two models are "
+            "compared: expected 'epidemia compare A B RESULTS', or RESULTS alone"
+        )
+    if cluster:
+        raise EpidemiaError("--cluster is for two models: epidemia compare A B RESULTS")
+    if format != "table":
+        raise EpidemiaError(
+            f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
+            f"--format {format}'"
+        )
+    # Where nothing holds results, the last is what should: two models may stand before it.
+    _ways(folders or [Path(given[-1])], informative, where)
+
+
+def _holds_results(path: Path) -> bool:
+    from lm_eval_epidemia.results.results import result_files
+
+    try:
+        return bool(result_files([path]))
+    except EpidemiaError:
+        return False
+
+
+def _check_format(format: str) -> None:
+    if format not in ("table", "csv", "json", "latex"):
+        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+
+
+def _two_models(
+    one: str,
+    other: str,
+    folders: list[Path],
+    where: list[str] | None,
+    cluster: str | None,
+    format: str,
+    informative: bool,
+) -> None:
+    """Compare two models, and print what was found."""
+    from lm_eval_epidemia.findings.two_models import compare_models
+    from lm_eval_epidemia.report import output
+    from lm_eval_epidemia.report import two_models as report
+    from lm_eval_epidemia.results.models import conditions_of
+
+    conditions = conditions_of(where or [])
+    compared = compare_models(one, other, folders, conditions, cluster, informative)
+    for note in dict.fromkeys(compared.notes):
+        print(f"note: {note}", file=sys.stderr)
+    if format == "csv":
+        print(output.csv_of(report.as_rows(compared)), end="")
+    elif format == "json":
+        print(output.json_of({"notes": compared.notes, "rows": report.as_rows(compared)}))
+    elif format == "latex":
+        print(output.as_latex(report.as_sections(compared)))
+    else:
+        print("\n".join(report.in_words(compared)))
+
+
+def _ways(results: list[Path], informative: bool, where: list[str] | None) -> None:
     """Put a model's scores in all the ways it was asked side by side, and pair them."""
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.findings import head_to_head, ways
     from lm_eval_epidemia.report.sections import printed
 
-    read = _results(results, informative)
+    read = _results(results, informative, where=where)
     for note in [*read.notes, *ways.without_tasks(read)]:
         print(f"note: {note}", file=sys.stderr)
     rows = ways.side_by_side(read)
@@ -61,12 +174,22 @@ def compare(results: _RESULTS, informative: _INFORMATIVE = False) -> None:
     show_sections(sections)
 
 
-def _results(results: list[Path], informative: bool, sizes: dict[str, float] | None = None) -> Any:
-    """Read result files; without the barely informative tasks where that is wished."""
+def _results(
+    results: list[Path],
+    informative: bool,
+    sizes: dict[str, float] | None = None,
+    where: list[str] | None = None,
+) -> Any:
+    """Read result files: runs of some settings, without barely informative tasks, if so wished."""
     from lm_eval_epidemia.findings import leaderboard
+    from lm_eval_epidemia.results.models import chosen, conditions_of
     from lm_eval_epidemia.results.results import read_results
 
     read = read_results(results, sizes)
+    if conditions := conditions_of(where or []):
+        kept = chosen(read.entries, conditions)
+        note = f"--where leaves {len(read.entries) - len(kept)} of {len(read.entries)} rows out"
+        read = read._replace(entries=kept, notes=[*read.notes, note])
     return leaderboard.informative(read) if informative else read
 
 
@@ -76,16 +199,21 @@ def _report(
     published: bool = False,
     pairs: list[str] | None = None,
     informative: bool = False,
+    where: list[str] | None = None,
 ) -> Any:
-    """Read result files and compare them; say on stderr what a reader must know about them."""
+    """Read result files and compare them."""
     from lm_eval_epidemia.findings.leaderboard import make_report
     from lm_eval_epidemia.findings.tuned import pair_in
     from lm_eval_epidemia.results.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
-    read = _results(results, informative, given)
+    read = _results(results, informative, given, where)
     models = {entry.model for entry in read.entries}
-    report = make_report(read, published, [pair_in(text, models) for text in pairs or []])
+    return make_report(read, published, [pair_in(text, models) for text in pairs or []])
+
+
+def _said(report: Any) -> Any:
+    """Say on stderr what a reader must know about results."""
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
     return report
@@ -104,12 +232,17 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
 
 def report(
     results: _RESULTS,
-    format: Annotated[  # the name of the option
-        str, Option("--format", help="table, csv, json or latex.")
-    ] = "table",
+    format: _FORMAT = "table",
     html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
+    full: Annotated[bool, Option("--full", help="Every table, and every note.")] = False,
+    section: Annotated[
+        str | None, Option(help="One part of --full, such as survey, pair or notes.")
+    ] = None,
+    wide: Annotated[bool, Option("--wide", help="Tables wider than 100 columns.")] = False,
+    where: _WHERE = None,
     effects: Annotated[
-        bool, Option("--effects", help="Long tables too: interventions, parts of priors, tuning.")
+        bool,
+        Option("--effects", help="Print long tables too, of interventions, priors and tuning."),
     ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,
@@ -128,23 +261,28 @@ def report(
         bool, Option("--probe", help="Add published tasks against fresh ones like them.")
     ] = False,
     cutoff: Annotated[
-        Texts, Option(help="MODEL=2024-06: vintages before against those after; repeatedly.")
+        Texts, Option(help="Compare vintages before and after MODEL=2024-06; repeatedly.")
     ] = None,
 ) -> None:
-    """Rank models by their results: leaderboard, slices, paired comparisons, other tasks."""
+    """Say in one screen which model knows the world best, and what that rests on.
+
+    Runs with --full print every table: leaderboard, slices, paired comparisons, other tasks.
+    """
     from lm_eval_epidemia.findings import probe as probing
     from lm_eval_epidemia.findings import recalibrated as tilted
     from lm_eval_epidemia.findings import scales as others
     from lm_eval_epidemia.findings import standardised as standard
-    from lm_eval_epidemia.findings import tilt, tuning, tuning_rows
+    from lm_eval_epidemia.findings import tilt, tuning, tuning_rows, tuning_tables
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import printed, tidy
 
-    if format not in ("table", "csv", "json", "latex"):
-        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
+    _check_format(format)
     write = _site_writer() if html is not None else None
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
-    read = _report(results, size, published, pair, informative)
+    read = _report(results, size, published, pair, informative, where)
+    screen = format == "table" and not (full or effects or section)
+    if not (screen or section == "notes"):
+        _said(read)
     cutoffs = probing.cutoffs_of(dates, read)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
@@ -153,15 +291,15 @@ def report(
             write(read, html, cutoffs)
         except EpidemiaError as error:
             failed = error  # of the site alone
-    implied, notes = standard.read(read) if standardised else ([], [])
-    known, more_notes = tilted.read(read) if recalibrated else ([], [])
-    answered, other_notes = others.read(read) if scales else ([], [])
+    implied, notes = _made(standard.read, read) if standardised else ([], [])
+    known, more_notes = _made(tilted.read, read) if recalibrated else ([], [])
+    answered, other_notes = _made(others.read, read) if scales else ([], [])
     for note in dict.fromkeys([*notes, *more_notes, *other_notes]):
         print(f"note: {note}", file=sys.stderr)
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
-    tuned = tuning.read(read)
+    tuned = [] if screen else tuning.read(read)
     from_samples = [
         standard.finding(implied),
         tilted.finding(known),
@@ -170,23 +308,51 @@ def report(
     ]
     of_probe = probing.findings(probed)
     if format in ("json", "csv"):
-        findings = [*from_samples, *tuning.findings(tuned), *of_probe]
+        findings = [*from_samples, *tuning_tables.findings(tuned), *of_probe]
         more = [row for finding in findings for row in tidy(finding)]
         if format == "json":
             print(output.as_json(read, more))
         else:
             print(output.as_csv(read, more), end="")
+    elif screen:
+        from lm_eval_epidemia.findings.summary import summary
+        from lm_eval_epidemia.report.screen import WIDTH, lines
+
+        show_lines(lines(summary(read), None if wide else WIDTH))
+        asked = [printed(finding) for finding in (*from_samples, *of_probe) if finding.rows]
+        show_sections(asked, report_width(wide))
     else:
         learning = tuning_rows.learning_table(read)
-        findings = [*from_samples, *tuning.tables(tuned, effects), *learning, *of_probe]
+        findings = [*from_samples, *tuning_tables.tables(tuned, effects), *learning, *of_probe]
         tables = [printed(finding, effects) for finding in findings if finding.rows]
         sections = [*output.sections(read, effects), *tables]
-        if format == "latex":
+        if section:
+            _show_part(section, sections, read.notes, wide)
+        elif format == "latex":
             print(output.as_latex(sections))
         else:
-            show_sections(sections)
+            show_sections(sections, report_width(wide))
     if failed is not None:
         raise failed
+
+
+def _made(of: Callable[[Any], tuple[Any, list[str]]], report: Any) -> tuple[Any, list[str]]:
+    """Return what a part of the report is made of; where that fails, nothing, and why as notes."""
+    try:
+        return of(report)
+    except EpidemiaError as error:
+        return [], str(error).splitlines()
+
+
+def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: bool) -> None:
+    """Print the tables of one kind, or the notes."""
+    if name == "notes":
+        print("\n".join(notes) or "There are no notes.")
+        return
+    kinds = [*dict.fromkeys(section.kind for section in sections), "notes"]
+    if name not in kinds:
+        raise EpidemiaError(f"--section {name!r}: these results have {', '.join(kinds)}")
+    show_sections([one for one in sections if one.kind == name], report_width(wide))
 
 
 def _site_writer() -> Callable[..., None]:
@@ -205,28 +371,30 @@ def _site_writer() -> Callable[..., None]:
 @site_app.command("build")
 def site_build(
     results: _RESULTS,
-    out: Annotated[Path, Option(help="A new folder, or one with a site.")],
+    out: Annotated[Path, Option(help="Write into this folder, a new one or one with a site.")],
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: _INFORMATIVE = False,
+    where: _WHERE = None,
 ) -> None:
-    """Write a static site: leaderboard, method, explorer, figures, calibration, surveys."""
+    """Write a static site with leaderboard, method, explorer, figures and surveys."""
     write = _site_writer()
-    write(_report(results, size, published, pair, informative), out)
+    write(_said(_report(results, size, published, pair, informative, where)), out)
 
 
 def plot(
-    name: Annotated[str, Argument(help="One of the figures; 'list' names them.")],
+    name: Annotated[str, Argument(help="The name of a figure; 'list' prints them.")],
     results: Annotated[
-        list[Path] | None, Argument(help="What was --output_path of lm_eval.")
+        list[Path] | None, Argument(help="Folders or files that lm_eval wrote (--output_path).")
     ] = None,
-    out: Annotated[Path | None, Option(help="FILE.svg, .png, .pdf or .json (Vega-Lite).")] = None,
-    task: Annotated[str | None, Option(help="For the figures of one task.")] = None,
+    out: Annotated[Path | None, Option(help="Write this .svg, .png, .pdf or .json file.")] = None,
+    task: Annotated[str | None, Option(help="Draw this task, where a figure shows one.")] = None,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: _INFORMATIVE = False,
+    where: _WHERE = None,
 ) -> None:
     """Save a figure of the site for a paper."""
     from lm_eval_epidemia.report import figures
@@ -238,6 +406,9 @@ def plot(
     if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
         raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
     path = figures.save(
-        name, lambda: _report(results or [], size, published, pair, informative), out, task
+        name,
+        lambda: _said(_report(results or [], size, published, pair, informative, where)),
+        out,
+        task,
     )
     print(f"{name} is in {path.resolve()}")

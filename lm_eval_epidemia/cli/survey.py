@@ -11,47 +11,66 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import InVintage, RawOrNone, Text, Texts
+from lm_eval_epidemia.cli import completing
+from lm_eval_epidemia.cli.options import InVintage, RawOrNone, Survey, Surveys, Text, Texts
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.surveys.draft.wishes import NONE
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.draft.drafting import Drafted
     from lm_eval_epidemia.surveys.draft.wishes import Proposal
 
-app = typer.Typer(no_args_is_help=True, help="Survey files: fetch, draft records, check, describe.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Fetch survey files, draft records of your own, check and describe them.",
+)
 
 
 @app.command("new")
 def new(
     files: Annotated[
-        list[Path], Argument(help="A survey's file, or several that share the number of a person.")
+        list[Path], Argument(help="A survey's file, or several that share a number of the person.")
     ],
     name: Annotated[
-        Text, Option(help="Of the survey, in names of tasks. Default: the file's.")
+        Text,
+        Option(help="Call the survey so in names of tasks. By default it is named after the file."),
     ] = None,
-    weight: Annotated[Text, Option(help="Column; none: all records count alike.")] = None,
-    strata: Annotated[Text, Option(help="Column, with --psu; or none.")] = None,
-    psu: Annotated[Text, Option(help="Column, with --strata; or none.")] = None,
+    weight: Annotated[
+        Text, Option(help="Weigh records by this column; 'none' counts all alike.")
+    ] = None,
+    strata: Annotated[
+        Text, Option(help="Take strata from this column, with --psu, or 'none'.")
+    ] = None,
+    psu: Annotated[
+        Text, Option(help="Take primary sampling units from this column, with --strata, or 'none'.")
+    ] = None,
     outcomes: Annotated[
-        Text, Option(help="Columns, with commas between. Default: proposed.")
+        Text, Option(help="Ask about these columns, A,B. By default outcomes are proposed.")
     ] = None,
-    given: Annotated[Text, Option(help="Conditions: columns, with commas between.")] = None,
-    year: Annotated[int | None, Option(help="Of the records, if no name tells.")] = None,
-    tasks: Annotated[int, Option(help="How many at most.")] = 40,
-    join: Annotated[Text, Option(help="Column by which several files are joined.")] = None,
+    given: Annotated[Text, Option(help="Use these columns as conditions, A,B.")] = None,
+    year: Annotated[
+        int | None, Option(help="Give the year of the records, if no name tells it.")
+    ] = None,
+    tasks: Annotated[int, Option(help="Draft at most so many tasks.")] = 40,
+    join: Annotated[Text, Option(help="Join several files by this column.")] = None,
     encoding: Annotated[
-        Text, Option(help="Of labels, if they are unreadable: latin-1, cp1251, ...")
+        Text,
+        Option(
+            help="Read labels in this encoding, such as latin-1 or cp1251, if they are unreadable."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, Option(help="A .yaml file. Default: where yours are found.")
+        Path | None,
+        Option(help="Write this .yaml file. By default it is written where yours are found."),
     ] = None,
-    replace: Annotated[bool, Option("--replace", help="Write over a file.")] = False,
-    yes: Annotated[bool, Option("--yes", help="Accept all that is guessed.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Write over a file that is there.")] = False,
+    yes: Annotated[
+        bool, Option("--yes", help="Accept all that is guessed, and ask nothing.")
+    ] = False,
 ) -> None:
-    """Draft the record of any survey from its file: variables, design, tasks."""
+    """Draft the record of any survey (variables, design, tasks) from its file."""
     from lm_eval_epidemia.surveys.draft import drafting
     from lm_eval_epidemia.surveys.draft.text import CHECK
     from lm_eval_epidemia.surveys.draft.wishes import Wishes
@@ -140,11 +159,11 @@ def _counted(things: Sequence[object], noun: str) -> str:
 
 @app.command("check")
 def check(
-    survey: Annotated[str, Argument(help="For example nsduh.")],
+    survey: Survey,
     raw: RawOrNone = None,
     vintage: InVintage = None,
 ) -> None:
-    """Check files against the survey's record; list what of a draft waits for your eye."""
+    """Check files against the survey's record, or list what of a draft waits for your eye."""
     from lm_eval_epidemia.surveys.catalogue import file_of, record
     from lm_eval_epidemia.surveys.check import check_files
     from lm_eval_epidemia.surveys.draft.text import CHECK, marks
@@ -163,7 +182,7 @@ def check(
         weight = f", weight {files.weight}" if files.weight else ""
         print(f"{survey} {files.vintage}: {files.rows:,} rows{weight}")
         tasks = len(files.tasks) + len(files.left_out)
-        print(f"{len(files.tasks)} of {tasks} tasks have their columns")
+        print(f"{len(files.tasks)} of {plural(tasks, 'task')} with all columns")
     elif waiting:
         table = table_of("", "line", "to check", right=("line",))
         for mark in waiting:
@@ -178,8 +197,10 @@ def check(
 
 @app.command("download")
 def download(
-    surveys: Annotated[list[str], Argument(help="For example scf nhanes.")],
-    vintage: Annotated[Text, Option(help="Default: the official one.")] = None,
+    surveys: Surveys,
+    vintage: Annotated[
+        Text, Option(help="Fetch this vintage. By default it is the official one.")
+    ] = None,
 ) -> None:
     """Fetch the official files of surveys; run again to go on where it stopped."""
     from lm_eval_epidemia.surveys.catalogue import record
@@ -194,10 +215,17 @@ def download(
 
 @app.command("card")
 def card(
-    surveys: Annotated[Texts, Argument(help="All if none.")] = None,
-    out: Annotated[Path | None, Option(help="Folder; without it, print.")] = None,
+    surveys: Annotated[
+        Texts,
+        Argument(
+            help="Surveys such as nsduh; all if none is given.", autocompletion=completing.surveys
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, Option(help="Write the cards into this folder; without it they are printed.")
+    ] = None,
 ) -> None:
-    """Write the data card of surveys: source, design, adjustments, tasks with their anchors."""
+    """Write the data card of surveys, with source, design, adjustments, tasks and anchors."""
     from lm_eval_epidemia.core.paths import atomic_write
     from lm_eval_epidemia.report.cards import card as written
     from lm_eval_epidemia.surveys.catalogue import record, records

@@ -27,12 +27,18 @@ def few(names: Sequence[str]) -> str:
     return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more"
 
 
-def _words(name: str) -> tuple[str, ...]:
+def plural(number: int, noun: str) -> str:
+    """Say how many: ``"1 task"``, ``"1,200 tasks"``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a name or text, in small letters."""
     return tuple(re.findall(r"[^\W_]+", name.casefold()))
 
 
 @lru_cache(maxsize=100_000)
-def _alike(word: str, other: str) -> float:
+def alike(word: str, other: str) -> float:
     """How alike two words or names are, from 0 to 1; the beginning of a word is nearly it."""
     if len(word) >= 4 and other.startswith(word):
         return max(0.9, len(word) / len(other))
@@ -43,22 +49,34 @@ def _closest(given: str, names: Sequence[str]) -> list[str]:
     """Return the names that are written nearly as a given one, or made of the same words.
 
     Words count by their rarity: of ``marijuana_by_age``, "marijuana" says more than "by" and "age".
-    Their order does not count.
+    Their order does not count. A word that some name has is not misspelt, nor is a name whose words
+    all are such: "marijuana" is not "marginal".
     """
-    words = {name: _words(name) for name in names}
+    words = {name: words_of(name) for name in names}
     common = Counter(word for several in words.values() for word in set(several))
     weight = {word: math.log(1 + len(names) / count) for word, count in common.items()}
     rarest = math.log(1 + len(names))
-    asked = _words(given)
-    likeness = {word: {other: _alike(word, other) for other in weight} for word in set(asked)}
+    asked = words_of(given)
+    likeness = {
+        word: {
+            other: alike(word, other)
+            for other in weight
+            if word not in weight or other.startswith(word)
+        }
+        for word in set(asked)
+    }
+    is_misspelt = not asked or any(word not in weight for word in asked)
 
     def closeness(name: str) -> tuple[float, float]:
-        as_written = difflib.SequenceMatcher(None, given.casefold(), name.casefold()).ratio()
+        as_written = 0.0
+        if is_misspelt:
+            as_written = difflib.SequenceMatcher(None, given.casefold(), name.casefold()).ratio()
         shared = total = 0.0
         for word in asked:
-            other = max(words[name], key=likeness[word].__getitem__, default="")
-            near = likeness[word].get(other, 0.0)
-            of_it = weight[other] if near >= ALIKE else rarest
+            alikes = likeness[word]
+            other = max(words[name], key=lambda each: alikes.get(each, 0.0), default="")
+            near = alikes.get(other, 0.0)
+            of_it = weight[other] if near >= ALIKE else weight.get(word, rarest)
             shared += of_it * near * (near >= ALIKE)
             total += of_it
         own = sum(weight[word] for word in words[name])

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.estimate import store
@@ -51,8 +51,8 @@ def examples(task: str, number: int, way: Way) -> str:
     ]
     if number > len(others):
         raise EpidemiaError(
-            f"fewshot {number}: only {len(others)} tasks of surveys other than {survey} come with "
-            "the package; ask for fewer"
+            f"fewshot {number}: the package has only {plural(len(others), 'task')} of surveys "
+            f"other than {survey}; ask for fewer"
         )
     rng = np.random.default_rng([SEED, zlib.crc32(task.encode())])
     solved = []

@@ -35,7 +35,14 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.sealed import State, bases, read_once, sha256_of, stamp
 from lm_eval_epidemia.estimate.meaning import check_meaning
-from lm_eval_epidemia.estimate.registry import REGISTRY, Place, damaged, entry_of, read_registry
+from lm_eval_epidemia.estimate.registry import (
+    COUNTED,
+    REGISTRY,
+    Place,
+    damaged,
+    entry_of,
+    read_registry,
+)
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import (
@@ -153,14 +160,23 @@ class GroundTruth:
                 f"{self.task} has no {scheme!r} bootstrap (it has {', '.join(self.distances)}): "
                 f"rebuild with 'epidemia groundtruth build {self.survey} --bootstrap {scheme}'"
             )
-        return float(np.quantile(self.distances[scheme], quantile))
+        return d_perfect(self.distances[scheme], quantile)
+
+
+def d_perfect(distances: Array, quantile: float = QUANTILE) -> float:
+    """Return the distance below which nobody can be told from the truth.
+
+    Parameters
+    ----------
+    distances : ndarray, shape (B,)
+        Of the truth from bootstrap samples of the survey: D(P, P^(b)).
+    quantile : float
+    """
+    return float(np.quantile(distances, quantile))
 
 
 #: Kinds of tasks whose truths lie in a folder of their own, and its name.
 APART: dict[str, str] = {"marginal": "marginal", "joint": "joint"}
-
-#: Where plain counts lie of tasks whose truth is boosted.
-COUNTED = "counted"
 
 
 def folder_of(task: Task, base: Path) -> Path:
@@ -318,12 +334,22 @@ def counts_of(truth: GroundTruth) -> GroundTruth | None:
 
     Scores never use it. Boosting draws cells towards each other, and with them what is averaged
     over many cells.
+
+    Raises
+    ------
+    EpidemiaError
+        If the counts are there and damaged.
     """
     place = truth.place._replace(folder=truth.place.folder / COUNTED)
     entry = read_registry(place.folder).get(place.key)
+    if wrong := damaged(place.folder).get(place.key):
+        raise EpidemiaError(
+            f"{place.registry}: the entry {place.key} is damaged ({wrong}): {place.mend}"
+        )
     if entry is None or truth.task not in entry["tasks"]:
         return None
-    same_file = entry["raw"] == read_registry(truth.place.folder)[truth.place.key]["raw"]
+    raw = read_registry(truth.place.folder)[truth.place.key]["raw"]
+    same_file = entry.get("raw") == raw
     counts = _load(truth.task, place, stamp(place.registry)) if same_file else None
     same_cells = counts and (counts.given, counts.levels) == (truth.given, truth.levels)
     return counts if same_cells else None

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import sampling
 from lm_eval_epidemia.estimate.cells import Cells
 from lm_eval_epidemia.estimate.joint import quantised
 from lm_eval_epidemia.estimate.sampling import Scheme
-from lm_eval_epidemia.estimate.store import QUANTILE
+from lm_eval_epidemia.estimate.store import d_perfect
 
 
 def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     distances = {scheme: distance(ready.weights, at, p) for scheme, at in draws.items()}
     if distances:  # an exact table has none
         first = distances.get("iid", next(iter(distances.values())))
-        estimator.check(ready, p, float(np.quantile(first, QUANTILE)))
+        estimator.check(ready, p, d_perfect(first))
     sizes = estimator.effective_sizes(ready, draws, joint)
     known = {scheme: size.tolist() for scheme, size in sizes.items()}
     columns = {

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 import os
-import sys
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.benchmarks import WAYS, in_way
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
+from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.samples import TaskAnswers, elicited, sample_file
+
+T = TypeVar("T")
+
+#: Tasks whose answers are of use beside their truth.
+LETTERS = "tasks with letters or likelihoods, such as epidemia_low"
 
 #: What was answered, by entry and task.
 Samples = dict[tuple[str, Asked], TaskAnswers]
@@ -33,7 +39,7 @@ def _read(job: tuple[str, Asked, Any]) -> tuple[str, Asked, TaskAnswers | str | 
 
 
 def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[Samples, list[str]]:
-    """Read the samples of all runs, on every processor; say on stderr what could not be read.
+    """Read the samples of all runs, on every processor.
 
     Parameters
     ----------
@@ -54,20 +60,23 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
         for asked, score in entry.scores.items()
         if WAYS[asked.way].distribution is not None and (wanted is None or asked in wanted)
     ]
-    missing = Counter(entry.name for entry, _, path in about if not path)
-    notes = [
-        f"{name}: no samples of {number} tasks, so no cells; run with --log_samples"
-        for name, number in missing.items()
-    ]
+    missing = [entry.name for entry, _, path in about if not path]
+    notes = []
+    if missing:
+        names, number = few(list(dict.fromkeys(missing))), plural(len(missing), "task")
+        notes.append(f"{names}: no samples of {number}, so no cells; run with --log_samples")
     # The largest first, so that no process is left alone with one at the end.
     jobs = [(entry.name, asked, path) for entry, asked, path in about if path]
     jobs.sort(key=lambda job: -job[2].stat().st_size)
     workers = min(os.cpu_count() or 1, len(jobs))
     scores = {(entry.name, asked): entry.scores[asked] for entry, asked, _ in about}
     samples: Samples = {}
+    console = Console(stderr=True)
     with ProcessPoolExecutor(max(1, workers)) as pool:
         done = pool.map(_read, jobs) if workers > 1 else map(_read, jobs)
-        shown = track(done, "Samples", len(jobs), console=Console(stderr=True), transient=True)
+        # Where nobody watches, all that would be left of the bar is an empty line.
+        unseen = not console.is_terminal
+        shown = track(done, "Samples", len(jobs), console=console, transient=True, disable=unseen)
         for name, asked, answers in shown:
             if isinstance(answers, str):
                 notes.append(f"{name}: {answers}")
@@ -85,7 +94,116 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
                 f"{name}: the samples of {in_way(*asked)} give a distance of "
                 f"{answers.l1:.6f}, its result file says {score.l1:.6f}: one of them was changed"
             )
-    notes = [printable(note) for note in notes]
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
-    return samples, notes
+    return samples, [printable(note) for note in notes]
+
+
+def read(
+    report: Report, wanted: Callable[[Asked], bool], use: str, drawn: bool = False
+) -> tuple[Samples, list[str]]:
+    """Read the samples of tasks about surveys, and say of which runs they are of no use.
+
+    Parameters
+    ----------
+    report : Report
+    wanted : callable
+        Tells which of these tasks are.
+    use : str
+        What is done with the answers: "recalibrated".
+    drawn : bool
+        Whether answers that were drawn are of use. They differ from what they are drawn from, and
+        between cells, by chance.
+
+    Returns
+    -------
+    samples : dict
+        In the order of the report's runs and, of each, of its tasks.
+    notes : list of str
+        What is left out: samples that are not there, cannot be read, or are of no use.
+    """
+    asked = {
+        (entry.name, task): task
+        for entry in report.runs
+        for task in sorted(entry.scores)
+        if leaf(task).benchmark is OBSERVATION and wanted(task)
+    }
+    here, notes = read_samples(report, asked.values())
+    of_use = {key: own for key, own in here.items() if drawn or own.counts is None}
+    if unasked := {entry.name for entry in report.runs} - {name for name, _ in asked}:
+        notes.append(printable(f"{few(sorted(unasked))}: no task that can be {use} was asked"))
+    if by_chance := {name for name, _ in here.keys() - of_use}:
+        names = few(sorted(by_chance))
+        notes.append(printable(f"{names}: drawn answers differ by chance, and are not {use}"))
+    return {key: of_use[key] for key in asked if key in of_use}, notes
+
+
+def required(made: list[T], use: str, tasks: str, notes: Sequence[str]) -> list[T]:
+    """Return what was made of samples; where that is nothing, say what to run.
+
+    Parameters
+    ----------
+    made : list
+    use : str
+        What it was to be made for: "recalibrate".
+    tasks : str
+        Which tasks can be used so.
+    notes : sequence of str
+        What was left out.
+
+    Raises
+    ------
+    EpidemiaError
+        A line of what is needed, and the notes.
+    """
+    if not made:
+        needed = f"no answers to {use}: run lm_eval with --log_samples on {tasks}"
+        raise EpidemiaError("\n".join([needed, *notes]))
+    return made
+
+
+class Answered(NamedTuple):
+    """The tasks of a group that one model answered.
+
+    Attributes
+    ----------
+    entry : Entry
+    group : str
+    tasks : dict of Asked to (Part, Elicited)
+        What was asked completely, and what was elicited there.
+    """
+
+    entry: Entry
+    group: str
+    tasks: dict[Asked, tuple[Part, Elicited]]
+
+
+def by_group(report: Report, samples: Samples) -> list[Answered]:
+    """Put answers beside their truths, by model and group, in the report's order."""
+    groups: dict[tuple[str, str], Answered] = {}
+    for entry in report.runs:
+        for asked in sorted(entry.scores):
+            if (own := samples.get((entry.name, asked))) is not None:
+                group = leaf(asked).group
+                here = groups.setdefault((entry.name, group), Answered(entry, group, {}))
+                here.tasks[asked] = beside_truth(asked, own)
+    return list(groups.values())
+
+
+def beside_truth(
+    asked: Asked, answers: TaskAnswers, cells: Sequence[int] | None = None
+) -> tuple[Part, Elicited]:
+    """Put what was answered, in some cells or in all, beside the truth of these.
+
+    Parameters
+    ----------
+    asked : Asked
+    answers : TaskAnswers
+    cells : sequence of int, optional
+        In ascending order, of those that were answered; all by default.
+    """
+    truth = WAYS[asked.way].load(asked.task)
+    cells = answers.cells if cells is None else cells
+    at = np.searchsorted(answers.cells, cells)
+    by_order = None if answers.by_order is None else answers.by_order[at]
+    counts = None if answers.counts is None else answers.counts[at]
+    part = part_of(truth, np.isin(np.arange(len(truth.weights)), cells))
+    return part, Elicited(answers.q[at], by_order, counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from lm_eval_epidemia.benchmarks import (
     leaves,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
@@ -172,7 +173,7 @@ def version_rows(report: Report, _task: str | None = None) -> Rows:
                 }
                 for task, kind, before, after in [
                     *values,
-                    (f"mean of {len(tasks)} tasks", "mean", *means),
+                    (f"mean of {plural(len(tasks), 'task')}", "mean", *means),
                 ]
             ]
     return some(
@@ -321,9 +322,9 @@ def rows_of_calibration(model: str, calibration: Calibration) -> Rows:
     ]
 
 
-def calibration_rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `calibration`."""
-    by_model = calibrations(report, _samples(report))
+def calibration_rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `calibration`, of all tasks or of one."""
+    by_model = calibrations(report, _of_letters(report, task))
     return [
         row for model, answers in by_model.items() for row in rows_of_calibration(model, answers)
     ]
@@ -348,25 +349,46 @@ def rows_of_order_bias(report: Report, samples: Samples) -> Rows:
     return rows
 
 
-def order_bias_rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `order_bias`."""
-    return rows_of_order_bias(report, _samples(report))
+def order_bias_rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `order_bias`, of all tasks or of one."""
+    return rows_of_order_bias(report, _of_letters(report, task))
 
 
 def _samples(report: Report, tasks: Iterable[Asked] | None = None) -> Samples:
     samples, notes = read_samples(report, tasks)
     if not samples:
         raise EpidemiaError("\n".join(["no samples: run lm_eval with --log_samples", *notes]))
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     return samples
 
 
-def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, TaskAnswers]]:
-    """Return a task's truth and what the runs answered, the task named as lm-eval names it."""
+def asked_as(task: str) -> Asked:
+    """Return a task of which distributions are known, from what lm-eval calls it.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is none of this name, or answers to it are no distribution.
+    """
     if task not in leaves():
         raise EpidemiaError(f"no task {task!r}: see 'epidemia tasks list'")
     asked = Asked(leaves()[task].entry.name, leaves()[task].way)
     if WAYS[asked.way].distribution is None:
         raise EpidemiaError(f"{task} is not about a distribution: it has no such figure")
+    return asked
+
+
+def _of_letters(report: Report, task: str | None) -> Samples:
+    """Read samples of all tasks, or of one, which has to be asked by letters."""
+    if task and asked_as(task).way != "letters":
+        raise EpidemiaError(f"{task} is not asked by letters: it has no such figure")
+    return _samples(report, [asked_as(task)] if task else None)
+
+
+def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, TaskAnswers]]:
+    """Return a task's truth and what the runs answered, the task named as lm-eval names it."""
+    asked = asked_as(task)
     samples = _samples(report, [asked])
     return store.load(asked.task), {name: answers for (name, _), answers in samples.items()}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -12,40 +13,79 @@ from rich.progress import track
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Samples
+from lm_eval_epidemia.findings.board import parts_of
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
+from lm_eval_epidemia.results.models import Model, chips
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.catalogue import record, records
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
 
 #: States of a task in a report.
 ASKED, OPEN, WAITING = "asked", "not asked", "not available"
 
 
+class Answerer(NamedTuple):
+    """A run as the explorer names it.
+
+    Attributes
+    ----------
+    name : str
+        Of its model; of another run than the one that stands for the model, with its settings.
+    run : Entry
+    """
+
+    name: str
+    run: Entry
+
+
+def answerers(models: Sequence[Model]) -> list[Answerer]:
+    """Return every run of every model by a name of its own, as its model stands in the report."""
+    named: dict[str, Entry] = {}
+    for model in models:
+        for place, run in enumerate(model.runs):
+            settings = f" ({', '.join(chips(run)) or 'as by default'})" if place else ""
+            name, number = model.name + settings, 1
+            while name in named:
+                number += 1
+                name = f"{model.name}{settings} [{number}]"
+            named[name] = run
+    return [Answerer(*pair) for pair in named.items()]
+
+
 def shown(
-    report: Report, samples: Samples, write: Callable[[str, str, Any], None]
+    report: Report,
+    runs: Sequence[Answerer],
+    samples: Samples,
+    write: Callable[[str, str, Any], None],
 ) -> dict[str, Any]:
     """Return what the site's explorer shows.
 
     Parameters
     ----------
     report : Report
+    runs : sequence of Answerer
     samples : dict
         As of `answered.read_samples`.
     write : callable
         Takes the data of each task that can be opened: the name of its file, its own, what is in
         it.
+
+    Returns
+    -------
+    dict
+        Tasks with their facets, each a filter: one that tasks get later, such as a place, is one
+        too.
     """
     tasks, files = [], {}
-    entries = [entry for entry in report.entries if entry.scores]
     known = references(report.runs)
     # Once: each looks at every file of the ground truth.
     listed, truths = _listed(report), store.available()
@@ -58,30 +98,40 @@ def shown(
         anchors, here = None, asked_task.task in here_of[about.benchmark]
         # What is not about a distribution has no truth to be shown beside answers.
         if here and asked_task.task in truths and WAYS[asked_task.way].distribution is not None:
-            write(name, name, task_data(asked_task, report, samples))
+            write(name, name, task_data(asked_task, runs, samples))
             anchors, files[name] = Anchors.of(store.load(asked_task.task)), name
-        digits, facets = about.benchmark.digits, about.entry.facets
-        scores = [(model.name, model.scores.get(asked_task)) for model in entries]
+        scores = {
+            one.name: score.value
+            for one in runs
+            if (score := one.run.scores.get(asked_task)) and not math.isnan(score.value)
+        }
+        digits = about.benchmark.digits
+        best = max(scores, key=lambda who: scores[who], default="")
         tasks.append(
             {
                 "name": name,
                 "title": about.entry.title,
-                "way": asked_task.way,
-                **{kind: facets.get(kind, "") for kind in ("survey", "domain", "dimension")},
-                "state": ASKED if asked else OPEN if here else WAITING,
-                "needs": "" if here else _needs(facets.get("survey", "")),
+                "facets": {
+                    **{key: str(value) for key, value in about.entry.facets.items()},
+                    "way": asked_task.way,
+                    "state": ASKED if asked else OPEN if here else WAITING,
+                },
+                "needs": "" if here else _needs(about.entry.facets.get("survey", "")),
                 "file": name in files,
                 "informative": anchors.said if anchors else "",
                 "mean": _said_known(asked_task, report, known) if anchors else "",
-                "cells": [
-                    {"model": model, "text": number(score.value, digits) if score else ""}
-                    for model, score in scores
-                ],
+                "best": best,
+                "highest": number(scores[best], digits) if best else "",
+                "median": number(statistics.median(scores.values()), digits) if best else "",
+                "scores": {who: round(value, digits) for who, value in scores.items()},
             }
         )
-    kinds = ("survey", "domain", "dimension", "way", "state")
-    filters = {kind: sorted({str(task[kind]) for task in tasks}) for kind in kinds}
-    return {"tasks": tasks, "entries": entries, "files": files, "filters": filters}
+    kinds = dict.fromkeys(kind for task in tasks for kind in task["facets"])
+    filters = {
+        kind: sorted({value for task in tasks if (value := task["facets"].get(kind))})
+        for kind in kinds
+    }
+    return {"tasks": tasks, "files": files, "filters": filters}
 
 
 def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
@@ -125,8 +175,12 @@ def _needs(survey: str) -> str:
     return record(survey).vintages[record(survey).official].needed
 
 
-def task_data(asked: Asked, report: Report, samples: Samples) -> dict[str, Any]:
-    """Return what is shown of a task: truth, questions, and every model's answers."""
+def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[str, Any]:
+    """Return what is shown of a task: truth, questions, and every model's answers.
+
+    Probabilities are whole numbers: of the truth in 100,000ths, of answers in 1,000ths, which
+    is what is shown of them. Of two answers that of the first is enough.
+    """
     truth, entry = store.load(asked.task), leaf(asked).entry
     whole = Entry("", scores={asked: TaskScore(0.0)})
     low, high = interval(truth.p, truth.n_eff)
@@ -136,13 +190,7 @@ def task_data(asked: Asked, report: Report, samples: Samples) -> dict[str, Any]:
     if way.prompts_are == "levels" and len(truth.levels) > 2:
         heading += ", asked for each answer, here for the first"
     questions = [way.question(wording, cell, 0) for cell in cells]
-    # What follows the question is the same for every cell; answers stand in their natural order.
-    tail = prompt("", way.answers(truth), request=way.request)
-    models = [
-        _answered(model, asked, samples.get((model.name, asked)))
-        for model in report.entries
-        if asked in model.scores
-    ]
+    labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
     return {
         "name": in_way(*asked),
         "title": entry.title,
@@ -150,39 +198,91 @@ def task_data(asked: Asked, report: Report, samples: Samples) -> dict[str, Any]:
         "vintage": truth.vintage,
         "variables": entry.declared.given,
         "levels": truth.levels,
-        "given": truth.given,
-        "weight": _rounded(truth.weights, 7),
+        "labels": labels,
+        "given": [
+            [labels[v].index(label) for v, label in enumerate(given)] for given in truth.given
+        ],
+        "weight": np.rint(truth.weights * 1e6).astype(int).tolist(),
         "n": truth.n.tolist(),
-        "p": _rounded(truth.p),
-        "low": _rounded(low),
-        "high": _rounded(high),
-        "mean": _rounded(scoring.mean(truth.weights, truth.p)[0]),
+        "p": _packed(truth.p, 100_000),
+        "low": _packed(low, 100_000),
+        "high": _packed(high, 100_000),
+        "mean": [round(float(p), 5) for p in scoring.mean(truth.weights, truth.p)[0]],
         "anchors": _anchors(whole, asked),
         "heading": heading,
-        "questions": questions,
-        "tail": "\n" + tail,
-        "models": models,
+        **_shared(questions, truth, labels),
+        # What follows the question is the same for every cell; answers are in their natural order.
+        "tail": "\n" + prompt("", way.answers(truth), request=way.request),
+        "models": [
+            _answered(one, part, asked, samples.get((part.name, asked)))
+            for one in runs
+            for part in parts_of(one.run)
+            if asked in part.scores
+        ],
     }
 
 
-def _answered(model: Entry, asked: Asked, own: TaskAnswers | None) -> dict[str, Any]:
+def _packed(values: Any, unit: int) -> list[int]:
+    """Write probabilities as whole numbers, row after row; of two answers that of the first."""
+    values = values[:, :1] if values.shape[1] == 2 else values
+    packed: list[int] = np.rint(values * unit).astype(int).ravel().tolist()
+    return packed
+
+
+def _shared(
+    questions: Sequence[str], truth: store.GroundTruth, labels: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Return questions as what they share and the phrases in which they differ, where they do."""
+    ways = ways_of(truth)
+    phrases = [
+        [next(level.phrase for level in ways[name].levels if level.label == label) for label in own]
+        for name, own in zip(leaf_given(truth), labels, strict=True)
+    ]
+    # The longest first: a phrase may be part of another.
+    first = sorted(
+        ((phrases[v][labels[v].index(label)], v) for v, label in enumerate(truth.given[0])),
+        key=lambda pair: -len(pair[0]),
+    )
+    text = questions[0]
+    for phrase, v in first:
+        text = text.replace(phrase, f"\x1a{v}\x1a", 1)
+
+    def filled(given: Sequence[str]) -> str:
+        whole = text
+        for v, label in enumerate(given):
+            whole = whole.replace(f"\x1a{v}\x1a", phrases[v][labels[v].index(label)])
+        return whole
+
+    if all(filled(given) == said for given, said in zip(truth.given, questions, strict=True)):
+        return {"question": text, "phrases": phrases}
+    return {"questions": questions}
+
+
+def leaf_given(truth: store.GroundTruth) -> Sequence[str]:
+    """Return the names of a task's conditions."""
+    return all_tasks()[truth.task].given
+
+
+def _answered(one: Answerer, part: Entry, asked: Asked, own: TaskAnswers | None) -> dict[str, Any]:
     """Return what a model answered in a task, and what that came to."""
-    score, whole = model.scores[asked], len(store.load(asked.task).given)
+    score, whole = part.scores[asked], len(store.load(asked.task).given)
     apart = ("l1", "seen", POPULATION)
-    return {
-        "name": model.name,
-        "reference": model.reference,
-        "anchors": _anchors(model, asked),
-        "score": score.value,
-        "error": score.error,
-        "l1": score.l1,
-        "population": score.metrics.get(POPULATION, math.nan),
-        "population_error": joint_error([score.population]),
-        "diagnostics": {key: x for key, x in score.metrics.items() if key not in apart},
-        "cells": None if own is None or len(own.cells) == whole else own.cells,
-        "q": None if own is None else _rounded(own.q),
+    complete = own is None or len(own.cells) == whole
+    shown: dict[str, Any] = {
+        "name": one.name,
+        "reference": part.reference,
+        "score": _short(score.value, 4),
+        "error": _short(score.error, 4),
+        "l1": _short(score.l1, 6),
+        "population": _short(score.metrics.get(POPULATION, math.nan), 4),
+        "population_error": _short(joint_error([score.population]), 4),
+        "diagnostics": {key: _short(x, 4) for key, x in score.metrics.items() if key not in apart},
+        "q": None if own is None else _packed(own.q, 1_000),
     }
+    if not complete and own is not None:
+        shown |= {"cells": own.cells, "anchors": _anchors(part, asked)}
+    return {key: x for key, x in shown.items() if x is not None and x is not False and x != {}}
 
 
-def _rounded(values: Any, digits: int = 5) -> Any:
-    return np.round(values, digits).tolist()
+def _short(value: float, digits: int) -> float | None:
+    return round(value, digits) if math.isfinite(value) else None

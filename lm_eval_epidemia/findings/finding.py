@@ -116,6 +116,8 @@ class Row(NamedTuple):
         What numbers are of, by column, where the column does not say it.
     long : bool
         Whether it is shown only where there is room.
+    muted : bool
+        Whether its numbers say nothing, so that it is greyed.
     """
 
     cells: Mapping[str, Cell]
@@ -125,6 +127,7 @@ class Row(NamedTuple):
     facts: Mapping[str, Any] = {}
     metrics: Mapping[str, str] = {}
     long: bool = False
+    muted: bool = False
 
     def cell(self, name: str) -> Cell:
         """Return what stands in a column; None where nothing does."""

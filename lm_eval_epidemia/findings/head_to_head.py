@@ -14,7 +14,7 @@ from lm_eval_epidemia.findings.comparison import (
     compare_entries,
 )
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
-from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.leaderboard import Report, compared
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.ways import Ways
 from lm_eval_epidemia.results.entry import Entry
@@ -121,7 +121,12 @@ def models(report: Report, comparisons: Iterable[Comparison]) -> list[Finding]:
     comparisons : iterable of Comparison
         Of two runs each, as of `leaderboard.comparisons`.
     """
-    by_name, rows = {entry.name: entry for entry in report.entries}, dict[str, list[Row]]()
+    return of_pairs(report.entries, comparisons)
+
+
+def of_pairs(entries: Iterable[Entry], comparisons: Iterable[Comparison]) -> list[Finding]:
+    """Two runs over the tasks of both, a table for each group; of these entries."""
+    by_name, rows = {entry.name: entry for entry in entries}, dict[str, list[Row]]()
     for pair in comparisons:
         if pair.tasks:
             rows.setdefault(pair.column, []).append(_row(pair, by_name[pair.one]))
@@ -171,7 +176,7 @@ def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Compa
         Over those in which the plain model has 0; None where there are none.
     """
     pools = report.pools()
-    for column in report.columns:
+    for column in compared(report.columns):
         for base, version in report.pairs:
             tasks = shared_tasks([base, version], column)
             unknown = [asked for asked in tasks if base.scores[asked].value <= 0]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, QUICK, Benchmark, groups, in_way
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
@@ -39,6 +39,11 @@ def columns(entries: Iterable[Entry]) -> list[str]:
     """Return the groups that somebody was asked, in their usual order, as lm-eval knows them."""
     asked = {leaf(task).group for entry in entries for task in entry.scores}
     return [name for name in groups() if name in asked]
+
+
+def compared(columns: Iterable[str]) -> list[str]:
+    """Return the groups in which models are compared: not those of predictions."""
+    return [column for column in columns if not groups()[column].predicted]
 
 
 def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
@@ -244,8 +249,8 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
         ]
         if wrong:
             notes.append(
-                f"{entry.name}: the scores of {len(wrong)} tasks are not those of their distances "
-                f"({wrong[0]}): the file was changed, or D_perfect was another"
+                f"{entry.name}: the scores of {plural(len(wrong), 'task')} are not those of their "
+                f"distances ({wrong[0]}): the file was changed, or D_perfect was another"
             )
     return notes
 
@@ -257,7 +262,7 @@ def _many(entries: Sequence[Entry]) -> list[str]:
         return []
     return [
         f"{most} runs were asked alike: ranks are from all pairs of them, but pairs are listed of "
-        "neighbours in rank alone; give the result folders of two models to see these compared"
+        "neighbours in rank alone; 'epidemia compare MODEL OTHER FOLDER' compares any two"
     ]
 
 
@@ -273,8 +278,8 @@ TOGETHER = ("epidemia_low", "epidemia_high")
 def comparisons(report: Report, most: int = MOST_PAIRS_OF) -> list[Comparison]:
     """Compare runs that were asked in the same way, the better mean first.
 
-    In every group, and over all outcomes of those in `TOGETHER` where both runs were asked these.
-    A quick look is a prediction, and shows nothing in these tasks.
+    In every group but those of predictions, and over all outcomes of those in `TOGETHER` where both
+    runs were asked these.
 
     Parameters
     ----------
@@ -282,23 +287,21 @@ def comparisons(report: Report, most: int = MOST_PAIRS_OF) -> list[Comparison]:
     most : int
         Of more runs only neighbours are compared, of so many every two.
     """
-    compared = []
+    pairs: list[Comparison] = []
     pools = report.pools()
-    for column in [*report.columns, *_together(report.columns)]:
-        if groups().get(column) is QUICK:
-            continue
+    for column in [*compared(report.columns), *together(report.columns)]:
         parts = column.split(AND)
         for alike in report.alike():
             runs, pool = ordered_in(alike, parts), pools[alike[0].protocol]
-            compared += [
+            pairs += [
                 compare_entries(run, other, column, pool=pool)
                 for run, other in (pairwise(runs) if len(runs) > most else combinations(runs, 2))
                 if len(parts) == 1 or all(shared_tasks([run, other], part) for part in parts)
             ]
-    return compared
+    return pairs
 
 
-def _together(listed: Sequence[str]) -> list[str]:
+def together(listed: Sequence[str]) -> list[str]:
     """Name the groups that are compared together, way by way, where all of them were asked."""
     ways = ([in_way(group, way) for group in TOGETHER] for way in OBSERVATION.ways)
     return [AND.join(parts) for parts in ways if set(parts) <= set(listed)]

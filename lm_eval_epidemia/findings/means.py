@@ -9,6 +9,7 @@ from lm_eval_epidemia.benchmarks import groups, in_way, leaves
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.score.collect import LOW_MASS
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import Anchors
 
@@ -66,6 +67,24 @@ def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Number:
     number = mean([s.population_uncut for s in scores], [s.population for s in scores])
     value, reach = min(number.value, 100.0), REACH * number.error
     return number._replace(value=value, low=max(value - reach, 0.0), high=min(value + reach, 100.0))
+
+
+def choice_mass(entry: Entry, tasks: Iterable[Asked]) -> float:
+    """Average `choice_mass` over the tasks that have it; NaN where none has."""
+    masses = [entry.scores[asked].metrics.get("choice_mass", math.nan) for asked in tasks]
+    known = [mass for mass in masses if not math.isnan(mass)]
+    return math.fsum(known) / len(known) if known else math.nan
+
+
+def answers(entry: Entry, column: str) -> bool:
+    """Whether a model answers a group's questions: else its score says nothing of what it knows."""
+    return not choice_mass(entry, tasks_in(entry, column)) < LOW_MASS
+
+
+def is_silent(entry: Entry, columns: Iterable[str]) -> bool:
+    """Whether a model answers in none of the groups that it was asked."""
+    asked = [column for column in columns if tasks_in(entry, column)]
+    return bool(asked) and not any(answers(entry, column) for column in asked)
 
 
 def facets(entries: Iterable[Entry], column: str) -> list[str]:

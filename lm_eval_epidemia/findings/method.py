@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from lm_eval_epidemia.surveys.catalogue import record
 
 #: The running example.
 EXAMPLE, EXAMPLE_CONDITION = "epidemia_low_nsduh_marijuana_ever_by_age", "30-34"
+
+NO_NAMES: Mapping[str, str] = {}
 
 #: The example of confounding: a task with two conditions, Z and then X, and two values of X.
 CONFOUNDED = "epidemia_extra_nhis_high_blood_pressure_by_age_race"
@@ -132,7 +135,7 @@ def _two(truth: store.GroundTruth, runs: dict[str, TaskAnswers]) -> dict[str, Ta
     }
 
 
-def shown(report: Report, samples: Samples) -> dict[str, Any]:
+def shown(report: Report, samples: Samples, names: Mapping[str, str] = NO_NAMES) -> dict[str, Any]:
     """Return what the site's page on the method shows.
 
     Parameters
@@ -141,6 +144,8 @@ def shown(report: Report, samples: Samples) -> dict[str, Any]:
         The model that stands highest, and was asked the example in every cell, is shown in it.
     samples : dict
         As of `answered.read_samples`.
+    names : mapping of str to str
+        What models are called on pages, by their names.
     """
     truth = store.load(EXAMPLE)
     anchors = Anchors.of(truth)
@@ -148,13 +153,14 @@ def shown(report: Report, samples: Samples) -> dict[str, Any]:
     low, high = interval(truth.p, truth.n_eff)
     asked = Asked(EXAMPLE, "letters")
     alike = {
-        entry.name: samples[entry.name, asked]
+        names.get(entry.name, entry.name): samples[entry.name, asked]
         for entry in report.runs
         if entry.protocol == Protocol() and (entry.name, asked) in samples
     }
     whole = {name: own for name, own in alike.items() if len(own.cells) == len(truth.given)}
-    best = next((entry for entry in report.runs if entry.name in whole), None)
-    models = {best.name: whole[best.name]} if best else {}
+    best = next((e for e in report.runs if names.get(e.name, e.name) in whole), None)
+    who = names.get(best.name, best.name) if best else ""
+    models = {who: whole[who]} if best else {}
     two = _two(truth, whole)
 
     def asked_in(way: str) -> str:
@@ -176,7 +182,7 @@ def shown(report: Report, samples: Samples) -> dict[str, Any]:
             "replicates": len(truth.distances[truth.scheme]),
             "zero": f"{anchors.zero:.4f}",
             "perfect": f"{anchors.perfect:.4f}",
-            "model": best.name if best else "",
+            "model": who,
             "distance": f"{best.scores[asked].l1:.4f}" if best else "",
             "score": f"{best.scores[asked].value:.1f}" if best else "",
         },

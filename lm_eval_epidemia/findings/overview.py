@@ -9,15 +9,18 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.written import CLOSED_CELLS
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings import published_priors
 from lm_eval_epidemia.findings.comparison import CONFIDENCE
 from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Cell, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark, closed_subset, whole
 from lm_eval_epidemia.findings.means import (
     SCALES,
+    answers,
     facets,
     group_mean,
+    is_silent,
+    mean_over,
     normalised_means,
     population_mean,
     slices,
@@ -75,9 +78,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     over: dict[str, None] = {}
 
     def order(entry: Entry) -> tuple[Any, ...]:
-        # As all entries are ordered, by what is in this table.
-        here = sum(leaf(asked).benchmark is benchmark for asked in entry.scores)
-        return entry.reference, entry.protocol, -here, [worth(entry, c) for c in columns]
+        return entry.reference, [worth(entry, c) for c in columns], entry.protocol
 
     entries = [e for e in report.entries if any(e.name in s for s in standings.values())]
     rows, partial = [], False
@@ -91,12 +92,14 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
             number = standing.mean.tasks
             other = number != most[column] if standing.shared in (0, number) else True
             partial = partial or other
-            cells[column] = standing.mean, f"({number} tasks)" * other
-            cells[f"rank {column}"] = ranks(standing)
+            cells[column] = standing.mean, f"({plural(number, 'task')})" * other
+            silent = not entry.reference and not answers(entry, column)
+            cells[f"rank {column}"] = "does not answer" if silent else ranks(standing)
             if standing.best is not None:
                 where = "; ".join(filter(None, (column, str(entry.protocol))))
                 over[f"{standing.shared} in {where}"] = None
-        rows.append(Row(cells, entry))
+        cells |= predictions(entry) if benchmark.predicted else {}
+        rows.append(Row(cells, entry, muted=is_silent(entry, columns)))
     note = (
         f"Ranks: what paired comparisons leave open at {CONFIDENCE:.0%}, among models asked in the "
         "same way, with the same --limit (2 of 5: among five of these), over the tasks that all "
@@ -104,6 +107,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         "the model asked most tasks down, those are ranked that leave at least half of its tasks "
         "in common."
     )
+    if benchmark.predicted:
+        note = "Predictions: models are neither ranked nor compared by them."
     if partial:
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if any(entry.reference for entry in entries):
@@ -119,8 +124,22 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
     declared = [Column("model"), Column("size")]
     for column in columns:
-        declared += [of_group(column), Column(f"rank {column}", title="rank")]
+        rank = Column(f"rank {column}", title="rank")
+        declared += [of_group(column)] if benchmark.predicted else [of_group(column), rank]
+    if benchmark.predicted:
+        names = dict.fromkeys(name for row in rows for name in predictions(row.entry))
+        declared += [of_group(columns[0], name) for name in names]
     return Finding("leaderboard", title, declared, rows, note, silent=ALIKE_NOTE)
+
+
+def predictions(entry: Entry | None) -> dict[str, Number]:
+    """Return the scores that quick looks of a run predict, by the group."""
+    asked = [a for a in (entry.scores if entry else ()) if leaf(a).benchmark.predicted]
+    return {
+        f"predicted {leaf(a).entry.declared.group}": mean_over(entry, [a])
+        for a in sorted(asked, reverse=True)
+        if entry
+    }
 
 
 def most_tasks(report: Report, column: str) -> int:
@@ -140,7 +159,9 @@ def with_baselines(report: Report, leaderboard: Finding) -> Finding:
         cells: dict[str, Cell] = {"model": "; ".join(filter(None, [BASELINE, cut_of(entry)])) + ")"}
         for column in columns:
             mean = group_mean(entry, column)
-            part = f"({mean.tasks} tasks)" * (0 < mean.tasks != most_tasks(report, column))
+            part = f"({plural(mean.tasks, 'task')})" * (
+                0 < mean.tasks != most_tasks(report, column)
+            )
             cells[column] = Number(mean.value), part
         if any(tasks_in(entry, column) for column in columns):
             rows.append(Row(cells))
@@ -154,8 +175,18 @@ def population(report: Report) -> Finding:
         means = {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns}
         if not all(math.isnan(mean.value) for mean in means.values()):
             rows.append(Row(means, entry))
+    most = {c: max((row.cells[c].tasks for row in rows), default=0) for c in report.columns}
+    rows = [
+        row._replace(
+            cells={
+                c: (mean, f"({mean.tasks} tasks)") if 0 < mean.tasks < most[c] else mean
+                for c, mean in row.cells.items()
+            }
+        )
+        for row in sorted(rows, key=lambda row: [-_or_last(row.cells[c]) for c in report.columns])
+    ]
     if rows:
-        known = {c: population_known_over(population_tasks(report, c)) for c in report.columns}
+        known = known_population(report)
         rows.append(Row({"model": f"{KNOWS_POPULATION} (baseline)", **known}))
     shown = [c for c in report.columns if any(_is_known(row.cells.get(c)) for row in rows)]
     columns = [of_group(column)._replace(form="interval") for column in shown]
@@ -172,7 +203,18 @@ def population(report: Report) -> Finding:
     )
 
 
+def known_population(report: Report) -> dict[str, Number]:
+    """Return what who knows the population gets, in every group that has it."""
+    return {c: population_known_over(population_tasks(report, c)) for c in report.columns}
+
+
+def _or_last(number: Number) -> float:
+    return -math.inf if math.isnan(number.value) else number.value
+
+
 def _is_known(cell: Cell) -> bool:
+    if isinstance(cell, tuple) and not isinstance(cell, Number):
+        return _is_known(cell[0])
     return isinstance(cell, Number) and not math.isnan(cell.value)
 
 
@@ -307,7 +349,7 @@ def beside(report: Report) -> Finding:
     for entry in report.runs:
         if entry.others:
             cells: dict[str, Cell] = {c: group_mean(entry, c) for c in report.columns}
-            cells |= {other: _as_lm_eval(value) for other, value in entry.others.items()}
+            cells |= {other: as_lm_eval(value) for other, value in entry.others.items()}
             rows.append(Row(cells, entry))
     return Finding(
         "other",
@@ -319,7 +361,7 @@ def beside(report: Report) -> Finding:
     )
 
 
-def _as_lm_eval(value: float) -> str:
+def as_lm_eval(value: float) -> str:
     """Write a number with the digits of lm-eval's own table; a huge perplexity shortly."""
     return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
@@ -389,5 +431,10 @@ def _numbers(report: Report) -> Iterator[Row]:
                 yield row("task", entry, group, name, Number(value, error, 1), metric=metric)
         for other, value in entry.others.items():
             yield row("other", entry, "", other, value)
+    for column, number in known_population(report).items():
+        if _is_known(number):
+            facts = {"kind": "reference", "model": KNOWS_POPULATION, "reference": True}
+            facts["metric"] = POPULATION
+            yield Row({"value": number}, None, column, column, facts)
     for entry, way, mean in closed_subset(report):
         yield row("closed", entry, in_way("epidemia_high", way), way, mean)

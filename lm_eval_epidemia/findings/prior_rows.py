@@ -15,6 +15,7 @@ from lm_eval_epidemia.findings.data import Rows, some
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH
 from lm_eval_epidemia.findings.priors import asked_of, rates
+from lm_eval_epidemia.findings.quantities import title
 from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.score.estimates import Estimate, average
 
@@ -76,7 +77,7 @@ def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
     rows = [
         {
             "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",
-            "quantity": f"{q.name} of {known.truth.task}",
+            "quantity": title(q),
             "difficulty": q.difficulty,
             "stated": float(np.clip(stated, *DRAWN)),
             "error": float(np.clip(error, *DRAWN)),

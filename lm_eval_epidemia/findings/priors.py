@@ -194,10 +194,14 @@ def _calibration(entry: Entry) -> Iterator[Row]:
         yield _row(entry, group, cells | _said(part, "ECE (points)", "below median", "in 5-95 %"))
 
 
+def _but_ranks(entry: Entry, names: Iterable[str]) -> list[str]:
+    """Leave out what ranks errors: of who knows the population these are means of many draws."""
+    return [name for name in names if name != "Spearman" or entry.name != KNOWS_POPULATION]
+
+
 def _certainty(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
-        # Errors of who knows the population are means of many draws: their ranks are nobody's.
-        names = ["Spearman"] * (entry.name != KNOWS_POPULATION) + ["stated sd", "error ratio"]
+        names = _but_ranks(entry, ["Spearman", "stated sd", "error ratio"])
         yield _row(entry, group, _said(_all(several), *names))
 
 
@@ -223,7 +227,7 @@ _OF_A_PART = (
 def _every_part(entry: Entry) -> Iterator[Row]:
     for group, _, several in asked_of(entry):
         for how, label, part in _parts(several):
-            cells = _said(part, *_OF_A_PART)
+            cells = _said(part, *_but_ranks(entry, _OF_A_PART))
             cells |= {f"wins, N = {n}": win for n, win in zip(SIZES, rates(part), strict=True)}
             quantities = sum(int(chosen.sum()) for _, chosen in part)
             about = f"{how}: {label} ({quantities})"

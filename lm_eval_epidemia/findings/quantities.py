@@ -22,6 +22,9 @@ from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import leaf
 
+#: How many models the table of all quantities has; that of a quantity has all.
+COLUMNS = 8
+
 #: Ends and middle of what is drawn of a distribution.
 SHOWN = (0.05, 0.5, 0.95)
 
@@ -71,7 +74,8 @@ def shown(report: Report, write: Callable[[str, str, Any], None]) -> dict[str, A
                     "ratios": ratios,
                 }
             )
-    return {"rows": rows, "models": list(models), "files": files}
+    shown = list(models)[:COLUMNS]
+    return {"rows": rows, "models": shown, "left": len(models) - len(shown), "files": files}
 
 
 def _said(report: Report, task: str) -> list[_StatedSet]:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from scipy import stats
 
+from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.findings.finding import Number
-from lm_eval_epidemia.findings.means import group_mean, mean_over, shared_tasks, tasks_in
+from lm_eval_epidemia.findings.means import answers, group_mean, mean_over, shared_tasks, tasks_in
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.verdicts import verdicts
 from lm_eval_epidemia.results.entry import Asked, Entry
@@ -73,7 +74,8 @@ def standings(
     Parameters
     ----------
     entries : sequence of Entry
-        Only those of one protocol are compared with each other; references are not ranked.
+        Only those of one protocol are compared with each other; references are not ranked, and
+        nobody is by a prediction.
     column : str
     noise : mapping of str to float, optional
         As of `Pool`.
@@ -84,15 +86,17 @@ def standings(
         By the entry's name; entries that were not asked the group are left out.
     """
     by_name: dict[str, Standing] = {}
+    predicted = groups()[column].predicted
     runs: dict[Protocol, list[Entry]] = defaultdict(list)
     for entry in entries:
         if tasks_in(entry, column):
             runs[entry.protocol].append(entry)
     for alike in runs.values():
-        asked = [entry for entry in alike if not entry.reference]
+        # Who does not answer is no worse than another.
+        asked = [entry for entry in alike if not entry.reference and answers(entry, column)]
         shared = ranked_tasks(asked, column) if asked else frozenset()
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
-        ranked = [entry for entry in asked if entry.name in complete]
+        ranked = [entry for entry in asked if entry.name in complete and not predicted]
         of = verdicts(ranked, column, sorted(shared), Pool(alike, noise or {}))
         better = {e.name: int(n) for e, n in zip(ranked, (of < 0).sum(axis=1), strict=True)}
         worse = {e.name: int(n) for e, n in zip(ranked, (of > 0).sum(axis=1), strict=True)}

@@ -8,24 +8,21 @@ scores on the same cells stands beside: only what is above it is knowledge of ho
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts, recalibrate
 from lm_eval_epidemia.core.distance import Array, distance
-from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.answered import read_samples
+from lm_eval_epidemia.elicit.way import Elicited
+from lm_eval_epidemia.findings import answered
+from lm_eval_epidemia.findings.answered import LETTERS, required
 from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import mean
-from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
-from lm_eval_epidemia.results.samples import TaskAnswers
+from lm_eval_epidemia.results.entry import Entry, TaskScore, leaf
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference
 
@@ -82,11 +79,7 @@ def _score(part: Part, d: float, at: Array | None, asking: float = 0.0) -> TaskS
     return TaskScore(value, Draws(part.truth.sample or "", drawn, asking))
 
 
-def _task(asked: Asked, answers: TaskAnswers) -> _TaskKnowledge:
-    truth = store.load(asked.task)
-    complete = np.zeros(len(truth.given), dtype=bool)
-    complete[answers.cells] = True
-    part = part_of(truth, complete)
+def _task(part: Part, answers: Elicited) -> _TaskKnowledge:
     weights, at, true = part.weights, part.replicates, marginal(part.weights, part.p)
     now = parts(weights, part.p, answers.q)
     then = None if at is None else parts(weights, at, answers.q)
@@ -118,49 +111,30 @@ def _task(asked: Asked, answers: TaskAnswers) -> _TaskKnowledge:
 def read(report: Report) -> tuple[list[Knowledge], list[str]]:
     """Read the samples of all runs and recalibrate what was answered.
 
-    Tasks without conditions have nothing but P(Y), and answers that were drawn differ between cells
-    by chance alone: both are left out.
+    Tasks without conditions have nothing but P(Y), and are left out.
 
     Returns
     -------
     known : list of Knowledge
         By model and group, in the report's order.
     notes : list of str
-        Samples that are not there, or cannot be read.
+        What is left out; see `answered.read`.
 
     Raises
     ------
     EpidemiaError
         If there are no samples of a task about surveys.
     """
-    wanted = {
-        asked
-        for entry in report.runs
-        for asked in entry.scores
-        if leaf(asked).benchmark is OBSERVATION and leaf(asked).entry.declared.given
-    }
-    samples, notes = read_samples(report, wanted)
-    known: list[Knowledge] = []
-    drawn = set()
-    for entry in report.runs:
-        by_group: dict[str, list[_TaskKnowledge]] = defaultdict(list)
-        for asked in sorted(wanted & entry.scores.keys()):
-            if (answers := samples.get((entry.name, asked))) is None:
-                continue
-            if answers.counts is not None:
-                drawn.add(entry.name)
-            else:
-                by_group[leaf(asked).group].append(_task(asked, answers))
-        known += [_averaged(entry, group, tasks) for group, tasks in by_group.items()]
-    if drawn:
-        names = ", ".join(sorted(drawn))
-        notes.append(f"{names}: drawn answers differ by chance, and are not recalibrated")
-    if not known:
-        raise EpidemiaError(
-            "no answers to recalibrate: run lm_eval with --log_samples on tasks with letters or "
-            "likelihoods, such as epidemia_low"
-        )
-    return known, notes
+    samples, notes = answered.read(
+        report,
+        lambda asked: bool(leaf(asked).entry.declared.given),
+        "recalibrated",
+    )
+    known = [
+        _averaged(group.entry, group.group, [_task(*task) for task in group.tasks.values()])
+        for group in answered.by_group(report, samples)
+    ]
+    return required(known, "recalibrate", LETTERS, notes), notes
 
 
 def _averaged(entry: Entry, group: str, tasks: Sequence[_TaskKnowledge]) -> Knowledge:
@@ -181,7 +155,8 @@ NOTE = (
     "knows of who answers what; 0 if nothing, below 0 if its differences between people are "
     "misleading. l1 is the distance as answered, 'of P(Y)' what the mix of its answers is off by, "
     "'left' what remains when it is right. ± is the survey's sampling error, with P(Y) known anew "
-    "in every replicate, and that of sampled orderings."
+    "in every replicate, and that of sampled orderings. Tasks without conditions (marginal) have "
+    "nothing but P(Y); they and drawn answers (_sampled) are left out."
 )
 
 

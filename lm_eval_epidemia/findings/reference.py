@@ -15,7 +15,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
@@ -27,6 +27,9 @@ from lm_eval_epidemia.score import score as scoring
 
 #: What the respondent is called that knows P(Y), and not how it depends on X.
 KNOWS_MARGINAL = "knows P(Y) alone"
+
+#: What it is called that guesses.
+GUESSES = "guesses uniformly"
 
 #: What the respondent is called that knows P(Y | X) in the population, and not the survey.
 KNOWS_POPULATION = "knows the population"
@@ -52,10 +55,11 @@ def _part(task: str, fingerprint: str, cells: int) -> Part:
 
 
 @lru_cache(maxsize=4096)
-def _known(asked: Asked, fingerprint: str, cells: int, answers: int) -> TaskScore:
+def _known(asked: Asked, fingerprint: str, cells: int, answers: int, who: str) -> TaskScore:
     part = _part(asked.task, fingerprint, cells)
     # Told how common answers are in the whole task, whatever part of it is asked.
-    believed = scoring.mean(part.truth.weights, part.truth.p)[0]
+    knows = scoring.mean(part.truth.weights, part.truth.p)
+    believed = (knows if who == KNOWS_MARGINAL else scoring.uniform(part.truth.p))[0]
     q = np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape)
     l1 = part.distance(q)
     if answers:
@@ -96,27 +100,29 @@ def part_asked(entry: Entry, asked: Asked) -> Part | None:
     one, or not the first cells were asked (``--samples``), or none completely.
     """
     here = leaf(asked).benchmark is OBSERVATION and store.is_available(asked.task)
-    score = entry.scores[asked]
+    score, entry = entry.scores[asked], entry.part(asked)
     if not here or entry.protocol.truth or math.isnan(score.value):
         return None
     cells = _cells(asked.task, 1.0 if entry.reference else score.seen)
     return _part(asked.task, store.load(asked.task).fingerprint, cells) if cells else None
 
 
-def asked_of(entry: Entry, asked: Asked) -> TaskScore | None:
-    """Return what the respondent comes to that is asked as a run was; None where not known.
+def asked_of(entry: Entry, asked: Asked, who: str = KNOWS_MARGINAL) -> TaskScore | None:
+    """Return what a respondent comes to that is asked as a run was; None where not known.
 
     Where answers are drawn, it is the mean over draws of as many.
     """
     part, answers = part_asked(entry, asked), _answers(entry, asked)
     if part is None or answers is None:
         return None
-    return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers)
+    return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers, who)
 
 
-def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
+def known_over(
+    entry: Entry, tasks: Sequence[Asked], who: str = KNOWS_MARGINAL
+) -> tuple[float, float]:
     """Return its mean score and distance over tasks of a run; NaN where one is not known."""
-    scores = [asked_of(entry, asked) for asked in tasks]
+    scores = [asked_of(entry, asked, who) for asked in tasks]
     known = [score for score in scores if score is not None]
     if not known or len(known) < len(scores):
         return math.nan, math.nan
@@ -213,8 +219,8 @@ def not_known(entries: Iterable[Entry]) -> list[str]:
         if tasks:
             notes.append(
                 f"{entry.name}: what the respondent that {KNOWS_MARGINAL} would score is left out "
-                f"in {len(tasks)} tasks ({few(tasks)}): their truth is not the installed one, or "
-                "which conditions were asked (--samples) or how many answers were drawn is not "
-                "known"
+                f"in {plural(len(tasks), 'task')} ({few(tasks)}): their truth is not the installed "
+                "one, or which conditions were asked (--samples) or how many answers were drawn is "
+                "not known"
             )
     return notes

@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-import numpy as np
-
-from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
+from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation.apart import (
     SCALES,
     Known,
     best_log_score,
     on_scales,
 )
-from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
-from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.answered import Samples, read_samples
+from lm_eval_epidemia.findings import answered
+from lm_eval_epidemia.findings.answered import LETTERS, Answered, required
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import mean
-from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.scales import agreement_by_chance
 
@@ -35,70 +29,25 @@ from lm_eval_epidemia.score.scales import agreement_by_chance
 CHANCE, FEWEST_CELLS = 0.05, 4
 
 
-class Answered(NamedTuple):
-    """The tasks of a group that one model answered.
-
-    Attributes
-    ----------
-    entry : Entry
-    group : str
-    tasks : dict of Asked to (Part, Elicited)
-        What was asked completely, and what was elicited there.
-    """
-
-    entry: Entry
-    group: str
-    tasks: dict[Asked, tuple[Part, Elicited]]
-
-
-def answered(report: Report, samples: Samples) -> list[Answered]:
-    """Put answers about surveys beside their truths, by model and group, in the report's order.
-
-    Answers that were drawn differ from what they are drawn from by chance: they are left out.
-    """
-    groups = []
-    for entry in report.runs:
-        by_group: dict[str, dict[Asked, tuple[Part, Elicited]]] = {}
-        for asked in sorted(entry.scores):
-            own = samples.get((entry.name, asked))
-            if own is None or own.counts is not None or leaf(asked).benchmark is not OBSERVATION:
-                continue
-            truth = store.load(asked.task)
-            complete = np.zeros(len(truth.given), dtype=bool)
-            complete[own.cells] = True
-            tasks = by_group.setdefault(leaf(asked).group, {})
-            tasks[asked] = part_of(truth, complete), Elicited(own.q, own.by_order)
-        groups += [Answered(entry, group, tasks) for group, tasks in by_group.items()]
-    return groups
-
-
-def read(report: Report) -> tuple[list[Answered], list[str]]:
-    """Read the samples of all runs, and put them beside the truths.
+def read(report: Report, task: Asked | None = None) -> tuple[list[Answered], list[str]]:
+    """Read the samples of all runs, or of one task, and put them beside the truths.
 
     Returns
     -------
     groups : list of Answered
     notes : list of str
-        Samples that are not there, or cannot be read.
+        What is left out; see `answered.read`.
 
     Raises
     ------
     EpidemiaError
         If no probabilities of answers about a survey are there.
     """
-    wanted = {
-        asked
-        for entry in report.runs
-        for asked in entry.scores
-        if leaf(asked).benchmark is OBSERVATION
-    }
-    samples, notes = read_samples(report, wanted)
-    if not (groups := answered(report, samples)):
-        raise EpidemiaError(
-            "no answers to compare with the truth: run lm_eval with --log_samples on tasks with "
-            "letters or likelihoods, such as epidemia_low"
-        )
-    return groups, notes
+    samples, notes = answered.read(
+        report, lambda asked: task in (None, asked), "compared with the truth on other scales"
+    )
+    groups = answered.by_group(report, samples)
+    return required(groups, "compare with the truth", LETTERS, notes), notes
 
 
 def _rows(group: Answered) -> Iterator[Row]:
@@ -150,7 +99,8 @@ NOTE = (
     "how many tasks with such answers). Rank agreement: Spearman's correlation over the cells of "
     "a task, -1 to 1: whether the model knows who more than how many. In order: tasks of four "
     "cells or more, in per cent, whose cells agree better than by chance (permutations, one-sided "
-    f"p at most {CHANCE})."
+    f"p at most {CHANCE}). Empty: no ordered answers of more than two, or nobody to tell apart, as "
+    "tasks without conditions (marginal) have one cell. Drawn answers (_sampled) are left out."
 )
 
 _COLUMNS = (

@@ -7,6 +7,7 @@ error taken off (`score.calibration_line`).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.apart import Tilt, line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings.data import Rows, finite, some
+from lm_eval_epidemia.findings.data import Rows, asked_as, finite, some
 from lm_eval_epidemia.findings.finding import Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH
@@ -73,7 +74,8 @@ NOTE = (
     "and a slope above 1 where people are counted; in boosted tasks (several conditions), which "
     "are flatter than the population by up to a tenth, it can be below 1. Written answers are "
     "rounded, which bends the line: see what kind=truth has in that way. Lines of single tasks "
-    "are in csv and json, and with --effects."
+    "are in csv and json, and with --effects. Empty: the truth varies by no more than its noise, "
+    "as where there is one cell. Drawn answers (_sampled) are left out."
 )
 
 _COLUMNS = (
@@ -96,7 +98,7 @@ def figure_rows(groups: Sequence[Answered]) -> Rows:
 
     These are asked all that some model was asked in the group.
     """
-    rows = []
+    rows: Rows = []
     for name in dict.fromkeys(group.group for group in groups):
         here = [group for group in groups if group.group == name]
         lines = [(group.entry.name, "run", line_of(list(group.tasks.values()))) for group in here]
@@ -125,6 +127,11 @@ def _point(line: Tilt) -> dict[str, float | None]:
     return ends
 
 
-def rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `tilt`, from the samples of a report's runs."""
-    return some(figure_rows(read(report)[0]), "no group of tasks has a calibration line")
+def rows(report: Report, task: str | None = None) -> Rows:
+    """Rows of the figure `tilt`, from the samples of a report's runs: of groups, or of one task."""
+    groups, notes = read(report, asked_as(task) if task else None)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    lines = figure_rows([group._replace(group=task or group.group) for group in groups])
+    of = task or "no group of tasks"
+    return some(lines, f"{of} has no calibration line: the truth varies by no more than its noise")

@@ -15,32 +15,27 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
-from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
-from lm_eval_epidemia.core.errors import few
-from lm_eval_epidemia.elicit import way as ways
-from lm_eval_epidemia.findings.answered import Samples, read_samples
+from lm_eval_epidemia.benchmarks import WAYS, in_way
+from lm_eval_epidemia.benchmarks.observation.measured import Measured
+from lm_eval_epidemia.core.errors import few, plural
+from lm_eval_epidemia.findings.answered import Samples, beside_truth, read_samples
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, known
+from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.reference import known_over
 from lm_eval_epidemia.findings.tuned import TunedRun
 from lm_eval_epidemia.results.card import Tuned
-from lm_eval_epidemia.results.entry import Asked, Entry
-from lm_eval_epidemia.results.protocol import printable
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.samples import TaskAnswers, sample_file
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
 from lm_eval_epidemia.score.score import ordering_error
-
-#: The ways in which a kind of dataset asks, of those that have prompts of ours.
-TRAINED_WAYS = {"answers": "letters", "distributions": "letters"}
 
 #: Parts of what was asked: whole tasks, and cells of tasks that were trained on in part.
 ALL, SEEN, HELD_OUT, ELSEWHERE = "all", "trained on", "held out", "not in training"
@@ -99,7 +94,7 @@ class Change(NamedTuple):
     share : float
         Of the population, the mean over tasks: 1 but of cells.
     compared : Comparison or None
-        Wins, losses and the verdict; None of cells.
+        Wins, losses and the verdict; None of cells, and of a prediction.
     """
 
     run: TunedRun
@@ -167,22 +162,6 @@ def part_of_task(card: Tuned | None, asked: Asked) -> str:
     return HELD_OUT if asked.task in card.dataset.held_out else ELSEWHERE
 
 
-def as_trained(card: Tuned | None, way: str) -> str:
-    """Say whether training asked as this way does; empty of texts, which ask nothing."""
-    if card is None or card.dataset.kind not in TRAINED_WAYS:
-        return ""
-    return "yes" if TRAINED_WAYS[card.dataset.kind] == way else "no"
-
-
-def data_of(card: Tuned | None) -> str:
-    """Say what was trained on, and how: "answers, 864 rows, lora"."""
-    if card is None:
-        return ""
-    rows = card.dataset.rows
-    trained = f", {rows['train']:,} rows" if "train" in rows else ""
-    return printable(f"{card.dataset.kind}{trained}, {card.how}")
-
-
 def read(report: Report) -> Study:
     """Read the samples of tuned models and their bases, where both have them, and compare.
 
@@ -196,10 +175,8 @@ def read(report: Report) -> Study:
         for asked in tuned.scores.keys() & base.scores.keys()
         if all(sample_file(run.scores[asked].source, asked) for run in (tuned, base))
     }
-    samples: Samples = {}
-    if wanted:
-        samples, _ = read_samples(report._replace(entries=list(involved.values())), wanted)
-    for note in lacking(report, samples):
+    samples, notes = read_samples(report._replace(entries=list(involved.values())), wanted)
+    for note in [*notes, *lacking(report, samples)]:
         print(f"note: {note}", file=sys.stderr)
     return study(report, samples)
 
@@ -247,7 +224,9 @@ def _of_task(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Chan
         (asked,),
         Moved(before.value, after.value, [difference(after.draws, before.draws)], alone),
         Moved(before.l1, after.l1, [l1_draws], l1_alone),
-        compared=compare_entries(run.entry, run.base, column, [asked]),
+        compared=None
+        if leaf(asked).benchmark.predicted
+        else compare_entries(run.entry, run.base, column, [asked]),
     )
 
 
@@ -262,12 +241,7 @@ def _answers(
 
 def _measured(asked: Asked, answers: TaskAnswers, cells: Sequence[int]) -> Measured:
     """Measure what was elicited in some cells, in ascending order, against the truth of these."""
-    truth = WAYS[asked.way].load(asked.task)
-    at = np.searchsorted(answers.cells, cells)
-    by_order = None if answers.by_order is None else answers.by_order[at]
-    counts = None if answers.counts is None else answers.counts[at]
-    part = part_of(truth, np.isin(np.arange(len(truth.weights)), cells))
-    return Measured(part, ways.Elicited(answers.q[at], by_order, counts))
+    return Measured(*beside_truth(asked, answers, cells))
 
 
 def _l1_draws(measured: Measured) -> Draws | None:
@@ -351,172 +325,4 @@ def lacking(report: Report, samples: Samples) -> list[str]:
 
 
 def _tasks(listed: Sequence[Asked]) -> str:
-    return f"{len(listed)} tasks ({few([in_way(*asked) for asked in listed])})"
-
-
-# Tables.
-
-#: How to read them.
-NOTE = (
-    "The tuned model less its base, over the tasks that both were asked. ± is the joint standard "
-    "error of the difference; of l1 it takes samples of both. P(Y) alone: the respondent that "
-    "knows how common each answer is in the whole task, and not how it differs between people: "
-    "whoever is not above it has not been shown to know more. 'asked as trained': training had "
-    "prompts of this way. Verdicts as in comparisons of two models."
-)
-CELLS_NOTE = (
-    "Tasks of which some cells were left out of training. Distance and score are of these cells "
-    "alone, on their own scale: their shares sum to 1, zero is the better of the answers that know "
-    "nothing of them, 100 is what surveys drawn cell by cell come to, as under --limit. P(Y) alone "
-    "is that of the whole task. 'people' is the share of the population that they are."
-)
-#: Who a row is of.
-_WHO = ("model", "tuned from")
-
-#: The numbers of a table for people.
-_MEASURED = (
-    Column("before", "{primary}, before"),
-    Column("after", "{primary}, after"),
-    Column("difference", "{primary}, difference", signed=True, no_minus_zero=True),
-    Column("P(Y) alone", "{primary}, P(Y) alone"),
-    Column("l1 before", "l1, before", 4),
-    Column("l1 after", "l1, after", 4),
-    Column("l1 difference", "l1, difference", 4, signed=True, no_minus_zero=True),
-    Column("l1 of P(Y) alone", "l1, P(Y) alone", 4),
-)
-_NUMBERS = tuple(column.name for column in _MEASURED)
-
-
-def _columns(part: str) -> tuple[Column, ...]:
-    """Declare the columns; `part` heads that of what a change is of."""
-    texts = (*_WHO, "group", "task", "trained on", "asked as trained", "tasks", "people")
-    return (
-        *map(Column, (*texts, "win / tie / loss", "the tuned one is")),
-        Column("part", title=part),
-        *_MEASURED,
-        Column("share", "people"),
-        *(Column(name, name) for name in ("wins", "ties", "losses")),
-    )
-
-
-def _row(change: Change, name: str) -> Row:
-    data, as_asked = data_of(change.run.card), as_trained(change.run.card, change.tasks[0].way)
-    cells: dict[str, Cell] = {
-        "tuned from": change.base.name,
-        "task": name,
-        "part": change.part,
-        "trained on": data,
-        "asked as trained": as_asked,
-        "tasks": len(change.tasks),
-        "people": f"{100 * change.share:.0f} %",
-    }
-    verdict = change.compared.verdict if change.compared else ""
-    # The verdict is on what the group is scored by; of l1 nothing was decided.
-    changes = (
-        (change.value, change.value.difference._replace(verdict=verdict)),
-        (change.l1, change.l1.difference),
-    )
-    numbers = [
-        known(number)
-        for moved, difference in changes
-        for number in (moved.before, moved.after, difference, moved.alone)
-    ]
-    cells |= dict(zip(_NUMBERS, numbers, strict=True))
-    if change.compared is None:
-        cells["share"] = change.share
-    else:
-        counts = change.compared.wins, change.compared.ties, change.compared.losses
-        cells |= zip(("wins", "ties", "losses"), counts, strict=True)
-        cells["win / tie / loss"] = " / ".join(map(str, counts))
-        cells["the tuned one is"] = verdict
-    facts = {
-        "tasks": len(change.tasks),
-        "base": change.base.name,
-        "part": change.part,
-        "data": data,
-        "as_trained": as_asked,
-    }
-    return Row(cells, change.run.entry, change.group, name, facts)
-
-
-def _finding(
-    kind: str,
-    changes: Iterable[Change],
-    part: str = "",
-    more: str = "",
-    shown: Sequence[str] = (),
-    note: str = "",
-) -> Finding:
-    """Return changes as a table; by task where its kind says so."""
-    rows = [
-        _row(change, in_way(*change.tasks[0]) if "task" in kind else change.group)
-        for change in changes
-    ]
-    title = f"Before and after fine-tuning{more}"
-    return Finding(kind, title, _columns(part), rows, note, 4, (*_WHO, *shown))
-
-
-def findings(study: Study) -> list[Finding]:
-    """Return every number, for programs: of groups, of tasks, and of cells of either.
-
-    In tidy rows ``model`` is the tuned one, ``name`` the group or task, ``base`` the base,
-    ``part`` which tasks or cells it is of, ``data`` what was trained on.
-    """
-    kinds = ("tuning", "tuning task", "tuning cells", "tuning task cells")
-    return [_finding(kind, changes) for kind, changes in zip(kinds, study, strict=True)]
-
-
-def tables(study: Study, long: bool) -> list[Finding]:
-    """Return the tables: by group and, where some were held out, by cells; `long` by task."""
-    of = ("group", "part", "trained on", "asked as trained", "tasks")
-    compared = ("win / tie / loss", "the tuned one is")
-    by_group = _finding(
-        "tuning", study.groups, "tasks that were", "", (*of, *_NUMBERS, *compared), NOTE
-    )
-    of = ("group", "part", "asked as trained", "tasks", "people")
-    more = ": cells trained on against held-out cells"
-    cells = _finding("tuning cells", study.cells, "cells", more, (*of, *_NUMBERS), CELLS_NOTE)
-    by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
-    shown = ("task", "part", "asked as trained", *_NUMBERS, "the tuned one is")
-    of_tasks = _finding("tuning task", by_task, "part", " by task", shown)
-    return [table for table in (by_group, cells, of_tasks, _trained(study)) if table.rows]
-
-
-def _place(change: Change) -> tuple[Any, ...]:
-    """Put the cells of a task after it."""
-    entry, group = change.run.entry, list(groups()).index(change.group)
-    return entry.protocol, entry.name, group, change.tasks, change.compared is None
-
-
-def _trained(study: Study) -> Finding:
-    """Say what models with a card were trained on, each once."""
-    rows = []
-    for run in {change.run.entry.model: change.run for change in study.groups}.values():
-        if (card := run.card) is None:
-            continue
-        of, apart = card.dataset, card.dataset.held_out
-        whole = len([task for task in apart if task not in of.tasks])
-        cells = sum(len(set(cells)) for task, cells in apart.items() if task in of.tasks)
-        split = " + ".join(f"{number:,} {name}" for name, number in of.rows.items())
-        rows.append(
-            Row(
-                {
-                    "model": run.entry.model,
-                    "tuned from": printable(card.base),
-                    "data": of.kind,
-                    "survey": printable(f"{of.survey} {of.vintage}"),
-                    "writer": printable(of.writer),
-                    "rows": printable(split),
-                    "tasks": len(of.tasks),
-                    "held out": f"{whole} tasks, {cells} cells" if apart else "",
-                    "how": card.how,
-                    "steps": card.steps,
-                    "kept step": card.best_step,
-                    "its validation loss": card.best_loss,
-                    "the last": card.last_loss,
-                }
-            )
-        )
-    columns = [Column(name, digits=4) for name in (rows[0].cells if rows else ())]
-    note = "As the cards of the tuned models say (epidemia_finetune.json)."
-    return Finding("trained", "Fine-tuning: what was trained", columns, rows, note, 5)
+    return f"{plural(len(listed), 'task')} ({few([in_way(*asked) for asked in listed])})"

@@ -52,6 +52,8 @@ def verdicts(
         1 where the verdict on the first of the two is "better", -1 where it is "worse", else 0.
     """
     number = len(set(outcomes(tasks)))
+    if len(entries) < 2:
+        return np.zeros((len(entries),) * 2, np.int8)
     if benchmark_of(column) is PRIOR and len(tasks) == 1:  # quantities are what is sampled
         of = np.zeros((len(entries),) * 2, np.int8)
         undecided = list(combinations(range(len(entries)), 2))

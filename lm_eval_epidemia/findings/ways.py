@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries, compare_ways
 from lm_eval_epidemia.findings.finding import Number
-from lm_eval_epidemia.findings.leaderboard import columns
+from lm_eval_epidemia.findings.leaderboard import columns, compared
 from lm_eval_epidemia.findings.means import mean_over
 from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
 from lm_eval_epidemia.results.results import Results
@@ -103,7 +103,7 @@ def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
         comparisons += [
             comparison
             for entry in closest(same, bare)
-            for column in columns([bare])
+            for column in compared(columns([bare]))
             if (comparison := compare_entries(bare, entry, column)).tasks
         ]
     return comparisons

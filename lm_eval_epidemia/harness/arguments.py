@@ -18,7 +18,7 @@ from typing import Any
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, members
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.harness.kept import check_file
@@ -90,7 +90,7 @@ def _say_what_ships(names: Iterable[str]) -> None:
         ]
         here = sum(entry.name in available for entry in entries)
         if here < len(entries) and entries[0].group in COUNTED:
-            counts.append(f"{here} of the {len(entries)} tasks of {name}")
+            counts.append(f"{here} of the {plural(len(entries), 'task')} of {name}")
     if counts:
         # Through lm-eval's own logger, which shows what is no warning.
         logging.getLogger("lm_eval.epidemia").info(

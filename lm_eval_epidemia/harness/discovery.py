@@ -83,6 +83,23 @@ def _left_out(error: Exception) -> None:
     notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {reason}")
 
 
+def _explaining(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``TaskManager.load`` to say of a task of ours that it does not find what it needs."""
+
+    @functools.wraps(load)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(*args, **kwargs)
+        except KeyError as error:
+            with suppress(Exception):  # somebody else's error goes on as it is
+                from lm_eval_epidemia.harness.missing import complete
+
+                complete(error)
+            raise
+
+    return wrapper
+
+
 def extend_tasks(manager: ModuleType) -> None:
     """Make every ``TaskManager`` that indexes lm-eval's own tasks index ours too.
 
@@ -167,6 +184,8 @@ def extend_tasks(manager: ModuleType) -> None:
 
     __init__._epidemia = True  # type: ignore[attr-defined]
     manager.TaskManager.__init__ = __init__
+    if hasattr(manager.TaskManager, "load"):
+        manager.TaskManager.load = _explaining(manager.TaskManager.load)
 
 
 def extend_models(_models: ModuleType | None = None) -> None:

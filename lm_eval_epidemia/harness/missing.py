@@ -7,6 +7,7 @@ nearly ours, it says no more than that they were not found.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -76,6 +77,14 @@ def _explanations(names: Iterable[str]) -> list[str]:
     with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
         return list(filter(None, map(explanation, names)))
     return []
+
+
+def complete(error: KeyError) -> None:
+    """Add to what lm-eval says of a name that it cannot load what a task of ours needs."""
+    message = str(error.args[0])
+    name = re.fullmatch(r"Spec '([^']+)' is not a registered [\w/ ]+", message)
+    if name and (reason := explanation(name[1])):
+        error.args = (f"{message}. {reason}",)
 
 
 def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:

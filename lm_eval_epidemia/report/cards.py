@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score import score as scoring
@@ -176,9 +176,12 @@ def _waiting(record: Record, tasks: Sequence[Task]) -> list[str]:
     files = _files(record.vintages[record.official])
     build = f"`epidemia groundtruth build {record.survey} --raw FILE`"
     if record.survey in own_surveys():
-        lines = ["## Tasks", "", f"{len(tasks)} tasks, which {build} makes from {files}:"]
+        lines = ["## Tasks", "", f"{plural(len(tasks), 'task')}, which {build} makes from {files}:"]
     else:
-        waiting = f"{len(tasks)} tasks wait for {files}; then {build} makes them available:"
+        wait, them = ("waits", "it") if len(tasks) == 1 else ("wait", "them")
+        waiting = (
+            f"{plural(len(tasks), 'task')} {wait} for {files}; then {build} makes {them} available:"
+        )
         lines = ["## Not shipped", "", waiting]
     return [*lines, "", *(f"- `{task.name}`" for task in tasks)]
 

@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from lm_eval_epidemia.findings.board import plain_name
 from lm_eval_epidemia.report.charts_tilt import tilt
 from lm_eval_epidemia.report.charts_tuned import learning, losses, tuning
 from lm_eval_epidemia.report.palette import (
@@ -36,6 +37,8 @@ from lm_eval_epidemia.report.palette import (
     facets,
     knows_marginal,
     lines,
+    names_at_ends,
+    with_ends,
 )
 
 #: The name under which the site hands its rows to a figure.
@@ -82,16 +85,16 @@ def leaderboard(panel: Panel) -> Any:
 @by_metric
 def surveys(panel: Panel) -> Any:
     """Rows: as of `leaderboard`, and survey."""
-    place: dict[str, Any] = {
-        "y": alt.Y("survey:N", title=None),
-        "yOffset": alt.YOffset("model:N", sort=panel.models),
-    }
+    rows = panel.data.to_dict()["values"]
+    parted = [{**row, "panel": f"{plain_name(row['group'])}: {row['survey']}"} for row in rows]
+    panel = panel._replace(data=alt.Data(values=parted))
+    y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=200))
     tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]
-    dots = _dots(panel, panel.with_errors, tooltip, 45, panel.colour, **place)
-    known = knows_marginal(alt.Chart(panel.data), opacity=1).encode(**place)
-    chart = alt.layer(*dots, known).properties(width=240, height=alt.Step(9))
-    faceted = chart.facet(facet=_by_group(alt.Facet, panel), columns=3)
-    return faceted.resolve_scale(y="independent")
+    dots = _dots(panel, panel.says, tooltip, 45, alt.value(BLUE), y=y)
+    known = knows_marginal(alt.Chart(panel.data), size=12).encode(y=y)
+    chart = alt.layer(*dots, known).properties(width=150, height=alt.Step(16))
+    title = _KNOWN if any(row["mean"] is not None for row in rows) else None
+    return facets(chart, "panel", title, 260).resolve_scale(y="independent")
 
 
 @by_metric
@@ -113,7 +116,7 @@ def conditions(panel: Panel) -> Any:
     "respondent"), and those of `by_metric`."""
     x = alt.X("conditions:O", title="Number of conditions", axis=UPRIGHT)
     tooltip = ["model:N", "conditions:N", SCORE, "tasks:Q"]
-    everybody = alt.Chart(panel.data)
+    everybody = alt.Chart(with_ends(panel, "conditions", "way"))
     point = alt.OverlayMarkDef(color=GREY)
     respondent = everybody.transform_filter("datum.kind == 'respondent'").mark_line(
         color=GREY, strokeDash=[2, 2], point=point
@@ -126,6 +129,7 @@ def conditions(panel: Panel) -> Any:
         respondent.encode(x=x, y=panel.score, tooltip=tooltip, detail="model:N"),
         intervals,
         line.encode(strokeDash=dash),
+        names_at_ends(models, panel.colour, x=x),
     ).properties(width=260, height=240)
     title = "all groups of a way of asking together; grey: knows P(Y) alone"
     return chart.facet(column=alt.Column("way:N", title=title))
@@ -146,13 +150,14 @@ def _against(
         # Models stand beside one another, so that no error bar hides another's.
         beside = alt.XOffset("model:N", sort=panel.models)
         tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
-        base = alt.Chart(panel.data)
+        several = facet != "group" and len({r["group"] for r in panel.data.to_dict()["values"]}) > 1
+        base = alt.Chart(with_ends(panel, field, facet, *["group"] * several))
         layers = [*lines(base, panel.score, tooltip, x=x, xOffset=beside, color=panel.colour)]
+        layers.append(names_at_ends(base, panel.colour, x=x, xOffset=beside))
         if even is not None:
             layers.insert(0, base.mark_rule(**DASHED).encode(y=alt.YDatum(even)))
         parts: dict[str, Any] = {"column": alt.Column(f"{facet}:N", title=title, sort=None)}
-        groups = {row["group"] for row in panel.data.to_dict()["values"]}
-        if facet != "group" and len(groups) > 1:
+        if several:
             parts["row"] = alt.Row("group:N", title=None, sort=None)
         return alt.layer(*layers).properties(width=360, height=240).facet(**parts)
 
@@ -271,7 +276,7 @@ def beside(data: Any) -> Any:
 def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
     """Tell respondents apart, in the order of the rows; colours and shapes share one legend."""
     scale = {"scale": alt.Scale(range=colours)} if colours else {}
-    legend = alt.Legend(labelLimit=300)
+    legend = alt.Legend(labelLimit=300, orient="bottom", direction="vertical")
     return channel("who:N", title=title, sort=None, legend=legend, **scale)
 
 
@@ -281,7 +286,7 @@ _IN_PLACE = alt.EncodingSortField("place", op="min")
 
 def distribution(data: Any) -> Any:
     """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
-    y = alt.Y("answer:N", title=None, sort=_IN_PLACE, axis=alt.Axis(labelLimit=220))
+    y = alt.Y("answer:N", title=None, sort=_IN_PLACE, axis=alt.Axis(labelLimit=160))
     x = alt.X("p:Q", title="Probability of the answer", axis=PERCENT)
     base = alt.Chart(data)
     truth = base.transform_filter("datum.who == 'truth'")
@@ -296,7 +301,14 @@ def distribution(data: Any) -> Any:
             color=_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]),
             shape=_who(alt.Shape, "bar: truth"),
         ),
-    ).properties(width=380, height=alt.Step(26))
+    ).properties(width=320, height=alt.Step(26))
+
+
+#: Who answers the same in every condition.
+_SAME = (
+    "indexof(['knows P(Y) alone', 'uniform', 'knows averages only', 'guesses uniformly'], "
+    "datum.who) >= 0"
+)
 
 
 def curve(data: Any) -> Any:
@@ -305,16 +317,36 @@ def curve(data: Any) -> Any:
     x = alt.X("condition:N", title=None, sort=_IN_PLACE, axis=slanted)
     base = alt.Chart(data)
     truth = base.transform_filter("datum.who == 'truth'")
-    # Widths differ as well as colours, and the legend names everybody.
+    y = alt.Y("p:Q", title="Probability of the answer", axis=PERCENT)
+    colour = alt.Color(
+        "who:N", sort=None, legend=None, scale=alt.Scale(range=[BLUE, GREEN, GREY, *PALETTE])
+    )
+    # Lines say on themselves what they are, each in a place of its own, and dashes differ as well
+    # as colours: the truth at its end, what is the same everywhere in the middle, models in front.
+    ends = base.transform_joinaggregate(
+        last="max(place)", first="min(place)", groupby=["who"]
+    ).encode(x=x, y=y, color=colour)
+    middle = "datum.place == floor((datum.first + datum.last) / 2)"
+    names = [
+        ends.mark_text(align=align, dx=dx, dy=dy, fontSize=11, limit=200).encode(
+            text=alt.condition(f"{who} && {where}", alt.Text("who:N"), alt.value(""))
+        )
+        for who, where, align, dx, dy in (
+            ("datum.who == 'truth'", "datum.place == datum.last", "right", 0, -8),
+            (_SAME, middle, "center", 0, 10),
+            (f"datum.who != 'truth' && !({_SAME})", "datum.place == datum.first", "left", 4, -8),
+        )
+    ]
     return alt.layer(
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
         base.mark_line(point=True).encode(
             x=x,
-            y=alt.Y("p:Q", title="Probability of the answer", axis=PERCENT),
+            y=y,
             tooltip=["who:N", "condition:N", "p:Q"],
-            color=_who(alt.Color, None, [BLUE, GREEN, GREY, ORANGE, *PALETTE[2:]]),
-            strokeDash=_who(alt.StrokeDash, None),
+            color=colour,
+            strokeDash=alt.StrokeDash("who:N", sort=None, legend=None),
         ),
+        *names,
     ).properties(width=420, height=260)
 
 

@@ -31,12 +31,15 @@ class Figure(NamedTuple):
         From a report (or None) and a task's name (or None) to its rows; raises where there are
         none.
     needs_results, needs_task : bool
+    takes_task : bool
+        Whether it can be of one task; of all if none is named.
     """
 
     says: str
     rows: Callable[[Any, str | None], list[dict[str, Any]]]
     needs_results: bool = True
     needs_task: bool = False
+    takes_task: bool = False
 
 
 #: By name; `charts.CHARTS` has the function that draws each.
@@ -61,10 +64,16 @@ FIGURES = {
     "learning": Figure("score against number of answers trained on", tuning_rows.learning_rows),
     "closed": Figure("written answers beside likelihoods on the closed subset", data.closed_rows),
     "calibration": Figure(
-        "elicited against true probability, with a reliability curve", data.calibration_rows
+        "elicited against true probability, with a reliability curve",
+        data.calibration_rows,
+        takes_task=True,
     ),
-    "order_bias": Figure("what each displayed position gets, times uniform", data.order_bias_rows),
-    "tilt": Figure("tilt against slope of every model's calibration line", tilt.rows),
+    "order_bias": Figure(
+        "what each displayed position gets, times uniform", data.order_bias_rows, takes_task=True
+    ),
+    "tilt": Figure(
+        "tilt against slope of every model's calibration line", tilt.rows, takes_task=True
+    ),
     "distribution": Figure(
         "truth and models in the largest cell of a task", data.distribution_rows, needs_task=True
     ),
@@ -96,7 +105,7 @@ def save(
         Its ending says the format: .svg, .png (at 300 dots per inch), .pdf, .json (Vega-Lite);
         ``NAME.svg`` if not given.
     task : str, optional
-        For figures of one task.
+        For figures of one task, and for those that can be of one.
 
     Returns
     -------
@@ -118,6 +127,9 @@ def save(
     figure = FIGURES[name]
     if figure.needs_task and not task:
         raise EpidemiaError(f"{name} is of one task: name it with --task")
+    if task and not (figure.needs_task or figure.takes_task):
+        of = ", ".join(known for known, f in FIGURES.items() if f.needs_task or f.takes_task)
+        raise EpidemiaError(f"--task {task}: {name} is not of one task; those that can be: {of}")
     out = out or Path(f"{name}.svg")
     if out.suffix not in WRITTEN:
         raise EpidemiaError(f"--out {out}: expected a name that ends in {', '.join(WRITTEN)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -95,7 +95,7 @@ def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> lis
     -------
     list of dict
         ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, version,
-        version at 0, scale, task, other, pair, correlation, ablation, and those of
+        version at 0, scale, reference, task, other, pair, correlation, ablation, and those of
         `interventions.findings` and `priors.findings`), ``model``, ``protocol``,
         ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
         scale, second model or other task; what is found about, and its part), ``metric`` (what the
@@ -136,6 +136,11 @@ def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
         "rows": [*as_rows(report, compared), *more],
         "comparisons": [pair.flat() for pair in compared if pair.tasks],
     }
+    return json_of(written)
+
+
+def json_of(written: Mapping[str, Any]) -> str:
+    """Return findings as JSON: a number that is not finite is null."""
     return json.dumps(plain(written), indent=1, ensure_ascii=False)
 
 
@@ -143,20 +148,25 @@ def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
+@held()
 def as_csv(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
-    """Return the rows of `as_rows` and `more` as CSV; a text like a formula gets an apostrophe."""
+    """Return the rows of `as_rows` and `more` as CSV."""
+    return csv_of(chain(_rows(report, None), more))
+
+
+def csv_of(rows: Iterable[dict[str, Any]]) -> str:
+    """Return tidy rows as CSV; a text like a formula gets an apostrophe."""
     import pandas as pd
 
     columns: dict[str, list[Any]] = {}
-    with held():
-        for place, row in enumerate(chain(_rows(report, None), more)):
-            for name in row:
-                if name not in columns:
-                    columns[name] = [math.nan] * place
-            for name, column in columns.items():
-                value = row.get(name, math.nan)
-                formula = isinstance(value, str) and value.startswith(FORMULA)
-                column.append(f"'{value}" if formula else value)
+    for place, row in enumerate(rows):
+        for name in row:
+            if name not in columns:
+                columns[name] = [math.nan] * place
+        for name, column in columns.items():
+            value = row.get(name, math.nan)
+            formula = isinstance(value, str) and value.startswith(FORMULA)
+            column.append(f"'{value}" if formula else value)
     text: str = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
     return text
 

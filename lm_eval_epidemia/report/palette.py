@@ -5,20 +5,23 @@ The functions that draw return what Altair makes of layers and facets, whose typ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
 import altair as alt
 
-BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#888888", "#CC79A7"
-BLACK = "#000000"
-PALETTE = [ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", BLUE, "#F0E442", BLACK]
+#: Okabe and Ito's, but for those of too little contrast with a light page or a dark one: all have 3
+#: and more with both (WCAG 1.4.11).
+BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#808080", "#B8639A"
+PALETTE = [ORANGE, BLUE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", GREY, "#1E8A9E"]
 
 #: More colours, where there are more than eight models.
-_MORE = ["#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#88CCEE", "#117733", "#661100"]
+_MORE = ["#C0392B", "#2E8B57", "#7A7A29", "#5B6EE1", "#B0508A", "#3B86C8", "#A0522D", "#5F8A00"]
 
-MODELS = alt.Scale(range=[*PALETTE, *_MORE])
+COLOURS = [*PALETTE, *_MORE]
+MODELS = alt.Scale(range=COLOURS)
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 
 #: What rows are of, by the shape of their marks.
@@ -74,8 +77,9 @@ class Panel(NamedTuple):
 
     @property
     def colour(self) -> alt.Color:
-        """A colour per model."""
-        return alt.Color("model:N", title=None, sort=self.models, legend=BELOW, scale=MODELS)
+        """A colour per model, the same in every panel; lines say at their ends whose they are."""
+        scale = alt.Scale(domain=self.models, range=COLOURS)
+        return alt.Color("model:N", title=None, sort=self.models, legend=None, scale=scale)
 
 
 def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
@@ -108,6 +112,41 @@ def knows_marginal(base: alt.Chart, **look: Any) -> Any:
     """Draw a green mark where the respondent stands that knows P(Y) alone."""
     known = base.transform_filter("isValid(datum.mean)")
     return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
+
+
+def with_ends(panel: Panel, x: str, *facets: str) -> alt.Data:
+    """Return a panel's rows, the last of every line with its model's name and where it is written.
+
+    Names at the ends of lines of one facet are kept apart by a twentieth of the scale.
+
+    Parameters
+    ----------
+    panel : Panel
+    x : str
+        The field along which lines go.
+    *facets : str
+        The fields that charts are parted by.
+    """
+    last: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows = [dict(row) for row in panel.data.to_dict()["values"]]
+    for row in rows:
+        key = (*(row[facet] for facet in facets), row["model"])
+        if key not in last or row[x] >= last[key][x]:
+            last[key] = row
+    below: dict[tuple[Any, ...], float] = {}
+    gap = (panel.ends[1] - panel.ends[0]) / 18
+    for (*facet, model), row in sorted(last.items(), key=lambda item: item[1]["score"]):
+        at = max(row["score"], below.get(tuple(facet), -math.inf) + gap)
+        row["end"], row["end_at"] = model, at
+        below[tuple(facet)] = at
+    return alt.Data(values=rows)
+
+
+def names_at_ends(base: alt.Chart, colour: Any, **place: Any) -> Any:
+    """Write the names that `with_ends` has put to the ends of lines."""
+    chosen = base.transform_filter("isValid(datum.end)")
+    text = chosen.mark_text(align="left", dx=8, fontSize=11, limit=220)
+    return text.encode(y=alt.Y("end_at:Q"), text="end:N", color=colour, **place)
 
 
 def lines(base: alt.Chart, y: alt.Y, tooltip: list[Any], **place: Any) -> tuple[Any, Any]:

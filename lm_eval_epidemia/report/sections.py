@@ -27,6 +27,10 @@ class Section(NamedTuple):
         How to read it.
     named : int
         How many columns say what a row is of.
+    kind : str
+        By which it can be asked for: ``--section KIND``.
+    muted : tuple of int
+        Rows that are greyed, by their number.
     """
 
     title: str
@@ -34,6 +38,8 @@ class Section(NamedTuple):
     rows: list[list[str]]
     note: str = ""
     named: int = 1
+    kind: str = ""
+    muted: tuple[int, ...] = ()
 
 
 #: A number with its error, or one without.
@@ -135,6 +141,8 @@ def printed(finding: Finding, long: bool = False) -> Section:
         ],
         finding.note + finding.silent * silent,
         finding.leading,
+        finding.kind,
+        tuple(number for number, row in enumerate(rows) if row.muted),
     )
 
 

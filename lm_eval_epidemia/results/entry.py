@@ -129,6 +129,11 @@ class Entry:
         Of answers that were written, what else they depend on; not what can be compared.
     shown : tuple of (str, str)
         Those settings and details in which rows of this model differ.
+    date : float
+        When its newest result file was written, in seconds of Unix time; NaN where that is not
+        known.
+    parts : tuple of Entry
+        What a whole run is put together from, see `models.runs_of`; empty for what is read.
     """
 
     model: str
@@ -144,6 +149,12 @@ class Entry:
     settings: tuple[tuple[str, str], ...] = ()
     details: tuple[tuple[str, str], ...] = ()
     shown: tuple[tuple[str, str], ...] = ()
+    date: float = math.nan
+    parts: tuple[Entry, ...] = ()
+
+    def part(self, asked: Asked) -> Entry:
+        """Return the part of a whole run that has a score, with the protocol of that score."""
+        return next((part for part in self.parts if asked in part.scores), self)
 
     @property
     def name(self) -> str:

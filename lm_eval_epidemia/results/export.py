@@ -13,7 +13,7 @@ from rich.progress import track
 from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.core.paths import writing
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
@@ -78,7 +78,9 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
         for about in [quantities.load(name).about]
         if "citation" in about
     ]
-    counts = "\n".join(f"- `{config}`: {len(names)} tasks" for config, names in configs.items())
+    counts = "\n".join(
+        f"- `{config}`: {plural(len(names), 'task')}" for config, names in configs.items()
+    )
     return (
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n\n"
         "# Questions of lm-eval-epidemia\n\n"

@@ -28,6 +28,7 @@ class ResultFile(msgspec.Struct):
     configs: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
+    sizes: Any = msgspec.field(default=None, name="n-samples")
     group_subtasks: dict[str, list[str]] = {}
     higher_is_better: dict[str, Any] = {}
     date: Any = None
@@ -43,8 +44,14 @@ class _Strict(ResultFile):
     configs: dict[str, TaskConfig | None] = {}
 
 
-def read_file(path: Path) -> ResultFile:
+def read_file(path: Path, configs: bool = False) -> ResultFile:
     """Read a result file.
+
+    Parameters
+    ----------
+    path : Path
+    configs : bool
+        Whether all is decoded of how tasks were made, instead of what `TaskConfig` has.
 
     Returns
     -------
@@ -63,15 +70,15 @@ def read_file(path: Path) -> ResultFile:
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
-    file = _decoded(data)
+    file = _decoded(data, ResultFile if configs else _Strict)
     _draws_together(file)
     return file
 
 
-def _decoded(data: bytes) -> ResultFile:
+def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
     text = data.decode()
     try:
-        return msgspec.json.decode(data, type=_Strict)
+        return msgspec.json.decode(data, type=form)
     except (ValueError, RecursionError):
         pass  # NaN, which lm-eval writes and JSON lacks; or something is wrong, which is said below
     try:

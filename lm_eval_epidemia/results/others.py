@@ -43,7 +43,7 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
     groups = {name for name, listed in file.group_subtasks.items() if listed}
     rows: dict[str, dict[str, dict[str, float]]] = {}
     for name, row in file.results.items():
-        metrics = _metrics(row)
+        metrics = metrics_in(row)
         # A group without metrics of its own is no task that lacks them.
         listed = bool(metrics) or name not in groups
         if listed and name not in ours and not name.startswith("epidemia_"):
@@ -80,7 +80,7 @@ def _preference(metric: str, higher_is_better: Any) -> int:
     return len(OTHER_METRICS) + unnamed
 
 
-def _metrics(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def metrics_in(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the metrics of a task by filter; NaN for what is no finite number."""
     metrics: dict[str, dict[str, float]] = defaultdict(dict)
     for key, value in row.items():

@@ -17,7 +17,7 @@ import msgspec
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
@@ -144,6 +144,13 @@ def _read(path: Path) -> _ReadRun:
             metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
             run.metadata[asked] = metadata or {}
             run.scores[asked] = _score(run, asked, row)
+    told = file.versions.keys() & file.configs.keys()
+    if bare := [in_way(*asked) for asked in run.scores if in_way(*asked) not in told]:
+        run.notes.append(
+            f"{path}: the version or the settings of {len(bare)} tasks ({few(bare)}) are not in "
+            "the file, and they are ranked as if these were the usual ones: copy it again from "
+            "where lm_eval wrote it"
+        )
     others = others_in(file, leaves())
     if without := [other for other, value in others.items() if math.isnan(value)]:
         labels = labels_of(without)
@@ -287,7 +294,7 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(base) / name for name in names if fnmatchcase(name, "results*.json"))
 
 
-def _files(folders: Iterable[Path]) -> list[Path]:
+def result_files(folders: Iterable[Path]) -> list[Path]:
     """Return the result files in folders, each once, whatever links lead to it."""
     files: dict[str, Path] = {}
     for folder in folders:
@@ -327,7 +334,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     """
     runs, notes, known_numbers = [], [], dict[str, int]()
     folders = tuple(folders)
-    for path in (files := _files(folders)):
+    for path in (files := result_files(folders)):
         try:
             run = _read(path)
             drawn = [
@@ -361,7 +368,9 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
         unscored = [asked.task for asked, score in entry.scores.items() if math.isnan(score.value)]
         if unscored:
-            notes.append(f"{entry.name}: no score (NaN) in {len(unscored)} tasks: {few(unscored)}")
+            notes.append(
+                f"{entry.name}: no score (NaN) in {plural(len(unscored), 'task')}: {few(unscored)}"
+            )
         notes += _without_errors(entry, older, installed)
     notes += _in_conflict(entries)
     if unknown := set(sizes or {}) - {entry.model for entry in entries}:
@@ -422,7 +431,9 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
                 "again"
             )
         parts.setdefault(why, []).append(in_way(*asked))
-    reasons = [f"{len(tasks)} tasks ({few(tasks)}): {why}" for why, tasks in parts.items()]
+    reasons = [
+        f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in parts.items()
+    ]
     notes = [f"{entry.name}: errors N/A of {'; of '.join(reasons)}"] if reasons else []
     silent = [
         in_way(*asked)
@@ -435,8 +446,8 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
         other = "is of another truth than the installed one"
         why = other if entry.protocol.truth else "is not in the file"
         notes.append(
-            f"{entry.name}: what was said in {len(silent)} tasks ({few(silent)}) {why}, so that "
-            "the tables made of it leave them out; run them again"
+            f"{entry.name}: what was said in {plural(len(silent), 'task')} ({few(silent)}) {why}, "
+            "so that the tables made of it leave them out; run them again"
         )
     return notes
 
@@ -446,22 +457,28 @@ def _when(run: _ReadRun) -> tuple[float, str]:
     return -math.inf if math.isnan(date) else date, str(run.path)
 
 
-def _pieces(
-    run: _ReadRun, installed: Mapping[str, Any], labels: Mapping[Other, str]
-) -> Iterator[Piece]:
-    """Part a file into what was asked in one way each, and other tasks."""
-    config, template = run.file.config, run.file.chat_template
+def entry_of(file: ResultFile) -> Entry:
+    """Return the model of a file and how it was run, whatever it was asked."""
+    config, template = file.config, file.chat_template
     weights, parameters = weights_of(config), number_in(config.model_num_parameters)
     settings = settings_of(config)
     if template:
         settings += (("chat_template", _sha(str(template))),)
-    plain = Entry(
+    return Entry(
         printable(weights.name),
         bool(template) or is_chat(config),
         weights=weights,
         settings=settings,
         parameters=parameters if 0 < parameters < math.inf else None,
+        date=number_in(file.date),
     )
+
+
+def _pieces(
+    run: _ReadRun, installed: Mapping[str, Any], labels: Mapping[Other, str]
+) -> Iterator[Piece]:
+    """Part a file into what was asked in one way each, and other tasks."""
+    plain = entry_of(run.file)
     entries: dict[tuple[Any, ...], Entry] = {}
     for asked, score in run.scores.items():
         protocol, details = _protocol(asked, run, installed), _details(asked, run)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.naming import MAYBE, short_names
 from lm_eval_epidemia.results.protocol import printable
@@ -65,6 +65,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
         identity = _asked_as(entry)
         row = rows.setdefault(identity, replace(entry, scores={}, others={}))
         row.parameters = entry.parameters or row.parameters
+        row.date = entry.date  # the newest comes last
         older[identity] += [
             (asked, row.scores[asked].source) for asked in entry.scores if asked in row.scores
         ]
@@ -77,6 +78,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
             row.scores |= part.scores
             row.variant = row.variant or part.variant
             row.parameters = row.parameters or part.parameters
+            row.date = max(row.date, part.date)
             older[fitting[0]] += older.pop(identity)
             joined[identity] = row
     beside: dict[Path, dict[Entry, None]] = defaultdict(dict)
@@ -110,8 +112,9 @@ def _older(paths: Iterable[Path]) -> str:
 
 
 def _said_older(row: Entry, replaced: Sequence[tuple[Asked, Path]]) -> str:
+    tasks = plural(len({asked for asked, _ in replaced}), "task")
     return (
-        f"{row.name}: {len({asked for asked, _ in replaced})} tasks were asked more than once with "
+        f"{row.name}: {tasks} asked more than once with "
         "the same settings; the newest result of each counts, and what "
         f"{_older(path for _, path in replaced)} of them is left out"
     )

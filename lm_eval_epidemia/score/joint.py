@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 
 class Draws(NamedTuple):
@@ -154,11 +154,13 @@ def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, 
 
 
 def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
-    """Refuse what are no draws: a score, or those of one task without a list around them."""
-    listed = [] if isinstance(draws, Draws) else list(draws)
-    if isinstance(draws, Draws) or not all(
-        task is None or isinstance(task, Draws) for task in listed
-    ):
+    """Refuse what are no draws: a score, or those of one task without a list around them, or None.
+
+    None is what a task has whose truth has no joint replicates.
+    """
+    alone = isinstance(draws, Draws) or not isinstance(draws, Iterable)
+    listed = [] if alone else list(draws)
+    if alone or not all(task is None or isinstance(task, Draws) for task in listed):
         raise EpidemiaError(
             "joint_error takes a list of draws, one per task: [score(task, q).draws for task in "
             "tasks]"
@@ -181,7 +183,7 @@ def _checked(weights: Sequence[float] | None, number: int) -> list[float]:
     except (TypeError, ValueError):
         raise EpidemiaError(f"weights {weights!r}: expected one number per task") from None
     if len(listed) != number:
-        raise EpidemiaError(f"{len(listed)} weights for the draws of {number} tasks")
+        raise EpidemiaError(f"{len(listed)} weights for the draws of {plural(number, 'task')}")
     if listed and not (all(0 <= weight < math.inf for weight in listed) and any(listed)):
         raise EpidemiaError(
             f"weights {listed}: expected finite numbers of at least 0, one of them above 0. For "
@@ -209,7 +211,7 @@ def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None =
     Raises
     ------
     EpidemiaError
-        If `weights` are others, or not one per task.
+        If `draws` are none, or `weights` are others or not one per task.
     """
     draws = _listed(draws)
     return contrast_error(draws, _checked(weights, len(draws)))

@@ -54,9 +54,11 @@ class Layout:
 
     def __init__(self, clusters: Sequence[Hashable]) -> None:
         places = {cluster: place for place, cluster in enumerate(dict.fromkeys(clusters))}
-        index = [places[cluster] for cluster in clusters]
-        self._member = np.equal.outer(np.arange(len(places)), index).astype(float)
-        self.sizes: Array = self._member.sum(axis=1)
+        index = np.array([places[cluster] for cluster in clusters], dtype=int)
+        self.sizes: Array = np.bincount(index).astype(float)
+        # Clusters side by side: sums over them need no matrix, which of documents would be huge.
+        self._order = np.argsort(index, kind="stable")
+        self._starts = np.searchsorted(index[self._order], np.arange(len(places)))
 
     def residuals(self, values: ArrayLike) -> Array:
         """Return what each cluster adds to the mean, its own part being known: adjusted sums.
@@ -74,7 +76,8 @@ class Layout:
         """
         values = np.asarray(values, dtype=float)
         tasks = values.shape[-1]
-        sums = (values - values.mean(axis=-1, keepdims=True)) @ self._member.T
+        off = values - values.mean(axis=-1, keepdims=True)
+        sums = np.add.reduceat(off[..., self._order], self._starts, axis=-1)
         return np.asarray(sums / (tasks * np.sqrt(1 - self.sizes / tasks)))
 
     @property

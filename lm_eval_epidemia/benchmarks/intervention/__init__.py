@@ -33,5 +33,7 @@ INTERVENTION = Benchmark(
     available=lambda: questions.TASKS,
     metadata=lambda truth: {"truth": truth.fingerprint},
     kinds=respondents.KINDS,
+    without_anchors="asks about causal graphs, and has no anchors; in Python "
+    "questions({task!r}, way={way!r}) returns its prompts",
     answers=respondents.answers,
 )

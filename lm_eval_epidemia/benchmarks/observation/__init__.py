@@ -66,6 +66,7 @@ OBSERVATION = Benchmark(
     version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
     groups_version=TASK_VERSION,
     kinds=respondents.KINDS,
+    without_anchors="",
     answers=respondents.answers,
 )
 
@@ -86,5 +87,8 @@ QUICK = Benchmark(
     available=quick.available,
     metadata=lambda truth: {"predicts": truth.choice.group, "truth": truth.fingerprint},
     kinds=respondents.KINDS,
+    predicted=True,
+    without_anchors="predicts scores of other groups and has no anchors of its own; "
+    "'epidemia anchors epidemia_low epidemia_high' prints theirs",
     answers=quick.answers,
 )

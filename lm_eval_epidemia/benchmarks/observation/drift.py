@@ -2,13 +2,15 @@
 
 Two samples of one population differ too. By how much, both vintages' replicates tell: were the
 populations one, the two truths would be as far apart as ``(P1^(b) - P1) - (P2^(j) - P2)`` is from 0
-for other samples b and j of each.
+for other samples b and j of each. How far these are from 0 is itself estimated, roughly so where a
+survey has few PSUs: `unsure` allows for that, as a t does in place of a normal.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +18,15 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.joint import BALANCED, hadamard
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 #: How often drift may be seen where there is none.
 LEVEL = 0.05
+
+#: Of the other surveys that `unsure` draws.
+SEED = 20261124
 
 
 class Drift(NamedTuple):
@@ -44,6 +50,8 @@ class Drift(NamedTuple):
     chance : ndarray, shape (N,)
         How far apart two such samples of one population would be, over pairs of replicates; empty
         for two exact tables, and where a vintage has no replicates.
+    unsure : ndarray, shape (N,)
+        What each of these is multiplied by in the test, see `unsure`.
     """
 
     task: str
@@ -57,6 +65,7 @@ class Drift(NamedTuple):
     other_anchors: scoring.Anchors
     samples: tuple[str | None, str | None]
     chance: Array
+    unsure: Array
 
     @property
     def by_chance(self) -> float:
@@ -66,7 +75,7 @@ class Drift(NamedTuple):
     @property
     def p_value(self) -> float:
         """How often two such samples of one population are as far apart; NaN without replicates."""
-        return p_value(self.distance, self.chance)
+        return p_value(self.distance, self.chance * self.unsure)
 
 
 class SurveyDrift(NamedTuple):
@@ -109,6 +118,49 @@ def chance(weights: Array, moved: Array, other_moved: Array) -> Array:
     return np.concatenate([distance(weights, one, other_moved) for one in moved])
 
 
+def unsure(weights: Array, moved: Array, other_moved: Array) -> Array:
+    """Return by what factors other surveys of the two designs would have made chance larger.
+
+    Balanced replicates b deviate by ``sum_h H_hb d_h``, H a Hadamard matrix and d_h half the
+    difference of a stratum's two PSUs: ``d_h = mean_b H_hb moved_b``. The variance ``sum_h d_h^2``
+    has one degree of freedom per stratum. Of d_h^2, the sampling variance is 2/3 of its square
+    without bias, since E z^4 = 3: other surveys are drawn as ``sum_h g_h d_h^2``, g_h a chi-square
+    of 3 degrees of freedom over 3. Of replicates drawn at random the d_h are as random, and 100 of
+    them stand for 100 degrees of freedom: so many tell no more.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (C,)
+    moved : ndarray, shape (B, C, K)
+        Deviations of one sample's replicates.
+    other_moved : ndarray, shape (J, C, K)
+        Of the other's.
+
+    Returns
+    -------
+    ndarray, shape (B J,)
+        ``s / s_j``: s is the sum over cells and levels of the standard deviation of their
+        difference, s_j that of another survey. 1 where a sample that varies has fewer replicates
+        than H has rows.
+    """
+    both, number = (moved, other_moved), len(moved) * len(other_moved)
+    if any(one.any() and len(one) < BALANCED for one in both):
+        return np.ones(number)
+    s, again = np.zeros(moved.shape[1:]), np.zeros((BALANCED, *moved.shape[1:]))
+    for one, g in zip(both, _other_surveys(), strict=True):
+        if one.any():
+            parts = np.tensordot(hadamard() / BALANCED, one[:BALANCED], axes=1) ** 2
+            s, again = s + parts.sum(axis=0), again + np.tensordot(g, parts, axes=1)
+    scale, scales = (distance(weights, np.sqrt(of), np.zeros_like(s)) for of in (s, again))
+    return np.resize(scale / scales if scale else np.ones(1), number)
+
+
+@lru_cache(maxsize=1)
+def _other_surveys() -> Array:
+    """Return g of the two samples in other surveys, the same for all tasks: (2, surveys, rows)."""
+    return np.random.default_rng(SEED).chisquare(3, (2, BALANCED, BALANCED)) / 3
+
+
 def p_value(apart: float, by_chance: Array) -> float:
     """Return the share of numbers by chance that are no smaller than one, itself among them.
 
@@ -149,7 +201,9 @@ def together(drifts: Iterable[Drift]) -> list[SurveyDrift]:
     tests = []
     for tasks in parts.values():
         ratio = float(np.mean([drift.distance / drift.by_chance for drift in tasks]))
-        by_chance = np.mean([drift.chance / drift.by_chance for drift in tasks], axis=0)
+        by_chance = np.mean(
+            [drift.chance * drift.unsure / drift.by_chance for drift in tasks], axis=0
+        )
         survey, vintages = declared_task(tasks[0].task).survey, tasks[0][1:3]
         tests.append(SurveyDrift(survey, *vintages, len(tasks), ratio, p_value(ratio, by_chance)))
     return tests
@@ -167,14 +221,15 @@ def drift(task: str, vintage: str, other: str) -> Drift:
     anchors = scoring.Anchors.of(first)
     number = {given: c for c, given in enumerate(second.given)}
     common = [c for c, given in enumerate(first.given) if given in number]
-    apart, score, by_chance = math.nan, math.nan, np.empty(0)
+    apart, score, by_chance, factor = math.nan, math.nan, np.empty(0), np.empty(0)
     if common and first.levels == second.levels:
         places = [number[first.given[c]] for c in common]
         weights = first.weights[common] / first.weights[common].sum()
         apart = float(distance(weights, first.p[common], second.p[places]))
         score = float(scoring.anchors(weights, first.p[common], anchors.perfect).score(apart))
         if (first.sample or second.sample) and None not in (first.sample, second.sample):
-            by_chance = chance(weights, _moved(first, common), _moved(second, places))
+            moved = _moved(first, common), _moved(second, places)
+            by_chance, factor = chance(weights, *moved), unsure(weights, *moved)
     return Drift(
         task=task,
         vintage=first.vintage,
@@ -187,6 +242,7 @@ def drift(task: str, vintage: str, other: str) -> Drift:
         other_anchors=scoring.Anchors.of(second),
         samples=(first.sample, second.sample),
         chance=by_chance,
+        unsure=factor,
     )
 
 

@@ -93,9 +93,12 @@ class Part:
 
     @cached_property
     def noise_twice(self) -> Array:
-        """Deviations of samples drawn from samples, shape (J, B, C', K); see `joint.beyond`."""
-        assert self.noise is not None
-        return joint.beyond(np.zeros_like(self.p), self.noise)
+        """Deviations of samples drawn from the replicates, shape (J, B, C', K), as of `noise`.
+
+        A replicate is off by its mean less P, and a sample drawn from it by that twice.
+        """
+        assert self.replicates is not None
+        return self.beyond - (2 * self.replicates.mean(axis=0) - self.p)
 
     @cached_property
     def _zeros_population(self) -> Array:
@@ -167,7 +170,7 @@ def part_of(truth: store.GroundTruth, complete: NDArray[np.bool_] | None = None)
     share = truth.weights[complete]
     weights, p = share / share.sum(), truth.p[complete]
     drawn = distance(weights, scoring.draw_truths(p, truth.n_eff[complete]), p)
-    perfect = float(np.quantile(drawn, store.QUANTILE))
+    perfect = store.d_perfect(drawn)
     return Part(truth, complete, weights, p, scoring.anchors(weights, p, perfect))
 
 

@@ -36,5 +36,7 @@ PRIOR = Benchmark(
         "truth": truth.fingerprint,
     },
     kinds=respondents.KINDS,
+    without_anchors="asks what a model expects of quantities, and has no anchors; "
+    "'epidemia quantities list {task}' prints their truths",
     answers=respondents.answers,
 )

@@ -1,242 +1,40 @@
-// The explorer: filters of the table of tasks, and the panel of one task, model and condition. What
-// is open stands in the address, so that a link opens the same.
+// The list of tasks: filters, and the scores of one model beside the best. A task has a page of its
+// own; old addresses lead there.
 "use strict";
 
-(() => {
-  const { script, read, make, percent, figure, tables } = window.epidemia;
-  const received = {};
-  epidemia.receive = (name, data) => { received[name] = data; };
+if (location.hash.includes("task=")) location.replace(`task.html${location.hash}`);
 
-  const panel = () => document.getElementById("panel");
-  const index = () => read("index");
+document.addEventListener("tables-ready", () => {
+  const table = window.epidemia.tables.tasks, { models, tasks } = window.epidemia.read("scores");
+  const chosen = [...document.querySelectorAll("[data-filter]")];
+  const one = document.getElementById("one"), column = table.columns().count() - 1;
 
-  function state() {
-    const found = new URLSearchParams(location.hash.slice(1));
-    return {
-      task: found.get("task"), model: found.get("model"),
-      cell: Number.parseInt(found.get("cell") ?? "", 10), answer: Number.parseInt(found.get("answer") ?? "0", 10),
-    };
-  }
+  table.search.fixed("facets", (_text, _data, number) => {
+    const row = table.row(number).node();
+    return chosen.every((select) => !select.value || row.dataset[select.dataset.filter] === select.value);
+  });
 
-  function go(changes) {
-    const now = { ...state(), ...changes };
-    const kept = new URLSearchParams();
-    for (const key of ["task", "model", "cell", "answer"]) {
-      if (now[key] !== null && now[key] !== undefined && !Number.isNaN(now[key])) kept.set(key, now[key]);
+  function beside() {
+    const place = models.indexOf(one.value);
+    document.querySelector("#who .dt-column-title").textContent = one.value;
+    for (const row of table.rows().nodes().toArray()) {
+      const cell = row.cells[column], score = tasks[row.dataset.task]?.[place] ?? null;
+      cell.textContent = score ?? "";
+      cell.dataset.order = score ?? -1e9;
     }
-    location.hash = kept.toString();
-  }
-
-  // Filters.
-
-  function filters() {
-    const table = tables.tasks;
-    const chosen = [...document.querySelectorAll("[data-filter]")];
-    table.search.fixed("facets", (_text, _data, row) => {
-      const element = table.row(row).node();
-      return chosen.every((select) => !select.value || element.dataset[select.dataset.filter] === select.value);
-    });
-    chosen.forEach((select) => select.addEventListener("change", () => { table.draw(); count(); }));
-    table.on("draw", count);
-    count();
+    table.rows().invalidate("dom").draw();
   }
 
   function count() {
-    const shown = tables.tasks.rows({ search: "applied" }).count();
-    document.getElementById("shown").textContent = `${shown} of ${tables.tasks.rows().count()} tasks`;
+    const shown = table.rows({ search: "applied" }).count();
+    const every = table.rows().count();
+    document.getElementById("shown").textContent = `${shown} of ${every} task${every === 1 ? "" : "s"}`;
   }
 
-  // The panel.
-
-  async function open() {
-    const { task, model } = state();
-    const known = index();
-    panel().hidden = !task;
-    if (!task) return;
-    if (!Object.hasOwn(known.tasks, task)) {
-      panel().replaceChildren(make("p", {}, `There is no task ${task} among these results.`));
-      return;
-    }
-    try {
-      await script(`data/${known.tasks[task]}.js`);
-    } catch (error) {
-      panel().replaceChildren(make("p", {}, `${error.message}: is the folder of the site whole?`));
-      return;
-    }
-    if (state().task !== task) return;
-    const data = received[task];
-    const place = Math.max(0, data.models.findIndex((one) => one.name === model));
-    show(data, data.models[place] ?? NOBODY, place);
-  }
-
-  // Stands for a model where none was asked the task.
-  const NOBODY = { name: "", reference: false, score: null, error: null, population: null, population_error: null, l1: null, diagnostics: {}, cells: null, q: null };
-
-  function show(data, model, place) {
-    const asked = state();
-    const most = data.weight.indexOf(Math.max(...data.weight));
-    const cell = asked.cell >= 0 && asked.cell < data.given.length ? asked.cell : most;
-    const answer = asked.answer >= 0 && asked.answer < data.levels.length ? asked.answer : 0;
-    const row = model.q === null ? -1 : model.cells === null ? cell : model.cells.indexOf(cell);
-    const q = row < 0 ? null : model.q[row];
-
-    const step = (by) => data.models[(place + by + data.models.length) % data.models.length].name;
-    const button = (text, id, act) => {
-      const element = make("button", { type: "button", id }, text);
-      element.addEventListener("click", act);
-      return element;
-    };
-    const select = make("select", { id: "model" });
-    data.models.forEach((one) => select.append(make("option", { value: one.name }, one.name)));
-    select.value = model.name;
-    select.addEventListener("change", () => go({ model: select.value }));
-
-    panel().replaceChildren(
-      make("h2", { id: "open", tabindex: "-1" }, data.title),
-      make("p", { class: "quiet" }, `${data.name}; ${data.survey} ${data.vintage}; `, make("a", { href: `survey-${data.survey}.html` }, "data card")),
-      make("div", { class: "filters" },
-        ...(model === NOBODY ? [] : [
-          make("label", {}, "Model", select),
-          button("Previous model", "previous", () => go({ model: step(-1) })),
-          button("Next model", "next", () => go({ model: step(1) }))]),
-        button("Close", "close", () => { location.hash = ""; })),
-      facts(data, model),
-      conditions(data, cell),
-      make("p", { class: "quiet" }, `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}`
-        + `${percent(data.weight[cell])} of the population asked about.`),
-      make("h3", {}, data.heading),
-      make("pre", { id: "question" }, data.questions[cell] + data.tail),
-      make("h3", {}, "The answers"),
-      answers(data, cell, model, q),
-      make("figure", {}, make("div", { id: "distribution", role: "img", "aria-label": "Truth and model, by answer" })),
-      everybody(data, cell, model),
-      over(data, model, answer),
-    );
-    const rows = data.levels.map((level, i) => ({ who: "truth", answer: level, place: i, p: data.p[cell][i], low: data.low[cell][i], high: data.high[cell][i] }));
-    data.levels.forEach((level, i) => rows.push({ who: "knows P(Y) alone", answer: level, place: i, p: data.mean[i] }));
-    if (q) data.levels.forEach((level, i) => rows.push({ who: model.name, answer: level, place: i, p: q[i] }));
-    figure(document.getElementById("distribution"), read("figure-distribution"), rows);
-    drawOver(data, model, answer);
-  }
-
-  function facts(data, model) {
-    const number = (value, digits) => (value === null || value === undefined ? "none" : value.toFixed(digits));
-    const withError = (value, error) => `${number(value, 1)}${value === null || error === null ? "" : ` ± ${number(error, 1)}`}`;
-    const list = make("dl", { class: "facts", id: "facts" });
-    const said = model === NOBODY ? [] : [["Score", withError(model.score, model.error)],
-      ...(model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]]),
-      ["Distance", number(model.l1, 4)]];
-    for (const [name, value] of Object.entries(model.diagnostics)) said.push([name.replaceAll("_", " "), number(value, 3)]);
-    for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) said.push([name, number(value, 4)]);
-    for (const [name, value] of said) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
-    return list;
-  }
-
-  // One choice per condition; where the combination does not occur, the nearest that has the
-  // changed value is opened.
-  function conditions(data, cell) {
-    const box = make("div", { class: "filters" });
-    data.variables.forEach((variable, v) => {
-      const select = make("select", { id: `condition-${v}` });
-      [...new Set(data.given.map((labels) => labels[v]))].forEach((label) => select.append(make("option", { value: label }, label)));
-      select.value = data.given[cell][v];
-      select.addEventListener("change", () => {
-        const alike = (labels) => labels.filter((label, i) => label === data.given[cell][i]).length;
-        let best = -1;
-        data.given.forEach((labels, i) => {
-          if (labels[v] === select.value && (best < 0 || alike(labels) > alike(data.given[best]))) best = i;
-        });
-        go({ cell: best });
-        // The panel is made anew; the choice keeps the keyboard.
-        setTimeout(() => document.getElementById(`condition-${v}`)?.focus());
-      });
-      box.append(make("label", {}, variable, select));
-    });
-    return box;
-  }
-
-  function answers(data, cell, model, q) {
-    const nobody = model === NOBODY;
-    const head = ["Answer", "Truth", "95 % interval", ...(nobody ? [] : [model.name]), "Knows P(Y) alone"];
-    const table = make("table", { id: "answers" }, make("thead", {}, make("tr", {},
-      ...head.map((text, i) => make("th", i ? { class: "number", scope: "col" } : { scope: "col" }, text)))));
-    const body = make("tbody");
-    data.levels.forEach((level, i) => {
-      const exact = data.low[cell][i] === data.high[cell][i];
-      const interval = exact ? "exact" : `${percent(data.low[cell][i])} to ${percent(data.high[cell][i])}`;
-      const values = [percent(data.p[cell][i]), interval, ...(nobody ? [] : [q ? percent(q[i]) : ""]), percent(data.mean[i])];
-      body.append(make("tr", {}, make("td", {}, level), ...values.map((text) => make("td", { class: "number" }, text))));
-    });
-    table.append(body);
-    const box = make("div", { class: "wide" }, table);
-    if (!q) box.append(make("p", { class: "note" }, nobody ? "No model of this report was asked this." : model.reference
-      ? "A published score: its answers were not published."
-      : "No answers of this model here: run lm_eval with --log_samples, and without --limit."));
-    return box;
-  }
-
-  function everybody(data, cell, model) {
-    const table = make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Model"),
-      ...data.levels.map((level) => make("th", { class: "number", scope: "col" }, level)))));
-    const body = make("tbody");
-    const add = (name, values, kind) => body.append(make("tr", kind ? { class: kind } : {}, make("td", {}, name),
-      ...values.map((value) => make("td", { class: "number" }, percent(value)))));
-    add("truth", data.p[cell]);
-    for (const one of data.models) {
-      const row = one.q === null ? -1 : one.cells === null ? cell : one.cells.indexOf(cell);
-      if (row >= 0) add(one.name, one.q[row], one === model ? "chosen" : "");
-    }
-    table.append(body);
-    return make("details", {}, make("summary", {}, "All models, this condition"), make("div", { class: "wide" }, table));
-  }
-
-  function over(data, model, answer) {
-    const select = make("select", { id: "answer" });
-    data.levels.forEach((level, i) => select.append(make("option", { value: i }, level)));
-    select.value = answer;
-    select.addEventListener("change", () => go({ answer: Number(select.value) }));
-    const single = data.variables.length === 1;
-    return make("section", {},
-      make("h3", {}, single ? `Over all levels of ${data.variables[0]}` : "Over all conditions"),
-      ...(single ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
-      make("figure", {}, make("div", { id: "over", role: "img", "aria-label": "Truth and model over all conditions" })));
-  }
-
-  function drawOver(data, model, answer) {
-    const element = document.getElementById("over");
-    const cellOf = (i) => (model.cells === null ? i : model.cells[i]);
-    if (data.variables.length === 1) {
-      const rows = [];
-      data.given.forEach(([label], i) => {
-        rows.push({ who: "truth", condition: label, place: i, p: data.p[i][answer], low: data.low[i][answer], high: data.high[i][answer] });
-      });
-      data.given.forEach(([label], i) => rows.push({ who: "knows P(Y) alone", condition: label, place: i, p: data.mean[answer] }));
-      data.given.forEach(([label], i) => rows.push({ who: "uniform", condition: label, place: i, p: 1 / data.levels.length }));
-      (model.q ?? []).forEach((q, i) => rows.push({ who: model.name, condition: data.given[cellOf(i)][0], place: cellOf(i), p: q[answer] }));
-      figure(element, read("figure-curve"), rows);
-    } else {
-      const rows = [];
-      (model.q ?? []).forEach((q, i) => data.levels.forEach((level, k) => rows.push({
-        given: data.given[cellOf(i)].join(", "), answer: level, p: data.p[cellOf(i)][k], q: q[k], weight: data.weight[cellOf(i)],
-      })));
-      if (rows.length) figure(element, read("figure-cells"), rows);
-      else element.replaceChildren();
-    }
-  }
-
-  let before = null;
-  async function changed() {
-    const { task } = state();
-    await open();
-    // A newly opened task is brought into sight and gets the keyboard; a change within it does not.
-    if (task && task !== before) {
-      panel().scrollIntoView({ block: "start" });
-      document.getElementById("open")?.focus({ preventScroll: true });
-    }
-    before = task;
-  }
-
-  document.addEventListener("tables-ready", () => { filters(); });
-  document.addEventListener("DOMContentLoaded", changed);
-  window.addEventListener("hashchange", changed);
-})();
+  table.on("draw", count);
+  chosen.forEach((select) => select.addEventListener("change", () => table.draw()));
+  if (one) {
+    one.addEventListener("change", beside);
+    beside();
+  } else table.draw();
+});

@@ -57,13 +57,13 @@
     panel().replaceChildren(
       make("h2", { id: "open", tabindex: "-1" }, one.about),
       make("p", { id: "wording" }, `${one.wording[0].toUpperCase()}${one.wording.slice(1)}.`),
-      make("p", { class: "quiet" }, `${one.name} of ${data.name}; ${one.difficulty}; asked for as a ${one.family} distribution${one.unit ? ` in ${one.unit}` : ""}. ${data.source}`),
+      make("p", { class: "quiet" }, `${data.title} (${one.name} of ${data.name}); ${one.difficulty}; asked for as a ${one.family} distribution${one.unit ? ` in ${one.unit}` : ""}. ${data.source}`),
       make("div", { class: "filters" }, make("label", {}, "Quantity", select),
         button("Previous", "previous", () => go({ quantity: beside(-1) })),
         button("Next", "next", () => go({ quantity: beside(1) })),
         button("Close", "close", () => { location.hash = ""; })),
       facts,
-      make("figure", {}, make("div", { id: "stated", role: "img", "aria-label": "Stated priors, the truth, and samples of real answers" }),
+      make("figure", {}, make("div", { id: "stated", role: "img", "aria-label": "What was stated, and the truth" }),
         make("figcaption", {}, `A line per stated prior, and per sample of real answers (25 of each size, ${data.scored} draws).`)),
       priors(one),
     );

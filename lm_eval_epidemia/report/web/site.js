@@ -34,27 +34,39 @@ window.epidemia = (() => {
 
   // Figures.
 
+  // Text and axes take the colour of the page around them, in light and in dark.
   function colours() {
-    const style = getComputedStyle(document.documentElement);
-    const [text, line] = ["--text", "--line"].map((name) => style.getPropertyValue(name).trim());
-    const axis = { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line };
+    const line = "#88888866", axis = { labelColor: INK, titleColor: INK, gridColor: line, domainColor: line, tickColor: line };
     return {
-      background: "transparent", view: { stroke: line }, axis,
-      legend: { labelColor: text, titleColor: text }, header: { labelColor: text, titleColor: text },
-      title: { color: text }, text: { color: text },
+      background: "transparent", view: { stroke: line }, axis, legend: { labelColor: INK, titleColor: INK },
+      header: { labelColor: INK, titleColor: INK }, title: { color: INK }, text: { color: INK },
     };
   }
 
-  const drawn = new Map();
+  const INK = "#010203";
 
-  async function figure(element, specification, rows) {
-    drawn.set(element, [specification, rows]);
+  // A chart is as wide as there is room for, unless it has facets or a row per answer; its height is
+  // kept from the start.
+  async function figure(element, specification, rows, says = "") {
     await script("assets/vega.js");
     const spec = { ...structuredClone(specification), datasets: { rows } };
+    if (!spec.facet && !spec.height?.step) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
     await vegaEmbed(element, spec, {
       renderer: "svg", config: colours(),
       actions: { export: true, source: false, compiled: false, editor: false },
     });
+    element.querySelector("summary")?.setAttribute("aria-label", "Save the picture");
+    const svg = element.querySelector("svg.marks");
+    if (!svg) return;
+    svg.querySelectorAll(`[fill="${INK}"]`).forEach((one) => one.setAttribute("fill", "currentColor"));
+    // The picture as a whole says in words what it shows; its marks say nothing of themselves.
+    for (const one of svg.querySelectorAll("[role], [aria-label], [aria-roledescription], [aria-hidden]")) {
+      for (const name of ["role", "aria-label", "aria-roledescription", "aria-hidden"]) one.removeAttribute(name);
+    }
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", says || element.getAttribute("aria-label") || "");
+    element.removeAttribute("role");
+    element.removeAttribute("aria-label");
   }
 
   function figuresInSight() {
@@ -68,24 +80,26 @@ window.epidemia = (() => {
     document.querySelectorAll("[data-figure]").forEach((element) => seen.observe(element));
   }
 
-  // Theme: the system's unless the reader chose.
+  // Theme: the system's unless the reader chose. It is set before the page is drawn.
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null;
+  try { chosen = localStorage.getItem("epidemia-theme"); } catch { /* no storage from this page */ }
+  const set = (value) => {
+    document.documentElement.dataset.theme = value;
+    document.documentElement.classList.toggle("dark", value === "dark");
+  };
+  const system = () => (dark.matches ? "dark" : "light");
+  set(chosen ?? system());
+  dark.addEventListener("change", () => { if (!chosen) set(system()); });
 
-  function theme() {
-    let chosen = null;
-    try { chosen = localStorage.getItem("epidemia-theme"); } catch { /* no storage from this page */ }
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const set = (value) => {
-      document.documentElement.dataset.theme = value;
-      document.documentElement.classList.toggle("dark", value === "dark");
-      for (const [element, [specification, rows]] of drawn) figure(element, specification, rows);
-    };
-    set(chosen ?? (dark.matches ? "dark" : "light"));
-    dark.addEventListener("change", () => { if (!chosen) set(dark.matches ? "dark" : "light"); });
+  function buttons() {
     document.getElementById("theme").addEventListener("click", () => {
       chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
       try { localStorage.setItem("epidemia-theme", chosen); } catch { /* it lasts for this page */ }
       set(chosen);
     });
+    const menu = document.getElementById("menu");
+    menu.addEventListener("click", () => menu.setAttribute("aria-expanded", menu.getAttribute("aria-expanded") !== "true"));
   }
 
   // Tables: DataTables, kept as a module's text, since a page from the file system cannot import one.
@@ -102,10 +116,15 @@ window.epidemia = (() => {
     const wanted = [...document.querySelectorAll("table[data-sortable]")];
     if (!wanted.length) return;
     const DataTable = await dataTables();
+    // Blanks are last either way.
+    const order = DataTable.ext.type.order, blank = -1e9;
+    order["blank-last-asc"] = (a, b) => (Number(a) === blank) - (Number(b) === blank) || a - b;
+    order["blank-last-desc"] = (a, b) => (Number(a) === blank) - (Number(b) === blank) || b - a;
     for (const element of wanted) {
       const many = element.tBodies[0].rows.length > 8;
       tables[element.id] = new DataTable(element, {
         paging: false, info: false, searching: true, order: [], autoWidth: false,
+        columnDefs: [{ targets: "number", type: "blank-last", orderSequence: ["desc", "asc"] }],
         layout: { topStart: many || element.dataset.sortable === "search" ? "search" : null, topEnd: null },
         language: { search: "Filter:" },
       });
@@ -115,7 +134,7 @@ window.epidemia = (() => {
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    theme();
+    buttons();
     figuresInSight();
     sortable();
   });

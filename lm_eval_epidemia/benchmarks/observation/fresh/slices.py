@@ -18,7 +18,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.cells import Estimated
 from lm_eval_epidemia.estimate.estimators import Counts
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.estimate.store import QUANTILE
+from lm_eval_epidemia.estimate.store import d_perfect
 from lm_eval_epidemia.score.score import zero
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
@@ -263,5 +263,5 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
     counts, rng = Counts(), np.random.default_rng()
     p = counts.fit(ready, ready.record_weights, rng)
     drawn = counts.draws(ready, "iid", replicates, Estimated(p, p[None], p[None]))
-    perfect = float(np.quantile(distance(ready.weights, drawn, p), QUANTILE))
+    perfect = d_perfect(distance(ready.weights, drawn, p))
     return "short" if short(float(zero(ready.weights, p)), perfect) else None

@@ -1,0 +1,385 @@
+"""``epidemia show`` and ``epidemia search``: what a task, a group or a survey is."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from lm_eval_epidemia.cli.options import Names
+from lm_eval_epidemia.cli.printing import plain, table_of
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.api import Truth
+    from lm_eval_epidemia.benchmarks.benchmark import Leaf
+    from lm_eval_epidemia.elicit.way import Way
+    from lm_eval_epidemia.surveys.record import Record, Task
+
+#: Characters of a line, at most.
+WIDTH = 100
+#: Of the label that begins a line.
+LABEL = 12
+#: Cells of a truth that are shown, and answers.
+ROWS, ANSWERS = 15, 6
+#: So many answers have room for intervals with two ends; so long a label is no heading.
+FEW, LONG = 3, 12
+#: Lines of a question that are shown: its ends, if it has more.
+LINES = 10
+#: Tasks of a group that are named.
+MEMBERS = 10
+#: Hits that `search` shows.
+HITS = 20
+
+#: Where to read on about benchmarks that have no distribution.
+PAGES = {
+    "quick": "docs/running.md",
+    "intervention": "docs/interventional.md",
+    "prior": "docs/priors.md",
+}
+
+
+def show(
+    names: Names,
+    every: Annotated[
+        bool,
+        Option("--all", help="Print every cell and answer of the truth, with its 95 % interval."),
+    ] = False,
+) -> None:
+    """Show what a task, group or survey asks, what is true, and what scores 0 and 100."""
+    from lm_eval_epidemia.benchmarks import leaves
+    from lm_eval_epidemia.surveys.catalogue import records
+
+    for number, name in enumerate(separated(names)):
+        if number:
+            print()
+        leaf = leaves().get(name)
+        if leaf is not None and _asks(leaf.benchmark.ways[leaf.way], leaf):
+            _task(name, leaf, every)
+        elif name in records():
+            _survey(records()[name])
+        else:
+            _group(name)
+
+
+def search(
+    words: Annotated[list[str], Argument(help="The words to look for; rare ones count most.")],
+) -> None:
+    """Search tasks, groups and surveys for words of their names, questions and answers."""
+    from lm_eval_epidemia.benchmarks.search import search as find
+
+    asked = " ".join(words)
+    hits = find(asked)
+    if not hits:
+        print(
+            f"nothing is near {asked!r}: try another word for it, or see 'epidemia tasks list' for "
+            "all tasks"
+        )
+        return
+    longest = max(len(hit.name) for hit in hits[:HITS])
+    for hit in hits[:HITS]:
+        says = textwrap.shorten(hit.says, max(WIDTH - longest - 2, 20), placeholder=" ...")
+        print(f"{hit.name:{longest}}  {says}")
+    more = f"{len(hits) - HITS} more are less near; " if len(hits) > HITS else ""
+    print(f"{more}'epidemia show NAME' says more of one")
+
+
+def _say(label: str, *texts: str) -> None:
+    """Print a label and what is said of it, folded."""
+    for text in filter(None, texts):
+        indent = " " * LABEL
+        print(textwrap.fill(f"{label:{LABEL}}{text}", WIDTH, subsequent_indent=indent))
+        label = ""
+
+
+def _print(table: Any) -> None:
+    """Print a table without the empty lines around it."""
+    from rich.console import Console
+    from rich.padding import Padding
+
+    table.show_edge = False
+    width = min(Console().width, WIDTH) if Console().is_terminal else WIDTH
+    Console(width=width).print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _quoted(text: str) -> None:
+    """Print a prompt; of one with many answers its ends."""
+    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH - 2)]
+    if len(lines) > LINES:
+        left_out = f"... ({len(lines) - LINES + 1} lines)"
+        lines = [*lines[: LINES - 4], left_out, *lines[-3:]]
+    print(textwrap.indent("\n".join(lines), "  "))
+
+
+def _task(name: str, leaf: Leaf, every: bool) -> None:
+    """Show one task in one way of asking."""
+    from lm_eval_epidemia.api import load_truth
+    from lm_eval_epidemia.benchmarks import OBSERVATION
+
+    way, entry = leaf.benchmark.ways[leaf.way], leaf.entry
+    print(name)
+    _say("what", f"{entry.title}{_distribution(entry.declared, leaf)}")
+    try:
+        truth: Any = way.load(entry.name)
+    except EpidemiaError as error:
+        _declared(entry.declared, str(error))
+        _ways(leaf)
+        return
+    if leaf.benchmark is OBSERVATION:
+        truth = load_truth(entry.name)
+    _question(way, truth)
+    _ways(leaf)
+    if leaf.benchmark is OBSERVATION:
+        _truth(truth, every)
+        _scale(truth)
+        _source(truth, entry.declared)
+        here = ", ".join(f"{vintage} ({state})" for vintage, state in _vintages(entry.name))
+        version = leaf.benchmark.version(truth) + way.revision
+        _say("version", f"task version {version}, truth {truth.fingerprint}; vintages here: {here}")
+    else:
+        version = leaf.benchmark.version(truth) + way.revision
+        _say("score", leaf.benchmark.heading)
+        _say("version", f"task version {version}, truth {truth.fingerprint}")
+        more = f" and 'epidemia quantities list {entry.name}'" * (leaf.benchmark.name == "prior")
+        _say("more", f"{PAGES.get(leaf.benchmark.name, 'docs')}{more}")
+    _say("run", f"lm_eval --tasks {shlex.quote(name)} --model ...")
+
+
+def _distribution(task: Any, leaf: Leaf) -> str:
+    from lm_eval_epidemia.benchmarks import OBSERVATION
+
+    if leaf.benchmark is not OBSERVATION:
+        return ""
+    given = f" | {', '.join(task.given)}" if task.given else ""
+    return f", P({task.outcome}{given})"
+
+
+def _question(way: Any, truth: Any, of: str = "") -> None:
+    """Print the prompt of one cell, the one with most people, and how many there are."""
+    from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
+
+    times, variant = 1.0, Variant()
+    if "n_samples" in way.columns:  # they differ in an ordering and a number
+        times = variant.n_samples / FEWEST_SAMPLES
+        variant = variant._replace(n_samples=FEWEST_SAMPLES)
+    weights = getattr(truth, "weights", None)
+    cell = 0 if weights is None else int(weights.argmax())
+    rows = list(way.rows(truth, variant))
+    # Of the orders that are asked, the one nearest to that of the levels.
+    asked = min((row for row in rows if row["cell"] == cell), key=lambda row: row.get("order", []))[
+        "prompt"
+    ]
+    answers = "the model writes its answer" if way.generated else "log-probabilities are read"
+    prompts = plural(round(len(rows) * times), "prompt")
+    _say("question", f"one of {prompts} {of or f'in the way {way.name!r}'}; {answers}:")
+    _quoted(asked)
+    if way.distribution is not None:
+        bare = way.rows(truth, variant._replace(wording="bare"))
+        text = next(row["prompt"] for row in bare if row["cell"] == cell)
+        _say("bare", f'with --metadata \'{{"wording": "bare"}}\': {text.splitlines()[0]}')
+
+
+def _declared(task: Task, needs: str) -> None:
+    """Print the question of a task without truth here, and what it needs."""
+    from lm_eval_epidemia.elicit.prompts import TaskQuestions, prompt
+    from lm_eval_epidemia.surveys.catalogue import record
+
+    survey = record(task.survey)
+    vintage = survey.official
+    asked = {name: survey.ways(name, vintage)[0] for name in (task.outcome, *task.given)}
+    given = [asked[name].levels[len(asked[name].levels) // 2].label for name in task.given]
+    question = TaskQuestions(survey, vintage, task, asked).question(given)
+    _say("question", "as its record words it, with one condition filled in:")
+    _quoted(prompt(question, [level.label for level in asked[task.outcome].levels]))
+    _say("truth", needs)
+    _say("survey", f"{survey.title}, {vintage}", survey.publisher)
+    _say("cite", survey.citation)
+    _say("licence", survey.licence)
+
+
+def _ways(leaf: Leaf) -> None:
+    """Name the ways in which a task is asked."""
+    ways = leaf.benchmark.ways.values()
+    names = [way.suffix or f"{way.name} (the name alone)" for way in ways if _asks(way, leaf)]
+    _say("ways", f"{', '.join(names)}")
+
+
+def _asks(way: Way, leaf: Leaf) -> bool:
+    return way.asks(leaf.entry.declared)
+
+
+def _truth(truth: Truth, every: bool) -> None:
+    """Print P(Y | X) in per cent: of many cells the largest, of many answers the commonest."""
+    frame, given = truth.to_frame(), truth.conditions
+    cells, levels = truth.p.shape
+    source = f"{truth.survey} {truth.vintage} ({truth.state})"
+    if every:
+        table = table_of("", *frame.columns, right=tuple(frame.columns[len(given) + 1 :]))
+        for row in frame.itertuples(index=False):
+            table.add_row(*(f"{x:.4g}" if isinstance(x, float) else plain(str(x)) for x in row))
+        _say("truth", f"{source}, with the 95 % interval from low to high:")
+        _print(table)
+        return
+    largest = sorted(range(cells), key=lambda cell: -truth.weights[cell])[:ROWS]
+    shares = truth.weights @ truth.p
+    common = sorted(range(levels), key=lambda level: -shares[level])[:ANSWERS]
+    answers = [0] if levels == 2 else sorted(common)
+    ends = [frame[end].to_numpy().reshape(cells, levels) for end in ("low", "high")]
+    heads = [truth.levels[level] for level in answers]
+    is_long = max(map(len, heads)) > (LONG if len(heads) > FEW else WIDTH // 4)
+    numbers = ["share"] * bool(given) + ["n"] * _is_sampled(truth)
+    columns = [*numbers, *(map(str, range(1, len(heads) + 1)) if is_long else heads)]
+    table = table_of("", *given, *columns, right=tuple(columns), whole=0)
+    for cell in sorted(largest):
+        row = [plain(label) for label in truth.given[cell]]
+        row += [f"{truth.weights[cell]:.1%}"] if given else []
+        row += [f"{truth.n[cell]:,}"] if _is_sampled(truth) else []
+        for level in answers:
+            low, high = (100 * end[cell, level] for end in ends)
+            interval = (
+                f" ({low:.1f}-{high:.1f})" if len(answers) <= FEW else f"±{high / 2 - low / 2:.1f}"
+            )
+            row.append(f"{100 * truth.p[cell, level]:.1f}{interval * _is_sampled(truth)}")
+        table.add_row(*row)
+    what = f"per cent who answer {heads[0]!r}" if levels == 2 else "per cent by answer"
+    precision = ", with 95 % intervals" if len(answers) <= FEW else " ± half a 95 % interval"
+    _say("truth", f"{source}, {what}{precision if _is_sampled(truth) else ', a published table'}:")
+    _print(table)
+    if is_long:
+        _say("", "; ".join(f"{place}: {head}" for place, head in enumerate(heads, 1)))
+    rest = [plural(cells - ROWS, "smaller cell")] * (cells > ROWS)
+    rest += [plural(levels - ANSWERS, "rarer answer")] * (levels > ANSWERS)
+    if rest:
+        _say("", f"{' and '.join(rest)} more, with --all")
+
+
+def _is_sampled(truth: Truth) -> bool:
+    """Tell whether a truth has sampling error: a published table has none."""
+    return bool(truth.distances)
+
+
+def _scale(truth: Truth) -> None:
+    """Say in words what scores 0, 100 and what knowing averages scores."""
+    anchors = truth.anchors
+    by_commoner = anchors.zero < anchors.uniform
+    nothing = "gives everyone the commoner answer" if by_commoner else "guesses uniformly"
+    of_survey = "as near as 95 of 100 other surveys of this size come"
+    perfect = of_survey if _is_sampled(truth) else "the table itself"
+    _say(
+        "scores",
+        f"  0: at an L1 distance from the truth of {anchors.zero:.3f} or more, as who {nothing}",
+        f"{anchors.score_of_mean:3.0f}: at {anchors.mean:.3f}, who knows averages only"
+        if truth.conditions
+        else "",
+        f"100: at {anchors.perfect:.3f} or less, {perfect}",
+        f"{anchors.said}: little of the scale is beyond sampling error" if anchors.said else "",
+    )
+
+
+def _source(truth: Truth, task: Task) -> None:
+    from lm_eval_epidemia.surveys.catalogue import record
+
+    survey, source = record(truth.survey), truth.cite()
+    _say("survey", f"{survey.title}, {truth.vintage}", survey.publisher, source.source)
+    _say("cite", source.citation)
+    _say("licence", source.licence)
+    if task.number is not None:
+        _say("published", f"number {task.number} of the list of {task.group} (docs/reproduce.md)")
+
+
+def _vintages(task: str) -> list[tuple[str, str]]:
+    from lm_eval_epidemia.estimate import store
+
+    return [(place.vintage, place.state) for place in store.all_places()[task]]
+
+
+def _survey(survey: Record) -> None:
+    """Show a survey: its source, and the groups that its tasks are in."""
+    from lm_eval_epidemia.benchmarks import OBSERVATION
+
+    here = OBSERVATION.available()
+    print(survey.survey)
+    _say("survey", f"{survey.title}; {survey.publisher}", survey.homepage)
+    _say("asked", survey.people)
+    _say("cite", survey.citation)
+    _say("licence", survey.licence)
+    _say("vintages", ", ".join(survey.vintages))
+    groups: defaultdict[str, list[bool]] = defaultdict(list)
+    for entry in OBSERVATION.entries().values():
+        if entry.facets.get("survey") == survey.survey:
+            groups[entry.part or entry.group].append(entry.name in here)
+    said = [f"{name}: {sum(tasks)} of {len(tasks)} tasks here" for name, tasks in groups.items()]
+    _say("groups", *said)
+    _say("variables", ", ".join(survey.variables))
+    _say("more", f"epidemia survey card {survey.survey}")
+
+
+def _group(name: str) -> None:
+    """Show a group: its tasks by survey, a question, its other ways, and what others wait for."""
+    from lm_eval_epidemia.benchmarks import BENCHMARKS, meant
+    from lm_eval_epidemia.surveys.catalogue import how_to_build
+
+    available = {benchmark.name: {*benchmark.available()} for benchmark in BENCHMARKS}
+    leaves = meant(name)
+    here = [leaf for leaf in leaves if leaf.entry.name in available[leaf.benchmark.name]]
+    waiting = Counter(leaf.entry.facets.get("survey", "") for leaf in leaves if leaf not in here)
+    print(name)
+    rest = f", {waiting.total()} more wait for survey files" if waiting else ""
+    headings = dict.fromkeys(leaf.benchmark.heading for leaf in leaves)
+    _say("what", f"{plural(len(here), 'task')} here{rest}; {'; '.join(headings)}")
+    if here:
+        first = here[0]
+        _print(_members(name, here))
+        way = first.benchmark.ways[first.way]
+        _question(way, way.load(first.entry.name), f"of {way.named(first.entry.name)}")
+        if len(here) <= MEMBERS:
+            _say("tasks", *(leaf.benchmark.ways[leaf.way].named(leaf.entry.name) for leaf in here))
+    _say("other ways", ", ".join(_suffixed(name, leaves)))
+    for survey, number in waiting.items():
+        _say("waiting", f"{plural(number, 'task')} of {survey}: {how_to_build(survey)}")
+    if here:
+        _say("run", f"lm_eval --tasks {shlex.quote(name)} --model ...")
+
+
+def _members(name: str, here: Sequence[Leaf]) -> Any:
+    """Count the tasks and prompts of a group by survey, or by task where there is none."""
+    from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
+    from lm_eval_epidemia.estimate import store
+    from lm_eval_epidemia.harness.cost import cost
+    from lm_eval_epidemia.score.score import Anchors
+
+    (costs,) = cost([name])
+    parts: defaultdict[str, list[Leaf]] = defaultdict(list)
+    for leaf in here:
+        is_survey = leaf.benchmark is OBSERVATION
+        parts[leaf.entry.facets["survey"] if is_survey else leaf.entry.name].append(leaf)
+    is_scored = any(leaf.benchmark is OBSERVATION for leaf in here)
+    numbers = ("tasks", "prompts", *["averages only score"] * is_scored)
+    table = table_of("", "of", *numbers, right=numbers)
+    for part, of in parts.items():
+        prompts = sum(costs.leaves[in_way(leaf.entry.name, leaf.way)].prompts for leaf in of)
+        row = [part, f"{len(of)}", f"{prompts:,}"]
+        if of[0].benchmark is OBSERVATION:
+            known = [Anchors.of(store.load(leaf.entry.name)).score_of_mean for leaf in of]
+            row.append(f"{sum(known) / len(known):.1f}")
+        table.add_row(*row)
+    if len(parts) > 1:
+        table.add_row("all", f"{costs.tasks}", f"{costs.prompts:,}")
+    return table
+
+
+def _suffixed(name: str, leaves: Sequence[Leaf]) -> list[str]:
+    """Return the names that a group has in other ways of asking."""
+    from lm_eval_epidemia.benchmarks import names
+
+    first = leaves[0]
+    ways = first.benchmark.ways
+    stem = name.removesuffix(ways[first.way].suffix) if ways[first.way].suffix else name
+    known = names()
+    named = (way.named(stem) for way in ways.values())
+    return [other for other in named if other != name and other in known]

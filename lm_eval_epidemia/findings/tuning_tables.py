@@ -1,0 +1,199 @@
+"""Tables of before and after fine-tuning: by group, by task, by cells, and what was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lm_eval_epidemia.benchmarks import groups, in_way
+from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row, known
+from lm_eval_epidemia.findings.tuning import Change, Study
+from lm_eval_epidemia.results.card import Tuned
+from lm_eval_epidemia.results.protocol import printable
+
+#: The ways in which a kind of dataset asks, of those that have prompts of ours.
+TRAINED_WAYS = {"answers": "letters", "distributions": "letters"}
+
+
+def as_trained(card: Tuned | None, way: str) -> str:
+    """Say whether training asked as this way does; empty of texts, which ask nothing."""
+    if card is None or card.dataset.kind not in TRAINED_WAYS:
+        return ""
+    return "yes" if TRAINED_WAYS[card.dataset.kind] == way else "no"
+
+
+def data_of(card: Tuned | None) -> str:
+    """Say what was trained on, and how: "answers, 864 rows, lora"."""
+    if card is None:
+        return ""
+    rows = card.dataset.rows
+    trained = f", {rows['train']:,} rows" if "train" in rows else ""
+    return printable(f"{card.dataset.kind}{trained}, {card.how}")
+
+
+#: How to read them.
+NOTE = (
+    "The tuned model less its base, over the tasks that both were asked. ± is the joint standard "
+    "error of the difference; of l1 it takes samples of both. P(Y) alone: the respondent that "
+    "knows how common each answer is in the whole task, and not how it differs between people: "
+    "whoever is not above it has not been shown to know more. 'asked as trained': training had "
+    "prompts of this way. Verdicts as in comparisons of two models."
+)
+CELLS_NOTE = (
+    "Tasks of which some cells were left out of training. Distance and score are of these cells "
+    "alone, on their own scale: their shares sum to 1, zero is the better of the answers that know "
+    "nothing of them, 100 is what surveys drawn cell by cell come to, as under --limit. P(Y) alone "
+    "is that of the whole task. 'people' is the share of the population that they are."
+)
+#: Who a row is of.
+_WHO = ("model", "tuned from")
+
+#: The numbers of a table for people.
+_MEASURED = (
+    Column("before", "{primary}, before"),
+    Column("after", "{primary}, after"),
+    Column("difference", "{primary}, difference", signed=True, no_minus_zero=True),
+    Column("P(Y) alone", "{primary}, P(Y) alone"),
+    Column("l1 before", "l1, before", 4),
+    Column("l1 after", "l1, after", 4),
+    Column("l1 difference", "l1, difference", 4, signed=True, no_minus_zero=True),
+    Column("l1 of P(Y) alone", "l1, P(Y) alone", 4),
+)
+_NUMBERS = tuple(column.name for column in _MEASURED)
+
+
+def _columns(part: str) -> tuple[Column, ...]:
+    """Declare the columns; `part` heads that of what a change is of."""
+    texts = (*_WHO, "group", "task", "trained on", "asked as trained", "tasks", "people")
+    return (
+        *map(Column, (*texts, "win / tie / loss", "the tuned one is")),
+        Column("part", title=part),
+        *_MEASURED,
+        Column("share", "people"),
+        *(Column(name, name) for name in ("wins", "ties", "losses")),
+    )
+
+
+def _row(change: Change, name: str) -> Row:
+    data, as_asked = data_of(change.run.card), as_trained(change.run.card, change.tasks[0].way)
+    cells: dict[str, Cell] = {
+        "tuned from": change.base.name,
+        "task": name,
+        "part": change.part,
+        "trained on": data,
+        "asked as trained": as_asked,
+        "tasks": len(change.tasks),
+        "people": f"{100 * change.share:.0f} %",
+    }
+    verdict = change.compared.verdict if change.compared else ""
+    # The verdict is on what the group is scored by; of l1 nothing was decided.
+    changes = (
+        (change.value, change.value.difference._replace(verdict=verdict)),
+        (change.l1, change.l1.difference),
+    )
+    numbers = [
+        known(number)
+        for moved, difference in changes
+        for number in (moved.before, moved.after, difference, moved.alone)
+    ]
+    cells |= dict(zip(_NUMBERS, numbers, strict=True))
+    if change.compared is None:
+        cells["share"] = change.share
+    else:
+        counts = change.compared.wins, change.compared.ties, change.compared.losses
+        cells |= zip(("wins", "ties", "losses"), counts, strict=True)
+        cells["win / tie / loss"] = " / ".join(map(str, counts))
+        cells["the tuned one is"] = verdict
+    facts = {
+        "tasks": len(change.tasks),
+        "base": change.base.name,
+        "part": change.part,
+        "data": data,
+        "as_trained": as_asked,
+    }
+    return Row(cells, change.run.entry, change.group, name, facts)
+
+
+def _finding(
+    kind: str,
+    changes: Iterable[Change],
+    part: str = "",
+    more: str = "",
+    shown: Sequence[str] = (),
+    note: str = "",
+) -> Finding:
+    """Return changes as a table; by task where its kind says so."""
+    rows = [
+        _row(change, in_way(*change.tasks[0]) if "task" in kind else change.group)
+        for change in changes
+    ]
+    title = f"Before and after fine-tuning{more}"
+    return Finding(kind, title, _columns(part), rows, note, 4, (*_WHO, *shown))
+
+
+def findings(study: Study) -> list[Finding]:
+    """Return every number, for programs: of groups, of tasks, and of cells of either.
+
+    In tidy rows ``model`` is the tuned one, ``name`` the group or task, ``base`` the base,
+    ``part`` which tasks or cells it is of, ``data`` what was trained on.
+    """
+    kinds = ("tuning", "tuning task", "tuning cells", "tuning task cells")
+    return [_finding(kind, changes) for kind, changes in zip(kinds, study, strict=True)]
+
+
+def tables(study: Study, long: bool) -> list[Finding]:
+    """Return the tables: by group and, where some were held out, by cells; `long` by task."""
+    of = ("group", "part", "trained on", "asked as trained", "tasks")
+    compared = ("win / tie / loss", "the tuned one is")
+    by_group = _finding(
+        "tuning", study.groups, "tasks that were", "", (*of, *_NUMBERS, *compared), NOTE
+    )
+    of = ("group", "part", "asked as trained", "tasks", "people")
+    more = ": cells trained on against held-out cells"
+    cells = _finding("tuning cells", study.cells, "cells", more, (*of, *_NUMBERS), CELLS_NOTE)
+    by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
+    shown = ("task", "part", "asked as trained", *_NUMBERS, "the tuned one is")
+    of_tasks = _finding("tuning task", by_task, "part", " by task", shown)
+    return [table for table in (by_group, cells, of_tasks, _trained(study)) if table.rows]
+
+
+def _place(change: Change) -> tuple[Any, ...]:
+    """Put the cells of a task after it."""
+    entry, group = change.run.entry, list(groups()).index(change.group)
+    return entry.protocol, entry.name, group, change.tasks, change.compared is None
+
+
+def _trained(study: Study) -> Finding:
+    """Say what models with a card were trained on, each once."""
+    rows = []
+    for run in {change.run.entry.model: change.run for change in study.groups}.values():
+        if (card := run.card) is None:
+            continue
+        of, apart = card.dataset, card.dataset.held_out
+        whole = len([task for task in apart if task not in of.tasks])
+        cells = sum(len(set(cells)) for task, cells in apart.items() if task in of.tasks)
+        left_out = f"{plural(whole, 'task')}, {plural(cells, 'cell')}"
+        split = " + ".join(f"{number:,} {name}" for name, number in of.rows.items())
+        rows.append(
+            Row(
+                {
+                    "model": run.entry.model,
+                    "tuned from": printable(card.base),
+                    "data": of.kind,
+                    "survey": printable(f"{of.survey} {of.vintage}"),
+                    "writer": printable(of.writer),
+                    "rows": printable(split),
+                    "tasks": len(of.tasks),
+                    "held out": left_out if apart else "",
+                    "how": card.how,
+                    "steps": card.steps,
+                    "kept step": card.best_step,
+                    "its validation loss": card.best_loss,
+                    "the last": card.last_loss,
+                }
+            )
+        )
+    columns = [Column(name, digits=4) for name in (rows[0].cells if rows else ())]
+    note = "As the cards of the tuned models say (epidemia_finetune.json)."
+    return Finding("trained", "Fine-tuning: what was trained", columns, rows, note, 5)

@@ -1,0 +1,222 @@
+"""Pages of figures: scores in several cuts, priors, fine-tuning, calibration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+from markupsafe import Markup
+
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.findings import (
+    calibration,
+    data,
+    overview,
+    tuning,
+    tuning_rows,
+    tuning_tables,
+)
+from lm_eval_epidemia.findings.answered import Samples
+from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.report import charts, figures
+from lm_eval_epidemia.report.drawings import drawings
+from lm_eval_epidemia.report.output import of_priors
+from lm_eval_epidemia.report.sections import Section, plain, printed
+
+#: What the page of figures shows, with what is to be said of each.
+SHOWN = {
+    "surveys": "Means over the tasks of each survey.",
+    "conditions": "Means over the tasks with one condition, with two, and so on. Models need not "
+    "have been asked the same tasks.",
+    "nodes": "Effects of interventions on generated graphs: half of the answers change from yes to "
+    "no, a quarter stay yes, a quarter stay no.",
+    "paths": "The same effects by how far V is from U before the intervention, of those whose "
+    "answer is yes then. Over the graphs of all sizes, which are the clusters of the error.",
+    "versions": "Every task of a base model and of its instruct version: above the line, the "
+    "instruct version's value is higher. Diamonds are the means.",
+    "closed": "Models that only write their answers beside models whose log-probabilities are "
+    "known, over the same tasks.",
+}
+
+#: What the page of priors shows.
+OF_PRIORS = {
+    "wins": "The posterior is what the prior and N answers come to, against the same N answers "
+    "alone. Bars are 1.96 standard errors over quantities.",
+    "quartiles": "Above the dashed line in the first quarter and below it in the last, quantities "
+    "are overestimated; high at both ends, priors are too narrow.",
+    "uncertainty": "A mark per quantity, both relative to the error of 5 real answers. On the "
+    "dashed line, the mean of the prior is as far off as its standard deviation. Below 0.01 and "
+    "above 100, marks are at the edge.",
+}
+
+#: What the page of fine-tuning shows.
+OF_TUNING = {
+    "tuning": "A line per task, from the hollow mark (before) to the filled one (after).",
+    "losses": "The training loss may go on falling when that of the validation rows rises again.",
+    "learning": "Over the tasks that all of these models were asked.",
+}
+
+#: What is below the figure of calibration lines.
+TILT = "A mark per model, with 1.96 standard errors. Who knows the population is where the dashed "
+TILT += "lines cross. Below: differences are understated, or not known; above: overstated. "
+TILT += "Drawn answers (_sampled) are left out."
+
+
+NO_NAMES: Mapping[str, str] = {}
+
+
+class _PageRow(NamedTuple):
+    cells: list[str]
+    kind: str = ""
+
+
+def published(report: Report) -> set[str]:
+    """Return the names of rows that are published."""
+    return {entry.name for entry in report.entries if entry.reference}
+
+
+def rows_of(
+    section: Section, published: Collection[str] = (), names: Mapping[str, str] = NO_NAMES
+) -> dict[str, Any]:
+    """Return a table as pages have it: rows say whether they are the baseline's, or published.
+
+    Parameters
+    ----------
+    section : Section
+    published : collection of str
+        Rows that are.
+    names : mapping of str to str
+        What rows are called on pages, by their names.
+    """
+
+    def kind(name: str) -> str:
+        return (
+            "baseline" if name.startswith(overview.BASELINE) else "reference" * (name in published)
+        )
+
+    rows = [_PageRow([names.get(row[0], row[0]), *row[1:]], kind(row[0])) for row in section.rows]
+    return {**section._asdict(), "rows": rows}
+
+
+def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
+    """Draw the figures that there are rows for, and say why the others are not.
+
+    Parameters
+    ----------
+    report : Report
+    chosen : mapping of str to str
+        What is said of each.
+    names : mapping of str to str
+        What models are called on pages, by their names.
+    """
+    found, missing = [], []
+    for name, says in chosen.items():
+        figure = figures.FIGURES[name]
+        try:
+            rows = figure.rows(report, None)
+        except EpidemiaError as error:
+            missing.append(f"{figure.says}: {error}")
+        else:
+            if name == "tuning":
+                rows, says = _moved(rows, says)
+            rows = [_named(row, names) for row in rows]
+            found.append({"name": name, "title": figure.says, **drawn(name, says, rows)})
+    return {"found": found, "missing": missing}
+
+
+def _named(row: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {**row, "model": names.get(row["model"], row["model"])} if "model" in row else row
+
+
+def _moved(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], str]:
+    """Leave out the panels in which every task is at the same end before and after."""
+    ends: dict[str, set[float]] = {}
+    for row in rows:
+        ends.setdefault(row["panel"], set()).update((row["before"], row["after"]))
+    still = [panel for panel, values in ends.items() if len(values) == 1]
+    if still and len(still) < len(ends):
+        says += f" Not drawn, since no task has left {min(ends[still[0]]):g}: {few(still)}."
+        rows = [row for row in rows if row["panel"] not in still]
+    return rows, says
+
+
+def drawn(name: str, says: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Draw a figure; one that cannot be drawn costs itself alone, and both page and stderr say so.
+
+    Parameters
+    ----------
+    name : str
+        A key of `charts.CHARTS`.
+    says : str
+        What is below it.
+    rows : list of dict
+    """
+    title = figures.FIGURES[name].says
+    chart: Callable[[Any], alt.TopLevelMixin] = charts.CHARTS[name]
+    try:
+        panels = drawings(chart(alt.Data(values=plain(rows))), title)
+    except Exception as error:  # whatever rows, Altair and Vega may come to
+        why = f"not drawn: {title} ({figures.in_short(error)})"
+        print(f"note: {why}", file=sys.stderr)
+        return {"says": why, "panels": []}
+    notes = dict.fromkeys(panel.note for panel in panels if panel.note)
+    said = " ".join([says, *(f"{note[:1].upper()}{note[1:]}." for note in notes)])
+    return {"says": said, "panels": [(p.title, Markup(p.svg), p.width) for p in panels]}
+
+
+def priors(report: Report, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the page of priors shows."""
+    sections = [rows_of(table, published(report), names) for table in of_priors(report, True)]
+    return {**shown(report, OF_PRIORS, names), "sections": sections}
+
+
+def tuned(report: Report, samples: Samples, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the page of fine-tuning shows."""
+    study = tuning.study(report, samples)
+    findings = [*tuning_tables.tables(study, long=True), *tuning_rows.learning_table(report)]
+    return {
+        **shown(report, OF_TUNING, names),
+        "sections": [rows_of(printed(finding)) for finding in findings],
+        "notes": tuning.lacking(report, samples),
+    }
+
+
+def calibrated(
+    report: Report,
+    samples: Samples,
+    lines: list[dict[str, Any]],
+    tables: Sequence[Finding],
+    positions: list[dict[str, Any]],
+    names: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return what the page of calibration shows.
+
+    Parameters
+    ----------
+    report : Report
+    samples : dict
+        As of `answered.read_samples`.
+    lines : list of dict
+        Of `tilt.figure_rows`.
+    tables : sequence of Finding
+    positions : list of dict
+        Of `data.rows_of_order_bias`.
+    names : mapping of str to str
+        What models are called on pages, by their names.
+    """
+    by_model = data.calibrations(report, samples)
+    summary = printed(calibration.summary(report.runs, samples, by_model))
+    return {
+        "tilt": drawn("tilt", TILT, [_named(row, names) for row in lines]) if lines else None,
+        "sections": [rows_of(printed(table), (), names) for table in tables if table.rows],
+        "models": [names[name] for name in by_model],
+        "summary": rows_of(summary, (), names),
+        "calibration": {
+            names[name]: data.rows_of_calibration(names[name], q) for name, q in by_model.items()
+        },
+        "order_bias": [_named(row, names) for row in positions],
+        "figures": {name: charts.specification(name) for name in ("calibration", "order_bias")},
+    }

@@ -1,0 +1,66 @@
+"""The page on Pearl's hierarchy: a drawn example of each layer, and what the runs show of it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from markupsafe import Markup
+
+from lm_eval_epidemia.benchmarks import INTERVENTION, OBSERVATION
+from lm_eval_epidemia.benchmarks.intervention.graph import Graph
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.method import EXAMPLE
+from lm_eval_epidemia.findings.profile import truth_curve
+from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.report.marks import curve
+from lm_eval_epidemia.report.pages.start import sentences
+
+NODES = ("X", "Z", "Y")
+
+#: Two mechanisms of the same three variables, which give the same data.
+FORK = Graph(NODES, (("Z", "X"), ("Z", "Y")))
+CHAIN = Graph(NODES, (("X", "Z"), ("Z", "Y")))
+
+#: How often X equals Z, and Y equals Z.
+SAME_X, SAME_Y = 0.9, 0.875
+
+
+def _joint() -> dict[tuple[int, int, int], float]:
+    """Return P(x, z, y), the same in both: one of X and Z is a fair coin, the other follows it."""
+    return {
+        (x, z, y): 0.5 * (SAME_X if x == z else 1 - SAME_X) * (SAME_Y if y == z else 1 - SAME_Y)
+        for x, z, y in product((0, 1), repeat=3)
+    }
+
+
+def effects() -> dict[str, list[float]]:
+    """Return P(Y = 1) for X = 0 and X = 1: seen, under do(X) in the fork, and in the chain."""
+    joint = _joint()
+
+    def total(**fixed: int) -> float:
+        return sum(
+            p
+            for values, p in joint.items()
+            if all(dict(zip("xzy", values, strict=True))[key] == v for key, v in fixed.items())
+        )
+
+    seen = [total(x=x, y=1) / total(x=x) for x in (0, 1)]
+    return {"seen": seen, "fork": [total(y=1)] * 2, "chain": seen}
+
+
+def shown(report: Report) -> dict[str, Any]:
+    """Return what the page shows."""
+    said = sentences(report)
+    truth = store.load(EXAMPLE)
+    return {
+        "observed": curve(truth_curve(truth)),
+        "fork": Markup(drawing(FORK, None, ("X", "Y"))),
+        "fork_do": Markup(drawing(FORK, "X", ("X", "Y"))),
+        "chain": Markup(drawing(CHAIN, None, ("X", "Y"))),
+        "chain_do": Markup(drawing(CHAIN, "X", ("X", "Y"))),
+        "effects": {name: [f"{p:.2f}" for p in values] for name, values in effects().items()},
+        "layer_1": said.get(OBSERVATION.name, ""),
+        "layer_2": said.get(INTERVENTION.name, ""),
+    }

@@ -1,0 +1,191 @@
+"""The first page: a sentence, a figure and a table of each benchmark, models sorted by score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.findings import overview, probe
+from lm_eval_epidemia.findings.board import BoardRow, board, by_importance, plain_name, plain_names
+from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
+from lm_eval_epidemia.findings.overview import as_lm_eval
+from lm_eval_epidemia.findings.summary import sentences_of, summary
+from lm_eval_epidemia.report.marks import Line, Mark, strip
+from lm_eval_epidemia.report.output import details
+from lm_eval_epidemia.report.pages.figures import published, rows_of
+from lm_eval_epidemia.report.sections import printed, with_error
+
+#: How many models the figure shows; the table has them all.
+DRAWN = 24
+
+#: What the ends of a scale mean, by the benchmark whose scale it is.
+ENDS = {
+    "observation": (Line(0, "0: guesses"), Line(100, "100: as another sample of the survey")),
+    "quick": (Line(0, "0: guesses"), Line(100, "100: as another sample of the survey")),
+    "intervention": (Line(15 / 22, "ignores the intervention: 0.68"), Line(1, "1: always right")),
+    "prior": (Line(0.5, "0.5: as good as 5 real answers"),),
+}
+
+#: What a value is, with where to read on.
+INTRO = {
+    "observation": "Each score says how close a model's answers come to what a survey found: 0 "
+    "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
+    '<a href="method.html">How it is measured</a>; <a href="explorer.html">every task and '
+    "condition</a>.",
+    "quick": "A quick look predicts what a model would score in the full groups, from 500 of their "
+    "prompts: not to be ranked beside full runs.",
+    "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
+    "causal graph: 1 is always. "
+    '<a href="interventions.html">Every effect, with what it asks and what was answered</a>.',
+    "prior": "Each share says on how many quantities what a model expects is nearer to the truth "
+    "than what 5 real answers come to: above one half is better than these. "
+    '<a href="priors.html">How sure models are, and how often they are right to be</a>; '
+    '<a href="quantities.html">every quantity</a>.',
+}
+
+#: What goes into the errors of a figure, and what else it shows.
+CAPTIONS = {
+    "observation": "the surveys' sampling error and that of the orderings). The green bar is who "
+    "knows how common each answer is, and not how it differs between people, asked the same. "
+    "Hollow: published scores of a reference implementation.",
+    "quick": "of the prediction).",
+    "intervention": "over the samples of names or graphs).",
+    "prior": "over quantities). Hollow: published answers, judged here.",
+}
+
+
+def shown(
+    report: Report, notes: Sequence[str], cutoffs: Sequence[probe.Cutoff], files: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what the first page shows.
+
+    Parameters
+    ----------
+    report : Report
+    notes : sequence of str
+    cutoffs : sequence of Cutoff
+    files : mapping of str to str
+        The page of each model, by its name.
+    """
+    said = sentences(report)
+    boards = [
+        {**_board(report, benchmark, columns, files), "verdict": said.get(benchmark.name, "")}
+        for benchmark, columns in by_benchmark(report.columns).items()
+    ]
+    tables = [*details(report), *map(printed, probe.findings(probe.probed(report, cutoffs)))]
+    return {
+        "boards": boards,
+        "sections": [rows_of(table, published(report), plain_names(report)) for table in tables],
+        "notes": notes,
+    }
+
+
+def sentences(report: Report) -> dict[str, str]:
+    """Return what the report says first in a terminal, by the benchmark's name."""
+    boards = summary(report).boards
+    return {
+        board.benchmark.name: " ".join(sentences_of(board, len(boards) > 1)) for board in boards
+    }
+
+
+def _board(
+    report: Report, benchmark: Benchmark, columns: Sequence[str], files: Mapping[str, str]
+) -> dict[str, Any]:
+    columns = by_importance(report, benchmark, columns)
+    rows = board(report, columns)
+    others = list(dict.fromkeys(name for row in rows for name in row.others))
+    masses = any(not math.isnan(row.choice_mass) for row in rows)
+    sizes = any(row.run.parameters for row in rows)
+    figure = [panel for column in columns if (panel := _panel(column, rows, benchmark, files))]
+    left = sum(row.place == 0 for row in rows) - DRAWN
+    return {
+        "name": benchmark.name,
+        "title": benchmark.heading,
+        "intro": Markup(INTRO.get(benchmark.name, "")),
+        "panels": figure,
+        "caption": "Means over the tasks of a group, with 1.96 standard errors ("
+        + CAPTIONS.get(benchmark.name, "over tasks).")
+        + (f" The best {DRAWN} models; {left} more are in the table." if left > 0 else ""),
+        "columns": [(column, plain_name(column)) for column in columns],
+        "sizes": sizes,
+        "masses": masses,
+        "others": others,
+        "settings": list(dict.fromkeys(chip for row in rows for chip in row.chips)),
+        "rows": [
+            {
+                "name": row.model.name,
+                "file": files.get(row.model.name, ""),
+                "place": row.place,
+                "more": len(row.model.runs) - 1 if row.place == 0 else 0,
+                "chips": row.chips,
+                "kind": "reference" * row.run.reference or "silent" * row.silent,
+                "silent": row.silent,
+                "cells": [
+                    {
+                        "text": with_error(row.cells[column].mean, f".{benchmark.digits}f")
+                        if column in row.cells
+                        else "",
+                        "rank": row.cells[column].rank if column in row.cells else "",
+                        "part": _part(report, row, column),
+                    }
+                    for column in columns
+                ],
+                "size": overview.size(row.run.parameters),
+                "mass": "" if math.isnan(row.choice_mass) else f"{row.choice_mass:.2f}",
+                "others": [
+                    as_lm_eval(row.others[name]) if name in row.others else "" for name in others
+                ],
+            }
+            for row in rows
+        ],
+    }
+
+
+def _part(report: Report, row: BoardRow, column: str) -> str:
+    """Say over how many tasks a mean is, where that is not how many most were asked."""
+    if column not in row.cells:
+        return ""
+    tasks, most = row.cells[column].mean.tasks, overview.most_tasks(report, column)
+    return f"{tasks} tasks" if tasks < most else ""
+
+
+def _panel(
+    column: str, rows: Sequence[BoardRow], benchmark: Benchmark, files: Mapping[str, str]
+) -> dict[str, Any] | None:
+    here = [row for row in rows if row.place == 0 and column in row.cells][:DRAWN]
+    if not here:
+        return None
+    measure = groups()[column].measure
+    values = [value for row in here for value in (row.cells[column].low, row.cells[column].high)]
+    lines = ENDS.get(benchmark.name, ())
+    low = measure.low if math.isfinite(measure.low) else min(values)
+    high = measure.high if math.isfinite(measure.high) else max(values)
+    marks = [
+        Mark(
+            linked(row.model.name, files),
+            row.cells[column].mean.value,
+            row.cells[column].low,
+            row.cells[column].high,
+            None if math.isnan(row.cells[column].known) else row.cells[column].known,
+            f"{row.cells[column].mean.value:.{benchmark.digits}f}",
+            row.run.reference,
+        )
+        for row in here
+    ]
+    shown_lines = lines if not column.startswith("epidemia_intervention_") else lines[-1:]
+    return {
+        "name": column,
+        "title": plain_name(column),
+        "drawing": strip(marks, shown_lines, low, high, benchmark.digits),
+    }
+
+
+def linked(name: str, files: Mapping[str, str]) -> str | Markup:
+    """Return a model's name, as a link to its page where it has one."""
+    if name not in files:
+        return name
+    return Markup('<a href="{}">{}</a>').format(files[name], name)

@@ -1,0 +1,334 @@
+"""What a model answered to every document of any lm-eval task, from runs with ``--log_samples``."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.results.entry import Entry
+from lm_eval_epidemia.results.file import ResultFile, read_file
+from lm_eval_epidemia.results.naming import pairs, short_names
+from lm_eval_epidemia.results.others import metrics_in
+from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
+from lm_eval_epidemia.results.results import entry_of, result_files
+
+#: Of a task's configuration, what makes its prompts, whatever the chat template.
+ASKED_BY = (
+    "doc_to_text",
+    "doc_to_choice",
+    "description",
+    "target_delimiter",
+    "fewshot_delimiter",
+    "fewshot_split",
+    "fewshot_config",
+    "use_prompt",
+    "gen_prefix",
+)
+
+
+class Metric(NamedTuple):
+    """A metric under one of a task's filters; an empty one where the task names none."""
+
+    name: str
+    filter: str
+
+    def __str__(self) -> str:
+        return printable(", ".join(filter(None, self)))
+
+
+class Answered(NamedTuple):
+    """A task that a model answered, with its samples.
+
+    Attributes
+    ----------
+    task : str
+    entry : Entry
+        The model and how it was run; without scores.
+    file : ResultFile
+    path : Path
+        The result file.
+    samples : Path
+    """
+
+    task: str
+    entry: Entry
+    file: ResultFile
+    path: Path
+    samples: Path
+
+    @property
+    def shots(self) -> str:
+        return as_given(self.file.shots.get(self.task))
+
+    @property
+    def version(self) -> str:
+        return as_given(self.file.versions.get(self.task))
+
+    @property
+    def template(self) -> str:
+        """The chat template; of an endpoint that has its own, that it has one."""
+        return str(self.file.chat_template or "") or "its own" * self.entry.chat
+
+    @property
+    def config(self) -> dict[str, str]:
+        """What makes the prompts, apart from chat templates and places in memory."""
+        config = self.file.configs.get(self.task) or {}
+        return {key: re.sub(r" at 0x\w+", "", str(config.get(key))) for key in ASKED_BY}
+
+    @property
+    def metrics(self) -> dict[Metric, float]:
+        """What the result file says of the whole task; no NaN."""
+        return self.metrics_of(self.task)
+
+    def metrics_of(self, name: str) -> dict[Metric, float]:
+        """Return what the result file says of a task or group; no NaN."""
+        return {
+            Metric(metric, filtered): value
+            for filtered, numbers in metrics_in(self.file.results.get(name, {})).items()
+            for metric, value in numbers.items()
+            if not math.isnan(value)
+        }
+
+    def size_of(self, name: str) -> float:
+        """Return how many documents of a task count; NaN where the file does not say."""
+        return number_in(self.file.results.get(name, {}).get("sample_len"))
+
+    def higher_is_better(self, metric: str) -> bool | None:
+        """Which way is better; None where the file does not say."""
+        better = self.file.higher_is_better.get(self.task)
+        told = better.get(metric) if isinstance(better, dict) else None
+        return told if isinstance(told, bool) else None
+
+
+def answered_in(folders: Iterable[Path]) -> list[Answered]:
+    """Find the tasks of others that have samples; ours are compared by their truths.
+
+    Parameters
+    ----------
+    folders : iterable of Path
+        As of `read_results`; files that are none of lm-eval's are passed over, it names them.
+
+    Returns
+    -------
+    list of Answered
+        The oldest first. Models are named as a report of these folders names them.
+    """
+    files = []
+    for path in result_files(folders):
+        try:
+            files.append((path, read_file(path, configs=True)))
+        except ValueError:
+            continue
+    entries = [entry_of(file) for _, file in files]
+    short = short_names({entry.weights for entry in entries})
+    answered = []
+    for (path, file), entry in zip(files, entries, strict=True):
+        stamp = path.stem.removeprefix("results")
+        for task in file.results:
+            samples = path.parent / f"samples_{task}{stamp}.jsonl"
+            if task in leaves() or task.startswith("epidemia_") or not samples.is_file():
+                continue
+            protocol = Protocol(
+                num_fewshot=as_given(file.shots.get(task) or None),
+                system_prompt=file.system_instruction_sha or "",
+                limit=as_given(file.config.limit) * _is_cut(file, task),
+            )
+            named = replace(
+                entry,
+                model=printable(short[entry.weights]),
+                protocol=protocol,
+                details=tuple((key, str(x)) for key, x in pairs(file.config.gen_kwargs).items()),
+            )
+            answered.append(Answered(task, named, file, path, samples))
+    return sorted(answered, key=_when)
+
+
+def _when(answered: Answered) -> float:
+    return -math.inf if math.isnan(answered.entry.date) else answered.entry.date
+
+
+def _is_cut(file: ResultFile, task: str) -> bool:
+    """Whether a ``--limit`` left documents out, as far as the file tells."""
+    counts = file.sizes.get(task) if isinstance(file.sizes, dict) else None
+    if not isinstance(counts, dict):
+        return True
+    return not number_in(counts.get("effective")) >= number_in(counts.get("original"))
+
+
+def groups_in(file: ResultFile) -> dict[str, list[str]]:
+    """Return the groups of others that have a number, each with its tasks, at any depth."""
+    groups = {name: listed for name, listed in file.group_subtasks.items() if listed}
+
+    def below(name: str, above: tuple[str, ...] = ()) -> Iterable[str]:
+        if name not in groups:
+            return [name]
+        inner = [child for child in groups[name] if child not in above]
+        return [task for child in inner for task in below(child, (*above, name))]
+
+    return {
+        name: list(dict.fromkeys(below(name)))
+        for name in groups
+        if not name.startswith("epidemia_") and metrics_in(file.results.get(name, {}))
+    }
+
+
+class Key(NamedTuple):
+    """Which row of samples it is: of two models, those with the same are of one document.
+
+    Attributes
+    ----------
+    doc_id : str
+        As lm-eval numbers documents.
+    doc_hash : str
+        Of the document itself.
+    filter : str
+    number : int
+        Of several rows with all this, which.
+    """
+
+    doc_id: str
+    doc_hash: str
+    filter: str
+    number: int
+
+
+class Row(NamedTuple):
+    """A row of samples.
+
+    Attributes
+    ----------
+    prompt, target : str
+        Hashes of what the model was asked, and of the right answer.
+    values : tuple of float
+        By metric, in the order of `Rows.names`; NaN for what is no number.
+    column : str or None
+        What the document has in the column by which rows are clustered; None without it.
+    """
+
+    prompt: str
+    target: str
+    values: tuple[float, ...]
+    column: str | None = None
+
+
+class Rows(NamedTuple):
+    """The samples of a task.
+
+    Attributes
+    ----------
+    names : list of str
+        The metrics that rows have values of.
+    by_key : dict of Key to Row
+    """
+
+    names: list[str]
+    by_key: dict[Key, Row]
+
+    def of(self, metric: Metric) -> dict[Key, float]:
+        """Return the values of a metric; NaN for what is no number."""
+        place = self.names.index(metric.name)
+        return {
+            key: row.values[place]
+            for key, row in self.by_key.items()
+            if key.filter == metric.filter
+        }
+
+
+def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
+    """Read the samples of a task.
+
+    Parameters
+    ----------
+    answered : Answered
+    cluster : str, optional
+        A column of its documents.
+
+    Raises
+    ------
+    EpidemiaError
+        If the file cannot be read, or is of an lm-eval that names no documents.
+    """
+    names = list(dict.fromkeys(metric.name for metric in answered.metrics))
+    line_type = _line(names, cluster is not None)
+    decoder: Any = msgspec.json.Decoder(line_type)
+    rows: dict[Key, Row] = {}
+    seen: Counter[tuple[str, str, str]] = Counter()
+    try:
+        with answered.samples.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.strip():
+                    continue
+                try:
+                    line = _decoded(decoder, text, line_type)
+                    filtered = "" if line.filter == "none" else line.filter
+                    named = str(line.doc_id), line.doc_hash, filtered
+                    column = None if cluster is None else _column(line.doc, cluster)
+                except (msgspec.MsgspecError, ValueError) as error:
+                    raise EpidemiaError(
+                        f"{answered.samples}, line {number} is not a sample of {answered.task} "
+                        f"({error}): was the run interrupted while writing, or is its lm-eval "
+                        "older than 0.4.3, which names no documents? Run it again with "
+                        "--log_samples"
+                    ) from None
+                values = tuple(_number(getattr(line, f"metric_{n}")) for n in range(len(names)))
+                key = Key(*named, seen[named])
+                seen[named] += 1
+                rows[key] = Row(line.prompt_hash, line.target_hash, values, column)
+    except OSError as error:
+        raise EpidemiaError(
+            f"{answered.samples} cannot be read ({error.strerror or error})"
+        ) from None
+    return Rows(names, rows)
+
+
+def _line(names: list[str], with_doc: bool) -> type[msgspec.Struct]:
+    """A line of samples: what is needed of it; the rest is skipped without being built."""
+    fields: list[Any] = [
+        ("doc_id", Any),
+        ("doc_hash", str),
+        ("prompt_hash", str, ""),
+        ("target_hash", str, ""),
+        ("filter", str, "none"),
+        *((f"metric_{number}", Any, None) for number in range(len(names))),
+    ]
+    if with_doc:
+        fields.append(("doc", Any, None))
+    rename = {f"metric_{number}": name for number, name in enumerate(names)}
+    return msgspec.defstruct("Line", fields, rename=rename)
+
+
+def _decoded(decoder: Any, text: bytes, line_type: type[msgspec.Struct]) -> Any:
+    try:
+        return decoder.decode(text)
+    except msgspec.DecodeError:
+        # Python writes NaN and Infinity, which are no JSON.
+        return msgspec.convert(json.loads(text), line_type)
+
+
+def _column(doc: Any, cluster: str) -> str | None:
+    if not isinstance(doc, dict) or cluster not in doc:
+        return None
+    return json.dumps(doc[cluster], sort_keys=True, default=str)
+
+
+def _number(value: Any) -> float:
+    """Read a value of one document: true is 1; NaN for what is no finite number."""
+    number = float(value) if isinstance(value, bool) else number_in(value)
+    return number if math.isfinite(number) else math.nan
+
+
+def columns_in(answered: Answered) -> list[str]:
+    """Return the columns of a task's documents, by its first sample."""
+    with answered.samples.open("rb") as file:
+        doc = json.loads(file.readline() or b"{}").get("doc")
+    return list(doc) if isinstance(doc, dict) else []

@@ -1,0 +1,282 @@
+"""Models and their runs: what stands in one row, how its settings read, and which runs are chosen.
+
+An `Entry` holds the scores that may be compared with others; a run of lm-eval may fall into several
+of them, since a task that has fewer conditions than ``--limit`` is whole, and one that lists no
+orderings heeds none. Here these are put together again: a run is what was asked in one setting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.results.entry import Entry, leaf
+from lm_eval_epidemia.results.naming import MAYBE, Weights
+from lm_eval_epidemia.results.protocol import Protocol, printable
+
+#: What the model `epidemia-baseline` is called, by its kind.
+RESPONDENTS = {
+    "mean": "knows averages only",
+    "truth": "knows the truth",
+    "uniform": "guesses uniformly",
+    "zero_one": "gives everybody the commoner answer",
+    "noisy": "knows the truth with noise",
+}
+
+#: Precisions that need no words: what the weights have, and the usual one.
+_PLAIN_DTYPES = ("auto", "float32")
+
+
+class Model(NamedTuple):
+    """A model, which has one row however often it was run.
+
+    Attributes
+    ----------
+    name : str
+        As its user would name it; a reference respondent by what it knows.
+    weights : Weights
+    runs : tuple of Entry
+        The one that answered most first; of equal ones the newest.
+    """
+
+    name: str
+    weights: Weights
+    runs: tuple[Entry, ...]
+
+    @property
+    def shown(self) -> Entry:
+        """The run that stands for the model."""
+        return self.runs[0]
+
+    @property
+    def others(self) -> dict[str, float]:
+        """Other tasks of lm-eval, of any run of the same dtype as the one shown, which comes first.
+
+        A prompt template or a ``--limit`` of ours is no setting of theirs.
+        """
+        dtype = dict(self.shown.settings).get("dtype")
+        alike = [run for run in self.runs if dict(run.settings).get("dtype") == dtype]
+        return {label: value for run in reversed(alike) for label, value in run.others.items()}
+
+
+def models_of(entries: Iterable[Entry]) -> list[Model]:
+    """Return the models that entries are of, in their order, each with its runs.
+
+    What was run is grouped by its weights; published scores by the name of their model.
+    """
+    grouped: dict[tuple[Weights, str], list[Entry]] = {}
+    for entry in entries:
+        key = (Weights(""), entry.model) if entry.reference else (entry.weights, "")
+        grouped.setdefault(key, []).append(entry)
+    return [
+        Model(name_of(runs[0]), weights, tuple(sorted(runs_of(runs), key=_answered)))
+        for (weights, _), runs in grouped.items()
+    ]
+
+
+def _answered(run: Entry) -> tuple[float, float]:
+    """Order runs: by how many tasks they answered, then the newest first."""
+    shares = (score.seen for score in run.scores.values() if not math.isnan(score.value))
+    return -math.fsum(shares), -run.date
+
+
+def name_of(entry: Entry) -> str:
+    """Return what a model is called: a reference respondent by what it knows."""
+    backend, _, kind = entry.model.partition(" kind=")
+    if backend == "epidemia-baseline" and (plain := RESPONDENTS.get(kind.split(",")[0])):
+        more = "".join(f", {setting}" for setting in kind.split(",")[1:])
+        return f"{plain} (kind={kind.split(',')[0]}{more})"
+    return entry.model
+
+
+def runs_of(entries: Sequence[Entry]) -> list[Entry]:
+    """Put entries of one model together that are of one run.
+
+    These are what one result file holds, and what differs only in settings that one of both has no
+    task to heed; never two that answered the same task.
+    """
+    runs: list[list[Entry]] = []
+    # The broadest first, so that a part joins what it is most likely of.
+    for entry in sorted(entries, key=lambda entry: -len(entry.scores)):
+        alike = [run for run in runs if all(_of_one_run(entry, part) for part in run)]
+        joined = [run for run in alike if any(_sources(entry) & _sources(part) for part in run)]
+        if run := next(iter(joined or alike), None):
+            run.append(entry)
+        else:
+            runs.append([entry])
+    return [_together(run) for run in runs]
+
+
+def _sources(entry: Entry) -> set[Path]:
+    return {score.source for score in entry.scores.values()} - {Path()}
+
+
+def _of_one_run(one: Entry, other: Entry) -> bool:
+    run_as = (one.settings, one.chat) == (other.settings, other.chat)
+    if not run_as or one.scores.keys() & other.scores.keys():
+        return False
+    return bool(_sources(one) & _sources(other)) or (
+        _unvaried(one.protocol) == _unvaried(other.protocol)
+        and one.details == other.details
+        and _heeds_no_more(one, other)
+        and _heeds_no_more(other, one)
+    )
+
+
+def _unvaried(protocol: Protocol) -> Protocol:
+    return replace(protocol, variant=())
+
+
+def _heeds_no_more(one: Entry, other: Entry) -> bool:
+    """Whether no task of the one heeds a setting that only the other was asked with."""
+    unlike = set(other.protocol.variant) - set(one.protocol.variant)
+    return not any(leaf(asked).heeds(key) for key, _ in unlike for asked in one.scores)
+
+
+def _together(parts: Sequence[Entry]) -> Entry:
+    """Return the entry that parts of one run make."""
+    if len(parts) == 1:
+        return parts[0]
+    protocols = [part.protocol for part in parts]
+    return replace(
+        parts[0],
+        variant=_merged(part.variant for part in parts),
+        protocol=Protocol(
+            variant=_merged(p.variant for p in protocols),
+            num_fewshot=_listed(p.num_fewshot for p in protocols),
+            system_prompt=_listed(p.system_prompt for p in protocols),
+            task_version=_listed(p.task_version for p in protocols),
+            truth=_listed(p.truth for p in protocols),
+            vintage=_listed(p.vintage for p in protocols),
+            incomplete=any(p.incomplete for p in protocols),
+            limit=_listed(p.limit for p in protocols),
+            drawn=_merged(p.drawn for p in protocols),
+        ),
+        scores={asked: score for part in parts for asked, score in part.scores.items()},
+        others={label: value for part in parts for label, value in part.others.items()},
+        details=_merged(part.details for part in parts),
+        date=max(part.date for part in parts),
+        parts=tuple(parts),
+    )
+
+
+def _merged(settings: Iterable[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
+    return tuple(dict(pair for pairs in settings for pair in pairs).items())
+
+
+def _listed(values: Iterable[str]) -> str:
+    return " ".join(sorted({value for value in values if value}))
+
+
+def fields(entry: Entry) -> dict[str, str]:
+    """Return every setting of a run by its name, ``none`` where it is as by default."""
+    said = {**dict(entry.protocol.variant), **dict(entry.variant)}
+    protocol, settings = entry.protocol, dict((*entry.settings, *entry.details))
+    revision = [part for part in entry.weights.more if part.startswith("revision=")]
+    day = "" if math.isnan(entry.date) else f"{datetime.fromtimestamp(entry.date, timezone.utc):%F}"
+    known = {
+        "model": entry.model,
+        "revision": "".join(revision).removeprefix("revision="),
+        "backend": settings.pop("backend", ""),
+        "dtype": settings.pop("dtype", ""),
+        "chat_template": "yes" if entry.chat else "",
+        **{key: said.get(key, "") for key in Variant()._fields},
+        "num_fewshot": protocol.num_fewshot,
+        "system": protocol.system_prompt[:8],
+        "limit": protocol.limit or "incomplete" * protocol.incomplete,
+        "task_version": protocol.task_version,
+        "truth": protocol.truth,
+        "date": day,
+    }
+    more = {key: value for key, value in settings.items() if key not in known}
+    more |= {key: value for key, value in protocol.drawn if key not in known}
+    return {key: value or "none" for key, value in {**known, **more}.items()}
+
+
+def chips(entry: Entry) -> tuple[str, ...]:
+    """Return the settings of a run in words, each short: those that are not as by default."""
+    of = fields(entry)
+    backend, dtype = of["backend"], of["dtype"]
+    # A model without weights is named after its backend.
+    named = backend in ("none", "hf") or entry.weights.model.startswith(backend)
+    variant = dict((*entry.protocol.variant, *entry.variant))
+    # What changes the numbers most comes first: a narrow table cuts the rest.
+    words = [
+        "published" * entry.protocol.published,
+        "" if of["limit"] == "none" else f"limit {of['limit']}".replace("limit inc", "inc"),
+        "chat template" * entry.chat,
+        *(_in_words(key, value) for key, value in variant.items()),
+        "" if of["num_fewshot"] == "none" else f"few-shot {of['num_fewshot']}",
+        "" if of["system"] == "none" else f"system prompt {of['system'][:4]}",
+        "" if of["task_version"] == "none" else f"task version {of['task_version']}",
+        "another truth" * bool(entry.protocol.truth),
+        "" if dtype in ("none", *_PLAIN_DTYPES) else dtype,
+        "" if named else backend,
+        *(f"{key}={value}" for key, value in entry.protocol.drawn),
+        # Where rows of one model differ in nothing that has words, they differ in these.
+        *(
+            f"{key} {value}" if key in MAYBE else f"{key}={value}"
+            for key, value in entry.shown
+            if key not in ("backend", "dtype")
+        ),
+        dtype * ("dtype" in dict(entry.shown) and dtype in _PLAIN_DTYPES),
+        backend * ("backend" in dict(entry.shown) and named and backend != "none"),
+    ]
+    return tuple(dict.fromkeys(printable(word) for word in words if word))
+
+
+def _in_words(key: str, value: str) -> str:
+    return {
+        "orderings": f"{value} orderings",
+        "fewshot": f"{value} solved examples",
+        "wording": f"{value} wording",
+        "system_prompt": f"system prompt {value}",
+        "structured": f"structured {value}",
+    }.get(key, f"{key}={value}")
+
+
+def conditions_of(given: Iterable[str]) -> dict[str, str]:
+    """Read ``--where``: ``limit=none,dtype=bfloat16``, in one text or several."""
+    conditions = {}
+    for pair in (pair for text in given for pair in text.split(",") if pair.strip()):
+        key, sign, value = (part.strip() for part in pair.partition("="))
+        if not (key and sign and value):
+            raise EpidemiaError(f"--where {pair!r}: expected SETTING=VALUE, such as limit=none")
+        conditions[key] = value
+    return conditions
+
+
+def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entry]:
+    """Return the entries of the runs that were run so.
+
+    Raises
+    ------
+    EpidemiaError
+        If no run has such a setting, or none that value.
+    """
+    runs = [run for model in models_of(entries) for run in model.runs]
+    of = {id(run): fields(run) for run in runs}
+    known = list(dict.fromkeys(key for settings in of.values() for key in settings))
+    if unknown := [key for key in conditions if key not in known]:
+        raise EpidemiaError(
+            f"--where {unknown[0]}=...: no run has such a setting; the settings are "
+            f"{', '.join(known)}"
+        )
+    kept = [
+        run
+        for run in runs
+        if all(of[id(run)].get(key, "none") == value for key, value in conditions.items())
+    ]
+    if not kept:
+        values = {key: sorted({of[id(run)].get(key, "none") for run in runs}) for key in conditions}
+        listed = "; ".join(f"{key} is {few(values[key])}" for key in conditions)
+        given = ",".join(f"{key}={value}" for key, value in conditions.items())
+        raise EpidemiaError(f"--where {given} leaves no run: in these results {listed}")
+    parts = [part for run in kept for part in run.parts or (run,)]
+    return [entry for entry in entries if any(entry is part for part in parts)]

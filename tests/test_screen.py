@@ -1,0 +1,191 @@
+"""The report on one screen: verdict first, ten models in 25 lines, the rest on demand."""
+
+import re
+
+import pytest
+from test_report import AGE_SEX, COCAINE, HEROIN, write
+from test_runs import MMLU, SMALL, run_as
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.summary import summary
+from lm_eval_epidemia.report import output
+from lm_eval_epidemia.report.screen import lines
+from lm_eval_epidemia.results.results import read_results
+
+LOW = [COCAINE, HEROIN]
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, ["report", *map(str, arguments)])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def a_row(score, mass=0.9, seen=1.0):
+    metrics = {"score": score, "score_stderr": 2.0, "score_population": score, "l1": 0.3}
+    metrics |= {"choice_mass": mass, "seen": seen}
+    return {f"{metric},none": value for metric, value in metrics.items()}
+
+
+def many(folder, number, length=20, tasks=(*LOW, AGE_SEX, f"{COCAINE}_likelihood")):
+    """Models of which each is a little better than the next, with MMLU."""
+    for place in range(number):
+        name = f"org/Model-{place:02d}-{'x' * (length - 9)}"
+        rows = {task: a_row(90.0 - place) for task in tasks}
+        config = {"model": "choice-hf", "model_args": {"pretrained": name, "dtype": "bfloat16"}}
+        balanced = {"chat_template": "{{ x }}", "metadata": {"orderings": "balanced"}}
+        write(folder / f"{place}", {**rows, **MMLU}, config=config, **balanced)
+
+
+def rows_of(text):
+    """The rows of the table, under its rule."""
+    _, _, below = text.partition("───\n")
+    return re.findall(r"^  (\S+.*)$", below, flags=re.MULTILINE)
+
+
+def test_one_model_is_a_sentence_and_a_table(tmp_path):
+    for name, row in (("low", {COCAINE: a_row(3.1), HEROIN: a_row(3.3)}), ("mmlu", MMLU)):
+        write(tmp_path / name, row, config=SMALL)
+    said = run(tmp_path)
+    first, _, title, head, _, model, averages, guesses, *more = said.stdout.splitlines()
+    assert re.fullmatch(
+        r"small: 3 of 100 on single conditions; knowing averages only gets \d+, guessing 0\.", first
+    )
+    assert title == "Score, 0 to 100 ± error (epidemia_low: single condition)"
+    assert head.split() == ["model", "epidemia_low", "choice_mass", "mmlu", "(acc)"]
+    assert re.fullmatch(r"  small +3\.2 +0\.90 +0\.6500", model)
+    assert averages.startswith("  knows averages only (kind=mean) ")
+    assert guesses.startswith("  guesses uniformly (kind=uniform) ") and guesses.endswith(" 0.0")
+    assert more[-1].startswith("Next: ") and len(more) <= 2
+    # What stands in its row is what is said in the sentence.
+    assert f"{float(averages.split()[-1]):.0f}, guessing" in first
+
+
+@pytest.mark.parametrize(("number", "length"), [(1, 12), (3, 60), (10, 12), (10, 60)])
+def test_ten_models_are_at_most_25_lines_of_100_columns(tmp_path, number, length):
+    many(tmp_path, number, length)
+    # Another run of each, and respondents that were run.
+    for place in range(number):
+        name = f"org/Model-{place:02d}-{'x' * (length - 9)}"
+        write(tmp_path / f"more{place}", {COCAINE: a_row(1.0, seen=0.1)}, model=name)
+    for kind in ("mean", "truth", "uniform"):
+        config = {"model": "epidemia-baseline", "model_args": {"kind": kind}}
+        write(tmp_path / kind, {COCAINE: a_row(50.0)}, config=config)
+    said = run(tmp_path).stdout
+    printed = said.splitlines()
+    assert len(printed) <= 25, said
+    assert max(map(len, printed)) <= 100, said
+    assert printed[-1].startswith("Next: ") or printed[-2].startswith("Next: ")
+    assert sum("Model-" in row or "…" in row[:40] for row in rows_of(said)) >= number
+    assert f"{number} more run" in said
+    assert said.count(" of 100 on single conditions and ") == (number if number <= 3 else 1)
+
+
+def test_of_forty_models_the_ten_best_stand_and_the_rest_are_counted(tmp_path):
+    many(tmp_path, 40, tasks=LOW)
+    report = make_report(read_results([tmp_path]))
+    printed = [line.text for line in lines(summary(report))]
+    assert len(printed) <= 25 and max(map(len, printed)) <= 100
+    said, names = "\n".join(printed), [f"Model-{place:02d}" for place in range(40)]
+    assert [name for name in names if name in said] == names[:10]
+    assert "30 more models: --full" in said
+    (whole,) = output.leaderboards(report).values()
+    assert [row[0][:8] for row in whole.rows] == names
+
+
+def test_a_pipe_is_as_wide_as_a_screen_unless_it_is_told_otherwise(tmp_path):
+    many(tmp_path, 2, length=60)
+    assert max(map(len, run(tmp_path, "--full").stdout.splitlines())) <= 100
+    assert max(map(len, run(tmp_path, "--full", "--wide").stdout.splitlines())) > 100
+    assert (
+        "Without room" in run(tmp_path).stdout and "Without" not in run(tmp_path, "--wide").stdout
+    )
+
+
+def test_parts_of_the_report_are_printed_alone(tmp_path):
+    write(tmp_path, {COCAINE: a_row(3.0), "epidemia_low_zzz": {"score,none": 1.0}}, config=SMALL)
+    said = run(tmp_path)
+    notes = run(tmp_path, "--section", "notes").stdout.splitlines()
+    assert f"{len(notes)} notes: --section notes" in said.stdout and said.stderr == ""
+    assert any("epidemia_low_zzz" in note for note in notes)
+    assert run(tmp_path, "--full").stderr.splitlines() == [f"note: {note}" for note in notes]
+    part = run(tmp_path, "--section", "population").stdout
+    assert part.startswith("Score against the population") and "Score, 0 to 100 (" not in part
+    with pytest.raises(EpidemiaError, match=r"these results have leaderboard, population, .*notes"):
+        run(tmp_path, "--section", "slices")
+
+
+def test_who_does_not_answer_is_marked_last_and_unranked(tmp_path):
+    masses = {"good": 0.9, "mute": 0.05, "bad": 0.8}
+    for model, mass in masses.items():
+        score = {"good": 60.0, "mute": 99.0, "bad": 10.0}[model]
+        tasks = {task: a_row(score, mass) for task in LOW}
+        write(tmp_path / model, tasks, model=f"x/{model}")
+    said = run(tmp_path).stdout
+    models = [row for row in rows_of(said) if row.split()[0] in masses]
+    assert [row.split()[0] for row in models] == ["good", "bad", "mute"]
+    assert "does not answer" in models[-1] and "0.05" in models[-1]
+    assert "does not answer" not in models[0] and "mute does not answer" in said
+    report = make_report(read_results([tmp_path]))
+    standings = report.standings["epidemia_low"]
+    assert standings["mute"].best is None and standings["good"].among == 2
+    (board,) = summary(report).boards
+    assert [row.muted for row in board.finding.rows][:3] == [False, False, True]
+    (greyed,) = [line for line in lines(summary(report)) if line.muted]
+    assert greyed.text.split()[0] == "mute"
+    assert "does not answer" in run(tmp_path, "--full").stdout
+
+
+def test_a_reference_is_asked_what_the_run_was_asked(tmp_path):
+    """Beside a run cut otherwise stands what the respondent gets on those prompts."""
+    write(tmp_path / "whole", {task: a_row(30.0) for task in LOW}, model="x/whole")
+    limited = {"model_args": {"pretrained": "x/cut"}, "limit": 2.0}
+    weights = store.load(COCAINE).weights
+    cut = {COCAINE: a_row(20.0, seen=float(weights[:2].sum()))}
+    write(tmp_path / "cut", cut, config=limited)
+    both = run(tmp_path).stdout
+    (row,) = [row for row in rows_of(both) if row.startswith("cut ")]
+    beside = re.search(r"20\.0 \(1 tasks\) vs (\d+) ", row)
+    assert beside and "vs n: what knowing averages only gets" in both
+    # Alone, it stands in the row of the respondent.
+    alone = run(tmp_path / "cut").stdout
+    (averages,) = [row for row in rows_of(alone) if row.startswith("knows averages only")]
+    assert f"{float(averages.split()[-1]):.0f}" == beside[1] and " vs " not in alone
+    (whole,) = [row for row in rows_of(both) if row.startswith("knows averages only")]
+    assert whole.split()[-1] != averages.split()[-1]
+
+
+def test_runs_are_chosen_and_those_left_out_are_counted(tmp_path):
+    for dtype, score in (("float32", 10.0), ("bfloat16", 30.0)):
+        write(tmp_path / dtype, {COCAINE: a_row(score)}, config=run_as(dtype=dtype))
+    assert "1 more run of this model: --full" in run(tmp_path).stdout
+    said = run(tmp_path, "--where", "dtype=bfloat16").stdout
+    assert "30.0" in said and "10.0" not in said and "more run" not in said
+    assert "1 of 2" in run(tmp_path, "--where", "dtype=bfloat16", "--section", "notes").stdout
+
+
+def test_neighbours_are_said_to_be_better_or_not(tmp_path):
+    for model, score in (("good", (90.0, 1.0)), ("bad", (10.0, 1.0)), ("worst", (10.0, 1.0))):
+        write(tmp_path / model, dict.fromkeys(LOW, score), model=f"x/{model}")
+    said = run(tmp_path).stdout
+    assert (
+        "good is shown better in these tasks than bad; bad is not shown better than worst" in said
+    )
+    write(tmp_path / "fourth", dict.fromkeys(LOW, (5.0, 1.0)), model="x/fourth")
+    said = run(tmp_path).stdout
+    assert [row.split("  ")[-1].strip() for row in rows_of(said)][:3] == [
+        "better here",
+        "not shown",
+        "better here",
+    ]
+
+
+def test_a_file_that_lacks_versions_or_settings_is_said(tmp_path):
+    write(tmp_path, {COCAINE: (40.0, 3.0)}, versions={}, config=SMALL)
+    (note,) = read_results([tmp_path]).notes
+    assert "the version or the settings of 1 tasks" in note and COCAINE in note

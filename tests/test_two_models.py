@@ -1,0 +1,288 @@
+"""`epidemia compare A B`: our tasks, and documents of real lm-eval runs of other tasks."""
+
+import csv
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import recorded
+from scipy import stats
+from sums import EVEN, SIZES, write_tasks
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.two_models import compare_models
+from lm_eval_epidemia.report.two_models import LINES, WIDTH
+from lm_eval_epidemia.results.documents import answered_in
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory):
+    """Task files in a folder: a group by size, one of equal weights, with rows made here."""
+    return write_tasks(tmp_path_factory.mktemp("sums"))
+
+
+@pytest.fixture(scope="session")
+def answered(tasks, tiny_llama, lettered_llama, tmp_path_factory):
+    """Both models' results of all tasks, with samples."""
+    folder = tmp_path_factory.mktemp("answered")
+    models = {"tiny": tiny_llama, "lettered": lettered_llama}
+    for name, path in models.items():
+        (folder / name).symlink_to(path)
+        ran(folder / "results", tasks, folder / name)
+    return folder
+
+
+def ran(out, tasks, model, asked=("sums", "even"), **how):
+    given = {"model": "hf", "model_args": f"pretrained={model},dtype=float32", "device": "cpu"}
+    return recorded(out, [*asked], include_path=str(tasks), batch_size=64, **given, **how)
+
+
+def test_numbers_are_those_of_the_samples_by_another_route(answered):
+    """Samples read as json, tests by scipy; a group's number as lm-eval's own file has it."""
+    compared = compare_models("tiny", "lettered", [answered / "results"])
+    of = {(of.task, str(of.metric)): of for of in compared.documents}
+    assert {task for task, _ in of} == {"sums", "even", *SIZES, *EVEN}
+    assert {metric for _, metric in of} == {"acc", "acc_norm"}
+    files = {run.entry.model: run.file for run in answered_in([answered / "results"])}
+    by_model = {"tiny": {}, "lettered": {}}
+    for run in answered_in([answered / "results"]):
+        lines = run.samples.read_text().splitlines()
+        by_model[run.entry.model][run.task] = [json.loads(line) for line in lines]
+    first, second = by_model["tiny"], by_model["lettered"]
+    for group in ("sums", "even"):
+        result = of[group, "acc"].paired
+        for model, value in (("tiny", result.first), ("lettered", result.second)):
+            assert value == pytest.approx(files[model].results[group]["acc,none"])
+    d = {
+        task: np.array(
+            [a["acc"] - b["acc"] for a, b in zip(first[task], second[task], strict=True)]
+        )
+        for task in first
+    }
+    everything = np.concatenate([d[task] for task in SIZES])
+    assert np.count_nonzero(everything) >= 10  # else this says little
+    result = of["sums", "acc"].paired
+    assert (result.wins, result.losses) == ((everything > 0).sum(), (everything < 0).sum())
+    assert result.of.mean == pytest.approx(everything.mean())
+    # Two rows of each task are one document: McNemar's test would take them for two.
+    assert (result.clusters, result.test) == (len(everything) - 8, "paired t")
+    assert of["even_large", "acc_norm"].paired.wins == sum(
+        a["acc_norm"] > b["acc_norm"]
+        for a, b in zip(first["even_large"], second["even_large"], strict=True)
+    )
+
+
+def test_a_task_whose_documents_are_all_different_has_mcnemar_and_scipys_p(answered, tmp_path):
+    results = copied(answered, tmp_path)
+    for file in results.rglob("samples_even_large_*.jsonl"):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:  # the second row once more becomes a document of its own
+            line["doc_hash"] += str(line["doc_id"])
+        file.write_text("\n".join(map(json.dumps, lines)))
+    (of,) = (
+        of
+        for of in compare_models("tiny", "lettered", [results]).documents
+        if (of.task, str(of.metric)) == ("even_large", "acc")
+    )
+    tosses = of.paired.wins + of.paired.losses
+    assert tosses and of.paired.test == "McNemar, exact"
+    assert of.paired.p == stats.binomtest(of.paired.wins, tosses).pvalue
+
+
+def copied(answered, folder):
+    return shutil.copytree(answered / "results", folder / "results")
+
+
+def test_documents_that_only_one_has_are_named(answered, tasks, tmp_path):
+    results = copied(answered, tmp_path)
+    (lettered,) = results.glob("*lettered")
+    shutil.rmtree(lettered)
+    ran(results, tasks, answered / "lettered", limit=4)
+    compared = compare_models("tiny", "lettered", [results])
+    assert compared.notes[0] == (
+        "left out are 56 documents that only tiny was asked, in 10 tasks (sums_0: doc_id 4, 5; "
+        "sums_1: doc_id 4, 5, 6; sums_2: doc_id 4, 5, 6 and 1 more; ...)"
+    )
+    assert compared.notes[1].startswith("not compared: brier_score of sums_0, sums_1, sums_2 and 7")
+    of = {of.task: of for of in compared.documents}
+    assert of["sums_7"].rows == 4 and compared.unlike == {"limit": ("none", "4")}
+    assert of["sums"].rows == 32
+
+
+def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_path):
+    results = copied(answered, tmp_path)
+    ran(tmp_path / "more", tasks, answered / "lettered", asked=["even"], num_fewshot=1)
+    folders = [*results.glob("*tiny"), tmp_path / "more"]
+    with pytest.raises(EpidemiaError, match="share no task that both were asked alike") as stopped:
+        compare_models("tiny", "lettered", folders)
+    assert (
+        "not compared: even_small, even_large: tiny and lettered were asked with another "
+        "number of few-shot examples (0 and 1)" in str(stopped.value)
+    )
+    for key, value, why in (
+        ("prompt_hash", "x", "1 of 5 rows of samples had another prompt"),
+        ("target_hash", "x", "1 of 5 rows of samples have another right answer"),
+        (
+            "doc_hash",
+            "x",
+            "left out are 1 documents that only tiny was asked, in 1 tasks (even_small: doc_id 4)",
+        ),
+    ):
+        changed = shutil.copytree(results, tmp_path / key)
+        (file,) = changed.rglob("*lettered/samples_even_small_*.jsonl")
+        *lines, last = file.read_text().splitlines()
+        file.write_text("\n".join([*lines, json.dumps({**json.loads(last), key: value})]))
+        notes = compare_models("tiny", "lettered", [changed]).notes
+        assert any("even_small" in note and why in note for note in notes), key
+        assert any(note.startswith("even is not compared as a whole") for note in notes) == (
+            key != "doc_hash"
+        )
+
+
+def test_rows_are_clustered_by_a_column(answered):
+    """Passages: documents two at a time."""
+    results = [answered / "results"]
+    compared = compare_models("tiny", "lettered", results, cluster="passage")
+    (of,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("even_large", "acc"))
+    # Its numbers are 81 to 95, of passages 40 to 47; 83 is replaced by 82.
+    assert of.clustered_by == "passage" and of.paired.clusters == 8
+    assert of.paired.test == "paired t"
+    with pytest.raises(
+        EpidemiaError, match="no task that both answered has such a column; nearest"
+    ):
+        compare_models("tiny", "lettered", results, cluster="pasage")
+
+
+def test_a_screen_of_words_and_all_numbers_as_csv(answered, epidemia, monkeypatch):
+    """Typed where folders are called like the models, as lm-eval calls them."""
+    monkeypatch.chdir(answered)
+    done = epidemia("compare", "tiny", "lettered", "results")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "tiny against lettered" and len(lines) <= LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert any(line.startswith("sums, acc, 8 tasks, 76 documents: ") for line in lines)
+    assert epidemia("compare", "--models", "tiny", "lettered", "results").stdout == done.stdout
+    table = epidemia("compare", "tiny", "lettered", "results", "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert {row["kind"] for row in rows} == {"documents"}
+    assert len(rows) == 2 + 2 * (len(SIZES) + len(EVEN))
+    data = json.loads(epidemia("compare", "tiny", "lettered", "results", "--format", "json").stdout)
+    assert [float(row["value"]) for row in rows] == [row["value"] for row in data["rows"]]
+    assert (
+        "\\begin{tabular}"
+        in epidemia("compare", "tiny", "lettered", "results", "--format", "latex").stdout
+    )
+
+
+# -- Over our tasks, of constructed files --------------------------------------------------------
+
+LOW = [
+    *(f"epidemia_low_acs_{outcome}_by_sex" for outcome in ("employer", "salary", "education")),
+    *(f"epidemia_low_scf_{outcome}_by_age" for outcome in ("assets", "debt", "net_worth")),
+    *(f"epidemia_low_nsduh_{outcome}_ever_by_age" for outcome in ("cocaine", "heroin")),
+]
+HIGH = [
+    *(f"epidemia_high_nsduh_{outcome}_ever_by_sex_race" for outcome in ("cocaine", "marijuana")),
+    "epidemia_high_scf_home_ownership_by_age_education",
+]
+
+
+def scored(folder, model, values, error=1.0, **config):
+    """A result file with scores, the population's alike; errors are of the asking alone."""
+    rows = {
+        task: {"score,none": x, "score_population,none": x, "score_stderr,none": error}
+        for task, x in values.items()
+    }
+    asking = {"score": error, "score_population": error}
+    drawn = {
+        task: {"sample": "", "score": "", "score_population": "", "asking": asking}
+        for task in values
+    }
+    arguments = {"pretrained": f"org/{model}", **config.pop("model_args", {})}
+    folder.mkdir(parents=True)
+    written = {
+        "results": rows,
+        "config": {"model": "hf", "model_args": arguments, **config},
+        "epidemia": {"replicates": drawn},
+    }
+    (folder / "results_2026.json").write_text(json.dumps(written))
+
+
+@pytest.fixture
+def ours(tmp_path):
+    """The large is 10 to 17 points better in low, and 30 better or worse in high."""
+    small = dict.fromkeys([*LOW, *HIGH], 40.0)
+    large = {task: 50.0 + place for place, task in enumerate(LOW)}
+    large |= dict(zip(HIGH, (70.0, 70.0, 10.0), strict=True))
+    scored(tmp_path / "small", "small-1B", small)
+    scored(tmp_path / "large", "large-7B", large, model_args={"dtype": "bfloat16"})
+    return tmp_path
+
+
+def test_who_is_better_in_words(ours, epidemia):
+    """Low: mean 13.5 over 8 outcomes, sd 2.449, so 13.5 -+ 2.365 * 2.449 / sqrt(8): 11.5 to 15.5.
+
+    The error of these tasks is sqrt(2 / 8) = .5. High: (30 + 30 - 30) / 3 = 10, error sqrt(2 / 3).
+    """
+    done = epidemia("compare", "small-1B", "org/large-7B", ours)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert text.startswith("small-1B against large-7B Run differently: dtype auto / bfloat16.")
+    assert (
+        "epidemia_low, 8 tasks on 8 outcomes: large-7B is better, here and elsewhere, by 13.5 "
+        "points (here ± 0.5; elsewhere 11.5 to 15.5). Tasks won: 0 against 8, 0 ties." in text
+    )
+    assert (
+        "epidemia_high, 3 tasks on 3 outcomes: large-7B is better here; that it is elsewhere is "
+        "not shown: by 10.0 points (here ± 0.8; too few outcomes to generalise). Tasks won: 1 "
+        "against 2, 0 ties." in text
+    )
+    assert "epidemia_low + epidemia_high, 11 tasks on 10 outcomes: " in text
+    assert len(done.stdout.splitlines()) <= LINES
+    table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
+    rows = {row["group"]: row for row in csv.DictReader(io.StringIO(table))}
+    assert float(rows["epidemia_low"]["value"]) == -13.5
+    assert rows["epidemia_low"]["verdict"] == "worse"
+
+
+def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
+    def refused(*arguments):
+        done = epidemia("compare", *arguments)
+        assert done.returncode == 2 and not done.stdout
+        return done.stderr
+
+    assert "no model 'large' in these results; nearest: large-7B" in refused(
+        "small-1B", "large", ours
+    )
+    assert "are one model" in refused("small-1B", "org/small-1B", ours)
+    assert "nowhere does not exist" in refused("small-1B", "large-7B", "nowhere")
+    assert "'small-1B' holds no results" in refused("small-1B", ours)
+    assert "--where is for two models" in refused(ours, "--where", "limit=none")
+    scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
+    several = refused("small-1B", "large-7B", ours)
+    assert "large-7B was asked the same tasks of ours in 2 runs; choose one:" in several
+    assert "  --where dtype=bfloat16\n  --where dtype=float32\n" in several
+    # The other has neither.
+    assert "no model 'small-1B'" in refused(
+        "small-1B", "large-7B", ours, "--where", "dtype=float32"
+    )
+    named = "large-7B (dtype=bfloat16)"
+    assert named in several
+    done = epidemia("compare", "small-1B", named, ours)
+    assert done.returncode == 0 and "by 13.5 points" in " ".join(done.stdout.split())
+    done = epidemia("compare", "large-7B (dtype=float32)", named, ours)
+    assert "by 40.0 points" in " ".join(done.stdout.split())
+
+
+def test_tasks_asked_otherwise_are_left_out_and_counted(ours, epidemia):
+    """Another number of examples in every task: nothing is left to compare."""
+    path = ours / "large" / "results_2026.json"
+    written = json.loads(path.read_text())
+    written["n-shot"] = dict.fromkeys(LOW[:3], 5)
+    path.write_text(json.dumps(written))
+    done = epidemia("compare", "small-1B", "large-7B", ours)
+    assert "epidemia_low: 3 of 8 tasks of both were asked otherwise" in done.stderr
+    assert "epidemia_low, 5 tasks on 5 outcomes: " in done.stdout
