@@ -50,13 +50,13 @@ def summary(report: Report) -> Summary:
     rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // len(parts))
     boards = [board_of(report, models, of, columns, rows) for of, columns in parts.items()]
     return Summary(
-        [sentence for board in boards for sentence in _sentences(board, len(boards) > 1)],
+        [sentence for board in boards for sentence in sentences_of(board, len(boards) > 1)],
         boards,
         [*_counts(report, models, boards), _next(boards)],
     )
 
 
-def _sentences(board: Board, many: bool) -> list[str]:
+def sentences_of(board: Board, many: bool) -> list[str]:
     """Say what the best model comes to, or each of a few; and of these who is shown better."""
     ours = [line for line in board.lines if not line.run.reference] or board.lines
     short = len(ours) + board.left_out <= MOST_SENTENCES and not many
