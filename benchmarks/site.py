@@ -5,7 +5,7 @@
 
 One run of a noisy respondent is made with lm-eval (or given with ``--run``); every model is that
 run under another name, its sample files linked: each is read and computed for every model all the
-same, or, with ``--alike``, once for all of them. Pages are opened from the file system in
+same, or, with ``--alike``, copied in memory, unread. Pages are opened from the file system in
 Chromium, each three times in a context of its own; the median counts. Also, a sample file of 2 GB.
 """
 
@@ -21,14 +21,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.leaderboard import Report, make_report
 from lm_eval_epidemia.report import site as site_module
 from lm_eval_epidemia.report.output import sections
 from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.naming import Weights
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.results.samples import elicited
 
@@ -70,17 +72,21 @@ def made(tasks: str, folder: Path) -> Path:
     return folder
 
 
-def of_one(report: Report, read: Any) -> Any:
-    """Give every model the answers of the first."""
-    first = report.runs[0]
-    alone = report._replace(entries=[first])
-    samples, notes = read(alone)
-    return {
-        (run.name, asked): answers
-        for run in report.runs
-        for (_, asked), answers in samples.items()
-        if asked in run.scores
-    }, notes
+def of_one(run: Path, number: int) -> tuple[Report, Samples]:
+    """Return a report of `number` models that answered as one run did, and its samples."""
+    report = make_report(read_results([run]))
+    (first,) = report.runs
+    samples, _ = read_samples(report)
+    entries = [
+        replace(first, model=name, weights=Weights(name))
+        for name in (f"Some-Model-{place + 1}B" for place in range(number))
+    ]
+    standings = {
+        column: {entry.name: next(iter(of_column.values())) for entry in entries}
+        for column, of_column in report.standings.items()
+    }
+    answers = {(entry.name, asked): own for entry in entries for (_, asked), own in samples.items()}
+    return report._replace(entries=entries, standings=standings), answers
 
 
 def opened(site: Path, pages: dict[str, str]) -> None:
@@ -120,26 +126,27 @@ def main() -> None:
     parser.add_argument("--tasks", default="epidemia_low,epidemia_high,epidemia_extra")
     parser.add_argument("--gigabytes", type=float, default=2.0)
     parser.add_argument("--run", type=Path, help="a run with samples, instead of a new one")
-    parser.add_argument("--alike", action="store_true", help="read the samples of one model alone")
+    parser.add_argument("--alike", action="store_true", help="copy models in memory")
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="epidemia-site-"))
     try:
         run = options.run or made(options.tasks, work / "run")
-        (work / "results").mkdir()
-        copies(run, work / "results", options.models)
-        read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
         started = time.perf_counter()
-        report = make_report(read_results([work / "results"]), with_published=True)
-        tables = sections(report)
-        first = time.perf_counter() - started
         if options.alike:
-            read = site_module.read_samples
-            site_module.read_samples = lambda report: of_one(report, read)
+            report, samples = of_one(run, options.models)
+            site_module.read_samples = lambda report: (samples, [])
+            print(f"{options.models} models, {len(report.runs[0].scores)} tasks, copied in memory")
+        else:
+            (work / "results").mkdir()
+            copies(run, work / "results", options.models)
+            read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
+            started = time.perf_counter()
+            report = make_report(read_results([work / "results"]), with_published=True)
+            tables, tasks = sections(report), len(report.runs[0].scores)
+            print(f"{options.models} models, {tasks} tasks, {read:.1f} GB of results and samples")
+            print(f"report: {len(tables)} tables in {time.perf_counter() - started:.1f} s")
         build_site(report, work / "site")
         whole = time.perf_counter() - started
-        tasks = len(report.runs[0].scores)
-        print(f"{options.models} models, {tasks} tasks, {read:.1f} GB of results and samples")
-        print(f"report: {len(tables)} tables in {first:.1f} s")
         print(f"site: {whole:.1f} s in all, peak {peak():,.0f} MB over its processes")
         sizes = {
             path.relative_to(work / "site"): path.stat().st_size

@@ -112,7 +112,9 @@ def result_file(folder, tasks, model="m", metadata=None, **more):
                 "results": rows,
                 "configs": {name: {"metadata": metadata or {}} for name in rows},
                 "versions": {
-                    name: TASK_VERSION + WAYS[leaves()[name].way].revision for name in rows
+                    name: TASK_VERSION + WAYS[leaves()[name].way].revision
+                    for name in rows
+                    if name in leaves()
                 },
                 "config": {"model": "hf", "model_args": {"pretrained": f"/x/{model}"}},
                 "epidemia": {

@@ -31,7 +31,8 @@ from lm_eval_epidemia.findings import (
 from lm_eval_epidemia.findings.finding import ALIKE_NOTE
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.quantities import title as title_of
-from lm_eval_epidemia.report import charts, figures, output, site
+from lm_eval_epidemia.report import charts, figures, output
+from lm_eval_epidemia.report.pages import figures as pages
 from lm_eval_epidemia.report.sections import printed, tidy
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import Results, read_results
@@ -402,7 +403,8 @@ def test_figures_of_a_single_quantity_are_drawn(tmp_path_factory, tmp_path):
         rows = figures.FIGURES[name].rows(report, None)
         values = [value for row in rows for value in row.values() if isinstance(value, float)]
         assert values and all(map(math.isfinite, values)), name
-    assert all("</svg>" in one["svg"] for one in site._priors(report)["found"])
+    drawn = pages.priors(report, {})["found"]
+    assert len(drawn) == 3 and all("</svg>" in panel[1] for one in drawn for panel in one["panels"])
 
 
 def test_a_figure_that_cannot_be_drawn_costs_itself_alone(report, tmp_path, monkeypatch, capsys):
@@ -410,13 +412,10 @@ def test_a_figure_that_cannot_be_drawn_costs_itself_alone(report, tmp_path, monk
         raise ValueError("no such scale")
 
     monkeypatch.setitem(charts.CHARTS, "wins", broken)
-    monkeypatch.setattr(charts, "leaderboard", broken)
-    drawn = {one["name"]: one for one in site._priors(report)["found"]}
+    drawn = {one["name"]: one for one in pages.priors(report, {})["found"]}
     why = "not drawn: how often stated priors beat N real answers (ValueError: no such scale)"
-    assert drawn["wins"]["svg"] == "" and drawn["wins"]["says"] == why
-    assert "</svg>" in drawn["quartiles"]["svg"] and "</svg>" in drawn["uncertainty"]["svg"]
-    (board,) = site._index(report, [], ())["boards"]
-    assert board["figure"]["says"].startswith("not drawn: Share of quantities")
+    assert drawn["wins"]["panels"] == [] and drawn["wins"]["says"] == why
+    assert all("</svg>" in drawn[name]["panels"][0][1] for name in ("quartiles", "uncertainty"))
     assert why in capsys.readouterr().err
     with pytest.raises(EpidemiaError, match=r"wins cannot be drawn .*: ValueError: no such scale"):
         figures.save("wins", lambda: report, tmp_path / "wins.svg")
@@ -426,7 +425,7 @@ def test_a_figure_that_cannot_be_drawn_costs_itself_alone(report, tmp_path, monk
 def test_numbers_that_are_none_are_drawn_as_none():
     row = {"model": "m", "quantity": "q", "difficulty": "easy", "stated": 1.0}
     rows = [{**row, "error": error} for error in (2.0, math.nan, math.inf)]
-    assert "</svg>" in site._drawn("title", "says", charts.uncertainty, rows)["svg"]
+    assert "</svg>" in pages.drawn("uncertainty", "says", rows)["panels"][0][1]
 
 
 def test_quantities_have_titles_and_not_codes():

@@ -78,7 +78,7 @@ def test_a_quantity_shows_priors_truth_and_real_answers(site, visit):  # noqa: F
     assert grid[1] == "41 numbers scored"
     # 5 priors of each of 8 that wrote, 1 of the grid, 25 samples of each of 4 sizes; o4-mini and
     # qwen3 did not always write one.
-    marks = tab.locator("#stated svg .mark-symbol path").count()
+    marks = tab.locator("#stated svg .mark-symbol.role-mark path").count()
     unread = sum(cells[1].count("not read") for cells in rows.values())
     assert marks == 5 * (len(rows) - 1) - unread + 1 + 4 * 25
     labels = tab.locator("#stated svg.marks").text_content()

@@ -313,7 +313,7 @@ def test_with_other_replicates_errors_are_independent(home_record, tmp_path):
 def test_fresh_tasks_that_are_not_here_are_named(results, home):
     for path in (home / "fresh" / "gss_7").iterdir():
         path.unlink()
-    done = report(results, "--probe")
+    done = report(results, "--probe", "--full")
     assert "fresh tasks that are not here: make the set with 'epidemia tasks fresh" in done.stderr
     assert "no fresh task was asked" in done.stderr and "Memorisation" not in done.stdout
 

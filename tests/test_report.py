@@ -676,7 +676,7 @@ def test_the_report_for_programs(three):
     rows = pd.read_csv(StringIO(run("report", three, "--format", "csv").stdout))
     big = rows[(rows.model == "Big-70B") & (rows.kind == "group")].iloc[0]
     assert big.value == 64.5 and big.rank_best == 1 and big.tasks == 4
-    kinds = {"group", "survey", "domain", "dimension", "scale", "task"}
+    kinds = {"group", "survey", "domain", "dimension", "scale", "task", "reference"}
     assert set(rows.kind) == kinds | {"other", "pair", "version", "correlation"}
     in_json = json.loads(run("report", three, "--format", "json").stdout)
     verdicts = {"better", "worse", "better here", "worse here", "not shown"}

@@ -19,6 +19,7 @@ from lm_eval_epidemia.findings.ways import asked_in_wordings
 from lm_eval_epidemia.report import figures, output, site
 from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.results.entry import LONGEST_NAME, Asked, Entry
+from lm_eval_epidemia.results.models import models_of
 from lm_eval_epidemia.results.results import read_results
 
 SMALL = {"model": "hf", "model_args": {"pretrained": "x/small"}}
@@ -227,13 +228,20 @@ def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp
     assert shown["knows P(Y) alone (baseline)"] == shown["epidemia-baseline kind=mean"]
     mine = shown["epidemia-baseline kind=mean (limit 10)"]
     assert shown["knows P(Y) alone (baseline; limit 10)"] == mine != shown[report.runs[0].name]
+    everyone = explorer.answerers(models_of(report.entries))
     for entry in report.runs:
         for asked, score in entry.scores.items():
-            found = explorer.task_data(asked, report, {})["models"]
-            (model,) = [one for one in found if one["name"] == entry.name]
-            assert model["anchors"]["D mean"] == pytest.approx(score.l1, abs=1e-9)
+            shown_of = explorer.task_data(asked, everyone, {})
+            model = next(
+                m
+                for m in shown_of["models"]
+                if ("(limit 10)" in m["name"]) == bool(entry.protocol.limit)
+            )
+            anchors = model.get("anchors", shown_of["anchors"])
+            assert anchors["D mean"] == pytest.approx(score.l1, abs=1e-9)
     monkeypatch.setattr(explorer, "_listed", lambda report: [Asked(COCAINE, "letters")])
-    listed = {task["name"]: task for task in explorer.shown(report, {}, lambda *_: None)["tasks"]}
+    tasks = explorer.shown(report, everyone, {}, lambda *_: None)["tasks"]
+    listed = {task["name"]: task for task in tasks}
     values = [entry.scores[Asked(COCAINE, "letters")].value for entry in report.runs]
     assert listed[COCAINE]["mean"] == f"{values[0]:.1f}; {values[1]:.1f} (limit 10)"
 

@@ -365,14 +365,14 @@ def test_drawn_answers_have_an_error(runs):
 
 
 def shown(*arguments):
-    done = CliRunner().invoke(app, ["report", *map(str, arguments)])
+    done = CliRunner().invoke(app, ["report", "--wide", *map(str, arguments)])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.output
 
 
 def test_the_report_shows_it_where_it_is_asked_for(runs):
-    text = shown(runs / "truth", "--standardised")
+    text = shown(runs / "truth", "--standardised", "--wide")
     assert "What its own answers imply" in text and "only under the graph" in text
     line = next(line for line in text.splitlines() if HOME in line and "race:" in line)
     crude, same = re.findall(r"([+-][\d.]+) ± [\d.]+", line)

@@ -141,6 +141,23 @@ def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_pa
         )
 
 
+def test_each_model_may_have_its_own_chat_template(answered, tasks, tmp_path):
+    """Prompts differ then, and the task's configuration says whether the questions do."""
+    results = copied(answered, tmp_path)
+    chat = tmp_path / "chat"
+    ran(chat, tasks, answered / "lettered", asked=["even_small"], apply_chat_template=True)
+    folders = [*results.glob("*tiny"), chat]
+    compared = compare_models("tiny", "lettered", folders)
+    assert {of.task for of in compared.documents} == {"even_small"}
+    assert compared.unlike["chat_template"] == ("none", "yes")
+    (file,) = chat.rglob("results_*.json")
+    written = json.loads(file.read_text())
+    written["configs"]["even_small"]["doc_to_text"] = "{{question}}!"
+    file.write_text(json.dumps(written))
+    with pytest.raises(EpidemiaError, match="the task's files differ in doc_to_text"):
+        compare_models("tiny", "lettered", folders)
+
+
 def test_rows_are_clustered_by_a_column(answered):
     """Passages: documents two at a time."""
     results = [answered / "results"]
@@ -260,7 +277,7 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     assert "are one model" in refused("small-1B", "org/small-1B", ours)
     assert "nowhere does not exist" in refused("small-1B", "large-7B", "nowhere")
     assert "'small-1B' holds no results" in refused("small-1B", ours)
-    assert "--where is for two models" in refused(ours, "--where", "limit=none")
+    assert "no run has such a setting" in refused(ours, "--where", "precision=none")
     scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
     several = refused("small-1B", "large-7B", ours)
     assert "large-7B was asked the same tasks of ours in 2 runs; choose one:" in several

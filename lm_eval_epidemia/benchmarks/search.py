@@ -85,8 +85,8 @@ def entries() -> Iterator[Entry]:
         says = groups()[name].says if name in groups() else ""
         yield _entry(name, f"group of {tasks} task{'s' * (tasks > 1)}", text=[says])
     for name, survey in records().items():
-        text = (survey.publisher, survey.domain, survey.people)
-        yield _entry(name, f"survey: {survey.title}", survey.variables, text)
+        about_it = (survey.publisher, survey.domain, survey.people)
+        yield _entry(name, f"survey: {survey.title}", survey.variables, about_it)
 
 
 def _meant(word: str, known: Iterable[str]) -> dict[str, float]:

@@ -138,8 +138,8 @@ def path() -> None:
 
 for command in (report_cli.report, report_cli.compare, report_cli.plot):
     app.command(rich_help_panel=LOOK)(command)
-for command in (about.show, about.search):
-    app.command(rich_help_panel=LOOK)(command)
+app.command(rich_help_panel=LOOK)(about.show)
+app.command(rich_help_panel=LOOK)(about.search)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -220,8 +220,8 @@ def _truth(truth: Truth, every: bool) -> None:
     source = f"{truth.survey} {truth.vintage} ({truth.state})"
     if every:
         table = table_of("", *frame.columns, right=tuple(frame.columns[len(given) + 1 :]))
-        for row in frame.itertuples(index=False):
-            table.add_row(*(f"{x:.4g}" if isinstance(x, float) else plain(str(x)) for x in row))
+        for values in frame.itertuples(index=False):
+            table.add_row(*(f"{x:.4g}" if isinstance(x, float) else plain(str(x)) for x in values))
         _say("truth", f"{source}, with the 95 % interval from low to high:")
         _print(table)
         return

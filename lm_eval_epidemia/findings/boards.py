@@ -169,7 +169,9 @@ def board_of(
         rows += _prior_reference(report, columns)
     declared, optional = _columns(benchmark, columns, rows)
     words = [f"{column}: {WORDS[column]}" for column in columns if column in WORDS]
-    title = f"{benchmark.says}{' ± error' * benchmark.has_error}"
+    title = benchmark.heading.replace(
+        benchmark.says, benchmark.says + " ± error" * benchmark.has_error
+    )
     title += f" ({'; '.join(words)})" if words else ""
     note = [_MARKS[mark] for mark in marks]
     if common:

@@ -190,8 +190,9 @@ def _left_out(pairs: Sequence[_Paired]) -> list[str]:
         if tasks:
             named = [f"{task}: doc_id {few(documents)}" for task, documents in tasks.items()]
             number = sum(map(len, tasks.values()))
+            model = (pairs[0].one, pairs[0].other)[side].entry.model
             notes.append(
-                f"left out are {number:,} documents that only {pairs[0][side].entry.model} was "
+                f"left out are {number:,} documents that only {model} was "
                 f"asked, in {len(tasks)} tasks ({'; '.join(named[:3])}{'; ...' * (len(named) > 3)})"
             )
     no_means: dict[Metric, list[str]] = defaultdict(list)
@@ -226,17 +227,17 @@ def _pair(one: Answered, other: Answered, cluster: str | None) -> _Paired:
     metrics: dict[Metric, Answers] = {}
     no_means = []
     for metric in (metric for metric in one.metrics if metric in other.metrics):
-        first, second = rows.of(metric), others.of(metric)
-        if not (_is_mean(one.metrics[metric], first) and _is_mean(other.metrics[metric], second)):
+        mine, theirs = rows.of(metric), others.of(metric)
+        if not (_is_mean(one.metrics[metric], mine) and _is_mean(other.metrics[metric], theirs)):
             no_means.append(metric)
             continue
         # Of a document that only one has under this filter, nothing can be paired.
-        keys = [key for key in first if key in second]
-        metrics[metric] = Answers(
-            [first[key] for key in keys],
-            [second[key] for key in keys],
-            [_cluster(key, rows.by_key[key]) for key in keys],
-        )
+        if keys := [key for key in mine if key in theirs]:
+            metrics[metric] = Answers(
+                [mine[key] for key in keys],
+                [theirs[key] for key in keys],
+                [_cluster(key, rows.by_key[key]) for key in keys],
+            )
     alone = _only_in(rows, others), _only_in(others, rows)
     return _Paired(one, other, metrics, cluster or "", alone, no_means)
 
@@ -308,7 +309,8 @@ def _groups(pairs: Mapping[str, _Paired]) -> tuple[list[OverDocuments], set[str]
     members: dict[str, None] = {}
     notes = []
     for name, tasks in sorted(groups.items(), key=lambda group: -len(group[1])):
-        of = [pairs[task] for task in tasks if task in pairs]
+        if not (of := [pairs[task] for task in tasks if task in pairs]):
+            continue
         metrics = [metric for metric in of[0].metrics if all(metric in pair.metrics for pair in of)]
         if len(of) < len(tasks) or not (weights := _weights(name, of, metrics)):
             notes.append(

@@ -16,9 +16,9 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Samples
-from lm_eval_epidemia.findings.board import parts_of
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.model_rows import parts_of
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.models import Model, chips
@@ -190,6 +190,7 @@ def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[
     if way.prompts_are == "levels" and len(truth.levels) > 2:
         heading += ", asked for each answer, here for the first"
     questions = [way.question(wording, cell, 0) for cell in cells]
+    anchors = _anchors(whole, asked)
     labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
     return {
         "name": in_way(*asked),
@@ -208,13 +209,13 @@ def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[
         "low": _packed(low, 100_000),
         "high": _packed(high, 100_000),
         "mean": [round(float(p), 5) for p in scoring.mean(truth.weights, truth.p)[0]],
-        "anchors": _anchors(whole, asked),
+        "anchors": anchors,
         "heading": heading,
         **_shared(questions, truth, labels),
         # What follows the question is the same for every cell; answers are in their natural order.
         "tail": "\n" + prompt("", way.answers(truth), request=way.request),
         "models": [
-            _answered(one, part, asked, samples.get((part.name, asked)))
+            _answered(one, part, asked, samples.get((part.name, asked)), anchors)
             for one in runs
             for part in parts_of(one.run)
             if asked in part.scores
@@ -263,11 +264,16 @@ def leaf_given(truth: store.GroundTruth) -> Sequence[str]:
     return all_tasks()[truth.task].given
 
 
-def _answered(one: Answerer, part: Entry, asked: Asked, own: TaskAnswers | None) -> dict[str, Any]:
+def _answered(
+    one: Answerer,
+    part: Entry,
+    asked: Asked,
+    own: TaskAnswers | None,
+    everywhere: dict[str, float] | None,
+) -> dict[str, Any]:
     """Return what a model answered in a task, and what that came to."""
     score, whole = part.scores[asked], len(store.load(asked.task).given)
     apart = ("l1", "seen", POPULATION)
-    complete = own is None or len(own.cells) == whole
     shown: dict[str, Any] = {
         "name": one.name,
         "reference": part.reference,
@@ -279,8 +285,10 @@ def _answered(one: Answerer, part: Entry, asked: Asked, own: TaskAnswers | None)
         "diagnostics": {key: _short(x, 4) for key, x in score.metrics.items() if key not in apart},
         "q": None if own is None else _packed(own.q, 1_000),
     }
-    if not complete and own is not None:
-        shown |= {"cells": own.cells, "anchors": _anchors(part, asked)}
+    if own is not None and len(own.cells) < whole:
+        shown["cells"] = own.cells
+    if (anchors := _anchors(part, asked)) != everywhere:
+        shown["anchors"] = anchors
     return {key: x for key, x in shown.items() if x is not None and x is not False and x != {}}
 
 

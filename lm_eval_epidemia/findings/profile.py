@@ -12,10 +12,10 @@ import numpy as np
 from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Samples
-from lm_eval_epidemia.findings.board import known_scores, parts_of
 from lm_eval_epidemia.findings.finding import Number, number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import slices
+from lm_eval_epidemia.findings.model_rows import known_scores, parts_of
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring

@@ -13,7 +13,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from lm_eval_epidemia.findings.board import plain_name
+from lm_eval_epidemia.findings.model_rows import plain_name
 from lm_eval_epidemia.report.charts_tilt import tilt
 from lm_eval_epidemia.report.charts_tuned import learning, losses, tuning
 from lm_eval_epidemia.report.palette import (

@@ -81,7 +81,9 @@ def _parts(whole: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Take a specification apart: the title, the note and the specification of each panel."""
     for key in ("vconcat", "hconcat"):
         if key in whole:
-            shared = {name: whole[name] for name in ("datasets", "data") if name in whole}
+            shared: dict[str, Any] = {
+                name: whole[name] for name in ("datasets", "data") if name in whole
+            }
             for part in whole[key]:
                 yield from _parts({**shared, **part})
             return

@@ -101,7 +101,8 @@ class Answered(NamedTuple):
 
     def size_of(self, name: str) -> float:
         """Return how many documents of a task count; NaN where the file does not say."""
-        return number_in(self.file.results.get(name, {}).get("sample_len"))
+        size = number_in(self.file.results.get(name, {}).get("sample_len"))
+        return _counts(self.file, name)[0] if math.isnan(size) else size
 
     def higher_is_better(self, metric: str) -> bool | None:
         """Which way is better; None where the file does not say."""
@@ -157,12 +158,17 @@ def _when(answered: Answered) -> float:
     return -math.inf if math.isnan(answered.entry.date) else answered.entry.date
 
 
+def _counts(file: ResultFile, task: str) -> tuple[float, float]:
+    """Return how many documents of a task were asked, and of how many; NaN if not known."""
+    counts = file.sizes.get(task) if isinstance(file.sizes, dict) else None
+    known = counts if isinstance(counts, dict) else {}
+    return number_in(known.get("effective")), number_in(known.get("original"))
+
+
 def _is_cut(file: ResultFile, task: str) -> bool:
     """Whether a ``--limit`` left documents out, as far as the file tells."""
-    counts = file.sizes.get(task) if isinstance(file.sizes, dict) else None
-    if not isinstance(counts, dict):
-        return True
-    return not number_in(counts.get("effective")) >= number_in(counts.get("original"))
+    asked, there = _counts(file, task)
+    return not asked >= there
 
 
 def groups_in(file: ResultFile) -> dict[str, list[str]]:

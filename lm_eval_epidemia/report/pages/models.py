@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lm_eval_epidemia.findings import board, profile
+from lm_eval_epidemia.findings import model_rows, profile
 from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.finding import Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
@@ -89,7 +89,7 @@ def shown(
             }
             for other in model.runs
         ],
-        "columns": [(column, board.plain_name(column)) for column in columns],
+        "columns": [(column, model_rows.plain_name(column)) for column in columns],
     }
 
 
@@ -99,7 +99,7 @@ def _mean(run: Entry, column: str) -> tuple[float, float]:
 
 
 def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str, Any]]:
-    known = board.known_scores(report, run)
+    known = model_rows.known_scores(report, run)
     parts, panels = by_benchmark(columns), []
     for benchmark, several in parts.items():
         for column in several:
@@ -132,7 +132,7 @@ def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str
             high = measure.high if math.isfinite(measure.high) else max(ends)
             panels.append(
                 {
-                    "title": board.plain_name(column),
+                    "title": model_rows.plain_name(column),
                     "name": column,
                     "drawing": strip(
                         marks, ENDS.get(benchmark.name, ()), low, high, benchmark.digits
@@ -147,7 +147,7 @@ def _drawn(task: profile.ScoredTask) -> dict[str, Any]:
 
 
 def _lines(lines: Finding | None, run: Entry) -> list[dict[str, str]]:
-    names = {part.name for part in board.parts_of(run)}
+    names = {part.name for part in model_rows.parts_of(run)}
     said = []
     for row in lines.rows if lines else ():
         if row.entry is not None and row.entry.name in names:
@@ -155,7 +155,7 @@ def _lines(lines: Finding | None, run: Entry) -> list[dict[str, str]]:
             if isinstance(slope, Number) and isinstance(tilt, Number):
                 said.append(
                     {
-                        "group": board.plain_name(row.group),
+                        "group": model_rows.plain_name(row.group),
                         "slope": with_error(slope, ".2f"),
                         "tilt": with_error(tilt, "+.2f"),
                     }

@@ -10,9 +10,16 @@ from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.findings import overview, probe
-from lm_eval_epidemia.findings.board import BoardRow, board, by_importance, plain_name, plain_names
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
+from lm_eval_epidemia.findings.model_rows import (
+    ModelRow,
+    by_importance,
+    model_rows,
+    plain_name,
+    plain_names,
+)
 from lm_eval_epidemia.findings.overview import as_lm_eval
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
 from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
@@ -71,7 +78,7 @@ def shown(
     files : mapping of str to str
         The page of each model, by its name.
     """
-    said = sentences(report)
+    said, names = sentences(report), plain_names(report)
     boards = [
         {**_board(report, benchmark, columns, files), "verdict": said.get(benchmark.name, "")}
         for benchmark, columns in by_benchmark(report.columns).items()
@@ -79,7 +86,7 @@ def shown(
     tables = [*details(report), *map(printed, probe.findings(probe.probed(report, cutoffs)))]
     return {
         "boards": boards,
-        "sections": [rows_of(table, published(report), plain_names(report)) for table in tables],
+        "sections": [rows_of(table, published(report), names) for table in tables],
         "notes": notes,
     }
 
@@ -96,7 +103,7 @@ def _board(
     report: Report, benchmark: Benchmark, columns: Sequence[str], files: Mapping[str, str]
 ) -> dict[str, Any]:
     columns = by_importance(report, benchmark, columns)
-    rows = board(report, columns)
+    rows = model_rows(report, columns)
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     masses = any(not math.isnan(row.choice_mass) for row in rows)
     sizes = any(row.run.parameters for row in rows)
@@ -122,7 +129,7 @@ def _board(
                 "place": row.place,
                 "more": len(row.model.runs) - 1 if row.place == 0 else 0,
                 "chips": row.chips,
-                "kind": "reference" * row.run.reference or "silent" * row.silent,
+                "kind": _kind(row),
                 "silent": row.silent,
                 "cells": [
                     {
@@ -145,7 +152,14 @@ def _board(
     }
 
 
-def _part(report: Report, row: BoardRow, column: str) -> str:
+def _kind(row: ModelRow) -> str:
+    """Say what a row is of, where it is no model that answers."""
+    if row.run.reference:
+        return "baseline" if row.run.model == KNOWS_MARGINAL else "reference"
+    return "silent" * row.silent
+
+
+def _part(report: Report, row: ModelRow, column: str) -> str:
     """Say over how many tasks a mean is, where that is not how many most were asked."""
     if column not in row.cells:
         return ""
@@ -154,7 +168,7 @@ def _part(report: Report, row: BoardRow, column: str) -> str:
 
 
 def _panel(
-    column: str, rows: Sequence[BoardRow], benchmark: Benchmark, files: Mapping[str, str]
+    column: str, rows: Sequence[ModelRow], benchmark: Benchmark, files: Mapping[str, str]
 ) -> dict[str, Any] | None:
     here = [row for row in rows if row.place == 0 and column in row.cells][:DRAWN]
     if not here:

@@ -14,10 +14,10 @@ from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
 from lm_eval_epidemia.findings.overview import ranks
-from lm_eval_epidemia.findings.reference import asked_of
+from lm_eval_epidemia.findings.reference import asked_of, cut_of, references
 from lm_eval_epidemia.findings.summary import WORDS
 from lm_eval_epidemia.results.entry import Asked, Entry
-from lm_eval_epidemia.results.models import Model, chips, models_of
+from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of
 
 #: What groups are, in plain words.
 PLAIN = {
@@ -50,7 +50,7 @@ class Cell(NamedTuple):
     rank: str
 
 
-class BoardRow(NamedTuple):
+class ModelRow(NamedTuple):
     """A run of a model.
 
     Attributes
@@ -151,7 +151,7 @@ def _cell(report: Report, run: Entry, group: str, known: dict[Asked, float]) -> 
     )
 
 
-def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
+def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
     """Return the rows of a benchmark, best first: who was asked the first group before the rest.
 
     Parameters
@@ -166,7 +166,9 @@ def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
         # The run that answered most of this benchmark stands for the model.
         models += [[row._replace(place=place) for place, row in enumerate(rows)]] if rows else []
 
-    def order(rows: list[BoardRow]) -> list[float]:
+    models += [[row] for row in _references(report, columns)]
+
+    def order(rows: list[ModelRow]) -> list[float]:
         # Blanks last, in each group in turn.
         cells = rows[0].cells
         return [-cells[c].mean.value if c in cells else math.inf for c in columns]
@@ -174,13 +176,35 @@ def board(report: Report, columns: Sequence[str]) -> list[BoardRow]:
     return [row for rows in sorted(models, key=order) for row in rows]
 
 
-def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[BoardRow]:
+def _references(report: Report, columns: Sequence[str]) -> Iterator[ModelRow]:
+    """Return a row of who knows averages only for every cut of runs, if it was not run so."""
+    name = f"{RESPONDENTS['mean']} (kind=mean)"
+    ran = {
+        (entry.protocol, column)
+        for entry in report.runs
+        if entry.weights.model == "epidemia-baseline kind=mean"
+        for column in columns
+        if tasks_in(entry, column)
+    }
+    for entry in references(report.runs):
+        cells = {
+            c: _cell(report, entry, c, {})
+            for c in columns
+            if tasks_in(entry, c) and (entry.protocol, c) not in ran
+        }
+        if cells:
+            cut = cut_of(entry)
+            model = Model(name, entry.weights, (entry,))
+            yield ModelRow(model, entry, 0, (cut,) if cut else (), cells, math.nan, {})
+
+
+def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[ModelRow]:
     runs = sorted(model.runs, key=lambda run: -sum(len(tasks_in(run, c)) for c in columns))
     for place, run in enumerate(runs):
         known = known_scores(report, run)
         cells = {c: _cell(report, run, c, known) for c in columns if tasks_in(run, c)}
         others = model.others if place == 0 else run.others
-        yield BoardRow(model, run, place, chips(run), cells, choice_mass(run, run.scores), others)
+        yield ModelRow(model, run, place, chips(run), cells, choice_mass(run, run.scores), others)
 
 
 def by_importance(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
