@@ -220,7 +220,7 @@ class Pool:
         of_prior, variance = (
             x[np.ix_(pairs.model[rows], pairs.model[rows])] for x in pairs.priors()
         )
-        share = np.where(np.isinf(of_prior), 1.0, of_prior / (of_prior + freedom))
+        share = 1 / (1 + freedom / of_prior)  # of an endless freedom all
         error = np.sqrt(share * variance + (1 - share) * squares)
         same = np.equal.outer(pairs.model[rows], pairs.model[rows])
         most = (pairs.models - np.where(same, 1, 2)) * freedom

@@ -102,8 +102,8 @@ def _decided(
         # Then bounds are not exact: two of many models move a median by little.
         close = 1 / len(entries) if pool.pairs(tuple(tasks)).floored else CLOSE
     better = 1 if benchmark.measure.higher_is_better else -1
-    of = np.zeros((len(entries),) * 2, np.int8)
-    undecided = []
+    of: NDArray[np.int8] = np.zeros((len(entries),) * 2, np.int8)
+    undecided: list[tuple[int, int]] = []
     for start in range(0, len(entries), _BLOCK):
         block = slice(start, start + _BLOCK)
         apart = [np.subtract.outer(numbers[block], numbers) for numbers in at]
@@ -120,8 +120,8 @@ def _decided(
         ]
         least = np.nan_to_num(np.min(beyond, axis=0), nan=-math.inf)
         of[block] = np.where(least > 0, better * side, 0)
-        first, other = np.nonzero(np.abs(least) <= close)
-        undecided += [(i, j) for i, j in zip(first + start, other, strict=True) if i < j]
+        near = np.argwhere(np.abs(least) <= close)
+        undecided += [(start + int(i), int(j)) for i, j in near if start + i < j]
     return of, undecided
 
 
@@ -181,5 +181,5 @@ def _joint(draws: Sequence[Sequence[Draws | None]], unbiased: bool = False) -> _
     spread = np.zeros((len(rows), max(len(row[0]) for row in rows)))
     for place, (part, *_) in enumerate(rows):
         spread[place, : len(part)] = part
-    asking, kind, at = (np.array([row[place] for row in rows]) for place in (1, 2, 3))
-    return _Joint(spread, asking, kind, at)
+    _, asking, kind, at = map(list, zip(*rows, strict=True))
+    return _Joint(spread, np.array(asking), np.array(kind), np.array(at))

@@ -95,8 +95,9 @@ def _draws_together(file: ResultFile) -> None:
     places: list[tuple[dict[str, Any], str]] = []
     parts: list[Array] = []
     for of_task in (file.epidemia or Joint()).replicates.values():
-        for texts in (of_task, of_task.get("less_bias")):
-            for metric, text in texts.items() if isinstance(texts, dict) else ():
+        less_bias = of_task.get("less_bias")
+        for texts in (of_task, less_bias) if isinstance(less_bias, dict) else (of_task,):
+            for metric, text in texts.items():
                 if metric != "sample" and (numbers := _numbers(text)) is not None:
                     places.append((texts, metric))
                     parts.append(numbers)
