@@ -16,6 +16,7 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
+from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.sealed import stamp
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.surveys import fresh
@@ -32,6 +33,7 @@ def in_way(name: str, way: str) -> str:
     return WAYS[way].named(name)
 
 
+@looked_up
 def leaves() -> dict[str, Leaf]:
     """Return every declared task in every way of its benchmark, by the name lm-eval has for it.
 
@@ -52,6 +54,7 @@ def _leaves(_built: Hashable, _records: Hashable) -> dict[str, Leaf]:
     }
 
 
+@looked_up
 def groups() -> dict[str, Benchmark]:
     """Return the groups without parts, as lm-eval knows them, in their usual order."""
     return {

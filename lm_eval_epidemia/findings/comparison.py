@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, groups
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, outcomes
-from lm_eval_epidemia.score.joint import difference, joint_bias, joint_error
+from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
 from lm_eval_epidemia.score.outcomes import Clustered, clustered
 
 #: Two-sided level of confidence of every "better".
@@ -289,20 +291,19 @@ def _compared(
         for first, second in pairs
     ]
 
-    def here(tasks: slice) -> Here:
-        biased, values = draws[tasks], d[tasks]
-        mean = math.fsum(values) / len(values)
-        error = joint_error([drawn and drawn.unbiased for drawn in biased])
-        of = Here(mean, mean - joint_bias(values, biased), error, None, None)
-        if not populated:
-            return of
-        population = math.fsum(apart[tasks]) / len(values)
-        return of._replace(population=population, population_error=joint_error(against[tasks]))
-
-    sides = [here(slice(place, place + 1)).side(WON_BY) for place in range(len(d))]
-    nothing = Here(*(math.nan,) * 5)
-    whole = here(slice(None)) if d else nothing
-    above, below = sides.count(1), sides.count(-1)
+    unbiased = [drawn and drawn.unbiased for drawn in draws]
+    whole = Here(*(math.nan,) * 5)
+    if d:
+        mean = math.fsum(d) / len(d)
+        whole = Here(mean, mean - joint_bias(d, draws), joint_error(unbiased), None, None)
+        if populated:
+            population = math.fsum(apart) / len(d)
+            whole = whole._replace(population=population, population_error=joint_error(against))
+    sides = _sides(np.array(d), draws, WON_BY * own_errors(unbiased))
+    if populated:
+        beyond = sides * np.array(apart) > WON_BY * own_errors(against)
+        sides = np.where(beyond, sides, 0)
+    above, below = int((sides > 0).sum()), int((sides < 0).sum())
     wins, losses = (above, below) if higher else (below, above)
     return Comparison(
         name,
@@ -316,3 +317,14 @@ def _compared(
         ties=len(d) - wins - losses,
         losses=losses,
     )
+
+
+def _sides(d: Array, draws: Sequence[Draws | None], bounds: Array) -> Array:
+    """Return task by task what `Here.side` does, but for the population."""
+    # The difference less its bias.
+    corrected = [
+        x - (at.at.mean() - x) if at is not None and len(at.at) else x
+        for x, at in zip(d, draws, strict=True)
+    ]
+    side = np.where(d > 0, 1, -1)
+    return np.where(np.minimum(side * d, side * np.array(corrected)) > bounds, side, 0)

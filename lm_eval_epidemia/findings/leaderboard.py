@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Number
@@ -150,6 +151,7 @@ def informative(results: Results) -> Results:
     return results._replace(entries=entries, notes=[*results.notes, note])
 
 
+@held()
 def make_report(
     results: Results, with_published: bool = False, pairs: Pairs | None = None
 ) -> Report:
@@ -210,7 +212,7 @@ def make_report(
         another,
         noise,
         versions,
-        [*results.notes, *notes, *_changed(runs, anchors)],
+        [*results.notes, *notes, *_changed(runs, anchors), *_many(asked_ours)],
         closed,
         published(closed) if with_published else [],
         tuple(tuned),
@@ -253,16 +255,28 @@ def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[s
     return notes
 
 
-#: With more models than this, only neighbours in rank are compared in the terminal.
-MOST_PAIRS_OF = 5
+def _many(entries: Sequence[Entry]) -> list[str]:
+    """Say where not every two runs are compared."""
+    most = max((len(alike) for alike in _alike(entries)), default=0)
+    if most <= MOST_PAIRS_OF:
+        return []
+    return [
+        f"{most} runs were asked alike: ranks are from all pairs of them, but pairs are listed of "
+        "neighbours in rank alone; 'epidemia compare MODEL OTHER FOLDER' compares any two"
+    ]
+
+
+#: With more runs than this, only neighbours in rank are compared: in tables for people, and in
+#: what programs read.
+MOST_SHOWN, MOST_PAIRS_OF = 5, 20
 
 
 #: Groups that are compared together besides, in each way of asking.
 TOGETHER = ("epidemia_low", "epidemia_high")
 
 
-def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
-    """Compare every two runs that were asked in the same way, the better mean first.
+def comparisons(report: Report, most: int = MOST_PAIRS_OF) -> list[Comparison]:
+    """Compare runs that were asked in the same way, the better mean first.
 
     In every group but those of predictions, and over all outcomes of those in `TOGETHER` where both
     runs were asked these.
@@ -270,8 +284,8 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
     Parameters
     ----------
     report : Report
-    neighbours : bool
-        Whether, of more than `MOST_PAIRS_OF` runs, only neighbours are compared.
+    most : int
+        Of more runs only neighbours are compared, of so many every two.
     """
     pairs: list[Comparison] = []
     pools = report.pools()
@@ -279,10 +293,9 @@ def comparisons(report: Report, neighbours: bool = False) -> list[Comparison]:
         parts = column.split(AND)
         for alike in report.alike():
             runs, pool = ordered_in(alike, parts), pools[alike[0].protocol]
-            many = neighbours and len(runs) > MOST_PAIRS_OF
             pairs += [
                 compare_entries(run, other, column, pool=pool)
-                for run, other in (pairwise(runs) if many else combinations(runs, 2))
+                for run, other in (pairwise(runs) if len(runs) > most else combinations(runs, 2))
                 if len(parts) == 1 or all(shared_tasks([run, other], part) for part in parts)
             ]
     return pairs

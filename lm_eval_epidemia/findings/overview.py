@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups, in_way
@@ -386,9 +387,15 @@ def correlations(report: Report) -> Finding:
     )
 
 
-def numbers(report: Report) -> Finding:
-    """Every mean and every score, for programs; the kind of a row is one of its facts."""
-    return Finding("", "", (Column("value", ""),), list(_numbers(report)))
+#: So many rows at a time: of a thousand models there are a million.
+_AT_A_TIME = 1000
+
+
+def numbers(report: Report) -> Iterator[Finding]:
+    """Every mean and every score, for programs, part by part; a row's kind is one of its facts."""
+    rows = _numbers(report)
+    while part := list(islice(rows, _AT_A_TIME)):
+        yield Finding("", "", (Column("value", ""),), part)
 
 
 def _numbers(report: Report) -> Iterator[Row]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.findings.comparison import across_outcomes, compare_entries
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.means import answers, group_mean, mean_over, shared_tasks, tasks_in
 from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.findings.verdicts import verdicts
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.protocol import Protocol
 
@@ -98,20 +97,12 @@ def standings(
         shared = ranked_tasks(asked, column) if asked else frozenset()
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
         ranked = [entry for entry in asked if entry.name in complete and not predicted]
-        better, worse = Counter[str](), Counter[str]()
-        pool = Pool(alike, noise or {})
-        for first, other in combinations(ranked, 2):
-            # The cheap half first: of all pairs of many models most end here.
-            if not across_outcomes(first, other, column, shared, pool).elsewhere:
-                continue
-            verdict = compare_entries(first, other, column, shared, pool).verdict
-            if verdict in ("better", "worse"):
-                winner, loser = (first, other) if verdict == "better" else (other, first)
-                worse[winner.name] += 1
-                better[loser.name] += 1
+        of = verdicts(ranked, column, sorted(shared), Pool(alike, noise or {}))
+        better = {e.name: int(n) for e, n in zip(ranked, (of < 0).sum(axis=1), strict=True)}
+        worse = {e.name: int(n) for e, n in zip(ranked, (of > 0).sum(axis=1), strict=True)}
         for entry in alike:
             name, best, worst = entry.name, None, None
-            if entry in ranked and len(ranked) > 1:
+            if name in better and len(ranked) > 1:
                 best, worst = 1 + better[name], len(ranked) - worse[name]
             mean = group_mean(entry, column)
             by_name[name] = Standing(mean, name in complete, best, worst, len(shared), len(ranked))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.findings.boards import (
     BESIDE,
     MOST_ROWS,
@@ -41,6 +42,7 @@ class Summary(NamedTuple):
     lines: list[str]
 
 
+@held()
 def summary(report: Report) -> Summary:
     """Return a report on one screen."""
     parts = by_benchmark(report.columns)

@@ -168,12 +168,12 @@ def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
 def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
     """Return the folders of an entry's results, the nearest first, up to those that were read."""
     places: dict[Path, None] = {}
-    for score in entry.scores.values():
-        here = score.source.parent
+    for source in dict.fromkeys(score.source for score in entry.scores.values()):
+        here = source.parent
         roots = [
             root if root.is_dir() else root.parent
             for root in folders
-            if score.source == root or score.source.is_relative_to(root)
+            if source == root or source.is_relative_to(root)
         ]
         for place in (here, *here.parents):
             if any(place.is_relative_to(root) for root in roots):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.findings import (
     ablations,
     head_to_head,
@@ -18,11 +21,12 @@ from lm_eval_epidemia.findings import (
 )
 from lm_eval_epidemia.findings.comparison import Comparison
 from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.leaderboard import Report, comparisons
+from lm_eval_epidemia.findings.leaderboard import MOST_SHOWN, Report, comparisons
 from lm_eval_epidemia.findings.ways import asked_in_ways, asked_in_wordings
 from lm_eval_epidemia.report.sections import Section, plain, printed, tidy
 
 
+@held()
 def sections(report: Report, effects: bool = False) -> list[Section]:
     """Return the tables of the report, the leaderboards first; long ones with `effects`."""
     return [
@@ -72,11 +76,12 @@ def details(report: Report) -> list[Section]:
         overview.by_size(report),
         head_to_head.versions(report),
         *overview.scales(report),
-        *head_to_head.models(report, comparisons(report, neighbours=True)),
+        *head_to_head.models(report, comparisons(report, MOST_SHOWN)),
     ]
     return [printed(finding) for finding in findings if finding.rows]
 
 
+@held()
 def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> list[dict[str, Any]]:
     """Return everything as rows of one tidy table.
 
@@ -103,18 +108,24 @@ def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> lis
         `standardised`, `recalibrated`, `scales`, `tilt`, `tuning` and `probe` in `findings` have
         more of them.
     """
-    findings = [
+    return list(_rows(report, compared))
+
+
+def _rows(report: Report, compared: Sequence[Comparison] | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `as_rows`, of which many models have a million."""
+    findings = chain(
         overview.numbers(report),
-        *interventions.findings(report.runs),
-        *priors.findings(report.entries),
-        ablations.finding(_runs(report)),
-        head_to_head.two_ways(asked_in_ways(report.runs)),
-        head_to_head.two_wordings(report.runs, asked_in_wordings(report.runs)),
-        head_to_head.versions(report),
-        *head_to_head.models(report, comparisons(report) if compared is None else compared),
-        overview.correlations(report),
-    ]
-    return [row for finding in findings for row in tidy(finding)]
+        interventions.findings(report.runs),
+        priors.findings(report.entries),
+        [ablations.finding(_runs(report))],
+        [head_to_head.two_ways(asked_in_ways(report.runs))],
+        [head_to_head.two_wordings(report.runs, asked_in_wordings(report.runs))],
+        [head_to_head.versions(report)],
+        head_to_head.models(report, comparisons(report) if compared is None else compared),
+        [overview.correlations(report)],
+    )
+    for finding in findings:
+        yield from tidy(finding)
 
 
 def as_json(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
@@ -137,20 +148,26 @@ def json_of(written: Mapping[str, Any]) -> str:
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
+@held()
 def as_csv(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
     """Return the rows of `as_rows` and `more` as CSV."""
-    return csv_of([*as_rows(report), *more])
+    return csv_of(chain(_rows(report, None), more))
 
 
 def csv_of(rows: Iterable[dict[str, Any]]) -> str:
     """Return tidy rows as CSV; a text like a formula gets an apostrophe."""
     import pandas as pd
 
-    written = [
-        {k: f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for k, v in row.items()}
-        for row in rows
-    ]
-    text: str = pd.DataFrame(written).to_csv(index=False, lineterminator="\n")
+    columns: dict[str, list[Any]] = {}
+    for place, row in enumerate(rows):
+        for name in row:
+            if name not in columns:
+                columns[name] = [math.nan] * place
+        for name, column in columns.items():
+            value = row.get(name, math.nan)
+            formula = isinstance(value, str) and value.startswith(FORMULA)
+            column.append(f"'{value}" if formula else value)
+    text: str = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
     return text
 
 

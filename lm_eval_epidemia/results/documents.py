@@ -16,10 +16,11 @@ import msgspec
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.results.entry import Entry
+from lm_eval_epidemia.results.file import ResultFile, read_file
 from lm_eval_epidemia.results.naming import pairs, short_names
 from lm_eval_epidemia.results.others import metrics_in
 from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
-from lm_eval_epidemia.results.results import ResultFile, entry_of, read_file, result_files
+from lm_eval_epidemia.results.results import entry_of, result_files
 
 #: Of a task's configuration, what makes its prompts, whatever the chat template.
 ASKED_BY = (
@@ -126,7 +127,7 @@ def answered_in(folders: Iterable[Path]) -> list[Answered]:
     files = []
     for path in result_files(folders):
         try:
-            files.append((path, read_file(path)))
+            files.append((path, read_file(path, configs=True)))
         except ValueError:
             continue
     entries = [entry_of(file) for _, file in files]
@@ -140,7 +141,7 @@ def answered_in(folders: Iterable[Path]) -> list[Answered]:
                 continue
             protocol = Protocol(
                 num_fewshot=as_given(file.shots.get(task) or None),
-                system_prompt=file.system_instruction_sha,
+                system_prompt=file.system_instruction_sha or "",
                 limit=as_given(file.config.limit) * _is_cut(file, task),
             )
             named = replace(

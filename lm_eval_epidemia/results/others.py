@@ -36,7 +36,7 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
 
     Parameters
     ----------
-    file : results._File
+    file : file.ResultFile
     ours : collection of str
         Tasks that are left out.
     """

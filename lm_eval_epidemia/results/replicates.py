@@ -256,7 +256,8 @@ def _short(value: float) -> str:
 def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
     """Read draws; at least two of a sample, none of an exact table, whose sample has no name."""
     try:
-        draws = np.array(text.split(), dtype=float)
+        # A file that was decoded has arrays where its texts were numbers.
+        draws = text if isinstance(text, np.ndarray) else np.array(text.split(), dtype=float)
     except (AttributeError, ValueError):
         draws = np.array([math.nan])
     if not (np.abs(draws) <= most).all():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -19,12 +18,15 @@ import msgspec
 from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
-from lm_eval_epidemia.results.naming import Config, is_chat, pairs, settings_of, weights_of
+from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
+from lm_eval_epidemia.results.naming import is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
@@ -62,28 +64,6 @@ class Results(NamedTuple):
     entries: list[Entry]
     notes: list[str]
     folders: tuple[Path, ...] = ()
-
-
-class _TaskConfig(msgspec.Struct):
-    metadata: dict[str, Any] | None = None
-
-
-class ResultFile(msgspec.Struct):
-    """What is read of a result file; lm-eval writes more."""
-
-    results: dict[str, dict[str, Any]]
-    config: Config = msgspec.field(default_factory=Config)
-    configs: dict[str, Any] = {}
-    versions: dict[str, Any] = {}
-    shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
-    sizes: Any = msgspec.field(default=None, name="n-samples")
-    group_subtasks: dict[str, list[str]] = {}
-    higher_is_better: dict[str, Any] = {}
-    date: Any = None
-    chat_template: Any = None
-    system_instruction: str = ""
-    system_instruction_sha: str = ""
-    epidemia: Joint | None = None
 
 
 class _ReadRun(NamedTuple):
@@ -153,22 +133,6 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
     )
 
 
-def read_file(path: Path) -> ResultFile:
-    """Read a result file; ValueError, with the reason, if lm-eval did not write it so."""
-    # A pipe would wait for its writer.
-    if not path.is_file():
-        raise ValueError("not a file but a folder" if path.is_dir() else "not a file")
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(read, dict):
-            read = {key: value for key, value in read.items() if value is not None}
-        return msgspec.convert(read, ResultFile)
-    except RecursionError:
-        raise ValueError("brackets in brackets without end") from None
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from None
-
-
 def _read(path: Path) -> _ReadRun:
     """Read a result file, its scores and those of other tasks; ValueError as of `read_file`."""
     file = read_file(path)
@@ -177,7 +141,7 @@ def _read(path: Path) -> _ReadRun:
         ours = leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
             asked = Asked(ours.entry.name, ours.way)
-            metadata = msgspec.convert(file.configs.get(name) or {}, _TaskConfig).metadata
+            metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
             run.metadata[asked] = metadata or {}
             run.scores[asked] = _score(run, asked, row)
     told = file.versions.keys() & file.configs.keys()
@@ -195,6 +159,10 @@ def _read(path: Path) -> _ReadRun:
             "theirs is a finite number"
         )
     run.others.update({other: x for other, x in others.items() if not math.isnan(x)})
+    # Of many files these are most of what they hold, and in the scores by now.
+    joint = file.epidemia or Joint()
+    for read in (file.results, file.configs, file.higher_is_better, joint.replicates, joint.said):
+        read.clear()
     return run
 
 
@@ -264,7 +232,7 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             "counts as not known: one reply may be absurd; look at the other metrics in the file"
         )
     without = math.isnan(number_in(given[primary]))
-    numbers = {metric: _checked(asked, metric, x, without) for metric, x in given.items()}
+    numbers = {metric: _checked(asked, metrics, metric, x, without) for metric, x in given.items()}
     draws = {}
     # What has no score has no draws, whatever is written of it.
     if name in joint.replicates and not without and f"{primary}_stderr" not in endless:
@@ -295,9 +263,11 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers)
 
 
-def _checked(asked: Asked, metric: str, value: Any, without: bool) -> float:
+def _checked(
+    asked: Asked, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
+) -> float:
     """Read a metric of a task with or without a score; ValueError where it cannot be that."""
-    known, number = leaf(asked).metrics.get(metric), number_in(value)
+    known, number = metrics.get(metric), number_in(value)
     low, high = (known.low, known.high) if known else (-math.inf, math.inf)
     # Probabilities that sum to more than 1 are why there is no score.
     high = math.inf if without and metric == "choice_mass" else high
@@ -344,6 +314,7 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
     return list(files.values())
 
 
+@held()
 def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = None) -> Results:
     """Read the results of any number of runs.
 

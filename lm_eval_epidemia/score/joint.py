@@ -225,6 +225,23 @@ def contrast_error(draws: Sequence[Draws | None], weights: Sequence[float]) -> f
     return math.sqrt(asking + sum(float(at.var(ddof=1)) for at in sums.values()))
 
 
+def own_errors(draws: Sequence[Draws | None]) -> Array:
+    """Standard error of each task's number by itself, as `joint_error` has it; NaN without draws.
+
+    Returns
+    -------
+    ndarray, shape (T,)
+    """
+    errors = np.array([math.nan if task is None else task.asking**2 for task in draws])
+    by_length: dict[int, dict[int, Array]] = {}
+    for place, task in enumerate(draws):
+        if task is not None and len(task.at):
+            by_length.setdefault(len(task.at), {})[place] = task.at
+    for at in by_length.values():
+        errors[list(at)] += np.array(list(at.values())).var(axis=1, ddof=1)
+    return np.sqrt(errors)
+
+
 def joint_bias(
     values: Sequence[float], draws: Sequence[Draws | None], weights: Sequence[float] | None = None
 ) -> float:
@@ -254,9 +271,7 @@ def difference(one: Draws | None, other: Draws | None) -> Draws | None:
     """
     if one is None or other is None or one.sample != other.sample or one.at.shape != other.at.shape:
         return None
-    return Draws(
-        one.sample,
-        one.at - other.at,
-        math.hypot(one.asking, other.asking),
-        one.unbiased.at - other.unbiased.at,
-    )
+    asking, less_bias = math.hypot(one.asking, other.asking), None
+    if not (one.less_bias is None and other.less_bias is None):
+        less_bias = one.unbiased.at - other.unbiased.at
+    return Draws(one.sample, one.at - other.at, asking, less_bias)

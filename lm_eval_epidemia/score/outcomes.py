@@ -139,16 +139,16 @@ class Prior(NamedTuple):
     variance: float
 
 
-def _inverse_trigamma(x: float) -> float:
+def _inverse_trigamma(x: Array) -> Array:
     """Solve trigamma(y) = x > 0, by Newton's method on 1 / trigamma, which is convex."""
     y = 0.5 + 1 / x
     for _ in range(50):
-        trigamma = float(special.polygamma(1, y))
-        step = trigamma * (1 - trigamma / x) / float(special.polygamma(2, y))
-        y += step
-        if -step / y < 1e-10:
+        trigamma = special.polygamma(1, y)
+        step = trigamma * (1 - trigamma / x) / special.polygamma(2, y)
+        y = y + step
+        if (-step / y < 1e-10).all():
             break
-    return y
+    return np.asarray(y)
 
 
 def prior_of(variances: ArrayLike, freedom: float) -> Prior | None:
@@ -174,13 +174,31 @@ def prior_of(variances: ArrayLike, freedom: float) -> Prior | None:
     variances = np.asarray(variances, dtype=float)
     if not (least := SMALLEST * float(np.median(variances))) > 0:
         return None
+    logs = np.log(np.maximum(variances, least))
+    return Prior(*map(float, priors_from(logs.mean(), logs.var(ddof=1), freedom)))
+
+
+def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[Array, Array]:
+    """Fit priors as `prior_of` does, by mean and variance of the logarithms of variances.
+
+    Parameters
+    ----------
+    mean, variance : array_like, shape (...)
+        NaN where nothing is known, of which no prior is known.
+    freedom : float
+
+    Returns
+    -------
+    freedom, variance : ndarray, shape (...)
+        As `Prior` has them.
+    """
     half = freedom / 2
-    e = np.log(np.maximum(variances, least)) - special.digamma(half) + math.log(half)
-    excess = float(e.var(ddof=1)) - float(special.polygamma(1, half))
-    if excess <= 0:
-        return Prior(math.inf, math.exp(e.mean()))
-    own = _inverse_trigamma(excess)
-    return Prior(2 * own, math.exp(e.mean() + special.digamma(own) - math.log(own)))
+    mean = np.asarray(mean) - special.digamma(half) + math.log(half)
+    excess = np.asarray(variance) - special.polygamma(1, half)
+    differ = excess > 0
+    own = _inverse_trigamma(np.where(differ, excess, 1.0))
+    shift = np.where(differ, special.digamma(own) - np.log(own), 0.0)
+    return np.where(differ, 2 * own, math.inf + 0 * excess), np.exp(mean + shift)
 
 
 def moderated(of: Clustered, prior: Prior, most: float = math.inf) -> Clustered:

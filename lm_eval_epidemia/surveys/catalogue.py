@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.names import RESERVED
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.fresh import FreshSet
@@ -168,6 +169,7 @@ def own_surveys() -> frozenset[str]:
     return frozenset(_now().own.keys() - _shipped().keys())
 
 
+@looked_up
 def state() -> tuple[Stamped, ...]:
     """Return what changes when an own record or a set of fresh tasks does, hashable."""
     stats = [(path, path.stat()) for path in declarations()]

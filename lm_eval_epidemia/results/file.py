@@ -1,0 +1,117 @@
+"""A result file of lm-eval: what of it is decoded, with its draws in one array."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.results.naming import Config
+from lm_eval_epidemia.results.replicates import Joint
+
+
+class TaskConfig(msgspec.Struct):
+    """How a task was made, as far as that is read."""
+
+    metadata: dict[str, Any] | None = None
+
+
+class ResultFile(msgspec.Struct):
+    """What is read of a result file; lm-eval writes more."""
+
+    results: dict[str, dict[str, Any]]
+    config: Config = msgspec.field(default_factory=Config)
+    configs: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
+    sizes: Any = msgspec.field(default=None, name="n-samples")
+    group_subtasks: dict[str, list[str]] = {}
+    higher_is_better: dict[str, Any] = {}
+    date: Any = None
+    chat_template: Any = None
+    system_instruction: str | None = None
+    system_instruction_sha: str | None = None
+    epidemia: Joint | None = None
+
+
+class _Strict(ResultFile):
+    """A file as lm-eval writes it today: of how tasks were made no more is decoded than is read."""
+
+    configs: dict[str, TaskConfig | None] = {}
+
+
+def read_file(path: Path, configs: bool = False) -> ResultFile:
+    """Read a result file.
+
+    Parameters
+    ----------
+    path : Path
+    configs : bool
+        Whether all is decoded of how tasks were made, instead of what `TaskConfig` has.
+
+    Returns
+    -------
+    ResultFile
+        Draws in `epidemia` are views of one array; texts where they are not written as numbers.
+
+    Raises
+    ------
+    ValueError
+        If lm-eval did not write it so, with the reason.
+    """
+    # A pipe would wait for its writer.
+    if not path.is_file():
+        raise ValueError("not a file but a folder" if path.is_dir() else "not a file")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    file = _decoded(data, ResultFile if configs else _Strict)
+    _draws_together(file)
+    return file
+
+
+def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
+    text = data.decode()
+    try:
+        return msgspec.json.decode(data, type=form)
+    except (ValueError, RecursionError):
+        pass  # NaN, which lm-eval writes and JSON lacks; or something is wrong, which is said below
+    try:
+        read = json.loads(text)
+        if isinstance(read, dict):
+            read = {key: value for key, value in read.items() if value is not None}
+        return msgspec.convert(read, ResultFile)
+    except RecursionError:
+        raise ValueError("brackets in brackets without end") from None
+
+
+def _draws_together(file: ResultFile) -> None:
+    """Put the draws of a file into one array, and views of it where their texts were."""
+    places: list[tuple[dict[str, Any], str]] = []
+    parts: list[Array] = []
+    for of_task in (file.epidemia or Joint()).replicates.values():
+        less_bias = of_task.get("less_bias")
+        for texts in (of_task, less_bias) if isinstance(less_bias, dict) else (of_task,):
+            for metric, text in texts.items():
+                if metric != "sample" and (numbers := _numbers(text)) is not None:
+                    places.append((texts, metric))
+                    parts.append(numbers)
+    ends = np.cumsum([len(part) for part in parts], dtype=int)
+    together = np.concatenate([np.empty(0), *parts])
+    for (texts, metric), part, end in zip(places, parts, ends, strict=True):
+        texts[metric] = together[end - len(part) : end]
+
+
+def _numbers(text: Any) -> Array | None:
+    """Read numbers with a space between them as JSON has numbers; None of anything else."""
+    if not isinstance(text, str) or "," in text:
+        return None
+    try:
+        return np.array(msgspec.json.decode(f"[{text.replace(' ', ',')}]", type=list[float]))
+    except ValueError:
+        return None
