@@ -208,9 +208,10 @@ def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[Mode
 
 
 def by_importance(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
-    """Order the groups of a benchmark: that which most models were asked first."""
+    """Order the groups of a benchmark as usual, those last that fewer than half were asked."""
     asked = {
         column: sum(bool(tasks_in(entry, column)) for entry in report.runs) for column in columns
     }
+    most = max(asked.values(), default=0)
     plain = [c for c in columns if c in benchmark.groups]
-    return sorted(columns, key=lambda c: (c not in plain, -asked[c], columns.index(c)))
+    return sorted(columns, key=lambda c: (c not in plain, 2 * asked[c] < most, columns.index(c)))
