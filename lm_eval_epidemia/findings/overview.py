@@ -167,21 +167,19 @@ def with_baselines(report: Report, leaderboard: Finding) -> Finding:
 
 def population(report: Report) -> Finding:
     """The score against the population, of the runs and groups that have it."""
-    rows = []
-    for entry in report.runs:
-        means = {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns}
-        if not all(math.isnan(mean.value) for mean in means.values()):
-            rows.append(Row(means, entry))
-    most = {c: max((row.cells[c].tasks for row in rows), default=0) for c in report.columns}
-    rows = [
-        row._replace(
-            cells={
-                c: (mean, f"({mean.tasks} tasks)") if 0 < mean.tasks < most[c] else mean
-                for c, mean in row.cells.items()
-            }
-        )
-        for row in sorted(rows, key=lambda row: [-_or_last(row.cells[c]) for c in report.columns])
+    means = [
+        (entry, {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns})
+        for entry in report.runs
     ]
+    means = [pair for pair in means if any(_is_known(mean) for mean in pair[1].values())]
+    most = {c: max((of[c].tasks for _, of in means), default=0) for c in report.columns}
+    rows = []
+    for entry, of in sorted(means, key=lambda pair: [-_or_last(x) for x in pair[1].values()]):
+        cells: dict[str, Cell] = {
+            c: (mean, f"({mean.tasks} tasks)") if 0 < mean.tasks < most[c] else mean
+            for c, mean in of.items()
+        }
+        rows.append(Row(cells, entry))
     if rows:
         known = known_population(report)
         rows.append(Row({"model": f"{KNOWS_POPULATION} (baseline)", **known}))
