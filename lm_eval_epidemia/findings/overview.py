@@ -170,17 +170,17 @@ def with_baselines(report: Report, leaderboard: Finding) -> Finding:
 
 def population(report: Report) -> Finding:
     """The score against the population, of the runs and groups that have it."""
-    means = {
-        entry: {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns}
+    means = [
+        (entry, {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns})
         for entry in report.runs
-    }
-    known_of = [e for e in means if not all(math.isnan(m.value) for m in means[e].values())]
-    most = {c: max((means[e][c].tasks for e in known_of), default=0) for c in report.columns}
+    ]
+    means = [pair for pair in means if any(_is_known(mean) for mean in pair[1].values())]
+    most = {c: max((of[c].tasks for _, of in means), default=0) for c in report.columns}
     rows = []
-    for entry in sorted(known_of, key=lambda e: [-_or_last(m) for m in means[e].values()]):
+    for entry, of in sorted(means, key=lambda pair: [-_or_last(x) for x in pair[1].values()]):
         cells: dict[str, Cell] = {
             c: (mean, f"({plural(mean.tasks, 'task')})") if 0 < mean.tasks < most[c] else mean
-            for c, mean in means[entry].items()
+            for c, mean in of.items()
         }
         rows.append(Row(cells, entry))
     if rows:
