@@ -277,6 +277,8 @@ def report(
     from lm_eval_epidemia.report.sections import printed, tidy
 
     _check_format(format)
+    if section and format in ("csv", "json"):
+        raise EpidemiaError(f"--section {section} is for tables: --format {format} has every part")
     write = _site_writer() if html is not None else None
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
     read = _report(results, size, published, pair, informative, where)

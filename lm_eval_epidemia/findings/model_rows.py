@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
-from lm_eval_epidemia.findings.boards import WORDS
+from lm_eval_epidemia.findings.boards import ROUNDING, WORDS
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
@@ -179,18 +179,22 @@ def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
 def _references(report: Report, columns: Sequence[str]) -> Iterator[ModelRow]:
     """Return a row of who knows averages only for every cut of runs, if it was not run so."""
     name = f"{RESPONDENTS['mean']} (kind=mean)"
-    ran = {
-        (entry.protocol, column)
-        for entry in report.runs
-        if entry.weights.model == "epidemia-baseline kind=mean"
+    ran = [
+        (column, group_mean(run, column).value)
+        for model in models_of(report.runs)
+        if model.name == name
+        for run in model.runs
         for column in columns
-        if tasks_in(entry, column)
-    }
+    ]
     for entry in references(report.runs):
         cells = {
-            c: _cell(report, entry, c, {})
+            c: cell
             for c in columns
-            if tasks_in(entry, c) and (entry.protocol, c) not in ran
+            if tasks_in(entry, c)
+            and (cell := _cell(report, entry, c, {})).mean.tasks
+            and not any(
+                c == column and abs(value - cell.mean.value) < ROUNDING for column, value in ran
+            )
         }
         if cells:
             cut = cut_of(entry)
@@ -207,11 +211,6 @@ def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[Mode
         yield ModelRow(model, run, place, chips(run), cells, choice_mass(run, run.scores), others)
 
 
-def by_importance(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
-    """Order the groups of a benchmark as usual, those last that fewer than half were asked."""
-    asked = {
-        column: sum(bool(tasks_in(entry, column)) for entry in report.runs) for column in columns
-    }
-    most = max(asked.values(), default=0)
-    plain = [c for c in columns if c in benchmark.groups]
-    return sorted(columns, key=lambda c: (c not in plain, 2 * asked[c] < most, columns.index(c)))
+def by_importance(benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
+    """Order the groups of a benchmark: those asked in its plain way first."""
+    return sorted(columns, key=lambda column: column not in benchmark.groups)

@@ -28,6 +28,7 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.overview import predictions
 from lm_eval_epidemia.findings.reference import known_over
+from lm_eval_epidemia.results.entry import leaf
 from lm_eval_epidemia.results.models import Model, models_of
 
 #: Names of two models that stand in a command.
@@ -154,15 +155,20 @@ def _next(boards: Sequence[Board]) -> str:
         )
     runs = [line for line in lines if not line.run.reference and not line.respondent]
     names = list(dict.fromkeys(line.model.name for line in runs))
+    surveys = {
+        leaf(asked).entry.facets.get("survey") for line in lines for asked in line.run.scores
+    }
     kind = _SECTIONS[boards[0].benchmark.name]
+    # What one survey was asked has no table by survey.
+    where = f"--section {kind}" if kind != "survey" or len(surveys) > 1 else "--full"
     if boards[0].benchmark.predicted:
         return "Next: epidemia_low,epidemia_high; a quick look predicts, and ranks nobody."
     if len(names) > 1:
         pair = " ".join(map(shlex.quote, names[:2]))
         pair = pair if len(pair) <= LONGEST_PAIR else "MODEL OTHER"
-        return f"Next: epidemia compare {pair} results/; --section {kind}; --html site/"
+        return f"Next: epidemia compare {pair} results/; {where}; --html site/"
     more = "" if any(line.run.reference for line in lines) else ", --published"
-    return f"Next: --section {kind} (where it goes wrong), --html site/ (every task){more}"
+    return f"Next: {where} (where it goes wrong), --html site/ (every task){more}"
 
 
 #: The part of the report that says where models go wrong, by benchmark.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -162,6 +163,6 @@ def _cut(text: str, width: int) -> str:
 def _cut_inside(text: str, width: int) -> str:
     """Keep the end, by which adapters and sizes of one model differ."""
     # A reference respondent is known without its kind.
-    text = text if len(text) <= width else text.partition(" (kind=")[0]
+    text = text if len(text) <= width else re.sub(r" \(kind=\w+\)|kind=\w+, ", "", text)
     head = width // 3
     return text if len(text) <= width else f"{text[:head]}…{text[head + 1 - width :]}"

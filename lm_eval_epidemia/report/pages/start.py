@@ -102,7 +102,7 @@ def sentences(report: Report) -> dict[str, str]:
 def _board(
     report: Report, benchmark: Benchmark, columns: Sequence[str], files: Mapping[str, str]
 ) -> dict[str, Any]:
-    columns = by_importance(report, benchmark, columns)
+    columns = by_importance(benchmark, columns)
     rows = model_rows(report, columns)
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     masses = any(not math.isnan(row.choice_mass) for row in rows)
@@ -170,7 +170,11 @@ def _part(report: Report, row: ModelRow, column: str) -> str:
 def _panel(
     column: str, rows: Sequence[ModelRow], benchmark: Benchmark, files: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    here = [row for row in rows if row.place == 0 and column in row.cells][:DRAWN]
+    here = [
+        row
+        for row in rows
+        if row.place == 0 and column in row.cells and row.run.model != KNOWS_MARGINAL
+    ][:DRAWN]
     if not here:
         return None
     here.sort(key=lambda row: -row.cells[column].mean.value)
