@@ -181,5 +181,4 @@ def _joint(draws: Sequence[Sequence[Draws | None]], unbiased: bool = False) -> _
     spread = np.zeros((len(rows), max(len(row[0]) for row in rows)))
     for place, (part, *_) in enumerate(rows):
         spread[place, : len(part)] = part
-    _, asking, kind, at = map(list, zip(*rows, strict=True))
-    return _Joint(spread, np.array(asking), np.array(kind), np.array(at))
+    return _Joint(spread, *(np.array([row[place] for row in rows]) for place in (1, 2, 3)))
