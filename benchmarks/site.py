@@ -75,18 +75,20 @@ def made(tasks: str, folder: Path) -> Path:
 def of_one(run: Path, number: int) -> tuple[Report, Samples]:
     """Return a report of `number` models that answered as one run did, and its samples."""
     report = make_report(read_results([run]))
-    (first,) = report.runs
+    first = report.runs[0]
     samples, _ = read_samples(report)
     entries = [
         replace(first, model=name, weights=Weights(name))
         for name in (f"Some-Model-{place + 1}B" for place in range(number))
     ]
     standings = {
-        column: {entry.name: next(iter(of_column.values())) for entry in entries}
+        column: {entry.name: of_column[first.name] for entry in entries}
         for column, of_column in report.standings.items()
+        if first.name in of_column
     }
     answers = {(entry.name, asked): own for entry in entries for (_, asked), own in samples.items()}
-    return report._replace(entries=entries, standings=standings), answers
+    columns = [column for column in report.columns if column in standings]
+    return report._replace(entries=entries, columns=columns, standings=standings), answers
 
 
 def opened(site: Path, pages: dict[str, str]) -> None:

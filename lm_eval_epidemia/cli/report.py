@@ -299,7 +299,6 @@ def report(
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
-    tuned = [] if screen else tuning.read(read)
     from_samples = [
         standard.finding(implied),
         tilted.finding(known),
@@ -308,7 +307,7 @@ def report(
     ]
     of_probe = probing.findings(probed)
     if format in ("json", "csv"):
-        findings = [*from_samples, *tuning_tables.findings(tuned), *of_probe]
+        findings = [*from_samples, *tuning_tables.findings(tuning.read(read)), *of_probe]
         more = [row for finding in findings for row in tidy(finding)]
         if format == "json":
             print(output.as_json(read, more))
@@ -322,8 +321,9 @@ def report(
         asked = [printed(finding) for finding in (*from_samples, *of_probe) if finding.rows]
         show_sections(asked, report_width(wide))
     else:
+        tuned = tuning_tables.tables(tuning.read(read), effects)
         learning = tuning_rows.learning_table(read)
-        findings = [*from_samples, *tuning_tables.tables(tuned, effects), *learning, *of_probe]
+        findings = [*from_samples, *tuned, *learning, *of_probe]
         tables = [printed(finding, effects) for finding in findings if finding.rows]
         sections = [*output.sections(read, effects), *tables]
         if section:

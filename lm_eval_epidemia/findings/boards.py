@@ -345,6 +345,7 @@ def _verdicts(
         both, verdict = [line.run, below.run], "not compared"
         shared = all(shared_tasks(both, column) for column in over.split(AND))
         if line.run.protocol == below.run.protocol and shared:
-            verdict = compare_entries(*both, over, pool=pools[line.run.protocol]).verdict
+            pool = pools[line.run.protocol]
+            verdict = compare_entries(line.run, below.run, over, pool=pool).verdict
         verdicts.append(Verdict(line, below, verdict))
     return over, verdicts

@@ -85,7 +85,8 @@ def shown(
         Tasks with their facets, each a filter: one that tasks get later, such as a place, is one
         too.
     """
-    tasks, files = [], {}
+    tasks: list[dict[str, Any]] = []
+    files = {}
     known = references(report.runs)
     # Once: each looks at every file of the ground truth.
     listed, truths = _listed(report), store.available()

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.findings.boards import WORDS
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
 from lm_eval_epidemia.findings.overview import ranks
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, references
-from lm_eval_epidemia.findings.summary import WORDS
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of
 
@@ -208,9 +208,10 @@ def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[Mode
 
 
 def by_importance(report: Report, benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
-    """Order the groups of a benchmark: that which most models were asked first."""
+    """Order the groups of a benchmark as usual, those last that fewer than half were asked."""
     asked = {
         column: sum(bool(tasks_in(entry, column)) for entry in report.runs) for column in columns
     }
+    most = max(asked.values(), default=0)
     plain = [c for c in columns if c in benchmark.groups]
-    return sorted(columns, key=lambda c: (c not in plain, -asked[c], columns.index(c)))
+    return sorted(columns, key=lambda c: (c not in plain, 2 * asked[c] < most, columns.index(c)))

@@ -170,21 +170,19 @@ def with_baselines(report: Report, leaderboard: Finding) -> Finding:
 
 def population(report: Report) -> Finding:
     """The score against the population, of the runs and groups that have it."""
+    means = {
+        entry: {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns}
+        for entry in report.runs
+    }
+    known_of = [e for e in means if not all(math.isnan(m.value) for m in means[e].values())]
+    most = {c: max((means[e][c].tasks for e in known_of), default=0) for c in report.columns}
     rows = []
-    for entry in report.runs:
-        means = {c: population_mean(entry, tasks_in(entry, c)) for c in report.columns}
-        if not all(math.isnan(mean.value) for mean in means.values()):
-            rows.append(Row(means, entry))
-    most = {c: max((row.cells[c].tasks for row in rows), default=0) for c in report.columns}
-    rows = [
-        row._replace(
-            cells={
-                c: (mean, f"({mean.tasks} tasks)") if 0 < mean.tasks < most[c] else mean
-                for c, mean in row.cells.items()
-            }
-        )
-        for row in sorted(rows, key=lambda row: [-_or_last(row.cells[c]) for c in report.columns])
-    ]
+    for entry in sorted(known_of, key=lambda e: [-_or_last(m) for m in means[e].values()]):
+        cells: dict[str, Cell] = {
+            c: (mean, f"({plural(mean.tasks, 'task')})") if 0 < mean.tasks < most[c] else mean
+            for c, mean in means[entry].items()
+        }
+        rows.append(Row(cells, entry))
     if rows:
         known = known_population(report)
         rows.append(Row({"model": f"{KNOWS_POPULATION} (baseline)", **known}))

@@ -181,4 +181,4 @@ def _joint(draws: Sequence[Sequence[Draws | None]], unbiased: bool = False) -> _
     spread = np.zeros((len(rows), max(len(row[0]) for row in rows)))
     for place, (part, *_) in enumerate(rows):
         spread[place, : len(part)] = part
-    return _Joint(spread, *(np.array([row[place] for row in rows]) for place in (1, 2, 3)))
+    return _Joint(spread, *map(np.array, zip(*(row[1:] for row in rows), strict=True)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
@@ -133,12 +132,9 @@ def side_by_side(results: Results) -> list[SideBySide]:
         that the means are of the same questions; a task without a score (NaN) is left out too.
         Where no task is left there is no row, see `without_tasks`.
     """
-    rows, listed = [], asked_in_ways(results.entries)
-    rows_of = Counter((asked.entry.weights, asked.group) for asked in listed)
-    for asked in listed:
-        # One way alone is nothing side by side.
-        beside = len(asked.ways) > 1 or rows_of[asked.entry.weights, asked.group] > 1
-        if beside and (tasks := asked.tasks):
+    rows = []
+    for asked in asked_in_ways(results.entries):
+        if tasks := asked.tasks:
             means = {
                 way: mean_over(asked.entry, [Asked(task, way) for task in tasks])
                 for way in asked.ways

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import vl_convert
@@ -327,15 +327,16 @@ def curve(data: Any) -> Any:
         last="max(place)", first="min(place)", groupby=["who"]
     ).encode(x=x, y=y, color=colour)
     middle = "datum.place == floor((datum.first + datum.last) / 2)"
+    places: tuple[tuple[str, str, Literal["left", "center", "right"], int, int], ...] = (
+        ("datum.who == 'truth'", "datum.place == datum.last", "right", 0, -8),
+        (_SAME, middle, "center", 0, 10),
+        (f"datum.who != 'truth' && !({_SAME})", "datum.place == datum.first", "left", 4, -8),
+    )
     names = [
         ends.mark_text(align=align, dx=dx, dy=dy, fontSize=11, limit=200).encode(
             text=alt.condition(f"{who} && {where}", alt.Text("who:N"), alt.value(""))
         )
-        for who, where, align, dx, dy in (
-            ("datum.who == 'truth'", "datum.place == datum.last", "right", 0, -8),
-            (_SAME, middle, "center", 0, 10),
-            (f"datum.who != 'truth' && !({_SAME})", "datum.place == datum.first", "left", 4, -8),
-        )
+        for who, where, align, dx, dy in places
     ]
     return alt.layer(
         truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),

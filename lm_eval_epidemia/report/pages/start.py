@@ -173,6 +173,7 @@ def _panel(
     here = [row for row in rows if row.place == 0 and column in row.cells][:DRAWN]
     if not here:
         return None
+    here.sort(key=lambda row: -row.cells[column].mean.value)
     measure = groups()[column].measure
     values = [value for row in here for value in (row.cells[column].low, row.cells[column].high)]
     lines = ENDS.get(benchmark.name, ())
