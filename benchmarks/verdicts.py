@@ -132,7 +132,7 @@ class Sums(NamedTuple):
     Attributes
     ----------
     score, mean, population : ndarray, shape (M, R)
-        The score, its mean over the replicates, and the score against the population.
+        The score, its mean over the replicates, and the score against the population, not cut off.
     unbiased, against : ndarray, shape (M, R, B)
         Draws of the score less its bias, and of the score against the population.
     """
@@ -159,7 +159,7 @@ def _measured(truth, ps, qs) -> Sums:
             measured = Measured(part, Elicited(q))
             draws, against = measured.score_draws, measured.score_population_draws
             sums.score[m, r], sums.mean[m, r] = measured.score, draws.at.mean()
-            sums.population[m, r] = measured.score_population
+            sums.population[m, r] = measured.score_population_uncut
             sums.unbiased[m, r], sums.against[m, r] = draws.unbiased.at, against.at
     return sums
 

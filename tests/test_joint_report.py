@@ -22,7 +22,7 @@ from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.reference import population_known_over
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
+from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
@@ -313,6 +313,21 @@ def test_the_error_of_a_difference_is_that_of_its_corrected_value():
     assert found.here == pytest.approx(np.sqrt(4 / 3))
     assert (found.across.difference, found.corrected) == (4, 4)
     assert (found.wins, found.ties) == (2, 0) and found.verdict == "better here"
+
+
+def test_a_difference_against_the_population_is_that_of_the_means_shown():
+    """130 and 70 before the cut have a mean of 100, not of 85: 10 more than 90, not 5 less."""
+    of = {"a": (130.0, 70.0), "b": (90.0, 90.0)}
+    scores = dict.fromkeys([COCAINE, HEROIN], 90.0)
+    one, other = (entry(name, scores, [(NSDUH, [89, 91], 0.0)] * 2) for name in of)
+    for each in (one, other):
+        for asked, uncut in zip(each.scores, of[each.name], strict=True):
+            drawn = Draws(NSDUH, np.array([uncut - 1, uncut + 1]), uncut=uncut)
+            each.scores[asked] = each.scores[asked]._replace(
+                population=drawn, metrics={POPULATION: min(uncut, 100.0)}
+            )
+    shown = [means.population_mean(each, list(each.scores)).value for each in (one, other)]
+    assert compare_entries(one, other, "epidemia_low").population == shown[0] - shown[1] == 10
 
 
 @pytest.mark.parametrize("draws", [None, Draws("nsduh_2022 other", np.array([70.0, 71.0]))])

@@ -28,12 +28,15 @@ def models(number: int, tasks: list[str], random: np.random.Generator, faults: b
             sample = f"{task.split('_')[2]}_2022 {int(faults and random.random() < 0.01)}"
             drawn = Draws(sample, at, float(random.choice([0, 1.0])), at + random.normal(0, 1, 20))
             exact = Draws("", np.array([]), 0.0)
-            known = {"l1": (100 - value) / 100, "score_population": value * 0.9}
+            uncut = value * random.uniform(0.8, 1.4)
+            known = {"l1": (100 - value) / 100, "score_population": min(uncut, 100.0)}
             scores[Asked(task, "letters")] = TaskScore(
                 value,
                 exact if task.split("_")[2] in ("bls", "fbi") else drawn,
                 known,
-                None if faults and random.random() < 0.005 else Draws(sample, at * 0.9),
+                None
+                if faults and random.random() < 0.005
+                else Draws(sample, at * 0.9, uncut=uncut),
             )
         if faults and entries and random.random() < 0.3:
             scores = entries[-1].scores

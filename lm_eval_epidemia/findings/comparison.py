@@ -93,8 +93,9 @@ class Comparison(NamedTuple):
     here : float
         Joint standard error of `corrected`, in these very tasks; NaN likewise.
     population, population_here : float or None
-        Difference of the scores against the population, and its joint standard error; NaN likewise.
-        None of a benchmark that has no such score.
+        Difference of the scores against the population before they are cut off at 100, as their
+        means are taken, and its joint standard error; NaN likewise. None of a benchmark that has no
+        such score.
     wins, ties, losses : int
         Tasks in which the first is shown better than the second, neither, or worse, by more than
         twice the joint standard error. Where that is not known, a tie.
@@ -286,10 +287,7 @@ def _compared(
     d = [first.value - second.value for first, second in pairs]
     draws = [difference(first.draws, second.draws) for first, second in pairs]
     against = [difference(first.population, second.population) for first, second in pairs]
-    apart = [
-        first.metrics.get(POPULATION, math.nan) - second.metrics.get(POPULATION, math.nan)
-        for first, second in pairs
-    ]
+    apart = [first.population_uncut - second.population_uncut for first, second in pairs]
 
     unbiased = [drawn and drawn.unbiased for drawn in draws]
     whole = Here(*(math.nan,) * 5)

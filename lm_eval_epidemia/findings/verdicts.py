@@ -87,8 +87,7 @@ def _decided(
     at = [means, means - joint[0].bias(values)]
     if POPULATION in benchmark.metrics(benchmark.plain):
         joint.append(_joint([[score.population for score in row] for row in scores]))
-        at.append(np.array([[s.metrics.get(POPULATION, math.nan) for s in row] for row in scores]))
-        at[2] = at[2].mean(axis=1)
+        at.append(np.array([[s.population_uncut for s in row] for row in scores]).mean(axis=1))
     close = CLOSE
     if pool is None:
         layout = Layout(outcomes(tasks))
