@@ -1,6 +1,7 @@
 """A run is known by its settings: files of one make one row, files of several never do."""
 
 import json
+import math
 import shutil
 
 import numpy as np
@@ -12,13 +13,12 @@ from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, explorer, head_to_head, overview
+from lm_eval_epidemia.findings import data, explorer, head_to_head, model_rows
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.findings.reference import not_known
+from lm_eval_epidemia.findings.reference import known_over, not_known
 from lm_eval_epidemia.findings.ways import asked_in_wordings
 from lm_eval_epidemia.report import figures, output, site
-from lm_eval_epidemia.report.sections import printed
-from lm_eval_epidemia.results.entry import LONGEST_NAME, Asked, Entry
+from lm_eval_epidemia.results.entry import LONGEST_NAME, Asked, Entry, TaskScore
 from lm_eval_epidemia.results.models import models_of
 from lm_eval_epidemia.results.results import read_results
 
@@ -197,7 +197,7 @@ def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
 
 @pytest.fixture(scope="module")
 def knows_marginal(tmp_path_factory):
-    """The respondent that knows P(Y) alone, asked whole tasks and the first ten prompts of each."""
+    """Who knows averages only, asked whole tasks and the first ten prompts of each."""
     folder = tmp_path_factory.mktemp("mean")
     tasks = [COCAINE, f"{COCAINE}_likelihood", f"{EMPLOYER}_likelihood", f"{AGE_SEX}_closed"]
     for name, limit in (("whole", None), ("cut", 10)):
@@ -205,14 +205,17 @@ def knows_marginal(tmp_path_factory):
     return folder
 
 
-def with_baselines(report):
-    """The rows of the leaderboard as the site has them."""
-    (board,) = overview.leaderboards(report).values()
-    return printed(overview.with_baselines(report, board)).rows
+def references(report):
+    """What who knows averages only gets in every group, by the cut of the runs."""
+    rows = model_rows.model_rows(report, report.columns)
+    return {
+        row.chips: {column: cell.mean.value for column, cell in row.cells.items()}
+        for row in model_rows.reference_rows(rows, "mean")
+    }
 
 
 def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp_path, monkeypatch):
-    """Who knows P(Y) alone is the reference itself: wherever both stand, they are the same."""
+    """Who knows averages only is the reference itself: wherever both stand, they are the same."""
     report = make_report(read_results([knows_marginal]))
     cut = [entry for entry in report.runs if entry.protocol.limit == "10"]
     assert [len(entry.scores) for entry in cut] == [4] and len(report.runs) == 2
@@ -221,13 +224,13 @@ def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp
         assert {row["model"] for row in rows} == {entry.name for entry in report.runs}
         for row in rows:
             assert row["mean"] == pytest.approx(row["score"], abs=1e-9), row
-    # Every second cell is a rank.
-    whole = with_baselines(report)
-    shown = {row[0]: [cell.split(" ±")[0] for cell in row[2::2]] for row in whole}
-    assert len(shown) == 4
-    assert shown["knows P(Y) alone (baseline)"] == shown["epidemia-baseline kind=mean"]
-    mine = shown["epidemia-baseline kind=mean (limit 10)"]
-    assert shown["knows P(Y) alone (baseline; limit 10)"] == mine != shown[report.runs[0].name]
+    rows = model_rows.model_rows(report, report.columns)
+    own = {row.chips: {c: cell.mean.value for c, cell in row.cells.items()} for row in rows}
+    shown = references(report)
+    assert shown == {cut: pytest.approx(values, abs=1e-9) for cut, values in own.items()}
+    assert list(shown) == [(), ("limit 10",)] and shown[()] != shown["limit 10",]
+    # It has its rows already.
+    assert len(rows) == 2
     everyone = explorer.answerers(models_of(report.entries))
     for entry in report.runs:
         for asked, score in entry.scores.items():
@@ -256,8 +259,7 @@ def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_pat
         scores = [Measured(part_of(truth), Elicited(q, counts=one)).score for one in counts]
         expected[number] = pytest.approx(np.mean(scores), abs=2.0)
     report = make_report(read_results([tmp_path]))
-    shown = {row[0]: row[2::2] for row in with_baselines(report)}
-    assert shown["knows P(Y) alone (baseline)"][1] == ""
+    shown = references(report)
     found = {
         row["model"]: row["mean"]
         for row in data.leaderboard_rows(report)
@@ -266,7 +268,8 @@ def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_pat
     for number in (20, 100):
         here = found[f"small (n_samples={number})"]
         assert here == expected[number]
-        assert shown[f"knows P(Y) alone (baseline; n_samples={number})"] == ["", f"{here:.1f}"]
+        (cut,) = [cells for chips, cells in shown.items() if chips[0].endswith(f"{number}")]
+        assert cut["epidemia_low_sampled"] == pytest.approx(here)
     # With exact shares it comes to 79.
     assert found["small (n_samples=20)"] + 20 < found["small (n_samples=100)"] < 75
 
@@ -285,14 +288,39 @@ def test_the_reference_of_unknown_conditions_is_left_out_and_said(tmp_path, monk
     report = make_report(read_results([tmp_path]))
     unknown = {row["model"]: row["mean"] is None for row in data.leaderboard_rows(report)}
     assert unknown == {"some-model": False, "some-model (incomplete)": True}
-    names = [row[0] for row in with_baselines(report)]
-    assert [name for name in names if "knows" in name] == ["knows P(Y) alone (baseline)"]
+    # Nothing stands beside the mean of both.
+    assert references(report) == {}
     pages = []
     monkeypatch.setattr(site, "_write", lambda *given: pages.append(given[3]))
     site.build_site(report, tmp_path / "site")
     figures.save("leaderboard", lambda: report, tmp_path / "leaderboard.json")
     for said in ("\n".join(pages[0]), capsys.readouterr().err):
         assert f"would score is left out in 1 task ({COCAINE})" in said
+
+
+def test_the_reference_of_another_task_version_is_what_was_run_of_it(tmp_path):
+    """Today's prompts are not those of before: what they come to is no reference of these."""
+    mean = {"model": "epidemia-baseline", "model_args": {"kind": "mean"}}
+    for version, score in ((2, 41.0), (3, 43.0)):
+        old = {"versions": {COCAINE: version}}
+        write(tmp_path / f"{version}", {COCAINE: (10.0, 3.0)}, **old)
+        write(tmp_path / f"mean{version}", {COCAINE: (score, 3.0)}, config=mean, **old)
+    cells = {
+        (row.model.name, row.chips): row.cells["epidemia_low"]
+        for row in model_rows.model_rows(make_report(read_results([tmp_path])), ["epidemia_low"])
+    }
+    assert cells["some-model", ("task version 2",)].known == 41.0
+    assert math.isnan(cells["some-model", ("task version 2",)].guessed)
+    # That of today is computed.
+    letters = Asked(COCAINE, "letters")
+    today = Entry("", scores={letters: TaskScore(0.0)})
+    assert cells["some-model", ()].known == known_over(today, [letters])[0]
+    shutil.rmtree(tmp_path / "mean2")
+    report = make_report(read_results([tmp_path / "2"]))
+    (row,) = model_rows.model_rows(report, ["epidemia_low"])
+    assert math.isnan(row.cells["epidemia_low"].known)
+    (note,) = not_known(report.runs)
+    assert "their version or truth is not the installed one" in note
 
 
 def test_a_long_name_is_cut_off_and_the_longest_is_not():

@@ -150,7 +150,7 @@ def test_a_reference_is_asked_what_the_run_was_asked(tmp_path):
     write(tmp_path / "cut", cut, config=limited)
     both = run(tmp_path).stdout
     (row,) = [row for row in rows_of(both) if row.startswith("cut ")]
-    beside = re.search(r"20\.0 \(1 tasks\) vs (\d+) ", row)
+    beside = re.search(r"20\.0 \(1 of 2 tasks\) vs (\d+) ", row)
     assert beside and "vs n: what knowing averages only gets" in both
     # Alone, it stands in the row of the respondent.
     alone = run(tmp_path / "cut").stdout
@@ -158,6 +158,24 @@ def test_a_reference_is_asked_what_the_run_was_asked(tmp_path):
     assert f"{float(averages.split()[-1]):.0f}" == beside[1] and " vs " not in alone
     (whole,) = [row for row in rows_of(both) if row.startswith("knows averages only")]
     assert whole.split()[-1] != averages.split()[-1]
+
+
+def test_who_was_asked_most_leads_and_only_who_was_asked_alike_is_ranked(tmp_path):
+    tasks = {"whole": LOW, "few": [HEROIN], "better": LOW, "limited": LOW}
+    limited = {"model_args": {"pretrained": "x/limited"}, "limit": 2.0}
+    scores = {"whole": 20.0, "few": 100.0, "better": 30.0, "limited": 90.0}
+    for model, several in tasks.items():
+        cut = model == "limited"
+        config = limited if cut else {"model_args": {"pretrained": f"x/{model}"}}
+        rows = {task: a_row(scores[model], seen=0.5 if cut else 1.0) for task in several}
+        write(tmp_path / model, rows, config=config)
+    said = run(tmp_path).stdout
+    rows = [row.split()[0] for row in rows_of(said) if row.split()[0] in tasks]
+    assert rows == ["better", "whole", "few", "limited"]
+    assert said.startswith("better: 30 of 100") and "(1 of 2 tasks)" in said
+    verdicts = [line.split("  ")[-1].strip() for line in rows_of(said)[:4]]
+    assert verdicts[2] == "not compared"
+    assert "Ranked together: runs asked alike (prompts, task version)." in said
 
 
 def test_runs_are_chosen_and_those_left_out_are_counted(tmp_path):

@@ -1,32 +1,48 @@
 """One row per model, best first: the means of a benchmark's groups, and what to read them with.
 
-A row is a run of a model: of each model the run that answered most, then the others.
+A row is a run of a model: of each model the run that answered most, then the others. Runs that were
+asked alike, in prompts and task version, stand together: only these are ranked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import Benchmark, groups
-from lm_eval_epidemia.findings.boards import ROUNDING, WORDS
+from lm_eval_epidemia.benchmarks import OBSERVATION, groups
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
+from lm_eval_epidemia.findings.means import (
+    REACH,
+    answers,
+    choice_mass,
+    group_mean,
+    is_silent,
+    tasks_in,
+    worth,
+)
 from lm_eval_epidemia.findings.overview import ranks
-from lm_eval_epidemia.findings.reference import asked_of, cut_of, references
-from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM, known_scores
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of
 
-#: What groups are, in plain words.
+#: How far a reference may be from that of other prompts before it counts as another.
+ROUNDING = 0.05
+
+#: What groups ask, in plain words.
 PLAIN = {
-    **WORDS,
+    "epidemia_low": "single condition",
+    "epidemia_high": "two to five conditions",
     "epidemia_extra": "more tasks",
     "epidemia_marginal": "no condition",
     "epidemia_joint": "two answers at once",
     "epidemia_fresh": "fresh tasks",
 }
+
+#: Beginnings of the settings on which it depends what a reference respondent comes to.
+OF_REFERENCES = ("limit ", "incomplete", "n_samples", "task version ", "another truth")
 
 
 class Cell(NamedTuple):
@@ -37,9 +53,9 @@ class Cell(NamedTuple):
     mean : Number
     low, high : float
         Its mean ± 1.96 standard errors, within the scale.
-    known : float
-        What the respondent that knows averages only comes to, asked the same; NaN where that is
-        not known.
+    known, guessed : float
+        What the respondents that know averages only, and that guess, come to, asked the same; NaN
+        where that is not known.
     rank : str
     """
 
@@ -47,6 +63,7 @@ class Cell(NamedTuple):
     low: float
     high: float
     known: float
+    guessed: float
     rank: str
 
 
@@ -65,7 +82,7 @@ class ModelRow(NamedTuple):
     choice_mass : float
         Mean over the tasks asked by letters; NaN where it is not known.
     others : dict of str to float
-        Other tasks of lm-eval.
+        Other tasks of lm-eval, beside scores or where nothing else was asked.
     """
 
     model: Model
@@ -80,6 +97,11 @@ class ModelRow(NamedTuple):
     def silent(self) -> bool:
         """Whether the model answers in none of the groups."""
         return not any(answers(self.run, column) for column in self.cells)
+
+
+def is_respondent(model: Model) -> bool:
+    """Whether a model is a reference respondent that was run."""
+    return model.name != model.shown.model
 
 
 def parts_of(run: Entry) -> tuple[Entry, ...]:
@@ -111,48 +133,101 @@ def plain_name(group: str) -> str:
     return group.removeprefix("epidemia_").replace("_", " ")
 
 
-def known_scores(report: Report, run: Entry) -> dict[Asked, float]:
-    """Return what who knows averages only scores in the tasks of a run, asked the same.
-
-    Where the truth that the run was scored by is not the installed one, it is what that respondent
-    scored in the same results, if it was asked in the same way.
-    """
-    asked_too = [
-        entry for entry in report.runs if entry.weights.model == "epidemia-baseline kind=mean"
-    ]
-    known = {}
-    for part in parts_of(run):
-        alike = [entry for entry in asked_too if entry.protocol == part.protocol]
-        for asked in part.scores:
-            score = asked_of(part, asked)
-            if score is None:
-                score = next((e.scores[asked] for e in alike if asked in e.scores), None)
-            if score is not None:
-                known[asked] = score.value
-    return known
-
-
-def _cell(report: Report, run: Entry, group: str, known: dict[Asked, float]) -> Cell:
-    mean, measure = group_mean(run, group), groups()[group].measure
-    tasks = tasks_in(run, group)
-    values = [known[asked] for asked in tasks if asked in known]
+def _cell(report: Report, run: Entry, group: str, known: Sequence[dict[Asked, float]]) -> Cell:
+    mean, measure, tasks = group_mean(run, group), groups()[group].measure, tasks_in(run, group)
     reach = 0.0 if math.isnan(mean.error) else REACH * mean.error
     standings = [
         standing
         for part in parts_of(run)
         if (standing := report.standings[group].get(part.name)) is not None
     ]
+    averages, guesses = (
+        math.fsum(of.get(asked, math.nan) for asked in tasks) / len(tasks) for of in known
+    )
     return Cell(
         mean,
         max(mean.value - reach, measure.low),
         min(mean.value + reach, measure.high),
-        math.fsum(values) / len(tasks) if len(values) == len(tasks) else math.nan,
+        averages,
+        guesses,
         ranks(standings[0]) if len(standings) == 1 else "",
     )
 
 
+def row_of(
+    report: Report, model: Model, run: Entry, columns: Sequence[str], place: int = 0
+) -> ModelRow:
+    """Return the row of a run, over a benchmark's groups."""
+    asked = {c: tasks for c in columns if (tasks := tasks_in(run, c))}
+    ran = [entry for entry in report.runs if entry.weights.model.startswith("epidemia-baseline")]
+    known = [known_scores(run, ran, kind) for kind in (AVERAGES, UNIFORM)]
+    others = model.others if place == 0 else run.others
+    beside = any(groups()[c] is OBSERVATION for c in columns) or all(
+        leaf(task).group in columns for task in run.scores
+    )
+    return ModelRow(
+        model,
+        run,
+        place,
+        chips(run),
+        {column: _cell(report, run, column, known) for column in asked},
+        choice_mass(run, [task for tasks in asked.values() for task in tasks]),
+        others if beside else {},
+    )
+
+
+def asked_share(run: Entry, columns: Iterable[str]) -> float:
+    """Count the tasks of groups that a run was asked, each by the share that it was asked."""
+    return math.fsum(run.scores[asked].seen for c in columns for asked in tasks_in(run, c))
+
+
+def runs_in_order(
+    models: Iterable[Model], columns: Sequence[str]
+) -> list[tuple[Model, list[Entry]]]:
+    """Return the models that were asked groups, the best first, each with its runs.
+
+    The run that was asked most comes first, and its model stands by it. Models that were asked
+    alike stand together, first those of which one was asked most; who was asked fewer tasks than
+    these stands below them. Published scores come after runs, who does not answer last.
+    """
+    asked = []
+    for model in models:
+        runs = [run for run in model.runs if any(tasks_in(run, column) for column in columns)]
+        if runs:
+            asked.append((model, sorted(runs, key=lambda run: -asked_share(run, columns))))
+    alike: dict[Any, list[Entry]] = defaultdict(list)
+    for _, runs in asked:
+        alike[asked_as(runs[0], columns)].append(runs[0])
+    share = {how: max(asked_share(run, columns) for run in runs) for how, runs in alike.items()}
+    most = {
+        (how, column): max(len(tasks_in(run, column)) for run in runs)
+        for how, runs in alike.items()
+        for column in columns
+    }
+
+    def order(pair: tuple[Model, list[Entry]]) -> tuple[Any, ...]:
+        run = pair[1][0]
+        how = asked_as(run, columns)
+        return (
+            is_silent(run, columns),
+            run.reference,
+            -share[how],
+            -len(alike[how]),
+            sorted(map(str, how)),
+            [(len(tasks_in(run, c)) < most[how, c], worth(run, c)) for c in columns],
+        )
+
+    return sorted(asked, key=order)
+
+
+def asked_as(run: Entry, columns: Sequence[str]) -> frozenset[Any]:
+    """Return how a run was asked the first of its groups: in which prompts and task version."""
+    first = next(tasks for column in columns if (tasks := tasks_in(run, column)))
+    return frozenset(run.part(asked).protocol for asked in first)
+
+
 def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
-    """Return the rows of a benchmark, best first: who was asked the first group before the rest.
+    """Return the rows of a benchmark, see `runs_in_order`, and below them who knows averages only.
 
     Parameters
     ----------
@@ -160,57 +235,51 @@ def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
     columns : sequence of str
         Its groups, that which counts first in front.
     """
-    models = []
-    for model in models_of(report.entries):
-        rows = [row for row in _rows(report, model, columns) if row.cells]
-        # The run that answered most of this benchmark stands for the model.
-        models += [[row._replace(place=place) for place, row in enumerate(rows)]] if rows else []
-
-    models += [[row] for row in _references(report, columns)]
-
-    def order(rows: list[ModelRow]) -> list[float]:
-        # Blanks last, in each group in turn.
-        cells = rows[0].cells
-        return [-cells[c].mean.value if c in cells else math.inf for c in columns]
-
-    return [row for rows in sorted(models, key=order) for row in rows]
-
-
-def _references(report: Report, columns: Sequence[str]) -> Iterator[ModelRow]:
-    """Return a row of who knows averages only for every cut of runs, if it was not run so."""
-    name = f"{RESPONDENTS['mean']} (kind=mean)"
-    ran = [
-        (column, group_mean(run, column).value)
-        for model in models_of(report.runs)
-        if model.name == name
-        for run in model.runs
-        for column in columns
+    rows = [
+        row_of(report, model, run, columns, place)
+        for model, runs in runs_in_order(models_of(report.entries), columns)
+        for place, run in enumerate(runs)
     ]
-    for entry in references(report.runs):
-        cells = {
-            c: cell
-            for c in columns
-            if tasks_in(entry, c)
-            and (cell := _cell(report, entry, c, {})).mean.tasks
-            and not any(
-                c == column and abs(value - cell.mean.value) < ROUNDING for column, value in ran
-            )
-        }
-        if cells:
-            cut = cut_of(entry)
-            model = Model(name, entry.weights, (entry,))
-            yield ModelRow(model, entry, 0, (cut,) if cut else (), cells, math.nan, {})
+    return [*rows, *without_run(reference_rows(rows, AVERAGES), rows)]
 
 
-def _rows(report: Report, model: Model, columns: Sequence[str]) -> Iterator[ModelRow]:
-    runs = sorted(model.runs, key=lambda run: -sum(len(tasks_in(run, c)) for c in columns))
-    for place, run in enumerate(runs):
-        known = known_scores(report, run)
-        cells = {c: _cell(report, run, c, known) for c in columns if tasks_in(run, c)}
-        others = model.others if place == 0 else run.others
-        yield ModelRow(model, run, place, chips(run), cells, choice_mass(run, run.scores), others)
+def reference_rows(rows: Iterable[ModelRow], kind: str) -> list[ModelRow]:
+    """Return a reference respondent's row for every cut that runs have, the broadest first.
+
+    It is what the respondent gets on the prompts of that run, so cut, which was asked most.
+    """
+    cuts: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for row in sorted(rows, key=lambda row: -asked_share(row.run, row.cells)):
+        cut = tuple(chip for chip in row.chips if chip.startswith(OF_REFERENCES))
+        for column, cell in row.cells.items():
+            value = cell.known if kind == AVERAGES else cell.guessed
+            if not math.isnan(value):
+                mean = Number(value, tasks=cell.mean.tasks)
+                own = Cell(mean, value, value, cell.known, cell.guessed, "")
+                cuts.setdefault(cut, {}).setdefault(column, own)
+    run = Entry(RESPONDENTS[kind], reference=True)
+    model = Model(f"{RESPONDENTS[kind]} (kind={kind})", run.weights, (run,))
+    return [ModelRow(model, run, 0, cut, cells, math.nan, {}) for cut, cells in cuts.items()]
 
 
-def by_importance(benchmark: Benchmark, columns: Sequence[str]) -> list[str]:
-    """Order the groups of a benchmark: those asked in its plain way first."""
-    return sorted(columns, key=lambda column: column not in benchmark.groups)
+def without_run(references: Iterable[ModelRow], rows: Iterable[ModelRow]) -> list[ModelRow]:
+    """Leave out what references were run for, and came to the same: that has its row already."""
+    ran = [
+        (row.model.name, column, cell.mean.value)
+        for row in rows
+        if is_respondent(row.model)
+        for column, cell in row.cells.items()
+    ]
+
+    def is_there(name: str, column: str, cell: Cell) -> bool:
+        return any(
+            (name, column) == own[:2] and abs(own[2] - cell.mean.value) < ROUNDING for own in ran
+        )
+
+    left = [
+        row._replace(
+            cells={c: x for c, x in row.cells.items() if not is_there(row.model.name, c, x)}
+        )
+        for row in references
+    ]
+    return [row for row in left if row.cells]

@@ -29,13 +29,7 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.published import MARK
 from lm_eval_epidemia.findings.ranks import Standing, correlation
-from lm_eval_epidemia.findings.reference import (
-    KNOWS_MARGINAL,
-    KNOWS_POPULATION,
-    cut_of,
-    population_known_over,
-    references,
-)
+from lm_eval_epidemia.findings.reference import KNOWS_POPULATION, population_known_over
 from lm_eval_epidemia.results.entry import POPULATION, Entry, leaf
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -145,27 +139,6 @@ def predictions(entry: Entry | None) -> dict[str, Number]:
 def most_tasks(report: Report, column: str) -> int:
     """Return how many tasks of a group those were asked who were asked most."""
     return max((place.mean.tasks for place in report.standings[column].values()), default=0)
-
-
-#: What the respondent that knows P(Y) alone is called where it stands among models.
-BASELINE = f"{KNOWS_MARGINAL} (baseline"
-
-
-def with_baselines(report: Report, leaderboard: Finding) -> Finding:
-    """Add the respondent that knows P(Y) alone, for every cut: over the tasks that have it."""
-    columns = [column.name for column in leaderboard.columns if column.name in report.standings]
-    rows = []
-    for entry in references(report.entries):
-        cells: dict[str, Cell] = {"model": "; ".join(filter(None, [BASELINE, cut_of(entry)])) + ")"}
-        for column in columns:
-            mean = group_mean(entry, column)
-            part = f"({plural(mean.tasks, 'task')})" * (
-                0 < mean.tasks != most_tasks(report, column)
-            )
-            cells[column] = Number(mean.value), part
-        if any(tasks_in(entry, column) for column in columns):
-            rows.append(Row(cells))
-    return leaderboard._replace(rows=[*leaderboard.rows, *rows])
 
 
 def population(report: Report) -> Finding:

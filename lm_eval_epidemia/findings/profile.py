@@ -15,7 +15,8 @@ from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.finding import Number, number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import slices
-from lm_eval_epidemia.findings.model_rows import known_scores, parts_of
+from lm_eval_epidemia.findings.model_rows import parts_of
+from lm_eval_epidemia.findings.reference import known_scores
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
@@ -109,7 +110,7 @@ def curve_of(asked: Asked, own: TaskAnswers) -> Curve:
 
 def tasks_of(report: Report, run: Entry) -> list[ScoredTask]:
     """Return every task that a run was asked, in the usual order."""
-    known, order = known_scores(report, run), list(groups())
+    known, order = known_scores(run, report.runs), list(groups())
     rows = []
     for asked, score in run.scores.items():
         about = leaf(asked)

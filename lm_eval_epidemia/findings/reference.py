@@ -21,15 +21,17 @@ from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
+from lm_eval_epidemia.results.models import RESPONDENTS
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 
-#: What the respondent is called that knows P(Y), and not how it depends on X.
-KNOWS_MARGINAL = "knows P(Y) alone"
+#: Respondents that runs are held against, as the kinds of `epidemia-baseline` that answer so: who
+#: knows P(Y), and not how it depends on X, and who guesses.
+AVERAGES, UNIFORM = "mean", "uniform"
 
-#: What it is called that guesses.
-GUESSES = "guesses uniformly"
+#: What the first is called.
+KNOWS_MARGINAL = RESPONDENTS[AVERAGES]
 
 #: What the respondent is called that knows P(Y | X) in the population, and not the survey.
 KNOWS_POPULATION = "knows the population"
@@ -55,11 +57,11 @@ def _part(task: str, fingerprint: str, cells: int) -> Part:
 
 
 @lru_cache(maxsize=4096)
-def _known(asked: Asked, fingerprint: str, cells: int, answers: int, who: str) -> TaskScore:
+def _known(asked: Asked, fingerprint: str, cells: int, answers: int, kind: str) -> TaskScore:
     part = _part(asked.task, fingerprint, cells)
     # Told how common answers are in the whole task, whatever part of it is asked.
     knows = scoring.mean(part.truth.weights, part.truth.p)
-    believed = (knows if who == KNOWS_MARGINAL else scoring.uniform(part.truth.p))[0]
+    believed = (knows if kind == AVERAGES else scoring.uniform(part.truth.p))[0]
     q = np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape)
     l1 = part.distance(q)
     if answers:
@@ -107,22 +109,48 @@ def part_asked(entry: Entry, asked: Asked) -> Part | None:
     return _part(asked.task, store.load(asked.task).fingerprint, cells) if cells else None
 
 
-def asked_of(entry: Entry, asked: Asked, who: str = KNOWS_MARGINAL) -> TaskScore | None:
+def asked_of(entry: Entry, asked: Asked, kind: str = AVERAGES) -> TaskScore | None:
     """Return what a respondent comes to that is asked as a run was; None where not known.
 
-    Where answers are drawn, it is the mean over draws of as many.
+    Where answers are drawn, it is the mean over draws of as many. Of another task version, whose
+    prompts or answers are not those of today, it is not known.
     """
     part, answers = part_asked(entry, asked), _answers(entry, asked)
-    if part is None or answers is None:
+    if part is None or answers is None or entry.part(asked).protocol.task_version:
         return None
-    return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers, who)
+    return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers, kind)
 
 
-def known_over(
-    entry: Entry, tasks: Sequence[Asked], who: str = KNOWS_MARGINAL
-) -> tuple[float, float]:
-    """Return its mean score and distance over tasks of a run; NaN where one is not known."""
-    scores = [asked_of(entry, asked, who) for asked in tasks]
+def known_scores(run: Entry, runs: Iterable[Entry], kind: str = AVERAGES) -> dict[Asked, float]:
+    """Return what a respondent scores in the tasks of a run, asked the same, where that is known.
+
+    Parameters
+    ----------
+    run : Entry
+    runs : iterable of Entry
+        Of the same results. Where the run was asked another task version or scored by another
+        truth, the respondent's score is what it came to here, if it was run and asked the same.
+    kind : str
+        `AVERAGES` or `UNIFORM`.
+    """
+    ran = [entry for entry in runs if entry.weights.model == f"epidemia-baseline kind={kind}"]
+    known = {}
+    for asked in run.scores:
+        score, protocol = asked_of(run, asked, kind), run.part(asked).protocol
+        if score is None:
+            alike = (e for e in ran if e.protocol == protocol and asked in e.scores)
+            score = next((entry.scores[asked] for entry in alike), None)
+        if score is not None:
+            known[asked] = score.value
+    return known
+
+
+def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
+    """Return what who knows averages only comes to over tasks of a run: mean score and distance.
+
+    NaN where one is not known.
+    """
+    scores = [asked_of(entry, asked) for asked in tasks]
     known = [score for score in scores if score is not None]
     if not known or len(known) < len(scores):
         return math.nan, math.nan
@@ -219,8 +247,8 @@ def not_known(entries: Iterable[Entry]) -> list[str]:
         if tasks:
             notes.append(
                 f"{entry.name}: what the respondent that {KNOWS_MARGINAL} would score is left out "
-                f"in {plural(len(tasks), 'task')} ({few(tasks)}): their truth is not the installed "
-                "one, or which conditions were asked (--samples) or how many answers were drawn is "
-                "not known"
+                f"in {plural(len(tasks), 'task')} ({few(tasks)}): their version or truth is not "
+                "the installed one, or which conditions were asked (--samples) or how many answers "
+                "were drawn is not known"
             )
     return notes

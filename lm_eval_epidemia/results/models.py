@@ -161,6 +161,7 @@ def _together(parts: Sequence[Entry]) -> Entry:
         scores={asked: score for part in parts for asked, score in part.scores.items()},
         others={label: value for part in parts for label, value in part.others.items()},
         details=_merged(part.details for part in parts),
+        shown=_merged(part.shown for part in parts),
         date=max(part.date for part in parts),
         parts=tuple(parts),
     )
@@ -223,7 +224,7 @@ def chips(entry: Entry) -> tuple[str, ...]:
         *(
             f"{key} {value}" if key in MAYBE else f"{key}={value}"
             for key, value in entry.shown
-            if key not in ("backend", "dtype")
+            if key not in ("backend", "dtype", *variant)
         ),
         dtype * ("dtype" in dict(entry.shown) and dtype in _PLAIN_DTYPES),
         backend * ("backend" in dict(entry.shown) and named and backend != "none"),

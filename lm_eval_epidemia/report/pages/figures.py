@@ -13,7 +13,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.findings import (
     calibration,
     data,
-    overview,
     tuning,
     tuning_rows,
     tuning_tables,
@@ -81,7 +80,7 @@ def published(report: Report) -> set[str]:
 def rows_of(
     section: Section, published: Collection[str] = (), names: Mapping[str, str] = NO_NAMES
 ) -> dict[str, Any]:
-    """Return a table as pages have it: rows say whether they are the baseline's, or published.
+    """Return a table as pages have it: rows say whether they are published.
 
     Parameters
     ----------
@@ -91,13 +90,10 @@ def rows_of(
     names : mapping of str to str
         What rows are called on pages, by their names.
     """
-
-    def kind(name: str) -> str:
-        return (
-            "baseline" if name.startswith(overview.BASELINE) else "reference" * (name in published)
-        )
-
-    rows = [_PageRow([names.get(row[0], row[0]), *row[1:]], kind(row[0])) for row in section.rows]
+    rows = [
+        _PageRow([names.get(name, name), *more], "reference" * (name in published))
+        for name, *more in section.rows
+    ]
     return {**section._asdict(), "rows": rows}
 
 

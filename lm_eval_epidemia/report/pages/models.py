@@ -13,6 +13,7 @@ from lm_eval_epidemia.findings.finding import Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
 from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
 from lm_eval_epidemia.findings.overview import size
+from lm_eval_epidemia.findings.reference import known_scores
 from lm_eval_epidemia.report.marks import Mark, curve, strip
 from lm_eval_epidemia.report.pages.start import ENDS
 from lm_eval_epidemia.report.sections import with_error
@@ -99,7 +100,7 @@ def _mean(run: Entry, column: str) -> tuple[float, float]:
 
 
 def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str, Any]]:
-    known = model_rows.known_scores(report, run)
+    known = known_scores(run, report.runs)
     parts, panels = by_benchmark(columns), []
     for benchmark, several in parts.items():
         for column in several:

@@ -13,7 +13,6 @@ from lm_eval_epidemia.findings import overview, probe
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
 from lm_eval_epidemia.findings.model_rows import (
     ModelRow,
-    by_importance,
     model_rows,
     plain_name,
     plain_names,
@@ -102,7 +101,6 @@ def sentences(report: Report) -> dict[str, str]:
 def _board(
     report: Report, benchmark: Benchmark, columns: Sequence[str], files: Mapping[str, str]
 ) -> dict[str, Any]:
-    columns = by_importance(benchmark, columns)
     rows = model_rows(report, columns)
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     masses = any(not math.isnan(row.choice_mass) for row in rows)
